@@ -52,8 +52,8 @@ void arena_trim(struct arena *a, size_t keep_bytes)
         arena_reset(a);
 }
 
-/* Appends a chunk, which is not zeroed: a request's arena is larger than a CPU's cache, and most
- * of it is written much later. */
+/* Appends a chunk to the arena. The chunk is not zeroed: a request's arena is larger than a
+ * CPU's cache, and most of it is written much later. */
 static struct arena_chunk *add_chunk(struct arena *a, struct arena_chunk *after, size_t size)
 {
     struct arena_chunk *fresh = size < SIZE_MAX / 4 ? mem_try_alloc(sizeof *fresh + size) : NULL;

@@ -1,8 +1,8 @@
 #pragma once
-/* Bump allocator for the three lifetimes: process, request, step. A reset keeps the memory, so a
- * step's arena stops calling malloc once it has seen its largest step. `limit_bytes` bounds the
- * memory that a hostile message can make us allocate: at the limit arena_try_alloc returns NULL.
- * Not thread-safe. */
+/* `struct arena` is a bump allocator for the three lifetimes: process, request, step. A reset
+ * keeps the memory, so a step's arena stops calling malloc once it has seen its largest step.
+ * `limit_bytes` bounds the memory that a hostile message can make us allocate: at the limit
+ * arena_try_alloc returns NULL. Not thread-safe. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +29,8 @@ void *arena_try_alloc(struct arena *a, size_t size);
 /* Returns n * size zeroed bytes. Returns NULL on overflow or at the limit. */
 void *arena_try_array(struct arena *a, size_t n, size_t size);
 
-/* Rounds `n` up to a multiple of `to`: the next place where a part of a buffer may begin. */
+/* Rounds `n` up to a multiple of `to`. The result is the next place where a part of a buffer may
+ * begin. */
 static inline uint64_t align_up(uint64_t n, uint64_t to)
 {
     return (n + to - 1) / to * to;

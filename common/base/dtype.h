@@ -1,8 +1,8 @@
 #pragma once
-/* Number formats of stored weights. The values are GGML's type ids. A block of `block_elems`
- * elements takes `block_bytes`, and a row is a whole number of blocks. A `block_elems` of 0
- * marks a format that we know by name but do not support. The ids from DTYPE_GGML_END on are our
- * own: formats of safetensors that GGML lacks. */
+/* This file lists the number formats of stored weights. Their values are GGML's type ids. A
+ * block of `block_elems` elements takes `block_bytes`, and a row is a whole number of blocks. A
+ * `block_elems` of 0 marks a format that we know by name but do not support. The ids from
+ * DTYPE_GGML_END on are our own, for formats of safetensors that GGML lacks. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,9 +37,10 @@ enum dtype {
     DTYPE_F8_E5M2,
     DTYPE_OPAQUE, /* an unknown name; treated as bytes */
     /* The loader builds these formats from several tensors of a file, in blocks of 32 elements.
-     * Layout of INT2, INT3, INT4: scale d (f16), zero point (u8), one unused byte, then codes q
-     * packed from the lowest bit on. Layout of INT8: d (f32), zero point (i8), codes q (i8).
-     * Both mean d * (q - zero). Layout of FP8: d (f32), then e4m3 codes, which mean d * code. */
+     * INT2, INT3 and INT4 hold a scale d (f16), a zero point (u8), one unused byte, then the
+     * codes q, packed from the lowest bit on. INT8 holds d (f32), the zero point (i8), then the
+     * codes q (i8). In all four a code means d * (q - zero). FP8 holds d (f32), then e4m3 codes,
+     * which mean d * code. */
     DTYPE_INT2,
     DTYPE_INT3,
     DTYPE_INT4,
@@ -53,7 +54,7 @@ struct dtype_traits {
     uint32_t block_elems, block_bytes;
 };
 
-/* Takes any id. Returns {"unknown", 0, 0} for one that is not in the table. */
+/* Returns the traits of any id, and {"unknown", 0, 0} for an id that is not in the table. */
 struct dtype_traits dtype_traits(uint32_t id);
 /* Computes the bytes of `n_rows` rows of `row_elems` elements. Returns false when a row is not a
  * whole number of blocks, when the format is not supported, or when the product overflows. */

@@ -210,7 +210,7 @@ void log_event_v(enum log_level level, const char *event, const char *fmt, va_li
         strbuf_printf(&b, " %-5s %s %s%s%s\n", level_names[level], logger.process, event,
                       *fields ? " " : "", fields);
     }
-    /* stderr is gone: there is nowhere to report it */
+    /* stderr is closed, and there is no other place to report the error */
     if (write(STDERR_FILENO, b.ptr, b.len) < 0) {
     }
     strbuf_fini(&b);

@@ -1,5 +1,6 @@
 #pragma once
-/* Logging: logfmt or JSON, one event a line on stderr, the stable event name first.
+/* Writes log events to stderr, one event a line, in logfmt or JSON. The stable event name comes
+ * first.
  *   log_info("request_finished", "id=%s ttft_ms=%.1f tokens=%d", id, ttft, n);
  * Fields are written as logfmt `key=value`. The caller passes a value with blanks through
  * log_quote. In JSON a field is a number when its format is one number ("tokens=%d"), otherwise

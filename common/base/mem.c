@@ -54,7 +54,7 @@ void *mem_array(size_t n, size_t size)
 void *mem_try_array(size_t n, size_t size)
 {
     size_t total;
-    /* calloc checks this too, but a sanitizer's calloc aborts */
+    /* calloc checks for overflow too, but a sanitizer's calloc aborts */
     if (__builtin_mul_overflow(n, size, &total))
         return NULL;
     return calloc(n ? n : 1, size ? size : 1);
@@ -103,7 +103,8 @@ static bool map_table(struct mem_table *t, size_t n_bytes)
     if (t->owned == MAP_FAILED)
         return false;
     t->at = align_up(t->owned, HUGE_PAGE_BYTES);
-    (void)madvise(t->at, n_bytes, MADV_HUGEPAGE); /* only advice: small pages work too */
+    /* the call is only advice, and its failure is ignored, because small pages work too */
+    (void)madvise(t->at, n_bytes, MADV_HUGEPAGE);
     return true;
 }
 

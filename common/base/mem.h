@@ -1,7 +1,8 @@
 #pragma once
-/* Small host allocations. These functions abort with a message when there is no memory, because
- * their sizes are bounded by our own limits. A size that a peer or a model chooses goes through
- * mem_try_*, and the caller returns STATUS_NO_MEMORY. Thread-safe, as malloc is. */
+/* Allocates host memory. The functions for small blocks abort with a message when there is no
+ * memory, because their sizes are bounded by our own limits. A size that a peer or a model
+ * chooses goes through mem_try_*, and the caller returns STATUS_NO_MEMORY. Thread-safe, as
+ * malloc is. */
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,7 +14,8 @@
 void mem_give_back_large(void);
 void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
-void *mem_aligned(size_t alignment, size_t size); /* `alignment` is a power of two; not zeroed */
+/* `alignment` is a power of two; the bytes are not zeroed */
+void *mem_aligned(size_t alignment, size_t size);
 void *mem_realloc(void *owned_ptr, size_t size);
 /* Returns n * size zeroed bytes. Aborts on overflow. */
 void *mem_array(size_t n, size_t size);
@@ -21,14 +23,15 @@ char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t n);
 /* Returns NULL when n * size overflows or there is no memory. */
 void *mem_try_array(size_t n, size_t size);
-void *mem_try_alloc(size_t size); /* not zeroed */
-/* Returns NULL when there is no memory; `owned_ptr` is then unchanged. */
+void *mem_try_alloc(size_t size); /* the bytes are not zeroed */
+/* Changes the size of an allocation. Returns NULL when there is no memory; `owned_ptr` is then
+ * unchanged. */
 void *mem_try_realloc(void *owned_ptr, size_t size);
-void mem_free(void *owned_ptr); /* NULL is allowed */
+void mem_free(void *owned_ptr); /* owned_ptr may be NULL */
 
-/* A large zeroed array that lives as long as its owner, aligned to a cache line. It is on huge
- * pages when it is large enough, because random access to small pages costs a page walk each
- * time. */
+/* `mem_table` is a large zeroed array that lives as long as its owner. It is aligned to a cache
+ * line. A table that is large enough is put on huge pages, because random access to small pages
+ * costs a page walk each time. */
 struct mem_table {
     void *at;
     void *owned;
@@ -36,4 +39,4 @@ struct mem_table {
 };
 /* Returns false when n * size overflows or there is no memory; *t is then empty. */
 bool mem_table_open(struct mem_table *t, size_t n, size_t size);
-void mem_table_close(struct mem_table *t); /* an empty table is allowed */
+void mem_table_close(struct mem_table *t); /* the table may be empty */

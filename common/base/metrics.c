@@ -1,5 +1,6 @@
-/* Metrics for Prometheus. Any thread updates a metric through the pointer that metrics_counter,
- * metrics_gauge or metrics_histogram returned; metrics_render writes all of them as text.
+/* Keeps metrics for Prometheus. Any thread updates a metric through the pointer that
+ * metrics_counter, metrics_gauge or metrics_histogram returned; metrics_render writes all
+ * metrics as text.
  * A registry is a list of families (one HELP and TYPE each), and a family is a list of series.
  * Families and series are only ever added, at start-up or on the loop. Updates are relaxed
  * atomics, so that a compute thread may count while the loop renders. A double is stored as its
@@ -19,10 +20,11 @@ struct metric {
     struct metric *next;
     enum metric_kind kind;
     char *labels;
-    _Atomic uint64_t value_bits; /* bits of a double; a histogram's sum */
-    const double *bounds;        /* histogram only: [n_bounds], owned */
+    _Atomic uint64_t value_bits; /* value as the bits of a double; for a histogram, the sum */
+    const double *bounds; /* upper bounds of a histogram, [n_bounds], owned; NULL for other kinds */
     uint32_t n_bounds;
-    _Atomic uint64_t *buckets; /* [n_bounds + 1], not cumulative; the last is +Inf */
+    /* counts per bucket, [n_bounds + 1], not cumulative; the last bucket is +Inf */
+    _Atomic uint64_t *buckets;
 };
 
 struct family {
@@ -101,7 +103,7 @@ static struct family *family_get(struct metrics *m, const char *name, enum metri
     return f;
 }
 
-/* Returns the existing series when the name and the labels are the same, otherwise a new one. */
+/* Returns the existing series when the name and the labels are the same, otherwise a new series. */
 static struct metric *series_get(struct metrics *m, const char *name, const char *labels,
                                  enum metric_kind kind, const char *help)
 {
@@ -201,7 +203,7 @@ void metric_observe(struct metric *h, double value)
 {
     assert(h->kind == METRIC_HISTOGRAM);
     uint32_t lo = 0, hi = h->n_bounds;
-    while (lo < hi) { /* finds the first bound >= value */
+    while (lo < hi) { /* the search finds the first bound >= value */
         uint32_t mid = (lo + hi) / 2;
         if (h->bounds[mid] >= value)
             hi = mid;

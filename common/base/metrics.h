@@ -1,9 +1,10 @@
 #pragma once
-/* Metrics in Prometheus text format 0.0.4. A registry owns its metrics, and a metric pointer is
- * valid as long as the registry. Values are relaxed atomics: any thread may update them, one
- * thread renders. Names follow vLLM's where an equivalent exists (vllm:num_requests_running),
- * otherwise they begin with coxswain_. Units are suffixes (_total, _seconds, _bytes). `labels`
- * is the text between the braces: `model_name="demo"`. */
+/* Keeps metrics and writes them in Prometheus text format 0.0.4. A registry owns its metrics,
+ * and a metric pointer is valid as long as the registry. Values are relaxed atomics: any thread
+ * may update them, one thread renders.
+ * Names follow vLLM's where an equivalent exists (vllm:num_requests_running), otherwise they
+ * begin with coxswain_. Units are suffixes (_total, _seconds, _bytes). `labels` is the text
+ * between the braces: `model_name="demo"`. */
 #include <stdint.h>
 
 #include "common/base/str.h"
@@ -18,18 +19,19 @@ struct metric *metrics_counter(struct metrics *m, const char *name, const char *
                                const char *help);
 struct metric *metrics_gauge(struct metrics *m, const char *name, const char *labels,
                              const char *help);
-/* `bounds` are ascending upper bounds; +Inf is added. */
+/* `bounds` are ascending upper bounds; the function adds +Inf. */
 struct metric *metrics_histogram(struct metrics *m, const char *name, const char *labels,
                                  const char *help, const double *bounds, uint32_t n_bounds);
 /* Replaces the labels of an info metric and keeps its one series. Call it only on the thread
  * that renders. */
 void metric_relabel(struct metric *m, const char *labels);
-void metric_add(struct metric *c, double by);        /* counter or gauge */
-void metric_set(struct metric *g, double value);     /* gauge */
-void metric_observe(struct metric *h, double value); /* histogram */
-double metric_value(const struct metric *m); /* a counter's or gauge's value; a histogram's sum */
-/* Appends name="value" to `labels`, after a comma unless `labels` is empty, escaped as the
- * format requires. The value is cut at the first byte that is not valid UTF-8, and after
+void metric_add(struct metric *c, double by);        /* `c` is a counter or a gauge */
+void metric_set(struct metric *g, double value);     /* `g` is a gauge */
+void metric_observe(struct metric *h, double value); /* `h` is a histogram */
+/* Returns the value of a counter or gauge, or the sum of a histogram. */
+double metric_value(const struct metric *m);
+/* Appends name="value" to `labels`, escaped as the format requires. A comma comes first unless
+ * `labels` is empty. The value is cut at the first byte that is not valid UTF-8, and after
  * METRICS_LABEL_MAX bytes. */
 enum { METRICS_LABEL_MAX = 2048 };
 void metrics_label(struct strbuf *labels, const char *name, struct str value);

@@ -1,5 +1,5 @@
 #pragma once
-/* Comparison functions for qsort and bsearch: plain numbers, ascending. Pure. */
+/* Compares plain numbers for qsort and bsearch, in ascending order. Pure. */
 #include <stdint.h>
 
 static inline int order_doubles(const void *a, const void *b)

@@ -1,5 +1,6 @@
 #pragma once
-/* Paths as realpath returns them: absolute, without links, dots and doubled slashes. */
+/* Compares paths that have the form that realpath returns: absolute, without links, dots and
+ * doubled slashes. */
 #include <stdbool.h>
 
 /* Tells whether `path` lies below `root`. A path does not lie below itself. */

@@ -1,6 +1,6 @@
 #pragma once
-/* Random bits. random_secure is for keys, sessions, ids and the seeds that a client did not
- * give. `struct rng` is a seeded generator (SplitMix64, Steele et al. 2014) for tests and
+/* Makes random bits. random_secure is for keys, sessions, ids and the seeds that a client did
+ * not give. `struct rng` is a seeded generator (SplitMix64, Steele et al. 2014) for tests and
  * simulators. */
 #include <stddef.h>
 #include <stdint.h>

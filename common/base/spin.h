@@ -1,5 +1,5 @@
 #pragma once
-/* Waiting for another thread or process without sleeping. */
+/* Waits for another thread or process without sleeping. */
 #include <stdatomic.h>
 
 /* Pauses between two reads of a value that another thread or process will change. The pause lets

@@ -1,9 +1,9 @@
 #pragma once
-/* Error values. Every function that can fail returns enum status. On cold paths (load, config,
- * decoding of messages, connect) it also fills a struct error. The bottom layer writes the text
- * once, with the values; layers between add context in front (error_prefix) or pass it on; the
- * top layer logs it once. A text says what happened, where, and what to do next. STATUS_AGAIN is
- * not an error. */
+/* Defines the error values. Every function that can fail returns enum status. On cold paths
+ * (load, config, decoding of messages, connect) it also fills a struct error. The bottom layer
+ * writes the text once, with the values. Layers between add context in front (error_prefix) or
+ * pass the error on, and the top layer logs it once. A text says what happened, where, and what
+ * to do next. STATUS_AGAIN is not an error. */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,12 +13,13 @@
 
 enum status {
     STATUS_OK = 0,
-    STATUS_AGAIN,   /* not now; try again later */
+    STATUS_AGAIN,   /* the operation is not possible now; try again later */
     STATUS_INVALID, /* a value from the caller or the user is wrong */
     STATUS_NOT_FOUND,
-    STATUS_EXISTS,    /* already there: a port, a lock, an id */
-    STATUS_NO_MEMORY, /* KV blocks, device memory, or a size that a peer asked for */
-    STATUS_LIMIT,     /* one of our own bounds was reached: queue, size, count */
+    STATUS_EXISTS, /* the thing already exists: a port in use, a lock, an id */
+    /* there are not enough KV blocks or device memory, or a peer asked for too much */
+    STATUS_NO_MEMORY,
+    STATUS_LIMIT, /* one of our own bounds was reached: queue, size, count */
     STATUS_IO,
     STATUS_PROTOCOL, /* the peer broke the protocol */
     STATUS_VERSION,  /* the peer speaks another major version */

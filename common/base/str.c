@@ -1,9 +1,9 @@
-/* Strings for the whole code: `struct str` borrows bytes, `struct strbuf` owns a growing buffer.
- * This file has comparisons, UTF-8 checks, decimal parsers and the JSON writer.
- * A buffer never grows beyond its limit: an append that would is refused, and
- * `failed` stays set until a reset. So a caller may append many parts and check `failed` once.
- * Memory behind the bytes always holds a NUL. No function here is safe for two threads on one
- * buffer. */
+/* Works on strings for the whole code: `struct str` borrows bytes, `struct strbuf` owns a
+ * growing buffer. This file has comparisons, UTF-8 checks, decimal parsers and the JSON writer.
+ * A buffer never grows beyond its limit. The buffer refuses an append that would pass the limit,
+ * and `failed` then stays set until a reset. So a caller may append many parts and check
+ * `failed` once. Memory behind the bytes always holds a NUL. No function here is safe for two
+ * threads on one buffer. */
 #include "common/base/str.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 #pragma once
-/* `struct str`: borrowed bytes, not NUL-terminated; passed by value. `struct strbuf`: an owned,
- * growing byte buffer with a hard limit, always NUL-terminated after the bytes. Not thread-safe. */
+/* `struct str` borrows bytes that need not end with NUL, and is passed by value. `struct strbuf`
+ * owns a growing byte buffer with a hard limit, which always has a NUL after the bytes. Not
+ * thread-safe. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +21,8 @@ struct str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_eq(struct str a, struct str b);
 bool str_eq_c(struct str a, const char *b);
 bool str_is_one_of(struct str a, const char *const *list); /* the list ends with NULL */
-int str_compare(struct str a, struct str b); /* by bytes, like memcmp; a prefix comes first */
+/* Compares bytes, as memcmp does. A prefix comes before the longer text. */
+int str_compare(struct str a, struct str b);
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
 /* Removes the characters of the C string `blanks` from both ends. */
@@ -30,7 +32,8 @@ void str_copy(char *out, size_t size, struct str s);
 /* Returns the length of the longest prefix that is valid UTF-8 (RFC 3629). It equals s.len when
  * all of `s` is valid. */
 size_t str_utf8_valid(struct str s);
-/* Whole-string decimal parsers: no blanks, no sign for u64, no trailing bytes. */
+/* These functions parse a whole string as a decimal number. Blanks, trailing bytes and, for u64,
+ * a sign are errors. */
 MUST_USE enum status str_to_u64(struct str s, uint64_t *out);
 MUST_USE enum status str_to_i64(struct str s, int64_t *out);
 MUST_USE enum status str_to_f64(struct str s, double *out);
@@ -43,10 +46,12 @@ struct strbuf {
 
 void strbuf_init(struct strbuf *b, size_t limit);
 void strbuf_fini(struct strbuf *b);
-void strbuf_reset(struct strbuf *b);                   /* keeps the memory */
-void strbuf_trim(struct strbuf *b, size_t keep_bytes); /* resets; frees more than keep_bytes */
+void strbuf_reset(struct strbuf *b); /* empties the buffer and keeps its memory */
+/* Empties the buffer. Frees its memory when that is more than keep_bytes. */
+void strbuf_trim(struct strbuf *b, size_t keep_bytes);
 bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* returns false at the limit */
-char *strbuf_extend(struct strbuf *b, size_t n); /* n more bytes for the caller to fill; or NULL */
+/* Returns n more bytes for the caller to fill, or NULL at the limit. */
+char *strbuf_extend(struct strbuf *b, size_t n);
 bool strbuf_append_str(struct strbuf *b, struct str s);
 bool strbuf_append_c(struct strbuf *b, const char *c_string);
 /* Appends `v` in decimal. It uses no format, because it runs for each token. */

@@ -1,6 +1,6 @@
 #pragma once
-/* The software's version, from CMake's project(). People read it in Hello, --version and
- * /version. */
+/* Defines the software's version, which CMake takes from project(). People read the version in
+ * Hello, --version and /version. */
 #ifndef COX_VERSION
 #define COX_VERSION "0.0.0-unbuilt"
 #endif

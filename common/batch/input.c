@@ -7,7 +7,8 @@
 #include "common/base/mem.h"
 #include "common/json/bounded.h"
 
-/* A line holds the body one level deeper, plus a few members beside it. The body itself is
+/* CUSTOM_ID_MAX bounds the id of a line in bytes. A line holds the request's body one level
+ * deeper (MORE_DEPTH) and has a few members beside the body (MORE_VALUES). The body itself is
  * measured again when it becomes a request. */
 enum { CUSTOM_ID_MAX = 512, MORE_DEPTH = 1, MORE_VALUES = 64 };
 

@@ -1,6 +1,6 @@
-/* ZeroMQ transport between the head and all other processes: one zmq context, one socket and its
- * bus_port in the loop. Callers hand frames to bus_send. Received frames go to `on_frame`, and
- * events of the socket's monitor become `on_link`.
+/* Carries frames between the head and all other processes over ZeroMQ: one zmq context, one
+ * socket and its bus_port in the loop. Callers hand frames to bus_send. Received frames go to
+ * `on_frame`, and events of the socket's monitor become `on_link`.
  * A send never drains the socket itself, because a handler would then be called inside its own
  * send. bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves frames
  * of the old connection in the queue. Everything runs on the loop's thread; a handler may close
@@ -30,10 +30,13 @@
 
 enum {
     BUS_HANDSHAKE_MS = 5000,
-    BUS_CONNECT_MS = 2000, /* for a host that drops SYNs; the system would wait two minutes */
+    /* time for one attempt to connect, in ms, for a host that drops SYNs; the system would wait
+     * two minutes */
+    BUS_CONNECT_MS = 2000,
     BUS_RECONNECT_MS = 50,
     BUS_RECONNECT_MAX_MS = 500,
-    BUS_OTHER_KEY_MS = 200, /* wait after a failed handshake; doubled after each one in a row */
+    /* wait in ms after a failed handshake; doubled after each further failure in a row */
+    BUS_OTHER_KEY_MS = 200,
     BUS_OTHER_KEY_MAX_MS = 1600,
     BUS_BACKLOG = 1024,
     BUS_DEFAULT_HWM = 1024,
@@ -53,15 +56,17 @@ struct bus {
     uint32_t i_server;         /* index into `server`: the key in use */
     const char *keys_dir;      /* folder to read the keys from again; or NULL */
     enum peer_role keys_role;
-    char keys_error[512];          /* last error of reading the keys, already logged */
-    struct loop_timer *try_others; /* NULL = no handshake has failed */
-    uint32_t other_key_ms;         /* last wait in ms; 0 = the last handshake succeeded */
+    char keys_error[512]; /* last error of reading the keys, already logged */
+    /* timer before other keys are tried; NULL = no handshake has failed */
+    struct loop_timer *try_others;
+    uint32_t other_key_ms; /* last wait in ms; 0 = the last handshake succeeded */
     char endpoint[256];
-    char addresses[BUS_ADDRESSES_MAX][256]; /* DEALER: tcp://HOST:PORT each */
+    /* DEALER: addresses of the head, each tcp://HOST:PORT */
+    char addresses[BUS_ADDRESSES_MAX][256];
     uint32_t n_addresses, i_address;
     uint32_t max_frame_bytes, hwm, n_monitors;
-    /* DEALER: `connected` and `shaken` (handshake done) come from the monitor; `link_up` was
-     * last reported to on_link */
+    /* DEALER: `connected` and `shaken` (handshake done) come from the monitor; `link_up` is the
+     * state that on_link last got */
     bool connected, shaken, link_up;
     const char *link_why;
     uint64_t n_dropped;
@@ -87,8 +92,8 @@ static void skip_parts(void *socket, zmq_msg_t *last)
             return;
 }
 
-/* Reads "role:key", which the ZAP handler set. A peer without it gets ROLE_NONE and its message
- * is dropped. */
+/* Reads "role:key", which the ZAP handler set. A peer without this text gets ROLE_NONE and its
+ * message is dropped. */
 static enum peer_role role_of(zmq_msg_t *m, char key[41])
 {
     const char *user = zmq_msg_gets(m, "User-Id");
@@ -159,9 +164,9 @@ enum status bus_send(struct bus *b, struct bus_peer to, struct str frame)
 {
     enum status s = STATUS_OK;
     if (!b->data)
-        return STATUS_CLOSED; /* the last reconnect failed */
+        return STATUS_CLOSED; /* the last reconnect failed and left no socket */
     if (frame.len > b->max_frame_bytes)
-        return STATUS_LIMIT; /* the receiver would cut the connection */
+        return STATUS_LIMIT; /* the receiver would end the connection after a frame of this size */
     if (b->is_router)
         s = send_part(b, to.id, to.n, ZMQ_SNDMORE);
     if (s == STATUS_OK) {
@@ -169,7 +174,8 @@ enum status bus_send(struct bus *b, struct bus_peer to, struct str frame)
         /* ROUTER_MANDATORY has checked the peer and its high-water mark with the first part */
         assert(!b->is_router || s == STATUS_OK);
     }
-    bus_port_drain_soon(b->data); /* the send may have consumed the edge of ZMQ_FD */
+    /* the send may have consumed the signal of ZMQ_FD that announced a received message */
+    bus_port_drain_soon(b->data);
     return s;
 }
 
@@ -187,8 +193,8 @@ static void tell_link(struct bus *b, bool up, const char *why)
 
 static void on_other_keys(void *ctx);
 
-/* Plans a reconnect with other keys, because our keys may be out of date. It needs a new socket:
- * the present one would retry with the same keys for ever. */
+/* Plans a reconnect with other keys, because our keys may be out of date. The reconnect needs a
+ * new socket, because the present socket would retry with the same keys for ever. */
 static void plan_other_keys(struct bus *b)
 {
     if ((!b->keys_dir && b->server.n < 2) || b->insecure || b->try_others)
@@ -249,7 +255,7 @@ static void on_monitor_event(struct bus *b, uint16_t event)
     }
 }
 
-/* Reads one event. It has two parts: 16 bits event and 32 bits value, then the address. */
+/* Reads one event. An event has two parts: 16 bits event and 32 bits value, then the address. */
 static bool take_event(struct bus_port *p)
 {
     uint16_t event = 0;
@@ -371,7 +377,7 @@ static enum status attach(struct bus *b, void *s, struct error *err)
 }
 
 /* Reads the keys again before a new connection. A file that cannot be read changes nothing,
- * because somebody may be writing it. */
+ * because somebody may be writing that file now. */
 static void read_keys_again(struct bus *b)
 {
     struct curve_keys ours;
@@ -414,7 +420,7 @@ static enum status open_socket(struct bus *b, struct error *err)
     b->connected = b->shaken = b->link_up = false;
     b->link_why = NULL;
     if (st == STATUS_OK && !b->is_router)
-        /* before the connection, so that the monitor sees all of it */
+        /* the monitor opens before the connection, so that it sees every event of it */
         st = monitor_open(b, s, err);
     if (st == STATUS_OK)
         st = attach(b, s, err);
@@ -506,7 +512,7 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
                  o->server_other_key);
     b->keys_dir = is_router ? NULL : o->keys_dir;
     b->keys_role = o->keys_role;
-    read_keys_again(b); /* finds the head's second key, if it has two */
+    read_keys_again(b); /* this call finds the head's second key, if the head has two keys */
     enum status s = read_addresses(b, o, err);
     if (s != STATUS_OK) {
         bus_close(b);
@@ -517,7 +523,7 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
         s = error_set(err, STATUS_IO, "cannot create a ZeroMQ context: %s",
                       zmq_strerror(zmq_errno()));
     if (s == STATUS_OK && is_router && !o->insecure)
-        /* must run before the socket is bound */
+        /* the ZAP handler must run before the socket is bound */
         s = zap_start(b->context, o->authorized, &b->zap, err);
     if (s == STATUS_OK)
         s = open_socket(b, err);
@@ -554,7 +560,8 @@ enum status bus_reconnect(struct bus *b, struct error *err)
     if (b->is_router)
         return error_set(err, STATUS_INVALID, "a socket that listens cannot connect again");
     close_ports(b);
-    bool same = b->try_others && b->i_server > 0; /* same address, with the head's other key */
+    /* true = try the same address again, with the head's other key */
+    bool same = b->try_others && b->i_server > 0;
     loop_timer_stop(b->try_others);
     b->try_others = NULL;
     read_keys_again(b);
@@ -608,8 +615,8 @@ void bus_close(struct bus *b)
     close_ports(b);
     loop_timer_stop(b->try_others);
     zap_stop(b->zap);
-    /* zmq_ctx_term waits at most for the time of bus_linger. A signal interrupts the wait, but
-     * not the threads. */
+    /* zmq_ctx_term waits at most for the time of bus_linger. A signal interrupts this wait but
+     * not zmq's threads, so the call is repeated. */
     while (b->context && zmq_ctx_term(b->context) != 0 && errno == EINTR)
         ;
     explicit_bzero(&b->keys, sizeof b->keys);

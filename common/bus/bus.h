@@ -1,11 +1,11 @@
 #pragma once
-/* ZeroMQ on the loop: a ROUTER for the head, a DEALER for every other process. Frames go in and
- * out; proto/link/link.h has the session logic. CURVE is always on, unless `insecure`. The ZAP
- * handler admits only authorized keys, runs before the bind, and gives each frame the role of
- * its peer. All calls and callbacks are on the loop's thread.
+/* Runs ZeroMQ on the loop: a ROUTER for the head, a DEALER for every other process. This file
+ * moves frames; proto/link/link.h has the session logic. CURVE is always on, unless `insecure`
+ * is set. The ZAP handler admits only authorized keys, runs before the bind, and gives each
+ * frame the role of its peer. All calls and callbacks are on the loop's thread.
  * ZMQ_FD is edge-triggered: the socket is drained on every wake-up and after the sends of a
- * turn, with a cap per turn. Sends never block and never drop a frame silently. STATUS_AGAIN:
- * the high-water mark is reached. STATUS_NOT_FOUND: the peer is gone. */
+ * turn, with a cap per turn. Sends never block and never drop a frame silently. STATUS_AGAIN
+ * means that the high-water mark is reached. STATUS_NOT_FOUND means that the peer is gone. */
 #include "common/base/str.h"
 #include "common/keys/authorized.h"
 #include "common/keys/curve_keys.h"
@@ -13,7 +13,7 @@
 
 #define BUS_ID_MAX 16u
 
-/* A ROUTER's name for a connected peer (ZeroMQ's routing id, 5 bytes today). */
+/* `bus_peer` is a ROUTER's name for a connected peer (ZeroMQ's routing id, 5 bytes today). */
 struct bus_peer {
     uint8_t n, id[BUS_ID_MAX];
 };
@@ -26,19 +26,20 @@ struct bus_handlers {
      * is believed) and `key` is "". */
     void (*on_frame)(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
                      struct str frame);
-    /* DEALER only. The events come from the socket's monitor and are informative: heartbeats
+    /* DEALER only. Reports events of the socket's monitor. They are informative: heartbeats
      * decide that a peer is lost. A failed handshake distinguishes "wrong key" from "nobody
      * answers". */
     void (*on_link)(void *ctx, bool up, const char *why);
 };
 
 struct bus_options {
-    /* "tcp://0.0.0.0:7000"; port 0 = any free port. A DEALER may have several, "tcp://A:1,B:2":
-     * the head is at one of them, and bus_reconnect goes to the next. */
+    /* Address, such as "tcp://0.0.0.0:7000"; port 0 = any free port. A DEALER may have several,
+     * "tcp://A:1,B:2". The head is at one of these addresses, and bus_reconnect goes to the
+     * next. */
     const char *endpoint;
-    bool insecure; /* no CURVE; needs a loopback endpoint or allow_remote_insecure */
+    bool insecure; /* true = no CURVE; needs a loopback endpoint or allow_remote_insecure */
     bool allow_remote_insecure;
-    struct curve_keys keys;        /* own key pair */
+    struct curve_keys keys;        /* key pair of this process */
     const char *server_public_key; /* DEALER: key of the head */
     const char *server_other_key;  /* second key of the head; NULL or "" = none */
     /* DEALER: folder that these keys were read from, borrowed for the life of the bus.
@@ -47,24 +48,26 @@ struct bus_options {
      * the head's other key is tried. NULL = the keys are never read again. */
     const char *keys_dir;
     enum peer_role keys_role;
-    const struct authorized *authorized; /* ROUTER: borrowed for the life of the bus */
-    uint32_t max_frame_bytes;            /* largest frame (ZMQ_MAXMSGSIZE) */
-    uint32_t hwm;                        /* high-water mark, in messages per link */
+    /* ROUTER: keys that may connect, borrowed for the life of the bus */
+    const struct authorized *authorized;
+    uint32_t max_frame_bytes; /* largest frame in bytes (ZMQ_MAXMSGSIZE) */
+    uint32_t hwm;             /* high-water mark, in messages per link */
 };
 
 MUST_USE enum status bus_bind(struct loop *l, const struct bus_options *o,
                               const struct bus_handlers *h, struct bus **out, struct error *err);
 MUST_USE enum status bus_connect(struct loop *l, const struct bus_options *o,
                                  const struct bus_handlers *h, struct bus **out, struct error *err);
-const char *bus_endpoint(const struct bus *b); /* bound or connected address, with the real port */
+/* Returns the bound or connected address, with the real port. */
+const char *bus_endpoint(const struct bus *b);
 MUST_USE enum status bus_send(struct bus *b, struct bus_peer to, struct str frame);
 uint32_t bus_n_addresses(const struct bus *b);
 /* DEALER: drops the connection and all queued frames, then connects again with a new routing id.
- * With several addresses it goes to the next one. */
+ * With several addresses the bus goes to the next address. */
 MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
-/* ROUTER: exchanges the contents of the two lists. `mine` is bus_options.authorized. Later
- * handshakes use the new list; existing connections stay. b may be NULL when nothing is bound
- * yet. */
+/* ROUTER: exchanges the contents of `mine` and `next`. `mine` is bus_options.authorized, which
+ * the bus uses. Later handshakes use the new list; existing connections stay. b may be NULL when
+ * nothing is bound yet. */
 void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authorized *next);
 /* ROUTER: ends all connections and listens at the same address again, with another key pair.
  * Never call it from on_frame. Returns STATUS_EXISTS while the old socket still holds the port,
@@ -73,4 +76,4 @@ void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authoriz
 MUST_USE enum status bus_rebind(struct bus *b, const struct curve_keys *keys, struct error *err);
 /* DEALER: sets how many ms bus_close waits for queued frames to leave. The default is 0. */
 void bus_linger(struct bus *b, int ms);
-void bus_close(struct bus *b); /* NULL is allowed */
+void bus_close(struct bus *b); /* b may be NULL */

@@ -1,8 +1,8 @@
-/* ZMQ_FD is edge-triggered. It also signals commands that are not messages, and a send can
- * consume the edge that announced a received message. So the socket is read until EAGAIN after
- * every wake-up, and once after the sends of a turn. At most BUS_DRAIN_MAX messages are read a
- * turn; an idle handle reads the rest on the next turn. To ask for ZMQ_EVENTS instead would cost
- * a system call for each frame. */
+/* Watches a zmq socket in the loop. ZMQ_FD is edge-triggered. ZMQ_FD also signals commands that
+ * are not messages, and a send can consume the edge that announced a received message. So the
+ * socket is read until EAGAIN after every wake-up, and once after the sends of a turn.
+ * At most BUS_DRAIN_MAX messages are read a turn; an idle handle reads the rest on the next
+ * turn. To ask for ZMQ_EVENTS instead would cost a system call for each frame. */
 #include "common/bus/port.h"
 
 #include <zmq.h>
@@ -84,7 +84,8 @@ enum status bus_port_open(struct loop *l, struct bus *b, void *owned_socket, bus
     uv_idle_init(uv, &p->idle);
     p->open_handles = 2;
     uv_poll_start(&p->poll, UV_READABLE, on_poll);
-    uv_idle_start(&p->idle, on_idle); /* messages from before the poll give no edge */
+    /* messages that arrived before the poll started cause no edge */
+    uv_idle_start(&p->idle, on_idle);
     *out = p;
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
 #pragma once
-/* A zmq socket in the loop. Private to common/bus. Loop thread only. */
+/* Watches a zmq socket in the loop. Private to common/bus. Loop thread only. */
 #include <stdbool.h>
 #include <uv.h>
 
@@ -8,21 +8,22 @@
 struct bus;
 struct bus_port;
 struct loop;
-typedef bool bus_port_fn(struct bus_port *p); /* takes one message; false = none left */
+/* Takes one message. Returns false when no message is left. */
+typedef bool bus_port_fn(struct bus_port *p);
 
-/* A zmq socket in the loop, freed when both of its handles are closed. A handler may close the
- * bus, and the port outlives the bus by one turn. So code that has called a handler reads `bus`
- * first: NULL means that the bus was closed. */
+/* `bus_port` is a zmq socket in the loop. It is freed when both of its handles are closed. A
+ * handler may close the bus, and the port outlives the bus by one turn. So code that has called
+ * a handler reads `bus` first: NULL means that the bus was closed. */
 struct bus_port {
     struct bus *bus;
     void *socket;
     bus_port_fn *take;
     uv_poll_t poll;
-    uv_idle_t idle; /* runs while there are more messages to read */
+    uv_idle_t idle; /* handle that runs while there are more messages to read */
     unsigned open_handles;
 };
 
-/* Takes ownership of the socket, also when it fails. */
+/* Opens the port. Takes ownership of the socket, also when the call fails. */
 MUST_USE enum status bus_port_open(struct loop *l, struct bus *b, void *owned_socket,
                                    bus_port_fn *take, struct bus_port **out, struct error *err);
 void bus_port_drain_soon(struct bus_port *p); /* reads the socket on the next turn */

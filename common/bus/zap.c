@@ -1,9 +1,10 @@
-/* The thread that decides which CURVE keys may connect (ZeroMQ RFC 27). libzmq sends it a
- * request for each handshake over inproc://zeromq.zap.01. The answer is 200 with "role:key" as
- * User-Id when the key is in `authorized`, otherwise 400 and a log event.
+/* Runs the thread that decides which CURVE keys may connect (ZeroMQ RFC 27). libzmq sends this
+ * thread a request for each handshake over inproc://zeromq.zap.01. The answer is 200 with
+ * "role:key" as User-Id when the key is in `authorized`, otherwise 400 and a log event.
  * The thread owns `requests` and `stop_in` and closes them; the caller's thread ends it through
- * `stop_out`. The thread reads `authorized` under `lock`, and zap_swap changes it under `lock`.
- * Requests larger than ZAP_PARTS_MAX parts or ZAP_PART_MAX bytes a part are refused. */
+ * `stop_out`. The thread reads `authorized` under `lock`, and zap_swap changes the list under
+ * `lock`. The thread refuses requests of more than ZAP_PARTS_MAX parts or ZAP_PART_MAX bytes a
+ * part. */
 #include "common/bus/zap.h"
 
 #include <errno.h>
@@ -23,10 +24,11 @@ enum {
     ZAP_KEY_BYTES = 32,
     ZAP_PART_MAX = 256,
     ZAP_PARTS_MAX = 8,
-    ZAP_LOG_PERIOD_S = 1 /* a stranger's retries must not fill the log */
+    /* at most one log event in this time, because a stranger's retries must not fill the log */
+    ZAP_LOG_PERIOD_S = 1
 };
 
-/* Frames of a ZAP request, in this order. */
+/* Lists the frames of a ZAP request, in their order. */
 enum zap_part {
     ZAP_VERSION,
     ZAP_REQUEST_ID,
@@ -39,10 +41,10 @@ enum zap_part {
 };
 
 struct zap {
-    void *requests;                      /* REP; used by the handler's thread only */
-    void *stop_in;                       /* PAIR; used by the handler's thread only */
-    void *stop_out;                      /* PAIR; used by the caller's thread */
-    const struct authorized *authorized; /* guarded by `lock` */
+    void *requests; /* REP socket for requests; used by the handler's thread only */
+    void *stop_in;  /* PAIR socket for the end signal; used by the handler's thread only */
+    void *stop_out; /* other end of `stop_in`; used by the caller's thread */
+    const struct authorized *authorized; /* keys that may connect; guarded by `lock` */
     pthread_mutex_t lock;
     pthread_t thread;
     uint64_t last_log_ns, n_refused;

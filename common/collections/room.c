@@ -4,8 +4,9 @@
 
 #include "common/base/mem.h"
 
-struct room_account {     /* exists while its tenant holds bytes */
-    struct key_node node; /* must be first: a node pointer is an account pointer */
+struct room_account { /* an account exists while its tenant holds bytes */
+    /* the node must be first, because a pointer to it is used as a pointer to the account */
+    struct key_node node;
     uint64_t held;
 };
 

@@ -1,10 +1,11 @@
 #pragma once
-/* A total of bytes that tenants share fairly. Each tenant may hold as many bytes as are still
- * free after its own new bytes are counted. This is the dynamic threshold of Choudhury and
+/* Shares a total of bytes fairly between tenants. Each tenant may hold as many bytes as are
+ * still free after its own new bytes are counted. This is the dynamic threshold of Choudhury and
  * Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, with alpha =
- * 1. So one tenant alone gets half of the total. If n tenants want more, each gets total / (n +
- * 1), and the next tenant always finds a free share. No tenant loses bytes to a newcomer: the
- * newcomer is refused. One thread. */
+ * 1.
+ * So one tenant alone gets half of the total. If n tenants want more, each gets total / (n + 1),
+ * and the next tenant always finds a free share. No tenant loses bytes to a new tenant: the new
+ * tenant is refused. One thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,18 +15,18 @@ struct room_account;
 
 struct room {
     uint64_t total, used;
-    struct key_table accounts; /* key: tenant */
+    struct key_table accounts; /* accounts of the tenants; the key is the tenant */
 };
 
-struct room_charge { /* bytes of one holder; all 0 = none */
+struct room_charge { /* bytes that one holder has; all 0 = the holder has none */
     struct room_account *account;
     uint64_t bytes;
 };
 
 void room_init(struct room *r, uint64_t total);
-void room_fini(struct room *r); /* every charge must be 0 */
-/* Returns true when so little is held that any tenant may hold `more` bytes. The tenant then
- * need not be looked up. */
+void room_fini(struct room *r); /* every charge must be 0 when this is called */
+/* Returns true when so few bytes are held that any tenant may hold `more` bytes. The caller then
+ * need not look the tenant up. */
 static inline bool room_is_wide(const struct room *r, uint64_t more)
 {
     return more <= r->total / 2 && r->used <= r->total / 2 - more;

@@ -23,7 +23,7 @@ enum { LINE_BYTES = 64 };
 struct slab_region {
     struct slab_region *next;
     struct mem_table table;
-    size_t n, n_used; /* in objects; those from n_used on were never handed out */
+    size_t n, n_used; /* number of objects; the objects from n_used on were never handed out */
 };
 
 void slab_init(struct slab *s, size_t size, size_t n_first)

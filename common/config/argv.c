@@ -43,23 +43,23 @@ static bool is_value(const char *word)
            (word[1] >= '0' && word[1] <= '9');
 }
 
-/* One argument that starts with a dash, before its row of the table is known. */
+/* Describes one argument that starts with a dash, before its row of the table is known. */
 struct typed {
     struct str name;
-    const char *equals;   /* the '=' before its own value; or NULL */
+    const char *equals;   /* position of the '=' in front of its own value; or NULL */
     const char *attached; /* value behind a one-letter name ("-O3"); or NULL */
     bool one_dash, negated, dotted;
 };
 
-/* Returns the row of a vLLM flag; n_specs when there is none. Such a flag may have a field's key
- * behind a dot: --speculative-config.method ngram. */
+/* Returns the row of a vLLM flag, or n_specs when the name is not a vLLM flag. Such a flag may
+ * have a field's key behind a dot: --speculative-config.method ngram. */
 static size_t find_foreign(const struct config_parser *p, struct str name)
 {
     size_t i = config_find(p->specs, p->n_specs, name);
     return i < p->n_specs && config_is_foreign(&p->specs[i]) ? i : p->n_specs;
 }
 
-/* Returns the row of an option in any of its spellings; n_specs when there is none. */
+/* Returns the row of an option in any of its spellings, or n_specs when there is no such option. */
 static size_t find_typed(const struct config_parser *p, struct typed *t)
 {
     size_t i = config_find(p->specs, p->n_specs, t->name);
@@ -208,7 +208,7 @@ size_t config_count_words(const struct option_spec *specs, size_t n_specs, int a
     if (find_typed(&p, &t) == n_specs)
         return 0;
     arena_init(&strings, 0);
-    /* false = the value is missing; reported later */
+    /* false = the value is missing; another call reports that */
     bool is_whole = scan_option(&p, &a) == STATUS_OK;
     arena_fini(&strings);
     int end = a.i + 1;

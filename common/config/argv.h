@@ -2,13 +2,13 @@
 /* Splits the command line into options, their values and arguments. Single thread. */
 #include "common/config/set.h"
 
-/* One value of the command line. It is kept until the file and the environment were applied. */
+/* Holds one value of the command line until the file and the environment have been applied. */
 struct setting {
     size_t i_spec;
-    struct str value, as; /* `as` is the option as typed: "--tensor-parallel-size" */
+    struct str value, as; /* `as` is the option as the user typed it: "--tensor-parallel-size" */
 };
 
-/* State of the split of argv into settings. `settings` has room for argc of them. */
+/* Keeps the state while argv is split into settings. `settings` has room for argc of them. */
 struct argv_scan {
     int argc, i;
     char *const *argv;
@@ -16,13 +16,14 @@ struct argv_scan {
     size_t n_settings;
     const char *config_file;         /* value of --config; or NULL */
     const struct option_spec *words; /* option that takes the bare words that follow; or NULL */
-    struct str as;                   /* the last option as typed */
+    struct str as;                   /* the last option as the user typed it */
     size_t i_lent; /* 1 + index of the last setting that may be the argument; 0 = none */
 };
 
 /* Splits argv into settings and positional arguments. */
 MUST_USE enum status config_scan_argv(struct config_parser *p, struct argv_scan *a);
-/* "--served-model-name a b MODEL": turns the last word into the argument when there is no other. */
+/* Turns the last word of "--served-model-name a b MODEL" into the argument when there is no
+ * other argument. */
 void config_give_back(struct config_parser *p, struct argv_scan *a);
 
 /* Returns how many words of argv belong to the option at argv[i]: the option itself, its value,

@@ -1,6 +1,6 @@
-/* Parses in four passes of ascending precedence: defaults, file, environment, flags. argv is
- * split into settings first (argv.c), since it names the file. Every string in the config struct
- * is a copy in one arena, which config_fini frees. */
+/* Parses the configuration in four passes of ascending precedence: defaults, file, environment,
+ * flags. argv is split into settings first (argv.c), since it names the file. Every string in
+ * the config struct is a copy in one arena, which config_fini frees. */
 #include "common/config/config.h"
 
 #include "common/base/mem.h"
@@ -41,7 +41,7 @@ static void warn_of_the_useless(struct config_parser *p)
         if (!s->needs || p->set_by[i] == CONFIG_FROM_DEFAULT)
             continue;
         size_t k = config_find(p->specs, p->n_specs, str_from(s->needs));
-        /* a file's line is no longer known here, so the text names the flag */
+        /* the line in a file is no longer known here, so the text names the flag */
         bool env = p->set_by[i] == CONFIG_FROM_ENV;
         struct config_origin from = {.source = env ? CONFIG_FROM_ENV : CONFIG_FROM_FLAG};
         if (k < p->n_specs && is_off(p, &p->specs[k]))

@@ -1,5 +1,5 @@
 #pragma once
-/* Distance of a mistyped name from a known one, for "did you mean". Pure. */
+/* Measures the distance of a mistyped name from a known name, for "did you mean". Pure. */
 #include "common/base/str.h"
 
 #define STR_DISTANCE_MAX 64u

@@ -22,7 +22,8 @@ static bool env_split(const char *entry, char name[CONFIG_NAME_MAX], const char 
     }
     name[n] = '\0';
     *value = entry + 4 + n + 1;
-    return **value != '\0'; /* empty means unset, as in compose files and shells */
+    /* an empty value means that the variable is unset, as in compose files and shells */
+    return **value != '\0';
 }
 
 static const char *env_find(char *const *environ_, const char *name, size_t n)
@@ -33,16 +34,16 @@ static const char *env_find(char *const *environ_, const char *name, size_t n)
     return NULL;
 }
 
-/* True for a list of API keys that clients may use. A client's own key is one value and not a
- * list. */
+/* Returns true for a list of API keys that clients may use. A client's own key is one value and
+ * not a list. */
 static bool is_keys(const struct option_spec *s)
 {
     return s->secret && s->type == OPTION_LIST;
 }
 
-/* Returns the value without a trailing newline when it is a secret. A Secret that was made from
- * a file or with echo ends with one, and an HTTP header cannot carry it. Other blanks are
- * removed from lists of keys only, because a password may end with a blank. */
+/* Returns the value without a trailing newline when the value is a secret. A Secret that was
+ * made from a file or with echo ends with a newline, and an HTTP header cannot carry it. Other
+ * blanks are removed from lists of keys only, because a password may end with a blank. */
 static struct str env_value(const struct option_spec *s, const char *value)
 {
     struct str v = str_from(value);
@@ -59,8 +60,8 @@ static enum status holds_nothing(struct config_parser *p, const char *where)
                      "%s is set but has no value. Unset it or give it a value", where);
 }
 
-/* Tells whether COX_<OPTION> is set. If it is, the values of a standard variable are not added
- * to the list. */
+/* Tells whether COX_<OPTION> is set. If it is set, the values of a standard variable are not
+ * added to the list. */
 static bool env_has_own(char *const *environ_, const struct option_spec *s)
 {
     char name[CONFIG_NAME_MAX];
@@ -93,8 +94,8 @@ enum status config_apply_foreign_environment(struct config_parser *p, char *cons
     return STATUS_OK;
 }
 
-/* Warns of keys taken from another program's variable. It runs at the end, because a flag or a
- * COX_ variable replaces that value. */
+/* Warns of keys taken from another program's variable. The function runs at the end, because a
+ * flag or a COX_ variable replaces that value. */
 void config_warn_of_foreign_keys(struct config_parser *p, char *const *environ_)
 {
     for (size_t i = 0; i < p->n_specs; i++)
@@ -116,7 +117,8 @@ enum status config_apply_environment(struct config_parser *p, char *const *envir
         size_t i = config_find(p->specs, p->n_specs, str_from(name));
         from.as = (struct str){*environ_, strcspn(*environ_, "=")};
         if (i < p->n_specs && config_is_foreign(&p->specs[i]))
-            continue; /* a vLLM flag: its name has no meaning in our environment */
+            /* the option is a vLLM flag, and its name has no meaning in our environment */
+            continue;
         if (i < p->n_specs && p->specs[i].type == OPTION_LIST) {
             if (is_keys(&p->specs[i]) && strspn(value, "," CONFIG_KEY_ENDS) == strlen(value))
                 return holds_nothing(p, config_origin_text(p, name, from));

@@ -1,6 +1,7 @@
-/* `--help`. A long table has groups: `--help` alone shows the options that are marked as common,
- * `--help=all` shows all of them, `--help=TOPIC` one group or the options whose names have TOPIC.
- * Each option is a row: its name and value in the first column, its text in the second, wrapped. */
+/* Prints `--help`. A long table has groups. `--help` alone shows the options that are marked as
+ * common, and `--help=all` shows all options. `--help=TOPIC` shows one group, or the options
+ * whose names contain TOPIC. Each option is a row: its name and value in the first column, its
+ * text in the second, wrapped. */
 #include "common/config/help.h"
 
 #include <math.h>
@@ -134,7 +135,8 @@ void help_append_range(struct strbuf *b, const struct option_spec *s)
                       is_mib ? "Mi" : "");
 }
 
-/* "-", "#", "16." at the beginning of a line are marks of Markdown. */
+/* Returns true for a word such as "-", "#" or "16.", which Markdown reads as a mark at the
+ * beginning of a line. */
 static bool is_mark(const char *word, size_t n)
 {
     size_t digits = strspn(word, "0123456789");
@@ -165,7 +167,8 @@ void help_wrap(struct strbuf *b, const char *text, size_t at, size_t indent, siz
     strbuf_append_c(b, "\n");
 }
 
-/* A long text is cut behind its first sentence where only the common options are shown. */
+/* Appends an option's text. A long text is cut behind its first sentence where only the common
+ * options are shown. */
 static void append_text(struct strbuf *b, const struct option_spec *s, bool is_short)
 {
     const char *end = strstr(s->help, ". ");
@@ -207,7 +210,7 @@ static size_t count_listed(const struct help *h)
     return n + N_BUILT_IN;
 }
 
-/* Returns the number of options that it has written. */
+/* Writes one group and returns the number of options that it has written. */
 static size_t write_group(struct strbuf *b, const struct help *h, const struct option_group *g,
                           bool common_only)
 {
@@ -232,7 +235,7 @@ static void write_built_in(struct strbuf *b, const struct help *h)
         write_option(b, &built_in[i], h->width, false);
 }
 
-/* "cox bench serve" of "cox bench serve [OPTION...]" */
+/* Returns the program's name: "cox bench serve" for the usage "cox bench serve [OPTION...]". */
 static struct str program_of(const char *usage)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz-";
@@ -258,7 +261,7 @@ static void append_keys(struct strbuf *b, const struct help *h)
     }
 }
 
-/* The last lines: what else there is to see, and where options can be set. */
+/* Writes the last lines: which other topics there are, and where options can be set. */
 static void write_end(struct strbuf *b, const struct help *h, bool common_only)
 {
     struct strbuf text;
@@ -322,7 +325,8 @@ static enum status write_topic(struct strbuf *b, const struct help *h, struct er
     return STATUS_NOT_FOUND;
 }
 
-/* The options that no group has; a test of the tables sees to it that there are none. */
+/* Writes the options that are in no group. A test of the tables checks that there are no such
+ * options. */
 static void write_rest(struct strbuf *b, const struct help *h)
 {
     size_t n = 0;

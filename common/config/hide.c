@@ -1,6 +1,6 @@
-/* `ps` shows a command line to every user of a machine as long as the process lives. So secrets
- * are overwritten in argv as soon as it was parsed. This is safe because every string of a
- * configuration is a copy. */
+/* Hides secrets in argv. `ps` shows a command line to every user of a machine as long as the
+ * process lives. So secrets are overwritten in argv as soon as argv was parsed. This is safe
+ * because every string of a configuration is a copy. */
 #include "common/config/hide.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static void overwrite(char *text)
 }
 
 /* Tells whether the option's value is a secret. A vLLM flag that is ignored here may still carry
- * one: --hf-token. */
+ * a secret: --hf-token. */
 static bool is_secret(const struct option_spec *s)
 {
     static const char *const ends[] = {"-token", "-password", "-secret", "-api-key"};
@@ -27,8 +27,8 @@ static bool is_secret(const struct option_spec *s)
     return false;
 }
 
-/* Overwrites a worker's join token, which its first bytes identify at any place
- * (common/keys/join_token.h). */
+/* Overwrites a worker's join token wherever it stands in the text. The first bytes of a token
+ * identify it (common/keys/join_token.h). */
 static void hide_token(char *text)
 {
     char *token = strstr(text, "cox1.");
@@ -49,7 +49,8 @@ static const struct option_spec *flag_of(const struct option_spec *specs, size_t
 
 void config_hide(const struct option_spec *specs, size_t n_specs, int argc, char **argv)
 {
-    const struct option_spec *of = NULL; /* secret option that the next words belong to; or NULL */
+    /* secret option that takes the next words as its values; or NULL */
+    const struct option_spec *of = NULL;
     for (int i = 1; i < argc; i++) {
         char *equals = strchr(argv[i], '=');
         bool is_flag = argv[i][0] == '-' && argv[i][1] != '\0';

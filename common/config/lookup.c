@@ -4,7 +4,7 @@
 
 #include "common/config/distance.h"
 
-/* Returns a name spelt with dashes. A name that is too long becomes empty, which matches
+/* Returns a name spelt with dashes. A name that is too long becomes empty and then matches
  * nothing. */
 static struct str dashed(struct str name, char out[CONFIG_NAME_MAX])
 {

@@ -2,20 +2,20 @@
 /* Finds rows of an option table by the names that people type, and the nearest names. Pure. */
 #include "common/config/option.h"
 
-enum { CONFIG_NAME_MAX = 64 }; /* bytes, with the NUL */
+enum { CONFIG_NAME_MAX = 64 }; /* size of a name's buffer in bytes, with the NUL */
 
-/* Returns the row of a name as typed (dashes or underscores, alias or not); n_specs when there
- * is none. */
+/* Returns the row of a name as typed (dashes or underscores, alias or not), or n_specs when
+ * there is no such row. */
 size_t config_find(const struct option_spec *specs, size_t n_specs, struct str name);
-/* Returns the row of the switch that "no-X" turns off; n_specs when there is none. */
+/* Returns the row of the switch that "no-X" turns off, or n_specs when there is no such switch. */
 size_t config_find_negated(const struct option_spec *specs, size_t n_specs, struct str name);
 /* Returns the known name with the fewest edits, and sets *distance to their number. The result
- * is empty when there is none. */
+ * is empty when there is no known name. */
 struct str config_nearest_name(const struct option_spec *specs, size_t n_specs, struct str name,
                                size_t *distance);
-/* True for an option of vLLM's that we ignore or refuse. */
+/* Returns true for an option of vLLM that we ignore or refuse. */
 bool config_is_foreign(const struct option_spec *s);
 /* Returns the i-th alternative of "a|b|c"; an empty str past the end. */
 struct str config_choice(const char *choices, size_t i);
-/* Takes the next item of "a,b,c" off *rest. Returns false when there is none. */
+/* Takes the next item of "a,b,c" off *rest. Returns false when there is no further item. */
 bool config_next_item(const char **rest, struct str *out);

@@ -16,7 +16,8 @@
 #include "common/base/mem.h"
 #include "common/config/lookup.h"
 
-/* Aborts on NULL as mem_alloc does. The arena has no limit, so NULL means out of memory. */
+/* Returns `p`, or aborts on NULL as mem_alloc does. The arena has no limit, so NULL means out of
+ * memory. */
 static void *or_abort(void *p)
 {
     return p ? p : mem_array(SIZE_MAX, 2);
@@ -32,7 +33,7 @@ static char *own_bytes(struct config_parser *p, const void *bytes, size_t n)
 
 void config_list_add(struct config_parser *p, struct option_list *l, struct str item)
 {
-    /* The array is full at each power of two. The old array stays in the arena until
+    /* The array is full when n_items is a power of two. The old array stays in the arena until
      * config_fini. */
     if ((l->n_items & (l->n_items - 1)) == 0) {
         size_t cap = l->n_items ? l->n_items * 2 : 1;
@@ -73,7 +74,7 @@ const char *config_origin_text(struct config_parser *p, const char *name, struct
     return own_bytes(p, text, n);
 }
 
-/* Returns the name as it is written at that origin, without the file and line. */
+/* Returns the name as the user wrote it at that origin, without the file and line. */
 const char *config_spelled(struct config_parser *p, struct str name, struct config_origin from)
 {
     char text[CONFIG_NAME_MAX];
@@ -98,7 +99,7 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
 
 /* ---- values ---- */
 
-/* Ignores case: a file written for Python says True. */
+/* Parses a bool and ignores case, because a file written for Python says True. */
 bool config_parse_bool(struct str v, bool *out)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};

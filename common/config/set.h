@@ -1,13 +1,13 @@
 #pragma once
-/* A setting is one value on its way into the config struct: its row, its text, and its origin
- * for error texts. The passes (file, environment, command line) call config_set for each one.
- * Private to common/config. Single thread. */
+/* Defines a setting: one value on its way into the config struct. A setting has its row, its
+ * text, and its origin for error texts. The passes (file, environment, command line) call
+ * config_set for each setting. Private to common/config. Single thread. */
 #include "common/base/arena.h"
 #include "common/config/option.h"
 
 enum { CONFIG_FILE_MAX = 1 << 20, CONFIG_VALUE_MAX = 64 * 1024, CONFIG_ITEMS_MAX = 4096 };
 
-/* Origins of a value, in ascending precedence. */
+/* Lists the origins of a value, in ascending precedence. */
 enum config_source {
     CONFIG_FROM_DEFAULT,
     CONFIG_FROM_FILE,
@@ -22,20 +22,21 @@ struct config_parser {
     void *out;
     struct config_result *res;
     struct arena *strings;      /* arena of all strings, in res->owned */
-    enum config_source *set_by; /* per row: the highest source that set it */
+    enum config_source *set_by; /* for each row, the highest source that has set the option */
     bool argument_typed;        /* an argument was typed on the command line */
     struct error *err;
 };
 
 struct config_origin {
     enum config_source source;
-    const char *file; /* CONFIG_FROM_FILE: path */
+    const char *file; /* CONFIG_FROM_FILE: path of the file */
     size_t line;
-    bool one_dash; /* CONFIG_FROM_FLAG: typed as -x */
-    struct str as; /* whole spelling at the origin, "-tp"; empty = the row's name */
+    bool one_dash; /* CONFIG_FROM_FLAG: the flag was typed as -x */
+    struct str as; /* whole spelling at the origin, such as "-tp"; empty = the row's name */
 };
 
-/* Checks the text and writes it into the struct. For a list it appends one item. */
+/* Checks the text and writes its value into the struct. For a list the function appends one
+ * item. */
 MUST_USE enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
                                 struct config_origin from);
 /* Calls config_set for each item of "a,b,c". Blanks around secret items are removed. */
@@ -47,11 +48,12 @@ MUST_USE enum status config_unknown(struct config_parser *p, struct str name,
  * max_num_seqs". */
 const char *config_origin_text(struct config_parser *p, const char *name,
                                struct config_origin from);
-/* Returns the name as it is written at that origin, without the file and line. */
+/* Returns the name as the user wrote it at that origin, without the file and line. */
 const char *config_spelled(struct config_parser *p, struct str name, struct config_origin from);
 void config_list_add(struct config_parser *p, struct option_list *l, struct str item);
 bool config_parse_bool(struct str v, bool *out);
 void config_warn(struct config_parser *p, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* Characters that a key cannot begin or end with, because an HTTP header cannot carry them. */
+/* CONFIG_KEY_ENDS lists the characters that a key cannot begin or end with, because an HTTP
+ * header cannot carry them. */
 #define CONFIG_KEY_ENDS "\r\n \t"

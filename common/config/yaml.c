@@ -1,8 +1,9 @@
 /* Reads the file of --config: one document, one mapping, scalars and lists of scalars.
  * config_read_file reads the whole file first, with a bound, so that libyaml never waits on a
  * pipe. libyaml's events then go straight into config_set, which copies the values.
- * A flat option table needs no anchors, tags or nested values; they are refused with their line.
- * An option with a JSON text may be a mapping, which is turned into that text. Single thread. */
+ * A flat option table needs no anchors, tags or nested values. The reader refuses them and names
+ * their line. An option with a JSON text may be a mapping, which is turned into that text.
+ * Single thread. */
 #include "common/config/yaml.h"
 
 #include <errno.h>
@@ -50,8 +51,8 @@ static bool is_null(const struct yaml_reader *r)
            (v.len == 0 || str_eq_c(v, "~") || str_eq_c(v, "null"));
 }
 
-/* Skips a whole value that may be nested. It belongs to another program's option, which has no
- * meaning here. */
+/* Skips a whole value that may be nested. The value belongs to another program's option, which
+ * has no meaning here. */
 static enum status skip_value(struct yaml_reader *r)
 {
     size_t depth = 0;
@@ -73,7 +74,7 @@ static size_t n_digits(struct str v, size_t from)
     return n;
 }
 
-/* Tells whether the text is a number in JSON's form. YAML has other forms of numbers; those
+/* Tells whether the text is a number in JSON's form. YAML has other forms of numbers, which
  * become texts. */
 static bool is_json_number(struct str v)
 {
@@ -156,7 +157,8 @@ static enum status read_json(struct yaml_reader *r, size_t i_spec, struct config
     return s;
 }
 
-/* Reads the value of a switch that is named with no- in front. false leaves the switch as it is. */
+/* Reads the value of a switch that has no- in front of its name. The value false leaves the
+ * switch as it is. */
 static enum status read_negated(struct yaml_reader *r, size_t i_spec, struct config_origin from)
 {
     bool off = false;
@@ -232,7 +234,7 @@ static enum status read_document(struct yaml_reader *r, bool *seen)
         TRY(read_mapping(r, seen));
         TRY(next(r));
     }
-    TRY(next(r)); /* past the end of the document */
+    TRY(next(r)); /* this call moves past the end of the document */
     if (r->event.type != YAML_STREAM_END_EVENT)
         return complain(r, "the file has more than one YAML document; keep only one");
     return STATUS_OK;

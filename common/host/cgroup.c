@@ -1,7 +1,7 @@
-/* Reads cgroup limits. /proc/self/cgroup names the process's group. Inside a container that path
- * may be the host's, with no such folders here, and the mount itself is then the container's
- * group. The walk from the path up to the mount finds the existing folders in both cases. Limits
- * of outer groups count too. */
+/* Reads cgroup limits. /proc/self/cgroup gives the path of the process's group. Inside a
+ * container that path may be the host's path, which does not exist here, and the mount itself is
+ * then the container's group. The walk from the path up to the mount finds the existing folders
+ * in both cases. Limits of outer groups count too. */
 #include "common/host/cgroup.h"
 
 #include <limits.h>
@@ -12,9 +12,10 @@
 enum { FILE_MAX = 8192, GROUPS_MAX = 16384 };
 
 struct hierarchy {
-    const char *controller; /* name in /proc/self/cgroup; "" = version 2 */
+    const char *controller; /* name of the controller in /proc/self/cgroup; "" = version 2 */
     const char *mount;
-    const char *limit, *used, *reclaimable; /* memory: two file names, and a key of memory.stat */
+    /* files of the memory limit and of the bytes in use, and a key of memory.stat */
+    const char *limit, *used, *reclaimable;
 };
 
 static const struct hierarchy memory_hierarchies[] = {
@@ -23,7 +24,7 @@ static const struct hierarchy memory_hierarchies[] = {
      "\ntotal_inactive_file "},
 };
 
-/* One step of the walk: a folder of one hierarchy. */
+/* Describes one step of the walk: a folder of one hierarchy. */
 struct level {
     const char *root, *mount;
     char path[1024]; /* path under the mount: "" or "/a/b" */
@@ -48,7 +49,7 @@ static bool read_file(const struct level *l, const char *name, char *out, size_t
     return n > 0 && (size_t)n < sizeof full && read_whole(full, out, size);
 }
 
-/* Returns UINT64_MAX when there is no such file or it says "max". */
+/* Reads a number of bytes. Returns UINT64_MAX when there is no such file or the file says "max". */
 static uint64_t read_bytes(const struct level *l, const char *name)
 {
     char text[64];
@@ -81,7 +82,8 @@ static void begin(struct level *l, const char *root, const char *mount, const ch
         if (path && names(list + 1, (size_t)(path - list - 1), controller)) {
             size_t n = (size_t)(end - path - 1);
             bool plain = n > 1 && n < sizeof l->path && !memmem(path, n, "/..", 3);
-            if (plain) /* "/" is the mount itself; "/../x" is outside the mounted part */
+            /* the path "/" is the mount itself, and "/../x" is outside the mounted part */
+            if (plain)
                 memcpy(l->path, path + 1, n);
             return;
         }
@@ -130,8 +132,8 @@ void cgroup_memory(const char *root, struct cgroup_memory *out)
     }
 }
 
-/* Rounds down to whole CPUs: one more thread than the quota pays for would only be throttled
- * together with the others. */
+/* Returns the whole CPUs that the quota pays for, rounded down. One more thread would only be
+ * throttled together with the others. */
 static uint32_t paid(uint64_t quota, uint64_t period)
 {
     if (quota == 0 || period == 0)

@@ -1,11 +1,11 @@
 #pragma once
-/* Limits of this process's cgroup and of the groups around it, for version 2 and version 1.
- * Without cgroups nothing is limited. `root` is a folder that looks like /; "" is the real
- * machine. */
+/* Reads the limits of this process's cgroup and of the groups around it, for version 2 and
+ * version 1. Without cgroups nothing is limited. `root` is a folder that looks like /; "" is the
+ * real machine. */
 #include <stdint.h>
 
 struct cgroup_memory {
-    uint64_t limit_bytes; /* the lowest limit; UINT64_MAX = none */
+    uint64_t limit_bytes; /* lowest limit of any level; UINT64_MAX = no limit */
     uint64_t left_bytes;  /* the least free bytes of any level; UINT64_MAX = no limit */
 };
 void cgroup_memory(const char *root, struct cgroup_memory *out);

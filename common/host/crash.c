@@ -1,10 +1,9 @@
-/* Log lines for a process that crashes. crash_install lists the loaded objects and the build id
- * and sets the signal handler. The handler writes one `crash` line and a `crash_frame` line for
- * each frame to stderr, and lets the signal end the process.
+/* Writes log lines for a process that crashes. crash_install lists the loaded objects and the
+ * build id and sets the signal handler. The handler writes one `crash` line and a `crash_frame`
+ * line for each frame to stderr, and lets the signal end the process.
  * Everything from put() to on_crash runs in the handler: no lock, no malloc, no stdio, only
- * bytes on the stack and write(2). `crash` is filled once, before other threads
- * start, and only read afterwards. A second crash in another thread waits one second and
- * writes nothing. */
+ * bytes on the stack and write(2). `crash` is filled once, before other threads start, and only
+ * read afterwards. A second crash in another thread waits one second and writes nothing. */
 #include "common/host/crash.h"
 
 #include <elf.h>
@@ -23,8 +22,8 @@
 
 enum { MAX_FRAMES = 64, STACK_BYTES = 64 << 10, MAX_OBJECTS = 128, ID_BYTES = 20, LINE_MAX = 512 };
 
-/* Loaded objects, listed by crash_install, because dl_iterate_phdr takes a lock and is not safe
- * in a handler. */
+/* `object` is one loaded object. crash_install lists the objects in advance, because
+ * dl_iterate_phdr takes a lock and is not safe in a handler. */
 struct object {
     uintptr_t start, end, base;
     char name[128];
@@ -201,7 +200,7 @@ static __attribute__((noinline)) void write_crash(int signum, const siginfo_t *i
     put_field(&l, "pid", number.text);
     put_field(&l, "version", COX_VERSION);
     put_field(&l, "build_id", crash.build_id[0] ? crash.build_id : "none");
-    bool sent = info->si_code <= 0; /* sent by kill or abort: there is no address */
+    bool sent = info->si_code <= 0; /* a signal that kill or abort sent has no address */
     number.n = 0;
     put(&number, "0x");
     put_number(&number, sent ? 0 : (uint64_t)(uintptr_t)info->si_addr, 16);
@@ -209,7 +208,7 @@ static __attribute__((noinline)) void write_crash(int signum, const siginfo_t *i
     put_field(&l, "address", sent ? "none" : number.text);
     end(&l);
     int n = backtrace(frames, MAX_FRAMES);
-    for (int i = 2; i < n; i++) { /* skips this function and the handler */
+    for (int i = 2; i < n; i++) { /* frames 0 and 1 are this function and the signal handler */
         begin(&l, "crash_frame");
         put_address(&l, (uintptr_t)frames[i]);
         end(&l);
@@ -224,9 +223,9 @@ static void on_crash(int signum, siginfo_t *info, void *context)
         said = 1;
         write_crash(signum, info);
     } else {
-        sleep(1); /* a second thread crashed: let the first one finish its lines */
+        sleep(1); /* another thread crashed first and needs time to finish its lines */
     }
-    (void)signal(signum, SIG_DFL); /* the signal then ends the process as usual */
+    (void)signal(signum, SIG_DFL); /* after this call the signal ends the process as usual */
     (void)raise(signum);
 }
 
@@ -255,12 +254,15 @@ void crash_install(void)
     char *slash = strrchr(path, '/');
     crash.n_objects = 0;
     dl_iterate_phdr(note_object, slash ? slash + 1 : path);
-    (void)backtrace(one, 1); /* the first call loads a library; later calls do not */
+    /* only the first call loads a library, so it is made here and not in the handler */
+    (void)backtrace(one, 1);
     void *stack =
         mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack_t alternative = {.ss_sp = stack, .ss_size = STACK_BYTES};
     if (stack != MAP_FAILED)
-        (void)sigaltstack(&alternative, NULL); /* this thread only; also serves a stack overflow */
+        /* the stack serves this thread only; with it the handler also runs after a stack overflow
+         */
+        (void)sigaltstack(&alternative, NULL);
     struct sigaction a = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&a.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)

@@ -1,6 +1,6 @@
-/* NUMA nodes and CPU lists. numa_read reads /sys below a root folder into `struct numa`; workers
- * then ask numa_bind_any or numa_bind_to which CPUs and which memory node to use. The texts of
- * /sys and of flags are both parsed by numa_list_parse.
+/* Reads NUMA nodes and CPU lists. numa_read reads /sys below a root folder into `struct numa`;
+ * workers then ask numa_bind_any or numa_bind_to which CPUs and which memory node to use.
+ * numa_list_parse parses both the texts of /sys and those of flags.
  * Input from /sys is bounded (LIST_BYTES, NUMA_MAX_CPUS, NUMA_MAX_NODES) and refused when a CPU
  * is on two nodes. After any error `struct numa` has no nodes and each CPU is its own core. The
  * caller owns all memory; no state is kept, so any thread may call this. */
@@ -16,13 +16,13 @@
 #include "common/base/str.h"
 
 #define SYSTEM "/sys/devices/system"
-/* Longest text of a list of up to 1024 numbers without neighbours. */
+/* LIST_BYTES is enough for the longest list of up to 1024 numbers without neighbours. */
 enum { LIST_BYTES = 8192 };
 
 /* ---- lists ---- */
 
-/* Reads a decimal number at *at and moves *at behind it. Returns -1 when there is no digit or
- * the number is not below `limit`. */
+/* Reads a decimal number at *at and moves *at behind the number. Returns -1 when there is no
+ * digit or the number is not below `limit`. */
 static int64_t take_number(const char **at, const char *end, uint32_t limit)
 {
     int64_t v = 0;
@@ -157,7 +157,7 @@ static void know_nothing(struct numa *n)
 
 enum status numa_read(const char *root, struct numa *out, struct error *err)
 {
-    cpu_set_t ids; /* node ids; there may be as many nodes as CPUs */
+    cpu_set_t ids; /* set of node ids; there may be as many nodes as CPUs */
     _Static_assert(NUMA_MAX_NODES <= CPU_SETSIZE, "a set holds every node");
     know_nothing(out);
     TRY(read_list(root, SYSTEM "/node/online", NUMA_MAX_NODES, &ids, err));
@@ -184,7 +184,7 @@ int32_t numa_node_of_pci(const char *root, const char *pci)
     int at = snprintf(full, sizeof full, "%s/sys/bus/pci/devices/", root);
     int n = snprintf(full + at, sizeof full - (size_t)at, "%s/numa_node", pci);
     for (int i = at; i < at + n && full[i]; i++)
-        /* CUDA writes 0000:3B:00.0, /sys has lower case */
+        /* CUDA writes 0000:3B:00.0, and /sys uses lower case */
         full[i] = (char)tolower((unsigned char)full[i]);
     FILE *f = fopen(full, "re");
     if (!f)
@@ -258,8 +258,10 @@ enum status numa_bind_any(const struct numa *n, const cpu_set_t *allowed, uint32
     }
     if (n_usable == 0)
         return know_no_nodes(err);
-    uint64_t k = i < n_processes ? (uint64_t)i * n_usable / n_processes
-                                 : (uint64_t)(i - n_processes) % n_usable; /* a spare worker */
+    uint64_t k = i < n_processes
+                     ? (uint64_t)i * n_usable / n_processes
+                     /* a process number from n_processes on belongs to a spare worker */
+                     : (uint64_t)(i - n_processes) % n_usable;
     out->node = usable[k];
     numa_node_cpus(n, usable[k], allowed, &out->cpus);
     return STATUS_OK;

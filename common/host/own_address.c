@@ -27,8 +27,8 @@ static bool split(const char *to, char name[256], const char **port)
     return true;
 }
 
-/* Finds the source address for `a`. Connecting a datagram socket chooses it and sends nothing.
- * Returns 0 or an errno. */
+/* Finds the source address for `a`. Connecting a datagram socket makes the kernel choose the
+ * address and sends nothing. Returns 0 or an errno. */
 static int ask(const struct addrinfo *a, char out[OWN_ADDRESS_MAX])
 {
     struct sockaddr_storage own;

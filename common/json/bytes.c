@@ -1,20 +1,21 @@
 #include "common/json/bytes.h"
 
-/* Sizes in bytes of jansson's structures (jansson.h, hashtable.h). A hash table has at least
- * eight buckets and at least as many as members. A list begins with eight places and doubles. */
+/* These are the sizes in bytes of jansson's structures (jansson.h, hashtable.h). A hash table
+ * has at least eight buckets and at least as many as members. A list begins with eight places
+ * and doubles. */
 enum {
     OBJECT = 72,
     ARRAY = 40,
-    STRING = 32, /* without the text */
+    STRING = 32, /* a string's structure, without the text */
     NUMBER = 24,
-    PAIR = 57, /* member of an object, with the key's NUL, without the key */
+    PAIR = 57, /* member of an object; counts the key's NUL but not the key */
     LEAST_PLACES = 8,
     BUCKET = 16,
     PLACE = 8,
 };
 
-/* Returns the bytes that malloc uses for n bytes: eight of its own in front, in steps of
- * sixteen, at least 32. */
+/* Returns the bytes that malloc uses for n bytes: the n bytes and eight in front, rounded up to
+ * a multiple of sixteen, and at least 32. */
 static uint64_t block(uint64_t n)
 {
     const uint64_t whole = (n + 8 + 15) / 16 * 16;
@@ -55,12 +56,12 @@ uint64_t json_bytes(const json_t *v)
         return object_bytes(v);
     case JSON_ARRAY:
         return array_bytes(v);
-    case JSON_STRING: /* the structure and the text */
+    case JSON_STRING: /* a string takes two blocks: its structure and its text */
         return block(STRING) + block(json_string_length(v) + 1);
     case JSON_INTEGER:
     case JSON_REAL:
         return block(NUMBER);
-    default: /* true, false and null exist once in the program */
+    default: /* true, false and null exist only once in the program, so they take nothing here */
         return 0;
     }
 }

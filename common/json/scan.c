@@ -89,11 +89,11 @@ enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_
 
 /* ---- the head of a tool call ---- */
 
-/* Steps of the scan. AT_x: the next byte is the object, a key, a colon, a value or a comma.
- * IN_x: a key or a value has begun. */
+/* Lists the steps of the scan. AT_x: the next byte is the object, a key, a colon, a value or a
+ * comma. IN_x: a key or a value has begun. */
 enum { AT_OBJECT, AT_KEY, IN_KEY, AT_COLON, AT_VALUE, IN_VALUE, AT_COMMA };
 
-/* Continues in a key or a value. JSON_SCAN_DONE means that h->at is behind it. */
+/* Continues in a key or a value. JSON_SCAN_DONE means that h->at is behind that key or value. */
 static enum json_scan_result scan_on(struct json_head *h, struct str text)
 {
     size_t n;
@@ -145,7 +145,7 @@ static enum json_scan_result step_inside(struct json_head *h, struct str text, c
     return res;
 }
 
-/* Handles one byte between keys and values: a required character, or the first one of a key or
+/* Handles one byte between keys and values: a required character, or the first byte of a key or
  * value. */
 static enum json_scan_result step_between(struct json_head *h, char c)
 {

@@ -1,9 +1,9 @@
-/* JSON text to jansson's tree and back, with numbers of any size. Requests, schemas and batch
- * lines come in through json_text_load; json_text_dump writes a tree as text. A number that the
- * tree cannot hold is wrapped in an object on the way in and unwrapped on the way out.
+/* Converts JSON text to jansson's tree and back, with numbers of any size. Requests, schemas and
+ * batch lines come in through json_text_load; json_text_dump writes a tree as text. A number
+ * that the tree cannot hold is wrapped in an object on the way in and unwrapped on the way out.
  * json_text_measure bounds the tree before it is built, and json_text_is_whole checks a text
- * strictly without building one. All functions are pure and safe on any thread; a returned tree
- * or text belongs to the caller. */
+ * strictly without building a tree. All functions are pure and safe on any thread; a returned
+ * tree or text belongs to the caller. */
 #include "common/json/text.h"
 
 #include <ctype.h>
@@ -13,9 +13,10 @@
 
 #include "common/json/scan.h"
 
-/* A number that does not fit in the tree becomes an object with one member. Its key is a Unicode
- * noncharacter and a word, which no normal text contains, so code that reads strings or numbers
- * does not mistake it. A client that sends this object itself only sends itself a number. */
+/* A number that does not fit in the tree becomes an object with one member. The member's key is
+ * a Unicode noncharacter and a word. No normal text contains this key, so code that reads
+ * strings or numbers does not mistake the object for one. A client that sends such an object
+ * itself only sends itself a number. */
 #define MARK  "\xEF\xB7\x90number"
 #define BEGIN "{\"" MARK "\":"
 enum { BEGIN_LEN = sizeof BEGIN - 1, SAFE_DIGITS = 18, MOST_READ = 400 };
@@ -35,7 +36,7 @@ static size_t skip_digits(struct str s, size_t at)
     return at;
 }
 
-/* JSON's form: -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)? */
+/* Checks the form of JSON's numbers: -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)? */
 bool json_text_reads_number(struct str s, bool *is_integer)
 {
     size_t from = s.len > 0 && s.ptr[0] == '-', at = skip_digits(s, from);
@@ -83,8 +84,8 @@ static bool fits_real(struct str s)
     return isfinite(strtod(text, NULL));
 }
 
-/* Tells whether the tree can hold the number. For a text that is not a number it returns true,
- * and jansson refuses it. */
+/* Tells whether the tree can hold the number. For a text that is not a number the function
+ * returns true, and jansson then refuses the text. */
 static bool fits(struct str s)
 {
     bool is_integer;
@@ -93,8 +94,8 @@ static bool fits(struct str s)
     return is_integer ? fits_integer(s) : fits_real(s);
 }
 
-/* Returns the offset of the next number outside of strings that does not fit, and its end;
- * SIZE_MAX when there is none. */
+/* Finds the next number outside of strings that does not fit. Returns its offset and sets its
+ * end. Returns SIZE_MAX when there is no such number. */
 static size_t next_too_large(struct str text, size_t at, size_t *end)
 {
     bool in_string = false;
@@ -129,8 +130,9 @@ bool json_text_is_object(const json_t *v)
     return json_is_object(v) && !json_text_is_number(v);
 }
 
-/* A tree takes about 48 bytes a value, so a text like "1,1,1,…" would grow 24-fold. Every value
- * follows a comma or a colon, except the first one of a list or an object. Strings are skipped. */
+/* Counts the values of a text. A tree takes about 48 bytes a value, so a text like "1,1,1,…"
+ * would grow 24-fold. Every value follows a comma or a colon, except the first value of a list
+ * or an object. Strings are skipped. */
 bool json_text_measure(struct str text, uint32_t max_depth, uint64_t max_values,
                        struct json_text_size *out)
 {
@@ -197,8 +199,8 @@ json_t *json_text_load(struct str text, size_t flags, json_error_t *e)
     return json_loadb("0", 1, flags, e);
 }
 
-/* Finds the number in the text that json_dumps wrote for such an object. Returns the length of
- * the object, or 0 when it is another object. */
+/* Finds the number in the text that json_dumps wrote for an object that stands for a number.
+ * Returns the length of the object, or 0 when the object does not stand for a number. */
 static size_t marked_number(const char *object, struct str *number)
 {
     bool is_integer;
@@ -236,8 +238,8 @@ char *json_text_dump(const json_t *v, size_t flags)
 
 /* ---- strict check by RFC 8259 ---- */
 
-/* Returns the offset behind the string; `at` is behind its first quote. Returns 0 when it is not
- * a valid string. */
+/* Returns the offset behind the string; `at` is behind its first quote. Returns 0 when the
+ * string is not valid. */
 static size_t string_end(struct str s, size_t at)
 {
     for (; at < s.len; at++) {
@@ -257,7 +259,8 @@ static size_t string_end(struct str s, size_t at)
     return 0;
 }
 
-/* Returns the offset behind the string, number or word at `at`. Returns 0 when there is none. */
+/* Returns the offset behind the string, number or word at `at`. Returns 0 when there is none of
+ * these. */
 static size_t scalar_end(struct str s, size_t at)
 {
     static const char *const words[] = {"true", "false", "null"};
@@ -273,7 +276,7 @@ static size_t scalar_end(struct str s, size_t at)
     return json_text_reads_number((struct str){s.ptr + at, end - at}, &is_integer) ? end : 0;
 }
 
-/* Returns the offset behind `"key":` at `at`. Returns 0 when there is none. */
+/* Returns the offset behind `"key":` at `at`. Returns 0 when there is no key. */
 static size_t key_end(struct str s, size_t at)
 {
     at = at < s.len && s.ptr[at] == '"' ? string_end(s, at + 1) : 0;
@@ -281,11 +284,11 @@ static size_t key_end(struct str s, size_t at)
     return at < s.len && s.ptr[at] == ':' ? at + 1 : 0;
 }
 
-struct whole { /* bit d of `lists` = the bracket at depth d opens a list */
+struct whole { /* state of the check; bit d of `lists` = the bracket at depth d opens a list */
     unsigned char lists[JSON_TEXT_MAX_DEPTH / 8];
     uint32_t depth;
-    bool first; /* behind an opening bracket: the value may be empty */
-    bool value; /* behind a value: a comma or a closing bracket must follow */
+    bool first; /* true = behind an opening bracket, where the next value may be missing */
+    bool value; /* true = behind a value, where a comma or a closing bracket must follow */
 };
 
 static bool in_list(const struct whole *w)
@@ -306,7 +309,7 @@ static bool open_whole(struct whole *w, bool list)
     return true;
 }
 
-/* Returns the offset behind the token at `at`. Returns 0 when it is not allowed there. */
+/* Returns the offset behind the token at `at`. Returns 0 when the token is not allowed there. */
 static size_t pass_token(struct whole *w, struct str s, size_t at)
 {
     const char c = s.ptr[at];

@@ -8,8 +8,8 @@
 
 #include "common/base/str.h"
 
-/* Size of the tree that a text would become: each value and each key of an object counts as one,
- * a number beyond 64 bits as three. A text that is not JSON has a size as well.
+/* Holds the size of the tree that a text would become: each value and each key of an object
+ * counts as one, a number beyond 64 bits as three. A text that is not JSON has a size as well.
  * json_text_measure returns false when the text is deeper than max_depth or has more than
  * max_values; `out` then has the size up to that point. */
 struct json_text_size {
@@ -18,15 +18,15 @@ struct json_text_size {
 };
 bool json_text_measure(struct str text, uint32_t max_depth, uint64_t max_values,
                        struct json_text_size *out);
-/* Returns n_values of a tree; 0 for NULL. The tree must not be deeper than a request body may
- * be. */
+/* Returns the n_values (struct json_text_size) of a tree; 0 for NULL. The tree must not be
+ * deeper than a request body may be. */
 uint64_t json_text_count(const json_t *v);
 
-/* Returns a new reference, or NULL with the reason in `e`, which may be NULL. `flags` are
- * jansson's. A text that is not JSON gets jansson's error. */
+/* Parses a text. Returns a new reference, or NULL with the reason in `e`, which may be NULL.
+ * `flags` are jansson's. A text that is not JSON gets jansson's error. */
 json_t *json_text_load(struct str text, size_t flags, json_error_t *e);
-/* Returns a text that the caller frees with free, or NULL when json_dumps fails. `flags` are
- * jansson's. */
+/* Writes a tree as a text that the caller frees with free. Returns NULL when json_dumps fails.
+ * `flags` are jansson's. */
 char *json_text_dump(const json_t *v, size_t flags);
 /* Tells whether `text` is one JSON number of any size and nothing else. Sets *is_integer (may be
  * NULL) for a number: true when it has neither a fraction nor an exponent. */
@@ -37,5 +37,6 @@ bool json_text_is_number(const json_t *v);
  * numbers of any size, every escape, up to JSON_TEXT_MAX_DEPTH levels. */
 bool json_text_is_whole(struct str text);
 enum { JSON_TEXT_MAX_DEPTH = 1024 };
-/* Tells whether `v` is an object of the client and not such a number. */
+/* Tells whether `v` is an object that the client sent, and not an object that stands for a
+ * number (json_text_is_number). */
 bool json_text_is_object(const json_t *v);

@@ -15,8 +15,8 @@ static bool is_comment(struct str word)
     return word.len == 0 || word.ptr[0] == '#';
 }
 
-/* Gives the key a name. A key without one is named after its position, because people read the
- * names. */
+/* Gives the key a name. A key without a name in the file is named after its position, because
+ * people read the names. */
 static void name_key(struct admin_keys *k, struct admin_key *key, struct str name)
 {
     if (is_comment(name))
@@ -32,7 +32,7 @@ static bool is_plain(struct str name)
     for (size_t i = 0; i < name.len; i++) {
         unsigned char c = (unsigned char)name.ptr[i],
                       before = i ? (unsigned char)name.ptr[i - 1] : 0;
-        /* bytes C2 80 to C2 9F are U+0080 to U+009F */
+        /* the bytes C2 80 to C2 9F are U+0080 to U+009F, which are control characters */
         if (c < 0x20 || c == 0x7F || (before == 0xC2 && c < 0xA0))
             return false;
     }

@@ -1,7 +1,7 @@
 #pragma once
-/* Keys of --admin-key-file, one a line: KEY [NAME]. KEY is written as in a file of API keys (the
- * key or sha256:HEX); # begins a comment. The names appear in events, for example for the person
- * who drained a worker. */
+/* Reads the keys of --admin-key-file, one a line: KEY [NAME]. KEY is written as in a file of API
+ * keys (the key or sha256:HEX); # begins a comment. The names appear in events, for example for
+ * the person who drained a worker. */
 #include "common/keys/api_keys.h"
 
 enum { ADMIN_KEYS_MAX = 256, ADMIN_KEY_NAME_BYTES = 65, ADMIN_KEY_LEAST = 8 };
@@ -13,7 +13,7 @@ struct admin_key {
 
 struct admin_keys {
     struct admin_key *all;
-    uint32_t n; /* 0 = every client that reaches the port is admitted */
+    uint32_t n; /* number of keys; 0 = every client that reaches the port is admitted */
 };
 
 /* Reads the file, which must hold at least one key. Every error is STATUS_INVALID and names the
@@ -24,5 +24,5 @@ void admin_keys_fini(struct admin_keys *k);
 /* Returns the name of the key in `authorization` (a request's header "Bearer KEY"), or NULL when
  * the key is unknown. It compares all keys, each in constant time. */
 const char *admin_keys_who(const struct admin_keys *k, struct str authorization);
-/* Also returns true when there are no keys. */
+/* Tells whether `authorization` has a known key. Also returns true when there are no keys. */
 bool admin_keys_admit(const struct admin_keys *k, struct str authorization);

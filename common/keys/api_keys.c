@@ -48,7 +48,7 @@ struct str key_sent(struct str authorization, struct str bare)
 
 struct str key_next_word(const char **at)
 {
-    /* the byte order mark that some editors put before UTF-8 */
+    /* some editors put this byte order mark before UTF-8 */
     if (strncmp(*at, "\xEF\xBB\xBF", 3) == 0)
         *at += 3;
     *at += strspn(*at, " \t\r\n");
@@ -74,7 +74,7 @@ static enum status add(struct api_keys *k, struct str key, struct error *err)
     return STATUS_OK;
 }
 
-/* No error text repeats a line's content: it may be a key. */
+/* Adds the keys of a file. No error text repeats a line's content, because it may be a key. */
 static enum status add_file(struct api_keys *k, struct error *err)
 {
     char line[KEY_LINE_BYTES];

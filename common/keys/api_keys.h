@@ -1,6 +1,6 @@
 #pragma once
-/* API keys of a program in front of the cluster. Keys are read and compared as SHA-256 digests,
- * so that neither the length of a key nor the position of a match can be measured. */
+/* Keeps the API keys of a program in front of the cluster. Keys are read and compared as SHA-256
+ * digests, so that neither the length of a key nor the position of a match can be measured. */
 #include "common/base/str.h"
 #include "common/config/config.h"
 #include "common/keys/file_watch.h"
@@ -13,18 +13,18 @@ bool key_digest(struct str configured, uint8_t out[KEY_DIGEST_BYTES]);
 /* Computes the digest of a key as a client sends it, in any form. */
 void key_digest_sent(struct str key, uint8_t out[KEY_DIGEST_BYTES]);
 /* Returns the key that a request sends, or an empty str. `authorization` is "Bearer KEY". `bare`
- * is a header with the key alone; it counts when the first is empty or an AWS signature. */
+ * is a header with the key alone; it counts when `authorization` is empty or an AWS signature. */
 struct str key_sent(struct str authorization, struct str bare);
-/* Returns the next word of a file's line; empty at the end of the line. */
+/* Returns the next word of a file's line, or an empty str at the end of the line. */
 struct str key_next_word(const char **at);
 
-/* All keys of --api-key and --api-key-file, without their tenants and limits. A program in front
- * of gateways uses them, and the gateways check the rest. Loop thread only. */
+/* Holds all keys of --api-key and --api-key-file, without their tenants and limits. A program in
+ * front of gateways uses them, and the gateways check the rest. Loop thread only. */
 struct api_keys {
     uint8_t (*digests)[KEY_DIGEST_BYTES];
     uint32_t n;
-    const struct option_list *flags; /* borrowed, as `file` */
-    const char *file;                /* NULL = no file */
+    const struct option_list *flags; /* keys of --api-key, borrowed like `file` */
+    const char *file;                /* path of --api-key-file; NULL = no file */
     struct key_file_watch watch;
 };
 MUST_USE enum status api_keys_init(struct api_keys *k, const struct option_list *flags,

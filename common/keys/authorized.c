@@ -32,7 +32,8 @@ static enum status add_entry(struct authorized *out, enum peer_role role, const 
     return STATUS_OK;
 }
 
-/* Tells whether `name` is a file in the folder of `authorized`, and not a path out of it. */
+/* Tells whether `name` is a file in the folder of `authorized`, and not a path that leaves the
+ * folder. */
 static bool file_name_is_plain(struct str name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -67,7 +68,8 @@ static enum status add_file(struct authorized *out, enum peer_role role, struct 
     f->name[name.len] = '\0';
     f->stamp = KEY_FILE_GONE;
     enum status s = key_text_read_keys(file, k.keys, PUBLIC_KEYS_MAX, &k.n, NULL, &f->stamp, err);
-    if (s == STATUS_NOT_FOUND) /* not STATUS_NOT_FOUND: `authorized` itself exists */
+    /* the caller must not see STATUS_NOT_FOUND, because `authorized` itself exists */
+    if (s == STATUS_NOT_FOUND)
         s = error_set(err, STATUS_INVALID, "the file %s does not exist", file);
     for (uint32_t i = 0; s == STATUS_OK && i < k.n; i++)
         s = add_entry(out, role, k.keys[i], path, err);

@@ -1,14 +1,15 @@
 #pragma once
-/* List of the peers that may connect. DIR/authorized has lines "role public-key", or "role
- * @FILE" for all keys of a .pub file beside it. The ZAP handler admits exactly these keys. Plain
- * data: its owner decides which thread reads it. */
+/* Lists the peers that may connect. DIR/authorized has lines "role public-key", or "role @FILE"
+ * for all keys of a .pub file in the same folder. The ZAP handler admits exactly these keys.
+ * Plain data: its owner decides which thread reads it. */
 #include "common/base/str.h"
 #include "common/keys/file_watch.h"
 #include "proto/messages.h"
 
 enum { AUTHORIZED_MAX_BYTES = 1 << 20 };
-#define AUTHORIZED_FILES_MAX 9u /* `authorized` itself and up to eight files that it names */
-/* "@" and a name are shorter than a key, so they cannot be confused */
+/* AUTHORIZED_FILES_MAX counts `authorized` itself and up to eight files that it names. */
+#define AUTHORIZED_FILES_MAX 9u
+/* A name with "@" is shorter than a key, so a name and a key cannot be confused. */
 #define AUTHORIZED_NAME_BYTES 39u
 struct authorized {
     struct {
@@ -17,12 +18,13 @@ struct authorized {
     } * entries;
     uint32_t n_entries, n_files;
     struct authorized_file {
-        char name[AUTHORIZED_NAME_BYTES]; /* "" for the first file, `authorized` itself */
-        struct key_file_stamp stamp;      /* state of the file when it was read */
+        /* name of the file; "" for the first file, `authorized` itself */
+        char name[AUTHORIZED_NAME_BYTES];
+        struct key_file_stamp stamp; /* state of the file when it was read */
     } files[AUTHORIZED_FILES_MAX];
 };
-/* On an error `out` has no entries, but all files up to the error, so that the caller can watch
- * them for a correction. */
+/* Reads the file. On an error `out` has no entries, but all files up to the error, so that the
+ * caller can watch them for a correction. */
 MUST_USE enum status authorized_load(const char *path, struct authorized *out, struct error *err);
 /* Parses one line: "role key", "role @file", a comment, or a blank line. `path` and `i_line` are
  * for the error text. */

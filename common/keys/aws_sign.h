@@ -1,16 +1,17 @@
 #pragma once
-/* Signature Version 4 of a GET without a body, for S3. We do not use libcurl's: its versions
- * since 8.x encode paths and queries again, each in its own way, so one URL works with only some
- * of them. Here the signed bytes are exactly the bytes sent. Specification: the S3 API
- * reference, "Signature Calculations for the Authorization Header". */
+/* Signs a GET without a body with Signature Version 4, for S3. We do not use libcurl's
+ * signature: its versions since 8.x encode paths and queries again, each in its own way, so one
+ * URL works with only some of them. Here the signed bytes are exactly the bytes sent.
+ * Specification: the S3 API reference, "Signature Calculations for the Authorization Header". */
 #include "common/base/str.h"
 
 struct aws_keys {
-    const char *id, *secret, *session; /* session token; NULL for permanent keys */
+    /* key id, secret key, and session token; the token is NULL for permanent keys */
+    const char *id, *secret, *session;
     const char *region;
 };
 
-#define AWS_DATE_BYTES 17 /* "20130524T000000Z" and its NUL */
+#define AWS_DATE_BYTES 17 /* size of "20130524T000000Z" with its NUL */
 #define AWS_EMPTY_SHA256                                                                           \
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* digest of an empty body  \
                                                                         */

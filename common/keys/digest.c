@@ -4,7 +4,8 @@
 
 #include <openssl/evp.h>
 
-/* `struct digest` is never defined: it is OpenSSL's context. */
+/* Returns OpenSSL's context. `struct digest` is never defined: a pointer to it is a pointer to
+ * that context. */
 static EVP_MD_CTX *context(struct digest *d)
 {
     return (EVP_MD_CTX *)d;

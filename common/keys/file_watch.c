@@ -23,7 +23,7 @@ void key_file_opened(struct key_file_watch *w, int fd)
 bool key_file_is_news(struct key_file_watch *w, const char *path)
 {
     struct stat st;
-    struct key_file_stamp now = KEY_FILE_GONE; /* a missing file is a change, too */
+    struct key_file_stamp now = KEY_FILE_GONE; /* the loss of the file is a change too */
     if (stat(path, &st) == 0)
         now = key_file_stamp_of(&st);
     bool settled = same(&now, &w->seen);

@@ -4,20 +4,22 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* State of a file that is read again when it changes. All zero before its first use. */
+/* Holds the state of a file that is read again when it changes. The struct is all zero before
+ * its first use. */
 struct key_file_stamp {
     int64_t mtime_ns, size;
     uint64_t inode;
 };
 #define KEY_FILE_GONE ((struct key_file_stamp){.mtime_ns = -1})
 struct key_file_watch {
-    struct key_file_stamp read, seen; /* state when it was read; state at the last check */
+    /* state when the file was read, and state at the last check */
+    struct key_file_stamp read, seen;
 };
 struct key_file_stamp key_file_stamp_of(const struct stat *st);
 /* Records the state of the open file before it is read, so that a later write counts as a
  * change. */
 void key_file_opened(struct key_file_watch *w, int fd);
-/* Returns true once when the file differs from what was read and is unchanged since the last
- * call (it might still be being written). The new state then counts as read, so that an error in
- * the file is reported once. */
+/* Returns true once when the file differs from what was read and has not changed since the last
+ * call. (A file that still changes may be only half written.) The new state then counts as read,
+ * so that an error in the file is reported once. */
 bool key_file_is_news(struct key_file_watch *w, const char *path);

@@ -18,7 +18,7 @@ static void token_sum(const uint8_t *bytes, size_t n, uint8_t out[TOKEN_SUM_BYTE
 {
     uint8_t hash[crypto_generichash_BYTES_MIN];
     crypto_generichash(hash, sizeof hash, bytes, n, NULL, 0);
-    /* detects typing errors; does not protect against forgery */
+    /* the checksum detects typing errors; it does not protect against forgery */
     memcpy(out, hash, TOKEN_SUM_BYTES);
 }
 
@@ -83,9 +83,9 @@ static enum status token_has_no_key(uint8_t raw[TOKEN_MAX_BYTES], struct error *
                      "cannot make a join token: each key must have 40 Z85 characters");
 }
 
-/* Bytes of a token: head's public key, worker's public key, worker's secret key, HOST:PORT,
- * checksum. A second key of the head follows the address and a 0. A program that does not know
- * the second key reports such a token as damaged. */
+/* Encodes a token. Its bytes are the head's public key, the worker's public key, the worker's
+ * secret key, HOST:PORT and a checksum. A second key of the head follows the address and a 0. A
+ * program that does not know the second key reports such a token as damaged. */
 enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,
                               struct error *err)
 {

@@ -1,11 +1,11 @@
 #pragma once
-/* A join token is one string: cox1.<base64url of HOST:PORT, the head's public key (or both of
- * its keys), and the worker's key pair>. Pure functions. */
+/* Encodes and decodes join tokens. A join token is one string: cox1.<base64url of HOST:PORT, the
+ * head's public key (or both of its keys), and the worker's key pair>. Pure functions. */
 #include "common/base/status.h"
 #include "common/keys/curve_keys.h"
 
 struct join_token {
-    char head[256]; /* HOST:PORT, or several with commas */
+    char head[256]; /* address of the head, HOST:PORT, or several with commas */
     char head_public_key[41];
     char other_head_key[41]; /* older key while the head's key is being changed; "" = none */
     struct curve_keys keys;  /* key pair of the joining worker */

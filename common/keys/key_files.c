@@ -37,7 +37,8 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
                          "keys of a cluster",
                          path, dir);
     TRY(s);
-    /* A Kubernetes Secret is readable through its group; other users must have no access. */
+    /* A Kubernetes Secret is readable through its group, but other users must have no access to
+     * a key file. */
     if (stat(path, &st) == 0 && (st.st_mode & 0007))
         log_warn("key_readable_by_all", "path=%s mode=%o", log_quote(path),
                  (unsigned)st.st_mode & 0777);
@@ -45,7 +46,8 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
     s = keys_load_publics(dir, role, &publics, err);
     if (s == STATUS_NOT_FOUND)
         return STATUS_OK;
-    bool is_there = false; /* the second key counts too: a rotation may be between two files */
+    /* the second key counts too, because a rotation may have written only one of the two files */
+    bool is_there = false;
     for (uint32_t i = 0; s == STATUS_OK && i < publics.n; i++)
         is_there |= strcmp(publics.keys[i], out->public_key) == 0;
     if (s == STATUS_OK && !is_there)

@@ -1,5 +1,5 @@
 /* Creates the folder of a cluster's keys. A lock on the folder makes two programs that start at
- * once agree. */
+ * the same time use the same keys. */
 #include "common/keys/key_folder.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static enum status make_folder(const char *dir, struct error *err)
     for (char *p = path + 1; *p; p++)
         if (*p == '/') {
             *p = '\0';
-            mkdir(path, 0755); /* an error shows at the last mkdir */
+            mkdir(path, 0755); /* an error is not checked here, because the last mkdir reports it */
             *p = '/';
         }
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
@@ -51,7 +51,7 @@ static enum status make_pair(const char *dir, enum peer_role role, struct error 
     bool is_known = s == STATUS_OK && keys_load_publics(dir, role, &have, NULL) == STATUS_OK &&
                     strcmp(have.keys[0], keys.public_key) == 0;
     if (s == STATUS_OK && is_pem && access(public_path, F_OK) == 0)
-        /* somebody else made these files; they are only checked */
+        /* another tool made these files, so they are only checked */
         s = keys_load(dir, role, &keys, err);
     else if (s == STATUS_OK && !is_known)
         s = key_text_write_key(public_path, keys.public_key, 0644, err);
@@ -102,6 +102,6 @@ enum status keys_make_dir(const char *dir, struct error *err)
         s = make_pair(dir, keys_roles[i], err);
     if (s == STATUS_OK)
         s = make_authorized(dir, err);
-    close(fd); /* also releases the lock */
+    close(fd); /* the close also releases the lock */
     return s;
 }

@@ -2,6 +2,6 @@
 /* Creates the folder of a cluster's keys. Any thread. */
 #include "common/base/status.h"
 
-/* Creates the missing files: pairs for head, gateway, worker and operator, and authorized.
- * Idempotent. PEM files are never overwritten. */
+/* Creates the missing files: pairs for head, gateway, worker and operator, and the file
+ * `authorized`. Idempotent. PEM files are never overwritten. */
 MUST_USE enum status keys_make_dir(const char *dir, struct error *err);

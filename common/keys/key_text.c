@@ -14,7 +14,7 @@
 
 #include "common/keys/pem.h"
 
-enum { KEY_FILE_MAX_BYTES = 16384 /* room for two certificates */ };
+enum { KEY_FILE_MAX_BYTES = 16384 /* most bytes of a key file; two certificates fit */ };
 
 /* Decodes 40 characters of Z85 into 32 bytes. */
 bool key_text_decode(struct str text, uint8_t out[KEY_BYTES])
@@ -37,14 +37,14 @@ enum status key_text_path(char out[KEY_PATH_BYTES], const char *dir, const char 
     return error_set(err, STATUS_INVALID, "the path of the key folder is too long");
 }
 
-/* `stamp` may be NULL; a missing file leaves it unchanged. */
+/* Reads a key file as text. `stamp` may be NULL; a missing file leaves it unchanged. */
 enum status key_text_read(const char *path, struct strbuf *out, struct key_file_stamp *stamp,
                           struct error *err)
 {
     char chunk[4096];
     ssize_t n = -1;
     struct stat st;
-    /* otherwise a FIFO would block the open */
+    /* O_NONBLOCK, because otherwise a FIFO would block the open */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return error_set(err,
@@ -112,7 +112,8 @@ static enum status parse_pem(struct str text, const char *path, char (*out)[KEY_
     return s;
 }
 
-/* `max` is 1 for a secret, PUBLIC_KEYS_MAX for a .pub file. `is_pem` and `stamp` may be NULL. */
+/* Reads the keys of a file. `max` is 1 for a secret, PUBLIC_KEYS_MAX for a .pub file. `is_pem`
+ * and `stamp` may be NULL. */
 enum status key_text_read_keys(const char *path, char (*out)[KEY_CHARS + 1], uint32_t max,
                                uint32_t *n, bool *is_pem, struct key_file_stamp *stamp,
                                struct error *err)
@@ -154,7 +155,8 @@ enum status key_text_write(const char *path, struct str text, mode_t mode, struc
 {
     char temporary[KEY_PATH_BYTES + 8];
     snprintf(temporary, sizeof temporary, "%s.new", path);
-    unlink(temporary); /* left by a killed run; the folder is locked */
+    /* a killed run may have left this file; no other program uses it while the folder is locked */
+    unlink(temporary);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0)
         return error_set(err, STATUS_IO, "cannot create %s: %s", temporary, strerror(errno));
@@ -163,7 +165,7 @@ enum status key_text_write(const char *path, struct str text, mode_t mode, struc
     if (ok)
         return STATUS_OK;
     enum status s = error_set(err, STATUS_IO, "cannot write %s: %s", path, strerror(errno));
-    (void)unlink(temporary); /* it may contain half a key */
+    (void)unlink(temporary); /* the temporary file may contain half a key */
     return s;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-/* The text of one key file: a Z85 key and a newline (a .pub file may have two), or PEM from
- * another tool. Reads are bounded, and a write appears whole or not at all. Private to
- * common/keys. Any thread. */
+/* Reads and writes the text of one key file: a Z85 key and a newline (a .pub file may have two
+ * keys), or PEM from another tool. Reads are bounded, and a write appears whole or not at all.
+ * Private to common/keys. Any thread. */
 #include <sys/stat.h>
 
 #include "common/base/str.h"
@@ -13,13 +13,14 @@ enum { KEY_PATH_BYTES = 1024 };
 
 /* Decodes 40 characters of Z85 into 32 bytes. Returns false for any other text. */
 bool key_text_decode(struct str text, uint8_t out[KEY_BYTES]);
-/* Writes DIR/NAMESUFFIX. */
+/* Writes the path DIR/NAMESUFFIX into `out`. */
 MUST_USE enum status key_text_path(char out[KEY_PATH_BYTES], const char *dir, const char *name,
                                    const char *suffix, struct error *err);
-/* `stamp` may be NULL; a missing file leaves it unchanged. */
+/* Reads a key file as text. `stamp` may be NULL; a missing file leaves it unchanged. */
 MUST_USE enum status key_text_read(const char *path, struct strbuf *out,
                                    struct key_file_stamp *stamp, struct error *err);
-/* `max` is 1 for a secret, PUBLIC_KEYS_MAX for a .pub file. `is_pem` and `stamp` may be NULL. */
+/* Reads the keys of a file. `max` is 1 for a secret, PUBLIC_KEYS_MAX for a .pub file. `is_pem`
+ * and `stamp` may be NULL. */
 MUST_USE enum status key_text_read_keys(const char *path, char (*out)[KEY_CHARS + 1], uint32_t max,
                                         uint32_t *n, bool *is_pem, struct key_file_stamp *stamp,
                                         struct error *err);

@@ -1,7 +1,7 @@
-/* Reads keys from PEM. A caller passes the text of a file: this file finds the blocks itself, so
+/* Reads keys from PEM. A caller passes the text of a file. This file finds the blocks itself, so
  * that text between them is not silently ignored, and hands each block alone to OpenSSL. The
  * result is CURVE keys of 32 bytes in the caller's memory.
- * Invariants: nothing here asks for a password, and secret bytes leave only through `out`. */
+ * Nothing here asks for a password, and secret bytes leave only through `out`. */
 #include "common/keys/pem.h"
 
 #include <openssl/err.h>
@@ -16,8 +16,8 @@ enum { LABEL_MAX = 40 };
 static const char begin_mark[] = "-----BEGIN ", end_mark[] = "-----END ", dashes[] = "-----";
 
 struct block {
-    char label[LABEL_MAX + 1]; /* such as "CERTIFICATE" */
-    struct str text;           /* with its BEGIN and END lines */
+    char label[LABEL_MAX + 1]; /* label of the block, such as "CERTIFICATE" */
+    struct str text;           /* text of the block with its BEGIN and END lines */
 };
 
 static const char *find(struct str s, const char *what)
@@ -50,7 +50,7 @@ static struct str skip_between(struct str s)
     return s;
 }
 
-/* Takes the block at the start of *rest off it. */
+/* Takes the block at the start of *rest and moves *rest behind it. */
 static bool take_block(struct str *rest, struct block *out)
 {
     char end[sizeof end_mark + LABEL_MAX + sizeof dashes];

@@ -1,5 +1,5 @@
 /* Changes the key of a role. Each file is replaced whole, in an order that keeps the files
- * consistent for a program that reads them meanwhile. */
+ * consistent for a program that reads them at the same time. */
 #include "common/keys/rotation.h"
 
 #include <sodium.h>
@@ -20,7 +20,8 @@ static enum status edit_authorized(const char *dir, enum peer_role role, const c
     struct strbuf text, out;
     struct authorized known = {0};
     TRY(key_text_path(path, dir, "authorized", "", err));
-    TRY(authorized_load(path, &known, err)); /* a person must correct a faulty file first */
+    /* a faulty file ends the change here, because a person must correct it first */
+    TRY(authorized_load(path, &known, err));
     authorized_fini(&known);
     strbuf_init(&text, AUTHORIZED_MAX_BYTES);
     strbuf_init(&out, AUTHORIZED_MAX_BYTES);
@@ -81,7 +82,7 @@ static enum status rotate_locked(const char *dir, enum peer_role role, struct er
                          dir, peer_role_name(role), dir, peer_role_name(role));
     TRY(keys_generate(&next, err));
     /* The key is authorized before any program can have it. The public file is written before
-     * the secret one. So the files always match for a reader. */
+     * the secret file. So the files always match for a reader. */
     enum status s = STATUS_OK;
     if (role != ROLE_HEAD)
         s = edit_authorized(dir, role, next.public_key, true, err);

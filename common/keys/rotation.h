@@ -1,12 +1,12 @@
 #pragma once
-/* Changes the key of a role while a cluster runs: the old and the new key are both valid until
- * the old one is retired. Any thread. */
+/* Changes the key of a role while a cluster runs. The old and the new key are both valid until
+ * the old key is retired. Any thread. */
 #include "common/keys/key_files.h"
 
 /* Creates a new pair for a role. The old key stays in the second line of the .pub file and in
  * authorized until keys_retire removes it. Returns STATUS_EXISTS when an earlier rotation is not
- * finished. Both functions return STATUS_UNSUPPORTED when the key is PEM, which its own tool
- * must change. */
+ * finished. keys_rotate and keys_retire return STATUS_UNSUPPORTED when the key is PEM, which
+ * only the tool that made it may change. */
 MUST_USE enum status keys_rotate(const char *dir, enum peer_role role, struct error *err);
-/* Returns STATUS_NOT_FOUND when there is no old key. */
+/* Removes the old key of a role. Returns STATUS_NOT_FOUND when there is no old key. */
 MUST_USE enum status keys_retire(const char *dir, enum peer_role role, struct error *err);

@@ -1,12 +1,12 @@
-/* Child processes of `cox up`. loop_child_spawn forks and execs by hand, since uv_spawn cannot
- * set PR_SET_PDEATHSIG. With it the kernel kills the children however this process ends, also by
- * SIGKILL, so no head or worker is left behind with open ports. The signal is tied to the thread
- * that forked: the loop's thread, which lives as long as the process. Only async-signal-safe
- * calls are made between fork and exec.
+/* Runs the child processes of `cox up`. loop_child_spawn forks and execs by hand, since uv_spawn
+ * cannot set PR_SET_PDEATHSIG. With that setting the kernel kills the children however this
+ * process ends, also by SIGKILL, so no head or worker is left behind with open ports. The signal
+ * is tied to the thread that forked: the loop's thread, which lives as long as the process. Only
+ * async-signal-safe calls are made between fork and exec.
  *
- * SIGCHLD and waitpid of its own pid report the end of a child; no other code in the program
- * calls wait. The pid belongs to the child until then, so loop_child_kill never hits another
- * process. Bytes left in the pipes are read before on_exit is called. */
+ * SIGCHLD and a waitpid for the child's own pid report the end of a child; no other code in the
+ * program calls wait. The pid belongs to the child until then, so loop_child_kill never hits
+ * another process. Bytes left in the pipes are read before on_exit is called. */
 #include "common/loop/child.h"
 
 #include <errno.h>
@@ -33,14 +33,16 @@ struct child_pipe {
 
 struct loop_child {
     struct loop_child *next, **prev;
-    struct loop_child_options o; /* argv and env are cleared after the start */
-    struct child_pipe *pipes[2]; /* stdout, stderr; NULL when inherited */
+    /* options of the child; argv and env are cleared after the start */
+    struct loop_child_options o;
+    struct child_pipe *pipes[2]; /* pipes of stdout and stderr; NULL when inherited */
     int pid;
     unsigned open_handles;
-    bool exited, released; /* released: the owner called loop_child_free */
+    /* `exited`: the process has ended; `released`: the owner called loop_child_free */
+    bool exited, released;
 };
 
-/* Children of one loop; exists from the first child until the loop is freed. */
+/* Lists the children of one loop. The list exists from the first child until the loop is freed. */
 struct children {
     struct loop_child *first;
 };
@@ -75,7 +77,7 @@ static void on_bytes(struct child_pipe *p, const char *bytes, size_t n)
             continue;
         }
         if (p->n == LINE_MAX_BYTES - 1)
-            emit(p); /* a line beyond the buffer comes in pieces */
+            emit(p); /* a line longer than the buffer is reported in pieces */
         p->line[p->n++] = bytes[i];
     }
 }
@@ -119,7 +121,8 @@ static bool pipe_read(struct child_pipe *p, size_t max)
 static void on_readable(uv_poll_t *h, int status, int events)
 {
     struct child_pipe *p = h->data;
-    /* At most 64 KiB a turn, so that a child that writes without end does not starve the others. */
+    /* The loop reads at most 64 KiB of a pipe a turn, so that a child that writes without end
+     * does not starve the others. */
     if (status < 0 || !pipe_read(p, 65536))
         pipe_close(p);
 }
@@ -136,17 +139,17 @@ static void on_child_end(struct loop_child *c, int wait_status)
         c->o.on_exit(c->o.ctx, c, WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0,
                      WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0);
     else
-        maybe_free(c); /* the owner has already released it */
+        maybe_free(c); /* the owner has already released the child, or wants no on_exit */
 }
 
-/* Handles one child that has ended. Returns false when there is none. */
+/* Handles one child that has ended. Returns false when no child has ended. */
 static bool reap_one(struct children *all)
 {
     for (struct loop_child *c = all->first; c; c = c->next) {
         int wait_status;
         if (!c->exited && waitpid(c->pid, &wait_status, WNOHANG) == c->pid) {
             on_child_end(c, wait_status);
-            return true; /* callbacks may have changed the list: start again */
+            return true; /* callbacks may have changed the list, so the caller starts again */
         }
     }
     return false;
@@ -171,9 +174,10 @@ static _Noreturn void run_child(const struct loop_child_options *o, const int ou
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent_pid)
-        _exit(127); /* the parent died before prctl */
+        _exit(127); /* the parent died before prctl took effect */
     if (!o->inherit_stdio) {
-        /* A process group of its own: Ctrl-C reaches only us, and we end the children in order. */
+        /* The child gets a process group of its own, so that Ctrl-C reaches only us. We then end
+         * the children in order. */
         setpgid(0, 0);
         int null_fd = open("/dev/null", O_RDONLY);
         dup2(null_fd, STDIN_FILENO);
@@ -184,7 +188,8 @@ static _Noreturn void run_child(const struct loop_child_options *o, const int ou
     }
     execvpe(o->argv[0], (char *const *)o->argv, o->env ? (char *const *)o->env : environ);
     int e = errno;
-    if (write(fail_fd, &e, sizeof e) < 0) { /* the parent then sees exit status 127 */
+    /* after a failed write the parent still sees exit status 127 */
+    if (write(fail_fd, &e, sizeof e) < 0) {
     }
     _exit(127);
 }
@@ -237,7 +242,8 @@ static void close_children(void *ctx)
         next = c->next;
         c->exited = c->released = true;
         c->next = NULL;
-        c->prev = &c->next; /* leaves the list, which is freed before the pipes close */
+        /* takes the child off the list, which is freed before the pipes close */
+        c->prev = &c->next;
         pipe_close(c->pipes[0]);
         pipe_close(c->pipes[1]);
         maybe_free(c);
@@ -279,7 +285,7 @@ enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
     if (ok && pid > 0) {
         close(fail[1]);
         fail[1] = -1;
-        /* A short wait: exec closes the pipe, or its errno arrives. */
+        /* This read waits only a short time: exec closes the pipe, or its errno arrives. */
         if (read(fail[0], &exec_errno, sizeof exec_errno) != sizeof exec_errno)
             exec_errno = 0;
     }
@@ -326,6 +332,6 @@ void loop_child_free(struct loop_child *c)
 {
     if (!c || c->released)
         return;
-    c->released = true; /* a running child is then read and reaped without callbacks */
+    c->released = true; /* a child that still runs is then read and reaped without callbacks */
     maybe_free(c);
 }

@@ -1,21 +1,23 @@
 #pragma once
-/* Child processes, for `cox up`. Lines of stdout and stderr are reported one by one, without the
- * newline. loop_free also frees the records of the children; the children run until this process
- * ends. Loop thread only. */
+/* Runs child processes, for `cox up`. Lines of stdout and stderr are reported one by one,
+ * without the newline. loop_free also frees the records of the children; the children run until
+ * this process ends. Loop thread only. */
 #include "common/loop/loop.h"
 
 struct loop_child;
 
 struct loop_child_options {
-    const char *const *argv; /* NULL-terminated; argv[0] is the program file */
-    const char *const *env;  /* NULL = inherit */
+    const char *const *argv; /* arguments, NULL-terminated; argv[0] is the program file */
+    const char *const *env;  /* environment; NULL = that of this process */
     void (*on_line)(void *ctx, struct loop_child *c, const char *line, size_t n, bool is_stderr);
     void (*on_exit)(void *ctx, struct loop_child *c, int64_t status, int term_signal);
     void *ctx;
-    bool inherit_stdio; /* the child writes to our stdout and stderr; no on_line */
+    /* true = the child writes to our stdout and stderr, and on_line is not called */
+    bool inherit_stdio;
 };
 MUST_USE enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
                                       struct loop_child **out, struct error *err);
 int loop_child_pid(const struct loop_child *c);
-void loop_child_kill(struct loop_child *c, int signum); /* does nothing once it has exited */
-void loop_child_free(struct loop_child *c); /* call after on_exit; earlier it detaches the child */
+void loop_child_kill(struct loop_child *c, int signum); /* does nothing once the child has exited */
+/* Frees a child. Call it after on_exit; an earlier call detaches the child. */
+void loop_child_free(struct loop_child *c);

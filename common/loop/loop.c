@@ -1,7 +1,7 @@
-/* A thin layer over libuv, for the loop of every program. Each object (timer, wakeup, signal) is
- * one heap struct around one uv handle. It is linked in the loop's list of its kind and freed in
- * the handle's close callback, so that it may be stopped inside its own callback. All functions
- * but loop_wake must be called on the loop's thread.
+/* Wraps libuv in a thin layer, for the loop of every program. Each object (timer, wakeup,
+ * signal) is one heap struct around one uv handle. The object is linked in the loop's list of
+ * its kind and freed in the handle's close callback, so that it may be stopped inside its own
+ * callback. All functions except loop_wake must be called on the loop's thread.
  *
  * Turn hooks use uv_prepare and not uv_check. libuv runs timers, then idle, then prepare, then
  * polls. A hook after the poll would leave the results of a timer waiting until the next I/O. */
@@ -102,10 +102,10 @@ enum status loop_new(struct loop **out, struct error *err)
         mem_free(l);
         return error_set(err, STATUS_IO, "cannot create an event loop: %s", uv_strerror(rc));
     }
-    /* libuv writes to sockets with write(2): a closed peer must be an error and not end the
-     * process. */
+    /* libuv writes to sockets with write(2). A write to a closed peer must return an error and
+     * not end the process. */
     signal(SIGPIPE, SIG_IGN);
-    uv_prepare_init(&l->uv, &l->turn); /* these four calls cannot fail */
+    uv_prepare_init(&l->uv, &l->turn); /* this call and the three after it cannot fail */
     uv_timer_init(&l->uv, &l->tick);
     l->turn.data = l->tick.data = l;
     uv_prepare_start(&l->turn, on_turn);
@@ -137,7 +137,7 @@ uint64_t loop_lag_ns(const struct loop *l)
 {
     uint64_t now = clock_mono_ns(), worst = 0;
     if (l->tick_due_ns && now > l->tick_due_ns)
-        worst = now - l->tick_due_ns; /* the tick is overdue now */
+        worst = now - l->tick_due_ns; /* the tick is overdue, so the lag is at least this long */
     for (int i = 0; i < LOOP_LAG_SLOTS; i++)
         if (l->lag_ns[i] > worst)
             worst = l->lag_ns[i];
@@ -149,7 +149,8 @@ static void add_hook(struct loop_hook **end, loop_fn *fn, void *ctx)
     struct loop_hook *k = mem_zalloc(sizeof *k);
     *k = (struct loop_hook){.fn = fn, .ctx = ctx};
     while (*end)
-        end = &(*end)->next; /* keeps the order in which they were added */
+        /* the new hook goes to the end, so that hooks run in the order in which they were added */
+        end = &(*end)->next;
     *end = k;
 }
 
@@ -208,7 +209,7 @@ struct loop_timer *loop_timer_start(struct loop *l, uint64_t first_ms, uint64_t 
 
 void loop_timer_again(struct loop_timer *t, uint64_t first_ms)
 {
-    uv_update_time(t->uv.loop); /* libuv counts from the start of the turn */
+    uv_update_time(t->uv.loop); /* without this call libuv would count from the start of the turn */
     uv_timer_start(&t->uv, on_timer, first_ms, t->period_ms);
 }
 
@@ -239,7 +240,8 @@ struct loop_wakeup *loop_wakeup_new(struct loop *l, loop_fn *fn, void *ctx)
     w->fn = fn;
     w->ctx = ctx;
     int rc = uv_async_init(&l->uv, &w->uv, on_async);
-    assert(rc == 0); /* fails only without file descriptors for the loop's pipe */
+    /* uv_async_init fails only when there are no file descriptors for the loop's pipe */
+    assert(rc == 0);
     w->uv.data = w;
     LIST_PUSH(l->wakeups, w);
     return w;
@@ -295,8 +297,8 @@ enum status loop_on_signal(struct loop *l, int signum, loop_signal_fn *fn, void 
 /* ---- shutdown ---- */
 
 /* Closes the handle, which restores the signal's earlier action. Under sanitizers the signal is
- * ignored from then on: a second SIGTERM must not end the process during its leak check, or the
- * report would be lost. */
+ * ignored from then on. A second SIGTERM would otherwise end the process during its leak check,
+ * and the report would be lost. */
 static void close_signal(struct loop_signal *s)
 {
     int signum = s->uv.signum;
@@ -324,8 +326,8 @@ void loop_free(struct loop *l)
         k->fn(k->ctx);
     uv_close((uv_handle_t *)&l->turn, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
-    /* Close callbacks may close more handles. A handle that stays open was forgotten by its
-     * owner. */
+    /* Close callbacks may close more handles, so the loop runs several times. If a handle is
+     * still open after that, its owner forgot to close it. */
     for (int i = 0; i < 16 && uv_loop_alive(&l->uv); i++)
         uv_run(&l->uv, UV_RUN_NOWAIT);
     int rc = uv_loop_close(&l->uv);

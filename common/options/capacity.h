@@ -1,6 +1,6 @@
 #pragma once
-/* Rows for the load that a gateway and a head accept, and for the time that a gateway waits for
- * the cluster. These programs and cox up share them. S has a member of each name. */
+/* Defines rows for the load that a gateway and a head accept, and for the time that a gateway
+ * waits for the cluster. These programs and cox up share them. S has a member of each name. */
 #include "common/config/config.h"
 
 #define ROWS_CAPACITY(S)                                                                           \
@@ -28,14 +28,14 @@
             S, pause_timeout_s, "pause-timeout", 0, 86400, "300",                                  \
             "Seconds that a started stream is kept open while the head or the workers are away.")
 
-/* Limit of the head, for cox-head and cox up. */
+/* ROW_MAX_REQUEST_BYTES is a limit of the head, for cox-head and cox up. */
 #define ROW_MAX_REQUEST_BYTES(S)                                                                   \
     OPT_INT(S, max_request_bytes, "max-request-bytes", 1 << 20, 1ll << 44, "512Mi",                \
             "Maximum bytes of waiting and running requests that the head holds, shared fairly "    \
             "among tenants. Further requests get status 429.")
 
-/* How long a peer may be silent, of cox-head and cox up. The head's Welcome tells the others
- * (proto/link/silence.h). */
+/* ROW_PEER_TIMEOUT sets how long a peer may be silent, for cox-head and cox up. The head's
+ * Welcome tells the other processes (proto/link/silence.h). */
 #define ROW_PEER_TIMEOUT(S)                                                                        \
     OPT_FLOAT(S, peer_timeout_s, "peer-timeout", 1, 600, "1.5",                                    \
               "Seconds of silence after which a worker, a gateway or the head counts as lost. A "  \

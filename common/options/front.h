@@ -1,12 +1,13 @@
 #pragma once
-/* Rows for every request and answer of a gateway, on any route. cox-gateway and cox up share
- * them. S has a `struct front_options front`. */
+/* Defines rows for every request and answer of a gateway, on any route. cox-gateway and cox up
+ * share them. S has a `struct front_options front`. */
 #include "common/config/config.h"
 
 struct front_options {
     struct option_list allowed_origins, allowed_methods, allowed_headers;
     bool allow_credentials, request_id_headers, no_chat_page;
-    const char *root_path, *access_log; /* NULL = none */
+    /* prefix of paths, and path of the access log; NULL = none */
+    const char *root_path, *access_log;
 };
 
 #define ROWS_FRONT(S)                                                                              \

@@ -1,11 +1,11 @@
 #pragma once
-/* Options of cox-gateway: one table, parsed once in main, const afterwards. */
+/* Holds the options of cox-gateway: one table, parsed once in main, const afterwards. */
 #include "common/options/bounds.h"
 #include "common/options/front.h"
 #include "common/options/ssl.h"
 #include "common/options/trace.h"
 
-/* Same order as INVOCATIONS_FORMS (rows.h). */
+/* The values have the same order as INVOCATIONS_FORMS (rows.h). */
 enum invocations_form {
     INVOCATIONS_ROLLING,
     INVOCATIONS_ASYNC,
@@ -19,7 +19,7 @@ struct gateway_config {
     const char *head, *keys_dir;
     bool insecure, allow_remote_insecure;
     const char *host, *admin_host, *uds;
-    int64_t port, admin_port; /* admin_port -1 = no separate port */
+    int64_t port, admin_port; /* ports to listen on; admin_port -1 = no separate port */
     struct option_list api_keys;
     const char *api_key_file, *redis;
     bool metrics_public;
@@ -44,7 +44,8 @@ struct gateway_config {
     int invocations;    /* value of enum invocations_form */
     struct option_list invocations_statuses;
     bool sagemaker;
-    bool offline; /* for `cox gateway`, which may fetch the model; cox-gateway never does */
+    /* true = fetch no model; for `cox gateway` only, because cox-gateway never fetches a model */
+    bool offline;
 };
 
 extern const struct option_spec gateway_options[];

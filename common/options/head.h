@@ -1,6 +1,6 @@
 #pragma once
-/* Options of cox-head: one table for flags, environment, YAML and --help. head/options.c checks
- * the rules that a table cannot express. */
+/* Holds the options of cox-head: one table for flags, environment, YAML and --help.
+ * head/options.c checks the rules that a table cannot express. */
 #include "common/config/config.h"
 
 enum stats_format { STATS_VLLM, STATS_VLLM0 };
@@ -8,9 +8,11 @@ enum scheduling_policy { SCHEDULING_FCFS, SCHEDULING_PRIORITY };
 
 struct head_options {
     const char *host, *admin_host, *keys_dir, *admin_key_file, *model;
-    const char *runs;                 /* program `cox`; NULL or "" = no page of runs */
-    const char *redis, *cluster_name; /* redis NULL or "" = one head, no store */
-    const char *advertise_host;       /* NULL or "" = derived from `host` */
+    const char *runs; /* path of the program `cox`; NULL or "" = no page of runs */
+    /* address of the store, and name of the cluster; redis NULL or "" = one head, no store */
+    const char *redis, *cluster_name;
+    /* host that other processes connect to; NULL or "" = derived from `host` */
+    const char *advertise_host;
     double lease_ttl_s;
     int64_t port, admin_port;
     bool insecure, allow_remote_insecure, metrics_public;

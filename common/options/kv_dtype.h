@@ -1,8 +1,8 @@
 #pragma once
-/* Values of --dtype and --kv-cache-dtype, for cox-worker and cox up. */
+/* Lists the values of --dtype and --kv-cache-dtype, for cox-worker and cox up. */
 
-/* Same order as ACTIVATION_DTYPES. A device chooses its own format for computing, so this is
- * only the format that the user expects. half and float are vLLM's names. */
+/* The values have the same order as ACTIVATION_DTYPES. A device chooses its own format for
+ * computing, so this is only the format that the user expects. half and float are vLLM's names. */
 enum activation_dtype {
     ACTIVATIONS_AUTO,
     ACTIVATIONS_BFLOAT16,
@@ -18,8 +18,8 @@ enum activation_dtype {
     "unless this is float32. A GPU accepts half (float16) with a warning and refuses float32; a "  \
     "CPU ignores bfloat16 and half with a warning."
 
-/* Same order as KV_CACHE_DTYPES. The last two are vLLM's names for our fp8 and int8: one scale
- * for each token and head. */
+/* The values have the same order as KV_CACHE_DTYPES. The last two are vLLM's names for our fp8
+ * and int8: one scale for each token and head. */
 enum kv_cache_dtype {
     KV_CACHE_AUTO,
     KV_CACHE_FLOAT32,

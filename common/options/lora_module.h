@@ -1,6 +1,7 @@
 #pragma once
-/* LoRA adapters: rows that several tables share, and an item of --lora-modules (NAME=FOLDER, or
- * vLLM's JSON {"name": …, "path": …}). S is the struct that the table fills. */
+/* Defines the rows for LoRA adapters that several tables share, and reads an item of
+ * --lora-modules (NAME=FOLDER, or vLLM's JSON {"name": …, "path": …}). S is the struct that the
+ * table fills. */
 #include "common/base/status.h"
 #include "common/config/config.h"
 
@@ -25,7 +26,7 @@ struct lora_modules_item {
     char name[LORA_MODULE_NAME_MAX + 1], path[LORA_MODULE_PATH_MAX + 1];
 };
 
-/* Reads an item. The JSON may have base_model_name, which changes nothing because there is one
- * model. Any other member is an error that names it. */
+/* Reads an item. The JSON may have base_model_name, which changes nothing because there is only
+ * one model. Any other member is an error that names the member. */
 MUST_USE enum status lora_module_read(const char *item, struct lora_modules_item *out,
                                       struct error *err);

@@ -1,5 +1,6 @@
 #pragma once
-/* Rows for the model's name and for the permission to fetch it, which several programs share. */
+/* Defines rows for the model's name and for the permission to fetch the model, which several
+ * programs share. */
 #include "common/config/config.h"
 
 #define MODEL_HELP                                                                                 \

@@ -1,11 +1,11 @@
 #pragma once
-/* Options of `cox plan MODEL`. cox-worker computes the plan, and cox prints the help. Options
- * that a worker has too have the same names and meaning. */
+/* Holds the options of `cox plan MODEL`. cox-worker computes the plan, and cox prints the help.
+ * Options that a worker also has have the same names and meaning here. */
 #include "common/options/worker.h"
 
 enum plan_device { PLAN_DEVICE_CPU, PLAN_DEVICE_CUDA };
 
-/* Same order as PLAN_DTYPES. */
+/* The values have the same order as PLAN_DTYPES. */
 enum plan_dtype {
     PLAN_DTYPE_AUTO,
     PLAN_DTYPE_FLOAT16,
@@ -23,18 +23,19 @@ enum plan_dtype {
 };
 #define PLAN_DTYPES "auto|float16|fp16|half|bfloat16|bf16|float32|fp32|float|fp8|int8|int4"
 
-/* Shape of a model without files, or values that replace those of its files. 0 or NULL = not
- * given. */
+/* Holds the shape of a model without files, or values that replace those of its files. 0 or NULL
+ * = not given. */
 struct plan_shape_options {
-    const char *params, *active_params; /* such as "13e9" or "13B" */
+    const char *params, *active_params; /* numbers of parameters, such as "13e9" or "13B" */
     int dtype;                          /* value of enum plan_dtype */
     int64_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab_size;
 };
 
 struct plan_options {
     struct worker_options worker; /* options that change the memory needed; tp 0 = not given */
-    int64_t memory_bytes;         /* 0 = a share of the memory that is free here */
-    int device;                   /* value of enum plan_device */
+    /* memory to plan for, in bytes; 0 = a share of the memory that is free here */
+    int64_t memory_bytes;
+    int device; /* value of enum plan_device */
     double gpu_memory_utilization;
     struct plan_shape_options shape;
     struct option_list gpus, instances;

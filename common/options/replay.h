@@ -1,5 +1,5 @@
 #pragma once
-/* Options of `cox replay FILE`. cox-head runs it, and cox prints the help. */
+/* Holds the options of `cox replay FILE`. cox-head runs it, and cox prints the help. */
 #include "common/config/config.h"
 
 struct replay_options {

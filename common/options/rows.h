@@ -1,9 +1,9 @@
 #pragma once
-/* Rows that the option tables of several programs share, so that a flag has the same meaning and
- * help everywhere. S is the struct that the table fills. */
+/* Defines rows that the option tables of several programs share, so that a flag has the same
+ * meaning and help everywhere. S is the struct that the table fills. */
 #include "common/config/config.h"
 
-/* --tp and --pp, at most 1024, with vLLM's long name as alias. */
+/* ROW_SIZE is for --tp and --pp, at most 1024, with vLLM's long name as alias. */
 #define ROW_SIZE(S, field, nm, alias, h)                                                           \
     {                                                                                              \
         .name = nm, .aliases = alias, .type = OPTION_INT, .offset = offsetof(struct S, field),     \

@@ -1,18 +1,19 @@
 #pragma once
-/* Options of speculative decoding, in the form of vLLM's flags: one JSON text, or a flag for
- * each of its keys. `cox up` takes them for its workers, cox-worker for itself. Both read them
- * here. */
+/* Reads the options of speculative decoding, in the form of vLLM's flags: one JSON text, or a
+ * flag for each of its keys. `cox up` takes them for its workers, cox-worker for itself. */
 #include "common/config/config.h"
 
 #define SPECULATION_MAX_TOKENS  16
 #define SPECULATION_MAX_LOOKUP  64
 #define SPECULATION_MODEL_BYTES 1024
 
-/* Options as given; embedded in a program's options as `speculation`. */
+/* Holds the options as the user gave them. A program's options contain this struct as
+ * `speculation`. */
 struct speculation_options {
-    const char *config;                                              /* JSON; NULL = none */
-    const char *method, *model;                                      /* NULL = not given */
-    int64_t n_tokens, lookup_max, lookup_min, disable_by_batch_size; /* 0 = not given */
+    const char *config;         /* JSON text; NULL = none */
+    const char *method, *model; /* method and draft model; NULL = not given */
+    /* numbers of the flags; 0 = not given */
+    int64_t n_tokens, lookup_max, lookup_min, disable_by_batch_size;
 };
 
 /* S is the struct that the table fills. */
@@ -65,11 +66,11 @@ struct speculation_options {
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };
 
-/* Settings in force. */
+/* Holds the settings in force. */
 struct speculation {
     uint32_t n_tokens;               /* draft tokens per sequence and step; 0 = off */
     uint32_t lookup_max, lookup_min; /* lengths of n-grams; 0 with another method */
-    uint32_t max_seqs;               /* no draft tokens in steps of more sequences; 0 = not given */
+    uint32_t max_seqs; /* most sequences of a step that has draft tokens; 0 = not given */
     enum speculation_method method;
     char model[SPECULATION_MODEL_BYTES]; /* draft model; "" with another method */
 };

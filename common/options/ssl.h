@@ -1,11 +1,12 @@
 #pragma once
-/* Rows for TLS of the gateways, with the names of uvicorn and vLLM. cox-gateway and cox up share
- * them. S has a `struct ssl_options ssl`. */
+/* Defines rows for TLS of the gateways, with the names of uvicorn and vLLM. cox-gateway and cox
+ * up share them. S has a `struct ssl_options ssl`. */
 #include "common/config/config.h"
 
 struct ssl_options {
-    const char *certfile, *keyfile, *keyfile_password, *ca_certs, *ciphers; /* NULL = none */
-    int64_t cert_reqs; /* 0 = not asked for, 1 = optional, 2 = required */
+    /* file names, password and cipher list; NULL = none */
+    const char *certfile, *keyfile, *keyfile_password, *ca_certs, *ciphers;
+    int64_t cert_reqs; /* client certificate: 0 = not asked for, 1 = optional, 2 = required */
     bool refresh;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Rows for structured answers: the white space that gateways leave out of them
+/* Defines rows for structured answers: the white space that gateways leave out of them
  * (gateway/prepare/outputs_config.h), and the processes and memory that compile their grammars
  * (gateway/compile/compilers.h). S has a member of each name. */
 #include "common/config/config.h"

@@ -1,10 +1,10 @@
 #pragma once
-/* Rows for OpenTelemetry spans of requests. cox-gateway and cox up share them. S has a `struct
- * trace_options trace`. */
+/* Defines rows for OpenTelemetry spans of requests. cox-gateway and cox up share them. S has a
+ * `struct trace_options trace`. */
 #include "common/config/config.h"
 
 struct trace_options {
-    const char *endpoint; /* NULL = no spans */
+    const char *endpoint; /* URL of the collector; NULL = no spans */
     const char *service_name;
     double sampling;
 };

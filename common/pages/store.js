@@ -1,6 +1,6 @@
-// The pages' store in the browser: `ofTab` lasts as long as the tab, `ofBrowser` until the user
-// clears it. A browser that blocks storage throws as soon as a page names it. The values are then
-// kept as long as the page is open.
+// Stores values for the pages in the browser: `ofTab` lasts as long as the tab, `ofBrowser` until
+// the user clears it. A browser that blocks storage throws an error as soon as a page uses it. The
+// values are then kept as long as the page is open.
 
 function storeOf(name) {
   try {

@@ -1,6 +1,6 @@
-/* A link to a Redis server: name lookup, socket, greeting (AUTH, SELECT, PING), then up. After
- * any fault it starts again after a pause. redis_call sends a command; each call waits in one
- * ring, and answers come in the same order.
+/* Keeps a link to a Redis server: name lookup, socket, greeting (AUTH, SELECT, PING), then up.
+ * After any fault the link starts again after a pause. redis_call sends a command; each call
+ * waits in one ring, and answers come in the same order.
  * One timer serves the pause and the deadline of the oldest call. All memory is bounded:
  * CALLS_MAX calls, QUEUED_MAX bytes to send, REDIS_REPLY_MAX bytes an answer. The struct is
  * freed when no libuv handle or request refers to it (`n_open`). Loop thread only. */
@@ -27,16 +27,17 @@ enum {
     TIMEOUT_MS = 1000,
     PAUSE_MIN_MS = 100,
     PAUSE_MAX_MS = 5000,
-    STEADY_MS = PAUSE_MAX_MS /* a link that lasted this long starts again with the shortest pause */
+    /* shortest life of a link, in ms, after which the next attempt has the shortest pause */
+    STEADY_MS = PAUSE_MAX_MS
 };
 
 enum redis_state {
-    LINK_PAUSING,    /* the timer starts the next attempt */
-    LINK_RESOLVING,  /* looking up the host's name */
-    LINK_CONNECTING, /* connecting the socket */
-    LINK_GREETING,   /* connected; the greeting is not answered yet */
+    LINK_PAUSING,    /* the link waits; the timer starts the next attempt */
+    LINK_RESOLVING,  /* the link looks up the host's name */
+    LINK_CONNECTING, /* the link connects the socket */
+    LINK_GREETING,   /* the socket is connected, and the greeting is not answered yet */
     LINK_UP,
-    LINK_CLOSING /* the socket is closing; then the pause */
+    LINK_CLOSING /* the socket is closing; the pause follows */
 };
 
 struct redis_pending {
@@ -48,7 +49,7 @@ struct redis_pending {
 struct redis_write {
     uv_write_t req;
     uv_buf_t buf;
-    char *bytes; /* allocated by hiredis */
+    char *bytes; /* bytes of the command, allocated by hiredis */
 };
 
 struct redis {
@@ -56,9 +57,9 @@ struct redis {
     struct redis_url url;
     uv_loop_t *uv;
     enum redis_state state;
-    bool ending;       /* redis_close was called; freed when n_open is 0 */
-    uint32_t n_open;   /* handles and requests that libuv still refers to */
-    uint32_t pause_ms; /* ms before the next attempt */
+    bool ending;       /* true = redis_close was called; the struct is freed when n_open is 0 */
+    uint32_t n_open;   /* number of handles and requests that libuv still refers to */
+    uint32_t pause_ms; /* wait before the next attempt, in ms */
     uint64_t up_ns;    /* LINK_UP: time of the greeting's answer */
     union {
         uv_handle_t handle;
@@ -66,12 +67,12 @@ struct redis {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } io;
-    uv_timer_t timer; /* the pause, or the deadline of the current wait */
+    uv_timer_t timer; /* timer of the pause, or of the deadline of the current wait */
     uv_getaddrinfo_t lookup;
-    uint32_t i_address; /* index into the addresses of a name; the next one at each attempt */
+    uint32_t i_address; /* index into the addresses of a name; each attempt takes the next one */
     uv_connect_t connect;
     struct redis_parser *parser;
-    struct redis_pending calls[CALLS_MAX]; /* ring buffer */
+    struct redis_pending calls[CALLS_MAX]; /* ring buffer of the calls that wait for an answer */
     uint32_t i_first, n_calls;
     uint64_t queued_bytes;
     char why[200];
@@ -137,7 +138,8 @@ static void drop(struct redis *r, const char *why)
         return;
     bool has_socket = r->state != LINK_RESOLVING;
     if (was_up && clock_mono_ns() - r->up_ns >= STEADY_MS * NS_PER_MS)
-        /* not at the greeting: some servers accept it and then close at once */
+        /* The greeting is too early for this, because some servers accept it and then close at
+         * once. */
         r->pause_ms = PAUSE_MIN_MS;
     snprintf(r->why, sizeof r->why, "%s", why);
     uv_timer_stop(&r->timer);
@@ -295,7 +297,7 @@ static void on_greeted(void *ctx, const struct redis_reply *reply)
         return;
     }
     if (r->n_calls > 0)
-        return; /* only the last answer ends the greeting */
+        return; /* only the answer to the last command ends the greeting */
     r->state = LINK_UP;
     r->why[0] = '\0';
     r->up_ns = clock_mono_ns();
@@ -350,7 +352,7 @@ static void connect_to(struct redis *r, const struct sockaddr *address)
     r->io.handle.data = r;
     r->connect.data = r;
     r->state = LINK_CONNECTING;
-    r->n_open += 2; /* the socket and the connection attempt */
+    r->n_open += 2; /* libuv now refers to the socket and to the connection attempt */
     if (r->url.is_unix) {
         uv_pipe_connect(&r->connect, &r->io.pipe, r->url.host, on_connected);
     } else {

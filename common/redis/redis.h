@@ -1,9 +1,9 @@
 #pragma once
-/* A link to one Redis (RESP2, 5.0 or later) on the loop: calls go in, answers come by callback,
- * in order. It connects by itself, and again with growing pauses. While it is down calls are
- * refused, so that the caller decides how to continue without it. An answer that is late or is
- * not RESP ends the link and all calls; it is then unknown whether the server did them. Queue,
- * answers and waits are bounded. Loop thread only.
+/* Keeps a link to one Redis (RESP2, 5.0 or later) on the loop. Calls go in, and answers come by
+ * callback, in order. The link connects by itself, and again with growing pauses. While the link
+ * is down calls are refused, so that the caller decides how to continue without it. An answer
+ * that is late or is not RESP ends the link and all calls. It is then unknown whether the server
+ * did them. Queue, answers and waits are bounded. Loop thread only.
  *
  * For leases and fencing: a call without an answer may have been done. So scripts return what
  * they found, and compare terms, never our clocks. on_link reports a link that comes back, for
@@ -13,27 +13,29 @@
 #include "common/redis/reply.h"
 
 struct redis_options {
-    const char *url;       /* form: see redis_url_parse */
-    uint32_t timeout_ms;   /* to connect, and for each answer; 0 = 1000 */
-    uint32_t pause_max_ms; /* longest pause between attempts; pauses grow from 100 ms; 0 = 5000 */
-    /* never called inside redis_call or redis_open */
+    const char *url;     /* URL of the server, in the form of redis_url_parse */
+    uint32_t timeout_ms; /* time limit to connect, and for each answer, in ms; 0 = 1000 */
+    /* longest pause between attempts in ms; pauses grow from 100 ms; 0 = 5000 */
+    uint32_t pause_max_ms;
+    /* Reports that the link is up or down; never called inside redis_call or redis_open. */
     void (*on_link)(void *ctx, bool up, const char *why);
     void *ctx;
 };
 
 struct redis;
-/* Returns an error only for a bad URL. The first connection is tried at once. */
+/* Opens a link. Returns an error only for a bad URL. The first connection is tried at once. */
 MUST_USE enum status redis_open(struct loop *l, const struct redis_options *o, struct redis **out,
                                 struct error *err);
-/* Open calls get a NULL reply before it returns, and no callback is made afterwards. NULL is
- * allowed. Never call it from a callback of the loop, because it waits for a name lookup in
- * progress. */
+/* Closes the link. Open calls get a NULL reply before the function returns, and no callback is
+ * made afterwards. r may be NULL. Never call this from a callback of the loop, because it waits
+ * for a name lookup in progress. */
 void redis_close(struct redis *r);
 bool redis_is_up(const struct redis *r);
 
-/* `reply` is NULL when no answer will come; the server may or may not have done the call. */
+/* Gets the answer of a call. `reply` is NULL when no answer will come; the server may or may not
+ * have done the call. */
 typedef void redis_fn(void *ctx, const struct redis_reply *reply);
-/* Returns STATUS_AGAIN when the link is down or too many calls are open; `fn` is then not
- * called. */
+/* Sends a call. Returns STATUS_AGAIN when the link is down or too many calls are open; `fn` is
+ * then not called. */
 enum status redis_call(struct redis *r, const struct str *words, size_t n_words, redis_fn *fn,
                        void *ctx);

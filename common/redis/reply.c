@@ -58,7 +58,7 @@ static void *make_list(const redisReadTask *t, reader_count n)
 {
     struct redis_parser *p = t->privdata;
     if (t->type != REDIS_REPLY_ARRAY || (uint64_t)n > REDIS_REPLY_MAX)
-        return NULL; /* a RESP3 type, which we did not ask for, or too many items */
+        return NULL; /* the answer has a RESP3 type, which we did not ask for, or too many items */
     struct redis_reply *r = make(t, REDIS_LIST);
     if (!r)
         return NULL;
@@ -82,7 +82,7 @@ static void *make_nil(const redisReadTask *t)
 
 static void forget(void *r)
 {
-    /* the arena owns it */
+    /* there is nothing to free, because the arena owns the object */
 }
 
 #if HIREDIS_MAJOR >= 1
@@ -144,7 +144,8 @@ enum redis_step redis_parser_next(struct redis_parser *p, const struct redis_rep
     if (p->broken)
         return REDIS_BROKEN;
     if (!p->reader->reply)
-        arena_trim(&p->arena, KEEP_BYTES); /* safe: no partial answer is in the arena */
+        /* the trim is safe, because no partial answer is in the arena */
+        arena_trim(&p->arena, KEEP_BYTES);
     if (redisReaderGetReply(p->reader, &reply) != REDIS_OK) {
         p->broken = true;
         return REDIS_BROKEN;

@@ -1,25 +1,25 @@
 #pragma once
 /* Parses answers of a Redis from RESP2, in the pieces in which they arrive, with hiredis's
- * reader. Size and depth (by the reader) are bounded, and so is the memory of the parsed answer. */
+ * reader. The reader bounds size and depth, and the memory of the parsed answer is bounded too. */
 #include "common/base/str.h"
 
 enum redis_kind { REDIS_NIL, REDIS_INTEGER, REDIS_TEXT, REDIS_ERROR, REDIS_LIST };
 
-struct redis_reply { /* valid in the callback only, or until the next call */
+struct redis_reply { /* a reply is valid in the callback only, or until the next call */
     enum redis_kind kind;
     int64_t integer;
-    struct str text; /* REDIS_TEXT, REDIS_ERROR only */
+    struct str text; /* text of REDIS_TEXT and REDIS_ERROR */
     struct redis_reply **items;
     uint32_t n_items;
 };
 
-enum { REDIS_REPLY_MAX = 256 << 10 }; /* bytes of one answer, and of the values made from it */
+enum { REDIS_REPLY_MAX = 256 << 10 }; /* most bytes of one answer, and of the values made from it */
 
 struct redis_parser;
 enum redis_step { REDIS_MORE, REDIS_REPLY, REDIS_BROKEN };
 
 struct redis_parser *redis_parser_new(void);
-void redis_parser_free(struct redis_parser *p); /* NULL is allowed */
+void redis_parser_free(struct redis_parser *p); /* p may be NULL */
 void redis_parser_feed(struct redis_parser *p, struct str bytes);
 /* Sets *out to the next answer, valid until the next call. After REDIS_BROKEN the parser can
  * only be freed. */

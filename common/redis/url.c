@@ -19,8 +19,8 @@ static int hex(char c)
                                   : -1;
 }
 
-/* Decodes the %XX of `s` into `out`. Returns false when it is too long, malformed, or contains a
- * zero byte. */
+/* Decodes the %XX of `s` into `out`. Returns false when the text is too long, malformed, or
+ * contains a zero byte. */
 static bool decode(struct str s, char *out, size_t size)
 {
     size_t n = 0;
@@ -105,7 +105,7 @@ static bool parse_host(struct str s, struct redis_url *out)
             return false;
         host = (struct str){host.ptr + 1, host.len - 2};
     } else if (memchr(host.ptr, ':', host.len)) {
-        return false; /* an IPv6 address needs brackets */
+        return false; /* an IPv6 address must have brackets */
     }
     out->port = (uint16_t)port;
     out->db = (uint32_t)db;

@@ -1,14 +1,14 @@
 #pragma once
-/* Address of a Redis as a URL. Pure. */
+/* Parses the address of a Redis, which is written as a URL. Pure. */
 #include "common/base/str.h"
 
-/* The server's address, and our user and password there. */
+/* Holds the server's address, and our user and password on that server. */
 struct redis_url {
-    char host[256]; /* host name, or path of the Unix socket */
+    char host[256]; /* name of the host, or path of the Unix socket */
     uint16_t port;
     bool is_unix;
     uint32_t db;
-    char user[256], password[256]; /* "" = none */
+    char user[256], password[256]; /* user and password; "" = none */
 };
 /* Parses redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or unix://[[USER]:PASSWORD@]/PATH[?db=DB],
  * with %XX in user, password and path. Returns STATUS_INVALID for any other text; no error text

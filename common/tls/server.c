@@ -1,6 +1,6 @@
-/* Certificate, key and client authorities of a TLS server. tls_server_new reads the files into
- * one SSL_CTX, from which session.c makes a session for each connection. tls_server_look
- * replaces the context when the files have changed.
+/* Keeps the certificate, key and client authorities of a TLS server. tls_server_new reads the
+ * files into one SSL_CTX, from which session.c makes a session for each connection.
+ * tls_server_look replaces the context when the files have changed.
  * OpenSSL counts the sessions of a context, so an old context is freed with its last session. A
  * change is taken only when two checks in a row see the same files, since somebody may still be
  * writing them. An error keeps the old certificate. Loop thread only. */
@@ -52,7 +52,7 @@ const char *tls_server_expires(const struct tls_server *s)
 
 static enum status openssl_error(const char *what, const char *path, struct error *err)
 {
-    /* the first error is the cause; later ones only pass it on */
+    /* the first error is the cause; later errors only pass it on */
     unsigned long e = ERR_peek_error();
     const char *reason =
         ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
@@ -62,7 +62,8 @@ static enum status openssl_error(const char *what, const char *path, struct erro
     return s;
 }
 
-/* Gives OpenSSL the password, or an error; otherwise OpenSSL would ask at the terminal. */
+/* Gives OpenSSL the password, or an error when there is none. Otherwise OpenSSL would ask at the
+ * terminal. */
 static int give_password(char *out, int size, int writing, void *ctx)
 {
     int n = ctx ? snprintf(out, (size_t)size, "%s", (const char *)ctx) : 0;
@@ -76,7 +77,8 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n
     unsigned char *found;
     int rc = SSL_select_next_proto(&found, n_out, ours, sizeof ours - 1, in, n_in);
     if (rc != OPENSSL_NPN_NEGOTIATED)
-        return SSL_TLSEXT_ERR_ALERT_FATAL; /* RFC 7301: the client speaks no protocol of ours */
+        /* the client offers no protocol that we speak (RFC 7301) */
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = found;
     return SSL_TLSEXT_ERR_OK;
 }
@@ -94,7 +96,7 @@ static enum status set_clients(SSL_CTX *c, const struct tls_options *o, struct e
         sk_X509_NAME_pop_free(names, X509_NAME_free);
         return openssl_error("authorities", o->ca_certs, err);
     }
-    SSL_CTX_set_client_CA_list(c, names); /* takes ownership */
+    SSL_CTX_set_client_CA_list(c, names); /* this call takes ownership of `names` */
     int must = o->client_certs == TLS_CERT_REQUIRED ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0;
     SSL_CTX_set_verify(c, SSL_VERIFY_PEER | must, NULL);
     return STATUS_OK;
@@ -106,7 +108,7 @@ static void set_policy(SSL_CTX *c)
     SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                SSL_OP_CIPHER_SERVER_PREFERENCE);
     SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
-    /* tickets are used instead, which need no memory here */
+    /* tickets are used instead of the cache, because they need no memory here */
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_session_id_context(c, (const unsigned char *)"coxswain", 8);
     SSL_CTX_set_max_cert_list(c, CLIENT_CERTS_MAX);
@@ -169,7 +171,7 @@ static void look(const struct tls_server *s, struct stamp out[N_FILES])
     struct stat st;
     for (size_t i = 0; i < N_FILES; i++) {
         out[i] =
-            /* -1 = the file is gone, which is a change, too */
+            /* -1 means that the file is gone, which is a change too */
             (struct stamp){.mtime_ns = paths[i] ? -1 : 0};
         if (paths[i] && stat(paths[i], &st) == 0)
             out[i] = (struct stamp){.mtime_ns = st.st_mtim.tv_sec * INT64_C(1000000000) +
@@ -197,7 +199,8 @@ enum status tls_server_look(struct tls_server *s, bool *changed, struct error *e
     memcpy(s->seen, now, sizeof now);
     if (same(now, s->read) || !settled)
         return STATUS_OK;
-    memcpy(s->read, now, sizeof now); /* also after an error, so that it is reported once */
+    /* the new state counts as read also after an error, so that the error is reported once */
+    memcpy(s->read, now, sizeof now);
     TRY(read_files(&s->o, &next, err));
     take(s, next);
     *changed = true;
@@ -209,7 +212,7 @@ enum status tls_server_new(const struct tls_options *o, struct tls_server **out,
     struct tls_server *s = mem_zalloc(sizeof *s);
     SSL_CTX *c = NULL;
     s->o = *o;
-    look(s, s->read); /* before the read, so that a later write counts as a change */
+    look(s, s->read); /* the look comes before the read, so that a later write counts as a change */
     memcpy(s->seen, s->read, sizeof s->read);
     enum status st = read_files(o, &c, err);
     if (st != STATUS_OK) {

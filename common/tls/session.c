@@ -1,7 +1,7 @@
-/* TLS session of one connection. It uses a BIO of our own, which reads from the bytes of
- * tls_feed and writes to the buffer `out`. So no byte is kept except the part of a record that
- * OpenSSL itself holds. server.c reads the certificate files. The connection owns the session;
- * loop thread only. */
+/* Runs the TLS session of one connection. The session uses a BIO of our own, which reads from
+ * the bytes of tls_feed and writes to the buffer `out`. So no byte is kept except the part of a
+ * record that OpenSSL itself holds. server.c reads the certificate files. The connection owns
+ * the session; loop thread only. */
 #include "common/tls/session.h"
 
 #include <stdio.h>
@@ -15,8 +15,10 @@
 
 enum {
     RECORD_BYTES = 16 << 10, /* most plain bytes of a record */
-    HELLO_MAX = 16 << 10,    /* OpenSSL would reserve 128 KiB before the hello has come */
-    HELLO_HEAD = 9,          /* 5 bytes of the record's header, 4 of the message's */
+    /* most bytes of a client's hello; OpenSSL would reserve 128 KiB before the hello has arrived */
+    HELLO_MAX = 16 << 10,
+    /* bytes that show the hello's length: 5 of the record's header, 4 of the message's */
+    HELLO_HEAD = 9,
     KEEP_OUTPUT = 4096
 };
 
@@ -24,7 +26,7 @@ struct tls_session {
     SSL *ssl;
     struct str in;
     struct strbuf out;
-    uint8_t head[HELLO_HEAD]; /* first bytes received */
+    uint8_t head[HELLO_HEAD]; /* first bytes that the client sent */
     uint8_t n_head;
     bool failed, not_tls, said_goodbye;
     char why[160];
@@ -90,7 +92,7 @@ struct tls_session *tls_session_new(struct tls_server *s)
     }
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
-    SSL_set_bio(t->ssl, bio, bio); /* takes ownership of `bio` */
+    SSL_set_bio(t->ssl, bio, bio); /* this call takes ownership of `bio` */
     SSL_set_accept_state(t->ssl);
     return t;
 }
@@ -116,8 +118,9 @@ static void fail(struct tls_session *t)
 
 /* ---- bytes ---- */
 
-/* Tells whether the first message announces too large a length. OpenSSL reserves room for all of
- * it at once, so thousands of connections with nine bytes each would take 128 KiB each. */
+/* Tells whether the first message announces too large a length. OpenSSL reserves room for the
+ * whole message at once, so thousands of connections with nine bytes each would take 128 KiB
+ * each. */
 static bool hello_is_too_long(struct tls_session *t, struct str bytes)
 {
     while (t->n_head < HELLO_HEAD && bytes.len > 0) {
@@ -215,7 +218,8 @@ struct str tls_output(const struct tls_session *t)
 
 void tls_output_sent(struct tls_session *t)
 {
-    strbuf_trim(&t->out, KEEP_OUTPUT); /* thousands of idle connections must keep no buffers */
+    /* the buffer is freed, because thousands of idle connections must keep no buffers */
+    strbuf_trim(&t->out, KEEP_OUTPUT);
 }
 
 const char *tls_why(const struct tls_session *t)

@@ -1,27 +1,29 @@
 #pragma once
-/* TLS for a server's connection as bytes in and bytes out, without a socket. Received bytes go
- * in by tls_feed, plain bytes come out of tls_read, and bytes to send are in tls_output after
+/* Runs TLS for a server's connection as bytes in and bytes out, without a socket. Received bytes
+ * go in by tls_feed, plain bytes come out of tls_read, and bytes to send are in tls_output after
  * each call of this header. TLS 1.2 and 1.3, no renegotiation, no compression, no early data,
- * ALPN "http/1.1". A session holds at most a partial record and the data of a handshake. A first
- * message over 16 KiB and client certificates over 64 KiB are refused. Loop thread only. */
+ * ALPN "http/1.1".
+ * A session holds at most a partial record and the data of a handshake. A first message over 16
+ * KiB and client certificates over 64 KiB are refused. Loop thread only. */
 #include "common/base/str.h"
 
 struct tls_server;
 struct tls_session;
 enum tls_step {
-    TLS_MORE,   /* all fed bytes are used */
-    TLS_BYTES,  /* some plain bytes; call again */
-    TLS_CLOSED, /* the peer has announced that it sends no more */
+    TLS_MORE,   /* all bytes of tls_feed are used */
+    TLS_BYTES,  /* some plain bytes were read; call again */
+    TLS_CLOSED, /* the peer has announced that it will send no more */
     TLS_FAILED, /* the session is unusable; the output has the alert */
     TLS_NOT_TLS /* like TLS_FAILED: the first bytes were a plain HTTP request */
 };
-/* Returns NULL when OpenSSL has no memory. */
+/* Makes a session. Returns NULL when OpenSSL has no memory. */
 struct tls_session *tls_session_new(struct tls_server *s);
-void tls_session_free(struct tls_session *t); /* NULL is allowed */
-/* `bytes` is borrowed until tls_read returns something other than TLS_BYTES. */
+void tls_session_free(struct tls_session *t); /* t may be NULL */
+/* Gives the session received bytes. `bytes` is borrowed until tls_read returns something other
+ * than TLS_BYTES. */
 void tls_feed(struct tls_session *t, struct str bytes);
 enum tls_step tls_read(struct tls_session *t, char *out, size_t size, size_t *n);
-bool tls_is_up(const struct tls_session *t); /* true when the handshake is complete */
+bool tls_is_up(const struct tls_session *t); /* returns true when the handshake is complete */
 /* Writes all parts in as few records as possible. Returns false before the handshake is complete
  * or when the session has failed. */
 MUST_USE bool tls_write(struct tls_session *t, const struct str *parts, size_t n_parts);

@@ -1,5 +1,6 @@
-/* Fuzzes the readers of the option table. The bytes are a YAML file, and their lines also an
- * argv and an environment. Accepted options must print as YAML that is accepted again. */
+/* Fuzzes the readers of the option table. The bytes are read as a YAML file, and their lines
+ * also as an argv and an environment. Accepted options must print as YAML that is accepted
+ * again. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,8 @@ static void parse_words(const uint8_t *data, size_t size)
     memcpy(copy, data, size);
     copy[size] = '\0';
     for (char *w = strtok_r(copy, "\n", &save); w && n < N_WORDS; w = strtok_r(NULL, "\n", &save))
-        if (strncmp(w, "--config", 8) != 0) /* reads no files of the fuzzing machine */
+        /* --config is left out, so that no file of the fuzzing machine is read */
+        if (strncmp(w, "--config", 8) != 0)
             words[n++] = w;
     if (config_parse(specs, N_SPECS, n, words, NULL, &out, &res, &err) == STATUS_OK)
         config_fini(&res);

@@ -1,5 +1,6 @@
-/* Fuzzes the reader of CPU lists, from /sys or from a user. An accepted list reads as itself
- * when it is printed. Words are refused or give allowed CPUs. */
+/* Fuzzes the reader of CPU lists, from /sys or from a user. An accepted list must be read as the
+ * same list after it was printed. Words of a user are refused, or give only CPUs that are
+ * allowed. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Fuzzes the answers that cox's commands read: an event stream in pieces, the JSON of `cox
- * status` and `cox top`, a child's last line. The first byte selects the reader, the second the
- * cuts. */
+ * status` and `cox top`, a child's last line. The first byte selects the reader, and the second
+ * selects the cuts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ static void check_text(const struct strbuf *out)
             abort();
 }
 
-/* Draws twice, so that there is a curve. */
+/* Draws twice, so that the view has a curve. */
 static void top(const json_t *root, struct strbuf *out)
 {
     static struct top_history h;

@@ -1,6 +1,6 @@
-/* Fuzzes the answers of foreign servers that `cox pull` reads before a file comes: a bucket's
- * pages, a hub's listing, an index's page, a wheel; and the name of a model, from any source.
- * The first byte selects. */
+/* Fuzzes the answers of foreign servers that `cox pull` reads before it fetches a file: a
+ * bucket's pages, a hub's listing, an index's page, a wheel. It also fuzzes the name of a model
+ * from any source. The first byte selects the kind. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void page(struct str bytes)
     must(strlen(p.next_token) < sizeof p.next_token);
 }
 
-/* No file may leave the folder or the host, whatever its name. */
+/* Checks a listing. No file may leave the folder or the host, whatever its name. */
 static void listing(struct str bytes, const char *model)
 {
     static const char front[] = "https://h/";
@@ -100,7 +100,8 @@ static void name(struct str bytes)
     if (model_ref_parse(text, &r, &err) == STATUS_OK && model_ref_is_remote(&r)) {
         must(model_ref_name_is_safe(r.folder) && r.name[0] && !strpbrk(r.text, "\r\n\x1b"));
         must(!r.file || r.kind != MODEL_REF_URL || model_ref_name_is_safe(r.file));
-        if (r.kind != MODEL_REF_URL) { /* its printed form must be the same model */
+        /* the printed form of the reference must give the same model */
+        if (r.kind != MODEL_REF_URL) {
             must(model_ref_parse(r.text, &again, &err) == STATUS_OK);
             must(strcmp(again.text, r.text) == 0 && strcmp(again.folder, r.folder) == 0);
             model_ref_fini(&again);

@@ -1,5 +1,5 @@
-/* Fuzzes run files. Any file is read without a crash, with a line for each error, and the valid
- * options are options that `cox up` reads again. */
+/* Fuzzes run files. Any file must be read without a crash, with a line for each error. The valid
+ * options must be options that `cox up` reads again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

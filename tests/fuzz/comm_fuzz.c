@@ -1,6 +1,6 @@
-/* Fuzzes the bytes that a rank reads from its port: hellos and replies (also with a valid proof,
- * so that the fields behind it are reached), addresses from the head, and bytes of a linked peer
- * in the middle of a collective. The first byte selects. */
+/* Fuzzes the bytes that a rank reads from its port: hellos and replies, addresses from the head,
+ * and bytes of a linked peer in the middle of a collective. Some hellos and replies get a valid
+ * proof, so that the fields behind the proof are reached. The first byte selects the kind. */
 #include <sodium.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -27,7 +27,8 @@ static void read_hello(const uint8_t *data, size_t size)
     struct hello h;
     struct error err;
     memcpy(in, data, size < sizeof in ? size : sizeof in);
-    check(hello_decode(in, id, &h, &err) != STATUS_OK); /* nobody can guess a proof */
+    /* the hello must be refused, because nobody can guess a proof */
+    check(hello_decode(in, id, &h, &err) != STATUS_OK);
     crypto_generichash_init(&s, id, sizeof id, PROOF_BYTES);
     crypto_generichash_update(&s, (const uint8_t *)"hello", 6);
     crypto_generichash_update(&s, in, HELLO_BYTES - PROOF_BYTES);
@@ -35,7 +36,7 @@ static void read_hello(const uint8_t *data, size_t size)
     if (hello_decode(in, id, &h, &err) != STATUS_OK)
         return;
     hello_encode(&h, id, again);
-    if (in[6] <= 1 && in[7] == 0) /* unknown flags are dropped */
+    if (in[6] <= 1 && in[7] == 0) /* unknown flags are dropped, so they are not compared */
         check(memcmp(in, again, sizeof in) == 0);
 }
 
@@ -100,7 +101,7 @@ static enum status hostile_recv(struct comm_link *l, const struct iovec *v, size
     return STATUS_OK;
 }
 
-/* Never called: some bytes move on every turn. */
+/* This is never called, because some bytes move on every turn. */
 static short hostile_before_sleep(struct comm_link *l, bool wants_send, bool wants_recv)
 {
     abort();

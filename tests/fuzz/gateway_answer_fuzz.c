@@ -1,6 +1,6 @@
-/* Fuzzes the answer parsers. Any text gives the same parts whole and in pieces, nothing is held
- * back at the end, and a call's id and name come before its arguments. First byte: the tool
- * parser; second: the reasoning parser; third: the cuts. */
+/* Fuzzes the answer parsers. Any text must give the same parts whole and in pieces, nothing may
+ * be held back at the end, and a call's id and name must precede its arguments. The first byte
+ * selects the tool parser, the second the reasoning parser, the third the cuts. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Returns the i-th parser, or none behind the last one. */
+/* Returns the i-th parser, or NULL behind the last parser. */
 static const struct answer_parser *pick(void (*names)(struct strbuf *out),
                                         const struct answer_parser *(*find)(const char *name),
                                         unsigned i)
@@ -29,7 +29,8 @@ static const struct answer_parser *pick(void (*names)(struct strbuf *out),
     return p;
 }
 
-/* All parts as one text, with a byte for the kind and the call wherever either changes. */
+/* Collects all parts as one text, with a byte for the kind and the call wherever one of them
+ * changes. */
 struct heard {
     struct strbuf b;
     enum answer_part_kind kind;
@@ -80,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 3)
         return 0;
-    static json_t *tool_list; /* one tool: f(n number, o object) */
+    static json_t *tool_list; /* list with one tool: f(n number, o object) */
     if (!tool_list)
         tool_list =
             json_pack("[{s:{s:s,s:{s:{s:{s:s},s:{s:s}}}}}]", "function", "name", "f", "parameters",

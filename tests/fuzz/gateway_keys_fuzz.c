@@ -1,5 +1,6 @@
 /* Fuzzes files of API keys. A file is read whole, or refused with a message that does not repeat
- * it. The keys that are read have usable limits, and are the same when the file is read again. */
+ * its content. The keys that are read must have usable limits, and must be the same when the
+ * file is read again. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 a.entries[i].key->tenant != again.entries[i].key->tenant)
                 abort();
         }
-        /* a set of keys without tenants and limits reads the same keys from it */
+        /* a set of keys without tenants and limits must read the same keys from the file */
         if (api_keys_init(&front, &none, path, &err) != STATUS_OK || front.n != a.n_entries)
             abort();
         api_keys_fini(&front);

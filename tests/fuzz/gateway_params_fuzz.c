@@ -1,6 +1,6 @@
 /* Fuzzes request bodies of all endpoints through all their readers: JSON, the field table,
- * prompts, messages, a template, the tokenizer. First byte: the endpoint. An accepted body must
- * keep the promises that the rest of the gateway relies on. */
+ * prompts, messages, a template, the tokenizer. The first byte selects the endpoint. An accepted
+ * body must keep the promises that the rest of the gateway relies on. */
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
@@ -51,7 +51,8 @@ static void check(const struct prepared *p)
         const struct prompt *q = &p->prompts.items[i];
         uint32_t max_tokens = p->params.max_tokens ? p->params.max_tokens : p->max_tokens_room;
         assert(q->n_ids > 0 && max_tokens > 0);
-        uint32_t least = p->params.max_tokens_is_default ? 1 : max_tokens; /* the head clips it */
+        /* a default only needs room for one token, because the head reduces it */
+        uint32_t least = p->params.max_tokens_is_default ? 1 : max_tokens;
         assert((uint64_t)q->n_ids + least <= model.max_model_len);
         for (uint32_t k = 0; k < q->n_ids; k++)
             assert(q->ids[k] < model.policy.vocab_size);
@@ -121,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(p.error.http_status >= 400 && p.error.http_status < 500);
         strbuf_init(&b, 0);
         d->error(&b, &p.error, false);
-        json_t *j = json_loadb(b.ptr, b.len, 0, NULL); /* JSON for every body */
+        json_t *j = json_loadb(b.ptr, b.len, 0, NULL); /* the answer must be JSON for every body */
         assert(j);
         json_decref(j);
         strbuf_fini(&b);

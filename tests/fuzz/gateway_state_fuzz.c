@@ -1,8 +1,8 @@
 /* Fuzzes a gateway's state folder that was damaged while the gateway was away. The gateway
- * starts, answers each call, and ends. First byte: with bit 0 set, single values of rows are
- * replaced, by any type; else bytes of the database's file are replaced, and bit 1 cuts the
- * file. Then each RECORD_BYTES describe one change. make_databases makes the databases once for
- * each process; each input damages a copy of one. */
+ * starts, answers each call, and ends. In the first byte, bit 0 set means that single values of
+ * rows are replaced, by any type. Otherwise bytes of the database's file are replaced, and bit 1
+ * cuts the file. Then each RECORD_BYTES describe one change. make_databases makes the databases
+ * once for each process; each input damages a copy of one database. */
 #include <dirent.h>
 #include <sqlite3.h>
 #include <stdint.h>
@@ -26,7 +26,8 @@ struct database {
 };
 
 static char dir[64], path[96];
-static struct database typed, untyped; /* the same rows; the second one accepts any type of value */
+/* `typed` and `untyped` are databases with the same rows. The second accepts any type of value. */
+static struct database typed, untyped;
 static struct error err;
 
 static const char lines[] =
@@ -107,7 +108,7 @@ static void add_batch(struct state_store *s, const struct stored_file *input)
     stored_batch_fini(&b);
 }
 
-/* Makes files, a batch in progress (a line answered, one taken, one waiting), a waiting batch,
+/* Makes files, a batch in progress (one line answered, one taken, one waiting), a waiting batch,
  * and a file that is being deleted. Ids are the same in every process, so that inputs are
  * repeatable. */
 static void make_databases(void)
@@ -215,7 +216,7 @@ static void change_values(const uint8_t *data, size_t size)
     sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
     for (; size >= RECORD_BYTES; data += RECORD_BYTES, size -= RECORD_BYTES) {
         const char *column = columns[data[0] % N];
-        const int row = data[1] >> 4 & 3; /* 0 = all rows */
+        const int row = data[1] >> 4 & 3; /* number of the row to change; 0 = all rows */
         char sql[160];
         sqlite3_stmt *q;
         snprintf(sql, sizeof sql, "UPDATE OR IGNORE %s = ?1 WHERE ?2 = 0 OR %s = ?2", column,
@@ -232,7 +233,7 @@ static void change_values(const uint8_t *data, size_t size)
 
 /* ---- calls after the damage ---- */
 
-/* Checks a call: it works, or its status says why not. */
+/* Checks a call. It must work, or its status must say why it did not. */
 static void tell(enum status s)
 {
     must(s == STATUS_OK || err.text[0] != '\0');
@@ -334,7 +335,8 @@ static void live(void)
     read_files(&seen);
     int n_turns = 0;
     while (run_lines(seen.s, CREATED_S))
-        must(++n_turns < 16); /* six lines, four at a time, must end soon */
+        /* the batch has six lines, four at a time, so the loop must end soon */
+        must(++n_turns < 16);
     for (int i = 0; i < N_LOOKS; i++)
         (void)state_look(seen.s);
     end_all(&seen);

@@ -1,5 +1,5 @@
 /* Fuzzes traceparent, tracestate and the collector's address, one line each. An accepted trace
- * can be written as a span, and the span is JSON. */
+ * must be written as a span, and the span must be JSON. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

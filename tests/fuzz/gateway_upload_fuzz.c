@@ -1,4 +1,4 @@
-/* Fuzzes uploads of clients: a form, and the lines of a batch. The first byte selects. */
+/* Fuzzes uploads of clients: a form, and the lines of a batch. The first byte selects the kind. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

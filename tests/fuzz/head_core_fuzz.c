@@ -1,9 +1,9 @@
-/* Fuzzes the head core with peers that have valid keys and send anything: a gateway and two
- * workers that have formed a replica and run a request, and then frames whose bodies come from
- * the input. Session and numbers are made valid, so that the messages themselves are tested. A
- * frame that was not understood closes the session, and a Hello from the input opens another
- * one. After every input the head's invariants hold. Input: frames one after the other; byte 5
- * of a frame selects the connection, byte 7 the action. */
+/* Fuzzes the head core with peers that have valid keys and send anything. A gateway and two
+ * workers form a replica and run a request. Then they send frames whose bodies come from the
+ * input. Session and numbers are made valid, so that the messages themselves are tested. A frame
+ * that was not understood closes the session, and a Hello from the input opens another session.
+ * After every input the head's invariants must hold. The input has frames one after the other;
+ * byte 5 of a frame selects the connection, byte 7 the action. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
-    N_CONNECTIONS = 6, /* 0, 4: gateways; 1, 2, 3, 5: workers */
+    N_CONNECTIONS = 6, /* number of connections: 0 and 4 are gateways; 1, 2, 3 and 5 are workers */
     N_FRAMES = 24,
     MAX_ITEMS = 64,
-    N_PLANS = 4, /* more than can be in flight */
+    N_PLANS = 4, /* number of plans to keep, more than can be in flight */
     PROMPT = 40,
     AT_TYPE = 4,
     AT_CONNECTION = 5,
@@ -40,8 +40,9 @@ enum what {
 
 static struct world {
     struct head_core *core;
-    uint64_t now_ns, epoch, other_epoch; /* epochs of the replica of 1 and 2, and of another one */
-    uint8_t other_maker;                 /* connection that makes the other replica's id */
+    /* time, and epochs of the replica of workers 1 and 2 and of another replica */
+    uint64_t now_ns, epoch, other_epoch;
+    uint8_t other_maker; /* connection that makes the other replica's id */
     bool has_other;
     struct link links[N_CONNECTIONS];
     struct arena scratch;
@@ -49,11 +50,11 @@ static struct world {
     struct seen {
         uint64_t step;
         uint32_t sampled[MAX_ITEMS], n_sampled;
-    } plans[N_PLANS]; /* plans to the first worker, by step */
+    } plans[N_PLANS]; /* plans that the first worker got, by step */
     uint64_t last_step, answered;
     struct {
         uint64_t epoch, id;
-    } grammar; /* the last grammar that the head asked for */
+    } grammar; /* last grammar that the head asked for */
 } w;
 
 static struct bus_peer address(uint8_t connection)
@@ -85,7 +86,7 @@ static enum status on_send(void *ctx, struct bus_peer to, struct str frame)
     arena_init(&a, 0);
     if (frame_parse_header(frame, &h, NULL) != STATUS_OK ||
         codec_decode(frame, &h, &a, &m, NULL) != STATUS_OK)
-        abort(); /* frames from the head are well-formed, whatever came in */
+        abort(); /* frames from the head must be well-formed, whatever it received */
     if (m.type == MSG_WELCOME)
         link_open(&w.links[to.id[1]], h.session, m.welcome.credit_bytes);
     if (m.type == MSG_FORM)
@@ -217,8 +218,8 @@ static void pass_time(uint8_t ticks)
     }
 }
 
-/* Forms a second replica and drains the first one's worker. Blocks are then on their way between
- * them, and the workers' messages about that come from the input. */
+/* Forms a second replica and drains the first replica's worker. Blocks are then on their way
+ * between the replicas, and the workers' messages about that come from the input. */
 static void move(void)
 {
     if (!w.has_other) {
@@ -240,7 +241,7 @@ static void move(void)
         pass_time(0);
 }
 
-/* Lets any rank report any end of the grammar that the head asked for, and any sizes. */
+/* Lets any rank report any end of the grammar that the head asked for, with any sizes. */
 static void grammar_done(uint8_t connection, uint8_t status, struct str text)
 {
     struct msg m = {.type = MSG_GRAMMAR_DONE,
@@ -264,7 +265,7 @@ static void from_input(const uint8_t *data, size_t n)
     struct frame_header h = {.type = type};
     if (type == MSG_HELLO)
         link_init(l, 1 << 20);
-    /* an empty message gives the header, the input the body */
+    /* an empty message gives the header, and the input gives the body */
     struct msg empty = {.type = MSG_HEARTBEAT};
     strbuf_reset(&w.frame);
     if (codec_encode(&empty, type == MSG_HELLO ? 0 : l->session, link_next_seq(l), &w.scratch,
@@ -339,7 +340,7 @@ static void start(void)
     submit(1, GRAMMAR_NONE, STR(""));
     submit(2, GRAMMAR_NONE, STR(""));
     if (!head_core_is_ready(w.core) || w.last_step == 0)
-        abort(); /* otherwise nothing is fuzzed */
+        abort(); /* without this replica nothing would be fuzzed */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

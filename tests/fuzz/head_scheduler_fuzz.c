@@ -1,7 +1,7 @@
 /* Fuzzes the scheduler. The first bytes choose the world (budgets, pools, KV groups, drafts,
  * tenants). Each further byte chooses the next event: requests, cancels, resubmissions, plans,
- * late or wrong results, lost ranks, time. The world is the simulator's (tests/sim). Its
- * simulated rank and the real worker's bookkeeping read every plan, and the null rule checks
+ * late or wrong results, lost ranks, time. The world is the simulator's (tests/sim). The
+ * simulator's rank and the real worker's bookkeeping read every plan, and the null rule checks
  * every token. Every invariant is checked after every operation. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { STEPS_TO_DRAIN = 40, LOSE_PERCENT = 20, LONG_MS = 2500 };
 
 enum op { OP_STEP, OP_DELIVER, OP_ARRIVE, OP_TIME, OP_DISTURB, OP_LIE, OP_LOSE, OP_LONG_TIME };
-/* relative frequency of each operation with random bytes */
+/* `ops` sets the relative frequency of each operation with random bytes. */
 static const uint8_t ops[16] = {
     OP_STEP,   OP_STEP,   OP_STEP, OP_STEP,    OP_DELIVER, OP_DELIVER, OP_DELIVER, OP_DELIVER,
     OP_ARRIVE, OP_ARRIVE, OP_TIME, OP_DISTURB, OP_DISTURB, OP_LIE,     OP_LOSE,    OP_LONG_TIME};
@@ -46,12 +46,13 @@ static bool operate(struct world *w)
         w->now_ns += between(w, 1, 20) * NS_PER_MS;
         return true;
     default:
-        w->now_ns += LONG_MS * NS_PER_MS; /* beyond every deadline */
+        w->now_ns += LONG_MS * NS_PER_MS; /* the new time is beyond every deadline */
         return true;
     }
 }
 
-/* Runs some steps for requests near their end. The others are cancelled, wherever they are. */
+/* Runs some steps for requests near their end. The other requests are cancelled, wherever they
+ * are. */
 static bool drain(struct world *w)
 {
     bool made;

@@ -1,5 +1,6 @@
-/* Fuzzes the reader of step logs whose checksums are right and whose events are arbitrary. It
- * returns events with numbers in their ranges, or refuses them. Input: the payload of a chunk. */
+/* Fuzzes the reader of step logs whose checksums are right and whose events are arbitrary. The
+ * reader must return events with numbers in their ranges, or refuse them. The input is the
+ * payload of a chunk. */
 #include <stdlib.h>
 
 #include "common/base/mem.h"
@@ -26,7 +27,8 @@ static void look_at(const struct step_log_event *e)
     arena_init(&arena, 0);
     if (step_log_get_plan(e->plan, &arena, &plan, &err) == STATUS_OK) {
         struct step_log_out again = {0};
-        for (uint32_t i = 0; i < plan.n_admits; i++) /* their ids are not in the log */
+        /* the ids of admitted requests are not in the log */
+        for (uint32_t i = 0; i < plan.n_admits; i++)
             ((struct plan_admit *)plan.admits)[i].ids.n = 0;
         step_log_put_plan(&again, &plan);
         step_log_out_fini(&again);

@@ -1,5 +1,5 @@
-/* Fuzzes config.json and the metadata of a GGUF. An accepted one has a shape that a runner can
- * use. Input that is no GGUF is read as JSON. */
+/* Fuzzes config.json and the metadata of a GGUF. An accepted configuration must have a shape
+ * that a runner can use. Input that is not a GGUF is read as JSON. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Fuzzes adapter folders: adapter_config.json up to the first NUL, then
- * adapter_model.safetensors. An adapter that opens has both matrices of every module, with the
+/* Fuzzes adapter folders. The input has adapter_config.json up to the first NUL, then
+ * adapter_model.safetensors. An adapter that opens must have A and B of every module, with the
  * same rank. */
 #include <math.h>
 #include <stdio.h>

@@ -36,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint64_t i = 0; i < safetensors_n_tensors(s); i++) {
         const struct tensor *t = safetensors_tensor_at(s, i);
         check(t, at, data + size);
-        at = t->data + t->n_bytes; /* tensors do not overlap */
+        /* the next tensor must begin here or later, because tensors do not overlap */
+        at = t->data + t->n_bytes;
         if (safetensors_find(s, t->name.ptr) != t)
             abort();
     }

@@ -1,5 +1,5 @@
 /* Fuzzes PyTorch checkpoints. A file that opens must be readable in full, without reads outside
- * of it. Input that is no archive is read as the pickle alone, which a fuzzer reaches sooner. */
+ * of it. Input that is not an archive is read as only the pickle, which a fuzzer reaches sooner. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Fuzzes the HTTP parser with arbitrary bytes in arbitrary pieces (the first byte seeds the
- * cuts). Accepted messages must be consistent: their views lie inside the message and do not
- * depend on the pieces. */
+ * cuts). Accepted messages must be consistent: their views must lie inside the message and must
+ * not depend on the pieces. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void compare(const struct http_message *a, const struct http_message *b)
             abort();
 }
 
-/* Handlers rely on this: every field has a name, and no field contains a line end. */
+/* Checks what handlers rely on: every field has a name, and no field contains a line end. */
 static void check_fields(const struct http_message *m)
 {
     for (uint32_t i = 0; i < m->n_fields; i++) {

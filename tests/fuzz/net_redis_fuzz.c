@@ -1,6 +1,6 @@
 /* Fuzzes the reader of Redis' answers, in arbitrary pieces (the first byte gives their size).
- * The replies do not depend on the pieces, and their size is limited. The same bytes are also
- * read as a URL, which is parsed or refused. */
+ * The replies must not depend on the pieces, and their size must be limited. The same bytes are
+ * also read as a URL, which is parsed or refused. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Fuzzes a TLS session with a hostile client's bytes in arbitrary pieces (the first byte gives
- * their size), some of them after the beginning of a real handshake. The session fails, waits or
- * goes on, and reports which. It never sends without end by itself. */
+ * their size). In some inputs these bytes follow the beginning of a real handshake. The session
+ * must fail, wait or go on, and report which. It must never send without end by itself. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>

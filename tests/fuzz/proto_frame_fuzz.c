@@ -1,6 +1,6 @@
-/* Fuzzes frames from the network. A frame that decodes must encode, and decode again to the same
- * message. The input is tried as it is, and once more with a valid header, so that mutations
- * reach the body. */
+/* Fuzzes frames from the network. A frame that decodes must encode, and must decode again to the
+ * same message. The input is tried unchanged, and once more with a valid header, so that
+ * mutations reach the body. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void encode(const struct msg *m, struct strbuf *out)
 {
     strbuf_reset(out);
     if (codec_encode(m, 1, 1, &scratch, out) != STATUS_OK)
-        abort(); /* an accepted message can be sent */
+        abort(); /* a message that was accepted must be one that can be sent */
 }
 
 static void check(struct str frame)

@@ -1,10 +1,10 @@
 /* Runs a fuzz target over the files of a corpus folder, so that the fuzzers are tests in every
  * build.
  *   PROGRAM FOLDER [--mutated N [--seed N]]
- * --mutated: also runs N inputs made from these by changed bits and bytes, cuts, repeats and
- * pieces of each other; a seed always gives the same ones. Unlike a fuzzer it does not follow
- * coverage, and needs no clang. A long run reports its progress on stderr; the last line is the
- * total. */
+ * --mutated also runs N inputs made from these files by changed bits and bytes, cuts, repeats
+ * and pieces of each other. A seed always gives the same inputs. Unlike a fuzzer this program
+ * does not follow coverage, and needs no clang. A long run reports its progress on stderr; the
+ * last line is the total. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -16,7 +16,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FILE_MAX = 1 << 20, INPUT_MAX = 4096, FILES_MAX = 4096, CHANGES_MAX = 6 };
-enum { SAID_EVERY = 5000000 }; /* inputs between two reports: some seconds of the fastest target */
+/* SAID_EVERY is the number of inputs between two reports: some seconds of the fastest target. */
+enum { SAID_EVERY = 5000000 };
 
 struct input {
     uint8_t *ptr;
@@ -26,7 +27,7 @@ struct input {
 static struct input files[FILES_MAX];
 static uint32_t n_files;
 
-/* the exact size lets a sanitizer see a read past the end */
+/* Runs one input. Its copy has the exact size, so that a sanitizer sees a read past the end. */
 static void run(const uint8_t *data, size_t n)
 {
     uint8_t *exact = malloc(n ? n : 1);
@@ -58,8 +59,8 @@ static bool run_file(const char *path)
 
 /* ---- inputs made from others ---- */
 
-/* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators,
- * scrambled" (2014). */
+/* Draws a random number with xorshift64*: Vigna, "An experimental exploration of Marsaglia's
+ * xorshift generators, scrambled" (2014). */
 static uint64_t draw(uint64_t *state, uint64_t below)
 {
     *state ^= *state >> 12;
@@ -83,18 +84,18 @@ static void change(struct input *in, uint64_t *state)
     case 2:
         in->ptr[at] = odd[draw(state, sizeof odd)];
         break;
-    case 3: /* a piece is removed */
+    case 3: /* this case removes a piece */
         n = 1 + draw(state, in->n - at);
         memmove(in->ptr + at, in->ptr + at + n, in->n - at - n);
         in->n -= n;
         break;
-    case 4: /* a piece comes twice */
+    case 4: /* this case repeats a piece */
         n = 1 + draw(state, in->n - at);
         n = n < INPUT_MAX - in->n ? n : INPUT_MAX - in->n;
         memmove(in->ptr + at + n, in->ptr + at, in->n - at);
         in->n += n;
         break;
-    default: /* the rest comes from another input */
+    default: /* this case takes the rest from another input */
         n = other->n > at ? other->n - at : 0;
         if (n > 0)
             memcpy(in->ptr + at, other->ptr + at, n);
@@ -132,7 +133,8 @@ int main(int argc, char **argv)
 {
     int n = 0;
     LLVMFuzzerTestOneInput((const uint8_t *)"", 0);
-    struct dirent **found = NULL; /* in the same order on every machine */
+    /* the files are sorted, so that the order is the same on every machine */
+    struct dirent **found = NULL;
     int n_found = argc > 1 ? scandir(argv[1], &found, NULL, alphasort) : 0;
     for (int i = 0; i < n_found; i++) {
         char path[4096];

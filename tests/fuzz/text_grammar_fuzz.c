@@ -1,7 +1,7 @@
-/* Fuzzes grammars: a source behind a byte with its kind, compiled over a vocabulary of bytes;
- * then up to 64 of the tokens that its masks allow. As in text_model_fuzz.c there must be no
- * panic and no fault, and it must end. It must also take no more counted work than text/
- * promises. */
+/* Fuzzes grammars. A source behind a byte with its kind is compiled over a vocabulary of bytes;
+ * then up to 64 of the tokens that its masks allow are accepted. As in text_model_fuzz.c there
+ * must be no panic and no fault, and the input must end. It must also take no more counted work
+ * than text/ promises. */
 #include "text/text.h"
 
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 enum { WORDS = 9, N_TOKENS = 64 };
 
-/* Limits by count, never by the clock: a compile's bytes (heap.rs), and units of masks
+/* The limits are counts and never times: a compile's bytes (heap.rs), and units of masks
  * (mask_budget.rs). The lexer may use 140,000 units for each mask in addition to those that are
  * charged. */
 static const uint64_t most_bytes = UINT64_C(3) << 29, most_at_once = UINT64_C(256) << 20,
@@ -37,8 +37,8 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Returns whether the error is the crate's text for a caught panic; an input may contain the
- * word too. */
+/* Returns whether the error is the crate's text for a caught panic. The word "panic" alone does
+ * not tell, because an input may contain it. */
 static bool tells_a_panic(const char *err)
 {
     return begins(err, "panic: ") || begins(err, "the grammar allows no text: panic: ");
@@ -55,7 +55,7 @@ static void follow(struct text_matcher *m, uint32_t seed)
         for (; left > 0 && !(words[id / 32 % WORDS] >> (id % 32) & 1); left--)
             id = (id + 1) % (WORDS * 32);
         id %= WORDS * 32;
-        /* a token that the mask allows must be accepted */
+        /* the matcher must accept a token that the mask allows */
         if (left == 0 || text_matcher_accept(m, id, err) != TEXT_OK)
             abort();
     }

@@ -1,6 +1,7 @@
-/* Fuzzes the model files that text/ reads, tokenizer.json, tokenizer.model or GGUF: opened, a
- * text encoded, every id decoded. The library behind text.h is Rust and is not instrumented, so
- * inputs vary blindly around the corpus. There must be no panic (TEXT_INTERNAL) and no fault. */
+/* Fuzzes the model files that text/ reads, tokenizer.json, tokenizer.model or GGUF. A file is
+ * opened, a text encoded, and every id decoded. The library behind text.h is Rust and is not
+ * instrumented, so inputs vary blindly around the corpus. There must be no panic (TEXT_INTERNAL)
+ * and no fault. */
 #include "text/text.h"
 
 #include <stdint.h>

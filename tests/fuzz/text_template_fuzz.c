@@ -1,6 +1,6 @@
-/* Fuzzes chat templates: a template and a context, separated by the first NUL, compiled and
- * rendered with little fuel. As in text_model_fuzz.c there must be no panic and no fault, and it
- * must end. */
+/* Fuzzes chat templates. A template and a context, separated by the first NUL, are compiled and
+ * rendered with little fuel. As in text_model_fuzz.c there must be no panic and no fault, and
+ * the rendering must end. */
 #include "text/text.h"
 
 #include <stdint.h>

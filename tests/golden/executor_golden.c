@@ -1,9 +1,9 @@
 /* Tests the CPU device behind its executor, plan by plan, against folders with expected results.
  * Every prompt runs several times at once, in chunks and whole. Steps have more rows than a pass
  * and more samples than logits are computed at once, and most runs have draft tokens. A last
- * sequence starts with KV blocks copied from another one. The ranks are one rank, two ranks
- * (threads here), and two stages of two. The latter two run twice, the second time with their
- * ranks exchanged.
+ * sequence starts with KV blocks that are copied from another sequence.
+ * The ranks are one rank, two ranks (threads here), and two stages of two. The latter two run
+ * twice, the second time with their ranks exchanged.
  * Usage: executor_golden own|reference|FOLDER...; exit 77: a set has no model. */
 #include <math.h>
 #include <pthread.h>
@@ -29,8 +29,8 @@ enum {
     MAX_DRAFT = 4,
     MAX_LEN = STREAM_BLOCKS * BLOCK
 };
-#define SCORE_BOUND 1e-3f /* the bound of model_golden.c for log-probabilities */
-/* Tokens of a prompt in one step, for each time that the prompt runs. */
+#define SCORE_BOUND 1e-3f /* bound of model_golden.c for log-probabilities */
+/* `chunks` has the tokens of a prompt in one step, for each time that the prompt runs. */
 static const uint32_t chunks[] = {1000, 1000, 1000, 64, 7};
 enum { TIMES = sizeof chunks / sizeof chunks[0] };
 
@@ -41,10 +41,10 @@ struct stream {
     struct plan_blocks tables[PROGRAM_MAX_KV_GROUPS];
     uint32_t blocks[PROGRAM_MAX_KV_GROUPS][STREAM_BLOCKS];
 };
-/* One rank, and the work of its thread. */
+/* Holds one rank, and the work of its thread. */
 struct rank {
     struct executor *executor;
-    const struct executor_comm *comm; /* the communicator to join; NULL = run a step */
+    const struct executor_comm *comm; /* communicator that the rank joins; NULL = run a step */
     const struct msg_plan *plan;
     struct arena arena;
     struct msg_result result;
@@ -61,15 +61,16 @@ struct job {
     uint32_t vocab_size;        /* vocabulary of the reference's rows */
 };
 
-/* Block numbers are scattered, all different, and differ between groups: N_BLOCKS is a prime. */
+/* Returns the number of a block. The numbers are scattered and all different, because N_BLOCKS
+ * is a prime, and they differ between groups. */
 static uint32_t block_of(uint32_t i_group, uint32_t slot, uint32_t i)
 {
     return (slot * STREAM_BLOCKS + i) * (7 + i_group) % N_BLOCKS;
 }
 
-/* Makes the first token that did not occur before a stop token that min_tokens forbids until
- * then. The greedy tokens stay the same only if the executor counts the generated tokens
- * correctly. */
+/* Picks the first greedy token that did not occur before. The function makes this token a stop
+ * token, and min_tokens forbids it until its place. The greedy tokens stay the same only if the
+ * executor counts the generated tokens correctly. */
 static void forbid_until_due(struct stream *s)
 {
     const uint32_t *ids = s->prompt->greedy;
@@ -203,7 +204,7 @@ static uint32_t n_prompt_logprobs_of(const struct stream *s, uint32_t n_tokens)
     return n_tokens < left ? n_tokens : left;
 }
 
-/* Runs one step of all streams that are not done. Returns false when there was none. */
+/* Runs one step of all streams that are not done. Returns false when all streams are done. */
 static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_copies)
 {
     struct plan_admit admits[MAX_STREAMS];
@@ -257,12 +258,13 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
     j->n_drafted += result->n_drafted;
     for (uint32_t i = 0; i < p.n_runs; i++)
         for (uint32_t g = 0; g < j->n_groups; g++)
-            j->streams[runs[i].slot].tables[g].ids.n = 0; /* the rank has the block table now */
+            /* the list is emptied, because the rank has the block table now */
+            j->streams[runs[i].slot].tables[g].ids.n = 0;
     return true;
 }
 
-/* Starts a stream as after a prefix hit, but in blocks of its own, which are copied from `from`
- * in the same step. */
+/* Starts a stream as after a prefix hit, but in blocks of its own. The blocks are copied from
+ * `from` in the same step. */
 static void enter_with_copies(struct job *j, const struct stream *from)
 {
     struct plan_copy copies[PROGRAM_MAX_KV_GROUPS * N_COPIED];
@@ -285,7 +287,8 @@ static void open_ranks(struct job *j, const char *model)
     for (uint32_t i = 0; i < j->n_ranks; i++) {
         const struct worker_options o = {.model = model,
                                          .dtype =
-                                             ACTIVATIONS_FLOAT32, /* as exact as the references */
+                                             /* float32, because the references have it too */
+                                         ACTIVATIONS_FLOAT32,
                                          .max_model_len = j->longest < MAX_LEN ? j->longest : 0,
                                          .tp = j->tp,
                                          .pp = j->pp,
@@ -361,7 +364,8 @@ static void run_prompts(struct job *j, const struct golden_file *f)
     enter_with_copies(j, &j->streams[i_long]);
 }
 
-/* Draft tokens of all runs of the program: all, and those that were right. */
+/* `all_drafted` counts the draft tokens of all runs of the program, and `all_right` those that
+ * were right. */
 static uint64_t all_drafted, all_right;
 
 static void check_model(const char *folder, struct job *j, const struct golden_file *f)
@@ -378,7 +382,7 @@ static void check_model(const char *folder, struct job *j, const struct golden_f
         all_drafted += j->n_drafted;
         all_right += j->n_right;
         leave_ranks(j);
-        struct rank first = j->ranks[0]; /* and again, with the ranks exchanged */
+        struct rank first = j->ranks[0]; /* the second round runs with the ranks exchanged */
         for (uint32_t i = 0; i + 1 < j->n_ranks; i++)
             j->ranks[i] = j->ranks[i + 1];
         j->ranks[j->n_ranks - 1] = first;

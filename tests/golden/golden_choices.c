@@ -1,8 +1,9 @@
 /* Records which experts a device's routers choose, and makes CPUs follow them.
  * golden_choices_new wraps the device's table of functions: each router's choices of a pass are
  * copied to a buffer on the device (`keep`). golden_choices_take brings them to the host after
- * the pass. A follower wraps a CPU's table in the same way: for each router it finds the least
- * move of the logits to that choice (`least_move`), and then forces it (`choose_theirs`).
+ * the pass. A follower wraps a CPU's table in the same way. For each router it finds the least
+ * move of the logits that leads to the device's choice (`least_move`), and then forces this
+ * choice (`choose_theirs`).
  * The order of the routers in a pass identifies them, so followers must run the same passes as
  * the device. Buffers have room for MAX_ROUTES routers of `rows` rows. One thread; impossible
  * sizes end the program. */
@@ -17,12 +18,15 @@
 enum { MAX_ROUTES = 64, MAX_EXPERTS = 1024, DOUBLINGS = 14, HALVINGS = 10 };
 
 struct golden_choices {
-    struct ops ops; /* must be first: the device's table of functions leads back here */
+    /* `ops` must be first, because the device's table of functions leads back here */
+    struct ops ops;
     const struct ops *real;
     struct device *device;
     uint32_t rows, n_chosen;
-    uint32_t n_routes, i_route; /* routers of a pass; index of the next one to be enqueued */
-    uint32_t *kept, *taken;     /* [MAX_ROUTES][rows][n_chosen]: on the device, and on the host */
+    /* number of routers of a pass, and index of the next router to be enqueued */
+    uint32_t n_routes, i_route;
+    /* choices, [MAX_ROUTES][rows][n_chosen]: `kept` on the device, `taken` on the host */
+    uint32_t *kept, *taken;
 };
 
 struct golden_follower {
@@ -58,8 +62,8 @@ static void begin_keeping(struct device *d)
     c->real->pass.begin(d);
 }
 
-/* Keeps the choices of each router in a buffer of its own. A recorded pass writes there again
- * although this function is not called. */
+/* Keeps the choices of each router in a buffer of its own. A recorded pass writes to that buffer
+ * again although this function is not called. */
 static void keep(struct device *d, const struct route_params *p)
 {
     struct golden_choices *c = choices_of(d);
@@ -125,8 +129,9 @@ static bool is_chosen(const uint32_t *ids, uint32_t n, uint32_t expert)
     return false;
 }
 
-/* Experts that a move of the logits favours: the chosen ones, or with groups all experts of the
- * chosen groups. An expert that makes its group one of the best need not be chosen itself. */
+/* Names the experts that a move of the logits favours: the chosen experts, or with groups all
+ * experts of the chosen groups. An expert that makes its group one of the best need not be
+ * chosen itself. */
 enum favour { FAVOUR_CHOSEN, FAVOUR_GROUPS };
 
 static bool is_favoured(const struct route_params *row, const uint32_t *ids, enum favour favour,
@@ -139,8 +144,8 @@ static bool is_favoured(const struct route_params *row, const uint32_t *ids, enu
     return false;
 }
 
-/* Returns whether the router chooses `ids` when the row's logits are moved by `by` in their
- * favour. */
+/* Returns whether the router chooses `ids` when the row's logits are moved by `by` in favour of
+ * these experts. */
 static bool chooses_moved(struct golden_follower *f, const struct route_params *row,
                           const uint32_t *ids, enum favour favour, double by)
 {
@@ -154,9 +159,9 @@ static bool chooses_moved(struct golden_follower *f, const struct route_params *
     return memcmp(moved.ids, ids, sizeof *ids * row->n_chosen) == 0;
 }
 
-/* Returns the least such move up to `most`, or infinity when none makes the choice (for example
- * with NaN). The search starts with small moves: too large ones do not work either, because all
- * sigmoids are then one. */
+/* Returns the least move up to `most` with which the router chooses `ids`, or infinity when no
+ * move does (for example with NaN). The search starts with small moves. Moves that are too large
+ * do not work either, because all sigmoids are then one. */
 static double search_move(struct golden_follower *f, const struct route_params *row,
                           const uint32_t *ids, enum favour favour, double most)
 {
@@ -203,14 +208,14 @@ static void note(struct golden_follower *f, uint32_t i_row, double move)
         m->first_pass = f->n_passes - 1;
         m->first_row = i_row;
     } else if (m->first_pass == f->n_passes - 1 && i_row < m->first_row) {
-        m->first_row = i_row; /* a row of a later layer */
+        m->first_row = i_row; /* this row belongs to a later layer of the same pass */
     }
     if (!(move <= m->largest))
         m->largest = move;
 }
 
-/* Makes the router choose `ids`. A bias affects only the choice: a large one forces it and
- * leaves the shares to the row's own scores. */
+/* Makes the router choose `ids`. A bias affects only the choice: a large bias forces it, and the
+ * shares still follow from the row's own scores. */
 static void choose_theirs(struct golden_follower *f, const struct route_params *row,
                           const uint32_t *ids)
 {
@@ -222,7 +227,8 @@ static void choose_theirs(struct golden_follower *f, const struct route_params *
     forced.bias = bias;
     f->real->math.route(f->device, &forced);
     if (memcmp(forced.ids, ids, sizeof *ids * row->n_chosen) != 0)
-        f->moves.largest = (double)INFINITY; /* invalid choice: an expert twice, or unsorted */
+        /* the device's choice is invalid: it has an expert twice, or is unsorted */
+        f->moves.largest = (double)INFINITY;
 }
 
 static void follow(struct device *d, const struct route_params *p)

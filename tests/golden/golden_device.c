@@ -4,8 +4,9 @@
  * experts. `compare` adds up the distances of the rows, check_reference compares the exact CPU
  * with the golden file, and check_step compares the sampled token. `end_side` and `check_ratio`
  * judge the prompt.
- * A failed check counts in `excess`, apart by whether rounding can explain it. Buffers of rows
- * hold the longest prompt, which must fit into one pass. One thread, beside the devices' own. */
+ * `excess` counts each failed check, and separates those that rounding can explain. Buffers of
+ * rows hold the longest prompt, which must fit into one pass. One thread, beside the devices'
+ * own. */
 #include "tests/golden/golden_device.h"
 
 #include <math.h>
@@ -18,9 +19,10 @@
 #include "tests/golden/golden_math.h"
 #include "tests/golden/golden_round.h"
 
-/* Limits of a row's distance, as a fraction of the row's spread: for the worst row of a prompt,
- * and for the root mean square over its rows. They are the values of docs/develop/gpu.md,
- * "Numbers", plus a fifth, because a GPU adds in another order than its emulation. */
+/* `limits` are those of a row's distance, as a fraction of the row's spread: for the worst row
+ * of a prompt, and for the root mean square over its rows. The values are those of
+ * docs/develop/gpu.md, "Numbers", plus a fifth, because a GPU adds in another order than its
+ * emulation. */
 struct limits {
     double row, mean;
 };
@@ -29,28 +31,30 @@ struct bounds {
 };
 static const struct bounds plain = {{6.5e-2, 3.2e-2}, {4.5e-2, 2.5e-2}};
 static const struct bounds mixture = {{9.5e-2, 3.8e-2}, {8e-2, 2.7e-2}};
-/* For a KV cache of codes: a number close to the next code's border may get another code. */
+/* `coarse` is for a KV cache of codes. A number that is close to the next code's border may get
+ * another code. */
 static const struct bounds coarse = {{12e-2, 6.5e-2}, {10e-2, 4e-2}};
-/* A row may be further from the reference when the rounding CPU is as far, up to this factor.
- * Some rows are of that kind (gpt_oss_bf16: one of 20 %). */
+/* A row may exceed the limit when its distance from the reference is at most `as_far` times the
+ * rounding CPU's distance. Some models have such rows (one row of gpt_oss_bf16 differs by 20 %). */
 static const double as_far = 1.5;
-/* The rows of a prompt may be this much further from the rounding CPU than that CPU is from the
- * reference. Two devices that round alike but add in another order differ from each other by
- * about as much as each differs from exact numbers, by a measure that depends on the model. */
+/* The rows of a prompt may be at most `as_rounding` times as far from the rounding CPU as that
+ * CPU is from the reference. Two devices that round alike but add in another order differ from
+ * each other by about as much as each differs from exact numbers. The exact factor depends on
+ * the model. */
 static const double as_rounding = 1.2;
-/* The same limit for weights whose scales are products that a GPU rounds to float16 and this CPU
- * does not (docs/develop/gpu.md, "Weights"; measured: 1.27, llama_tiny_gguf_q4_k; 0.86 with
- * float scales). */
+/* `as_rounding_scaled` replaces as_rounding for weights whose scales are products that a GPU
+ * rounds to float16 and this CPU does not (docs/develop/gpu.md, "Weights"). The measured ratio
+ * is 1.27 (llama_tiny_gguf_q4_k), and 0.86 with float scales. */
 static const double as_rounding_scaled = 1.45;
-/* Largest move of a router's logits for the device's choice, as a fraction of their standard
- * deviation. */
+/* `router_move` is the largest allowed move of a router's logits to the device's choice, as a
+ * fraction of their standard deviation. */
 static const double router_move = 0.1;
 /* Tokens may change places when their logits differ by less than this, in the reference or in
  * the rounding CPU. The second value applies after a prompt's first step that is so close
  * (measured: 0.172, phi3). */
 static const double greedy_gap = 0.1, greedy_gap_behind = 0.2;
-/* Models with a step that is undecided at a larger gap. In prompt p65 of this model, the two
- * best logits are 0.123 apart at the tenth token. */
+/* `undecided` lists models with a step that is undecided at a larger gap. In prompt p65 of
+ * qwen2_moe_dense, the two best logits are 0.123 apart at the tenth token. */
 static const struct {
     const char *name;
     double gap;
@@ -61,14 +65,14 @@ struct distance {
     uint32_t n, worst_row;
 };
 
-/* A CPU that the device is compared with. */
+/* `side` is a CPU that the device is compared with. */
 struct side {
     struct device *cpu;
     struct golden_follower *follower;
     struct golden_engine engine;
-    float *rows;          /* [rows of a piece][vocab_size] */
+    float *rows;          /* logits of the last piece, [rows of a piece][vocab_size] */
     struct distance from; /* distance in the current prompt */
-    double worst, mean;   /* largest values over all prompts */
+    double worst, mean;   /* largest values of the rows and of the means, over all prompts */
     double largest_move;
     uint32_t n_moved;
 };
@@ -76,25 +80,27 @@ struct side {
 struct run {
     const struct golden_device_check *check;
     const struct bounds *bounds;
-    double as_rounding, undecided; /* `undecided`: the gap of a named exception, else 0 */
+    double as_rounding, undecided; /* `undecided` is the gap of a named exception, else 0 */
     const struct golden_prompt *prompt;
     struct golden_choices *choices;
     struct golden_engine engine;
     float *rows;
     struct side exact, rounding;
-    uint32_t piece_rows;         /* most rows that are fed at once */
-    uint32_t n_passes, n_wrong;  /* in the current prompt; n_wrong: greedy steps that failed */
-    struct golden_excess excess; /* excess of the n_failed checks */
-    /* n_alone: rows that the golden file does not cover */
+    uint32_t piece_rows; /* most rows that are fed at once */
+    /* counts of the current prompt; n_wrong: greedy steps that failed */
+    uint32_t n_passes, n_wrong;
+    struct golden_excess excess; /* how far the n_failed checks exceed their bounds */
+    /* Totals of all prompts; n_alone counts rows that the golden file does not cover. */
     uint32_t n_failed, n_prompts, n_rows, n_alone;
-    /* Greedy steps by outcome; n_same: the reference's token. n_named: exceptions of
-     * `undecided`. */
+    /* Numbers of greedy steps by outcome: n_same have the reference's token, and n_named are
+     * exceptions of `undecided`. */
     uint32_t n_same, n_close, n_rounded, n_named;
-    /* rounding CPU from the reference; the worst ratio for as_rounding */
+    /* Squares of the rounding CPU's distance from the reference, and the worst ratio for
+     * as_rounding. */
     double own_squares, worst_ratio;
-    /* worst row that as_far forgives; the rounding CPU's distance there */
+    /* Distance of the worst row that as_far allows, and the rounding CPU's distance in that row. */
     double worst_far, own_far;
-    bool is_behind; /* the current prompt had a close step */
+    bool is_behind; /* true = the current prompt has had a close step */
 };
 
 static bool is_coarse(enum dtype kv)
@@ -244,7 +250,8 @@ static void feed(struct golden_engine *e, float *rows, const uint32_t *ids, uint
     golden_engine_feed(e, ids, n, 0, keep_row, &k);
 }
 
-/* Returns whether the reference has so far chosen its own experts, up to row i of the last pass. */
+/* Returns whether the reference has chosen its own experts in all rows up to row i of the last
+ * pass. */
 static bool is_own(const struct run *r, uint32_t i)
 {
     const struct golden_moves *m = golden_follower_moves(r->exact.follower);
@@ -327,7 +334,8 @@ static void tell_step(struct run *r, uint32_t i, uint32_t i_row, const struct go
            gap_of_rounding(r, i, want->id, got));
 }
 
-/* Reports a step that the requirement does not allow: by name, and apart in the result. */
+/* Reports a step that only a named exception allows. The step has a line of its own and a count
+ * of its own in the result. */
 static void tell_exception(struct run *r, uint32_t i_row, double gap)
 {
     r->n_named++;
@@ -359,11 +367,11 @@ static void check_step(struct run *r, uint32_t i, uint32_t i_step)
         tell_exception(r, i_row, want.gap);
     else if (gap_of_rounding(r, i, want.id, got) < limit)
         tell_step(r, i, i_row, &want, got);
-    else if (r->n_wrong++ == 0) /* only the first one of a prompt is reported */
+    else if (r->n_wrong++ == 0) /* only the first failed step of a prompt is reported */
         fail(r, "a greedy token differs at a gap of", i_row, want.gap, limit);
 }
 
-/* Feeds the next n ids to the device and both CPUs, and compares their rows. */
+/* Feeds the next n ids to the device and the two CPUs, and compares their rows. */
 static void run_piece(struct run *r, const uint32_t *ids, uint32_t n)
 {
     const uint32_t first = r->engine.n_done;

@@ -1,11 +1,13 @@
 #pragma once
 /* Compares every row of a model's logits on a GPU: whole prompts first, then the reference's
  * tokens one at a time, whatever the device would have sampled. Each row is compared with the
- * float32 reference and with a CPU that rounds to bfloat16 after every operator. Both CPUs use
- * the device's experts (golden_choices.h). No row may be further from either than the limits.
+ * float32 reference and with a CPU that rounds to bfloat16 after every operator. The two CPUs
+ * use the device's experts (golden_choices.h). No row may be further from one of them than the
+ * limits.
  *
  * The float32 reference is a CPU, which also gives the rows of the continuation and of other
- * experts. Where the experts are its own, it must first agree with the golden file. */
+ * experts. Where this CPU chose the same experts itself, it must first agree with the golden
+ * file. */
 #include "tests/golden/golden_engine.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/golden_math.h"
@@ -13,13 +15,13 @@
 struct golden_device_check {
     const char *model, *title;
     const struct golden_file *want;
-    const struct golden_engine_options *options; /* options with the device set */
-    /* bounds of the prompts' lengths with their continuation; others are left out */
+    const struct golden_engine_options *options; /* options of the engine, with the device set */
+    /* Bounds of the prompts' lengths with their continuation; other prompts are left out. */
     uint32_t shortest, longest;
-    /* Largest distance of a logit of the float32 CPU from the golden file; gap below which its
-     * token may differ from the file's. */
+    /* Largest distance of a logit of the float32 CPU from the golden file, and the gap below
+     * which its token may differ from the file's. */
     double file_distance, file_gap;
-    struct golden_excess *excess; /* the failures are added here */
+    struct golden_excess *excess; /* sum to which the failures are added */
 };
 /* Runs the check, prints its results and returns the number of failures. Ends the program when
  * the model cannot be opened. */

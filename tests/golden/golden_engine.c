@@ -9,7 +9,7 @@ enum { BLOCK = 16, LORA_RANK = 16 };
 static _Atomic uint64_t progress;
 static const _Atomic bool interrupt;
 
-/* Divides the cores among the ranks, as cox up does. */
+/* Divides the cores among the ranks, in the way of `cox up`. */
 static uint32_t threads_of_rank(uint32_t n_ranks)
 {
     uint32_t n = host_cpus() / n_ranks;
@@ -116,7 +116,8 @@ void golden_engine_feed(struct golden_engine *e, const uint32_t *ids, uint32_t n
             e->adapters[i] = e->adapter;
             e->rows[i] = (struct kv_row){.blocks = e->table, .position = e->n_done};
         }
-        for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++) /* groups that the model has */
+        /* every KV group gets the same rows, also those that the model does not have */
+        for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++)
             b.kv_rows[g] = e->rows;
         if (golden_ranks_forward(e->ranks, &b, &err) != STATUS_OK)
             golden_die("forward: %s", err.text);

@@ -1,17 +1,17 @@
 #pragma once
 /* Runs one sequence through a whole model: ids in, logits out. The sequence is fed piece by
- * piece, so its KV cache is filled as in a worker. Its blocks are not in order. */
+ * piece, so its KV cache is filled as in a worker. The sequence's blocks are not in order. */
 #include "kernels/cpu/cpu.h"
 #include "tests/golden/golden_ranks.h"
 
-enum { GOLDEN_PASS_ROWS = 256 }; /* longer pieces are fed in several passes */
+enum { GOLDEN_PASS_ROWS = 256 }; /* most rows of a pass; longer pieces are fed in several passes */
 
 struct golden_engine {
     struct golden_ranks *ranks;
     uint32_t vocab_size;
-    uint32_t max_len, n_done; /* n_done: positions fed so far */
+    uint32_t max_len, n_done; /* n_done is the number of positions fed so far */
     uint32_t *table;
-    uint32_t *ids, *positions, *adapters; /* [pass_rows] */
+    uint32_t *ids, *positions, *adapters; /* arrays of a pass, [pass_rows] */
     uint32_t adapter;                     /* adapter of every row; 0 = none */
     struct kv_row *rows;
 };
@@ -23,10 +23,10 @@ struct golden_engine_options {
     enum cpu_isa isa;
     enum dtype kv_dtype;
     uint32_t max_len;
-    uint32_t tp, pp; /* pp: 0 = 1 */
+    uint32_t tp, pp; /* numbers of ranks per stage and of stages; pp 0 = 1 */
     bool expert_parallel;
-    bool sockets;  /* ranks use sockets instead of shared memory */
-    bool is_eager; /* true: passes are never recorded */
+    bool sockets;  /* true = ranks use sockets instead of shared memory */
+    bool is_eager; /* true = passes are never recorded */
     enum quant_at_load quantization;
     enum cpu_activations activations;
     const char *lora;      /* folder of the adapter for every row; NULL = none */

@@ -52,7 +52,8 @@ static uint32_t *read_ids(const json_t *list, uint32_t *n)
     return ids;
 }
 
-/* Reads "gaps", or computes them from the two best entries of each step: [id, logit, id, logit]. */
+/* Reads "gaps", or computes the gaps from the two best entries of each step: [id, logit, id,
+ * logit]. */
 static double *read_gaps(const json_t *prompt, uint32_t n)
 {
     const json_t *gaps = json_object_get(prompt, "gaps");
@@ -83,7 +84,7 @@ static void read_top(struct golden_prompt *p, const json_t *prompt)
 }
 
 /* Reads the tensor "NAME.what" or "SECTION.NAME.what". Returns a copy, because the file's data
- * may be unaligned; NULL when there is no such tensor. */
+ * may be unaligned. Returns NULL when there is no such tensor. */
 static float *read_tensor(struct golden_file *f, const struct safetensors *s, const char *section,
                           const struct golden_prompt *p, const char *what, uint32_t n_rows)
 {

@@ -1,5 +1,5 @@
-/* Processes of ranks on GPUs. They share memory with counters, the communicators' id, and a
- * buffer of logits. A process that waits for a failed one ends with it. */
+/* Runs ranks on GPUs in processes. The processes share memory with counters, the communicators'
+ * id, and a buffer of logits. A process that waits for a failed process ends with it. */
 #include "tests/golden/golden_gpus.h"
 
 #include <signal.h>
@@ -17,11 +17,13 @@
 #include "worker/collectives/gpu.h"
 #include "worker/runner/record.h"
 
-enum { SHARED_FLOATS = 8 << 20 }; /* 16 rows of the largest vocabulary, and more */
+/* SHARED_FLOATS is the size of the buffer of logits: more than 16 rows of the largest
+ * vocabulary. */
+enum { SHARED_FLOATS = 8 << 20 };
 
-/* Memory shared by all processes. */
+/* `area` is the memory that all processes share. */
 struct area {
-    /* number of meetings at which each rank has arrived */
+    /* for each rank, the number of meetings at which it has arrived */
     _Atomic uint64_t arrived[COMM_MAX_RANKS];
     uint8_t id[GPU_COMM_ID_BYTES];
     float floats[SHARED_FLOATS];
@@ -47,8 +49,8 @@ static void meet(void)
             usleep(50);
 }
 
-/* A child that ends before golden_gpus_end has failed. The others would wait for it, so the
- * parent ends. */
+/* Handles the end of a child. A child that ends before golden_gpus_end has failed. The others
+ * would wait for it, so the parent ends. */
 static void on_child(int number)
 {
     static const char text[] = "a rank has failed\n";
@@ -112,7 +114,8 @@ bool golden_gpus_has(const struct device *d)
     return d && d == device && comm_place_world(&place) > 1;
 }
 
-/* All processes meet first. After that, the failure of one blocks no other. */
+/* Ends the processes. All processes meet first. After that, the failure of one process does not
+ * block another. */
 int golden_gpus_end(int status)
 {
     if (comm_place_world(&place) == 1)
@@ -155,8 +158,8 @@ enum status golden_gpus_join(struct golden_gpus *g, struct error *err)
     return collectives_gpu_join(g->gpus, &place, (struct bytes){area->id, sizeof area->id}, err);
 }
 
-/* Before the first meeting nobody writes, because others may still read the last turn's data.
- * After the second meeting all may read. */
+/* Gives the logits to all processes. Before the first meeting nobody writes, because others may
+ * still read the last turn's data. After the second meeting all may read. */
 float *golden_gpus_share(const float *own, size_t n)
 {
     if (n > SHARED_FLOATS)
@@ -173,7 +176,7 @@ void golden_gpus_leave(struct golden_gpus *g, struct engine *e)
     struct error err = {0};
     if (!g)
         return;
-    meet(); /* a rank that left early would be lost to those that are not done */
+    meet(); /* ranks that are not done would lose a rank that left early */
     if (collectives_gpu_drain(g->gpus) && e)
         runner_drop_records(e->runner);
     if (collectives_gpu_leave(g->gpus, &err) != STATUS_OK)

@@ -1,5 +1,5 @@
 #pragma once
-/* The option --kv of the golden programs. */
+/* Parses the option --kv of the golden programs. */
 #include "common/base/dtype.h"
 
 /* Returns the dtype for f32, f16, bf16, fp8 or int8; any other name ends the program. */

@@ -57,7 +57,7 @@ struct golden_two golden_two_best(const float *x, uint32_t n)
 void golden_excess_add(struct golden_excess *x, double value, double limit)
 {
     const double share = value / limit - 1;
-    const bool is_near = share <= GOLDEN_NEAR; /* false for NaN */
+    const bool is_near = share <= GOLDEN_NEAR; /* is_near is false for NaN */
     x->n_near += is_near;
     x->n_far += !is_near;
     golden_widen(&x->worst, share);

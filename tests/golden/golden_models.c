@@ -31,7 +31,7 @@ static const char *const reference[] = {"llama2_mha",
                                         "gpt_oss_mxfp4"};
 enum { N_REFERENCE = sizeof reference / sizeof *reference };
 
-/* Models that use other factors for texts longer than this. */
+/* Lists the models that use other factors for texts longer than short_len tokens. */
 static const struct {
     const char *name;
     uint32_t short_len;

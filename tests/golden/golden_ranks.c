@@ -21,7 +21,8 @@ typedef enum status rank_fn(struct rank *r, struct error *err);
 
 struct rank {
     struct golden_ranks *group;
-    struct comm_place place; /* place in the communicator; differs from the index after a turn */
+    /* place in the communicator; after golden_ranks_turn it differs from the rank's index */
+    struct comm_place place;
     struct engine *engine;
     struct comm *comm;
     struct comm_stages comms;
@@ -34,28 +35,29 @@ struct rank {
 struct golden_ranks {
     struct engine_setup setup;
     uint32_t n, tp, pp;
-    uint32_t n_all; /* ranks that were opened; the first n serve */
+    uint32_t n_all; /* number of ranks that were opened; the first n of them serve */
     bool sockets;
-    struct golden_gpus *gpus; /* set for ranks on GPUs: this process has only ranks[0] */
+    /* communicator of ranks on GPUs; if set, this process has only ranks[0] */
+    struct golden_gpus *gpus;
     struct rank ranks[COMM_MAX_RANKS];
-    /* The call that all threads run now. */
+    /* `mutex` guards the call that all threads run now. */
     pthread_mutex_t mutex;
     pthread_cond_t begin, end;
-    rank_fn *fn; /* NULL = the threads end */
+    rank_fn *fn; /* function of the call; NULL = the threads end */
     uint64_t n_begun;
     uint32_t n_running;
     enum status status; /* status of the first rank that failed */
     struct error error;
-    /* Arguments of the call. */
+    /* These are the arguments of the call. */
     uint64_t term_epoch;
     uint8_t id[COMM_ID_BYTES];
-    struct str addresses[COMM_MAX_RANKS]; /* by rank */
+    struct str addresses[COMM_MAX_RANKS]; /* address of each rank */
     const struct row_batch *batch;
     const uint32_t *rows;
     uint32_t n_rows;
 };
 
-/* Interrupts the ranks that wait for a failed one, so that they end too. */
+/* Interrupts the ranks that wait for a failed rank, so that they end too. */
 static void give_up(struct golden_ranks *g, enum status s, const struct error *err)
 {
     if (g->status == STATUS_OK) {
@@ -216,7 +218,7 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     g->setup = *setup;
     g->tp = setup->tp;
     g->pp = pp;
-    /* without golden_gpus_use: one rank */
+    /* a device that golden_gpus_use did not name has only one rank */
     if (setup->device && !golden_gpus_has(setup->device))
         g->setup.tp = g->setup.pp = g->tp = g->pp = 1;
     bool on_gpus = golden_gpus_has(setup->device);
@@ -226,7 +228,8 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     pthread_cond_init(&g->begin, NULL);
     pthread_cond_init(&g->end, NULL);
     enum status s = on_gpus ? open_gpu(g, err) : open_all(g, err);
-    /* the head would not form a replica from these */
+    /* the ranks must have one dtype, because the head would form no replica of ranks with
+     * different dtypes */
     for (uint32_t i = 1; s == STATUS_OK && i < g->n; i++)
         if (g->ranks[i].engine->main_dtype != g->ranks[0].engine->main_dtype)
             s = error_set(err, STATUS_INTERNAL, "ranks 0 and %u: most weights are of other types",
@@ -285,7 +288,7 @@ enum status golden_ranks_forward(struct golden_ranks *g, const struct row_batch 
     TRY(on_all(g, forward, err));
     for (uint32_t i = 1; i < g->n; i++) {
         uint32_t first = i / g->tp * g->tp, n_rows = b->n_rows;
-        /* the last stage has only its kept rows, in front */
+        /* the last stage has only the kept rows, at the front of the buffer */
         if (b->kept && i / g->tp + 1 == g->n / g->tp)
             n_rows = b->n_kept;
         struct view x = runner_hidden(g->ranks[first].engine->runner);

@@ -28,7 +28,7 @@ static void round_rows(struct view x, uint32_t n_rows, uint32_t n)
         }
 }
 
-/* Weights for which a GPU has no kernel become bfloat16, as on a GPU. */
+/* Packs a weight. Weights for which a GPU has no kernel become bfloat16, as on a GPU. */
 static void weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows)
 {
     if (w->dtype != DTYPE_F32 && w->dtype != DTYPE_F16) {

@@ -1,4 +1,4 @@
-"""Grammars and matchers of text.h for Python tests; text_golden.py has the tokenizers."""
+"""Wraps the grammars and matchers of text.h for Python tests; text_golden.py has the tokenizers."""
 import ctypes as C
 
 import text_golden
@@ -16,7 +16,7 @@ class GrammarLib(Lib):
 
 
 class Vocabulary:
-    """A tokenizer's tokens by their bytes."""
+    """Holds a tokenizer's tokens by their bytes."""
 
     def __init__(self, lib, path, cache=None):
         self.lib, self.h = lib, C.c_void_p()
@@ -40,7 +40,7 @@ class Vocabulary:
 
 
 class Grammar:
-    """A compiled grammar. Raises TextError when the source is no grammar."""
+    """Holds a compiled grammar. Raises TextError when the source is not a grammar."""
 
     def __init__(self, v, kind, source):
         self.v, self.h, raw = v, C.c_void_p(), source.encode("utf-8", "surrogatepass")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Compares the masks of text.h with those of PyPI's llguidance, the crate's own program, token by token: over real vocabularies (the
-goldens' tokenizers), generated grammars, and prefixes sampled from the masks. Both read the tokenizer.json themselves. Some
+goldens' tokenizers), generated grammars, and prefixes sampled from the masks. Each side reads the tokenizer.json itself. Some
 differences are intended:
-- Tokens that end an answer are compared as one: here a request has several such ids, llguidance has one.
-- An added token that is not special is text here, as decoders print it. llguidance never allows one, so it is asked for the
+- Tokens that end an answer are compared as one: here a request has several such ids, and llguidance has one.
+- An added token that is not special is text here, as decoders print it. llguidance never allows such a token, so it is asked for the
   token's bytes, as tokens of a byte each.
-- Names of members that a schema does not list have one spelling here. llguidance also allows escapes of characters that need none.
-- Numbers are limited to those of which both have the same texts (docs/reference/structured-outputs.md lists those that
+- Names of members that a schema does not list have one spelling here. llguidance also allows escapes of characters that need no escape.
+- Numbers are limited to those of which the two have the same texts (docs/reference/structured-outputs.md lists those that
   llguidance leaves out).
 Usage:
   grammar_masks.py [--lib build/text/release/libcoxtext.a] [--vocabularies a,b] [--grammars N] [--prefixes N] [--seed N]
-When something is missing (the goldens, npm's packages, llguidance), it is named and the exit status is 77 (skipped).
+When something is missing (the goldens, npm's packages, llguidance), the program names it and exits with status 77 (skipped).
 """
 import argparse
 import json
@@ -30,7 +30,7 @@ try:
 except ImportError as e:
     skip(f"{e.name} is not there (scripts/setup)")
 
-LIMIT = 3  # TEXT_LIMIT of text.h
+LIMIT = 3  # the status TEXT_LIMIT of text.h
 MOST_TOKENS = 12  # most tokens of one walk
 WORDS = ["name", "id", "größe", "x y", "tags", "a\"b", "value", "日本", "next", "-", "Content-Type", ""]
 
@@ -44,7 +44,7 @@ def schema(r, depth=0):
                                               {"pattern": "^" + regex(r) + "$"}, {"format": r.choice(["uuid", "email", "ipv4"])}])}
     if kind in ("integer", "number"):
         low = r.randint(-1000, 1000)
-        low = abs(low) if kind == "number" else low  # below 0, llguidance allows no zero at the end of a fraction; ours does
+        low = abs(low) if kind == "number" else low  # below 0, llguidance allows no zero at the end of a fraction, and our grammar does
         return {"type": kind, **r.choice([{}, {"minimum": low}, {"minimum": low, "maximum": low + r.randint(1, 10**r.randint(1, 9))}])}
     if kind == "enum":
         return {"enum": r.sample([1, 2.5, "red", "green", "日本語", None, True, "", "a\nb", [1, "x"], {"k": 0}], r.randint(1, 5))}
@@ -60,7 +60,8 @@ def schema(r, depth=0):
 
 
 def regex(r, depth=0):
-    """Returns a random pattern of classes, counts and choices. In some, only the first character of a class leads elsewhere."""
+    """Returns a random pattern of classes, counts and choices. In some patterns, only the first character of a class leads
+    elsewhere."""
     atom = r.choice(["[a-z]", "[A-Za-z0-9]", "[^<]", "[0-9]", "[ -~]", "(a1|[b-z])", "é", "[à-ÿ]", "[^a-c\\n]", "日", "ab", "[A-Z][a-z]", "(?:x|yz)"])
     if depth < 2 and r.random() < 0.5:
         parts = "".join(regex(r, depth + 1) for _ in range(r.randint(2, 3)))
@@ -83,7 +84,7 @@ def grammar(r):
 
 
 def of_theirs(kind, source):
-    """Returns llguidance's grammar without forced tokens: here the model decides how a text is cut into tokens."""
+    """Returns llguidance's grammar without forced tokens, because here the model decides how a text is cut into tokens."""
     text = {JSON_SCHEMA: f"start: %json {source}", REGEX: f"start: RX\nRX: /{source}/", LARK: source}[kind]
     return llguidance.LLMatcher.grammar_from_lark('%llguidance {"no_forcing": true}\n' + text)
 
@@ -96,11 +97,11 @@ def has_other_spelling(text):
 
 
 class GivenUp(Exception):
-    """A mask exceeds its cost limit, here or in llguidance."""
+    """Reports that a mask exceeds its cost limit, here or in llguidance."""
 
 
 class Reference:
-    """A tokenizer as llguidance reads it."""
+    """Holds a tokenizer in the form that llguidance reads."""
 
     def __init__(self, path, v):
         text = open(path, encoding="utf-8").read()
@@ -116,7 +117,7 @@ class Reference:
 
 
 class Pair:
-    """Our matcher and llguidance's matcher of one grammar."""
+    """Holds our matcher and llguidance's matcher of one grammar."""
 
     def __init__(self, v, reference, kind, source):
         self.grammar = v.grammar(kind, source)
@@ -132,7 +133,7 @@ class Pair:
             raise ValueError(self.theirs.get_error())
 
     def masks(self):
-        """Returns both masks as arrays of the same length, without the tokens that end a text, and whether the text may end."""
+        """Returns the two masks as arrays of the same length, without the tokens that end a text, and whether the text may end."""
         n = (max(self.v.n, self.tokens.vocab_size) + 31) // 32 * 4
         try:
             mine = self.ours.mask().to_bytes(n, "little")
@@ -152,7 +153,7 @@ class Pair:
         return bits, ends
 
     def ask_added(self, bits):
-        """Asks llguidance about added tokens: those that are allowed here, and a few others."""
+        """Asks llguidance about added tokens: those that are allowed here, and a few other tokens."""
         asked = [i for i in self.reference.added if bits[0][i]][:20] + random.sample(self.reference.added, min(3, len(self.reference.added)))
         for i in self.reference.added:
             bits[1][i] = bits[0][i]
@@ -161,7 +162,7 @@ class Pair:
             bits[1][i] = self.theirs.validate_tokens(cut) == len(cut)
 
     def to_draw(self, mine):
-        """Returns the tokens that both can take. llguidance lacks the bytes of some added tokens."""
+        """Returns the tokens that the two matchers can take. llguidance lacks the bytes of some added tokens."""
         bits = mine.copy()
         for i in self.reference.added_set - set(self.reference.added_bytes):
             bits[i] = 0
@@ -206,7 +207,7 @@ def compare(v, reference, n_grammars, n_prefixes, r):
         kind, source = grammar(r)
         try:
             pair = Pair(v, reference, kind, source)
-        except (TextError, ValueError):  # a grammar that nothing satisfies
+        except (TextError, ValueError):  # nothing satisfies this grammar, so there is nothing to compare
             continue
         done += 1
         left = n_prefixes

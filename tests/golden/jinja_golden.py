@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares our chat templates with Python's jinja2: both render every row of jinja_rows.py. Where jinja2 gives a text, ours must be
-the same text, or an error that says what is not supported. Where jinja2 has an error, or a text with a memory address, ours must
-have an error.
+"""Compares our chat templates with Python's jinja2. The two render every row of jinja_rows.py. Where jinja2 gives a text, our
+library must give the same text, or an error that says what is not supported. Where jinja2 has an error, or a text with a memory
+address, our library must have an error.
 Usage: jinja_golden.py [--lib ARCHIVE] [--list]
 """
 import argparse
@@ -21,7 +21,7 @@ import jinja_rows
 from text_golden import ROOT, Lib, Template, TextError
 
 NOW = datetime.datetime(2024, 7, 26, 12, 0, 0)
-MOST_NOT_SUPPORTED = 40  # most rows that may be unsupported; raising it is a decision
+MOST_NOT_SUPPORTED = 40  # most rows that may be unsupported; a person must decide to raise this number
 
 
 class Ours:
@@ -41,18 +41,18 @@ class Ours:
 
 
 def outcome(render):
-    """Returns (text, None) or (None, reason)."""
+    """Returns (text, None), or (None, reason) when the rendering fails."""
     try:
         return render(), None
     except TextError as e:
         return None, (e.code, e.message)
-    except Exception as e:  # errors of jinja2 and of Python itself; all of them end a rendering
+    except Exception as e:  # jinja2 and Python itself raise many errors, and each of them ends a rendering
         return None, f"{type(e).__name__}: {e}"
 
 
 def verdict(ours, theirs):
     (text, why), (want, error) = ours, theirs
-    if why and why[0] == 6:  # TEXT_INTERNAL
+    if why and why[0] == 6:  # 6 is the status TEXT_INTERNAL
         return "wrong"
     if error is not None or any(mark in want for mark in (" at 0x", "<function", "<class")):
         return "same" if why else "wrong"

@@ -1,4 +1,4 @@
-"""Python's jinja2, set up for chat templates as in transformers and vLLM."""
+"""Sets up Python's jinja2 for chat templates, as transformers and vLLM do."""
 import functools
 import json
 
@@ -9,7 +9,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class Generation(Extension):
-    """{% generation %} … {% endgeneration %} renders the text between them."""
+    """Renders the text between {% generation %} and {% endgeneration %}."""
     tags = {"generation"}
 
     def parse(self, parser):
@@ -42,5 +42,5 @@ def _compiled(env, source):
 
 def render(env, source, values):
     text = _compiled(env, source).render(**values)
-    text.encode()  # raises for half of a surrogate pair, which is no text
+    text.encode()  # encode() raises an error for half of a surrogate pair, which is not text
     return text

@@ -1,5 +1,5 @@
-"""Rows for jinja_golden.py: templates and the values that they are rendered with. Every filter, test, method and operator is applied
-to every kind of value, with its arguments by position, by name and left out."""
+"""Lists the rows for jinja_golden.py: templates and the values that they are rendered with. Every filter, test, method and operator
+is applied to every kind of value, with its arguments by position, by name and left out."""
 
 VALUES = {
     "s": "hello wOrld", "u": "Ünï ßtraße ﬁ", "e": "a😀b👩\u200d👧 c", "c": "e\u0301x ǆ", "w": " \t pad\u3000\n", "z": "",
@@ -67,8 +67,8 @@ dict(a=1, b='x') dict(d, z=1) dict([('a', 1)]) dict([1]) dict(1, 2) namespace(a=
 """.split("\n")
 
 
-# Names that the templates of the chat goldens use, and those in the sources of vLLM 0.33.0 and llama-cpp-python 0.3.36 (182 files). from_json and
-# fromjson are in neither jinja2 nor transformers.
+# USED has the names that the templates of the chat goldens use, and those in the sources of vLLM 0.33.0 and llama-cpp-python 0.3.36 (182 files).
+# from_json and fromjson are in neither jinja2 nor transformers.
 USED = {
     "filters": "default dictsort first format indent int items join last length list lower map min reject rejectattr replace safe "
                "selectattr sort string tojson trim unique upper",
@@ -79,7 +79,7 @@ USED = {
 
 
 def unused():
-    """Returns the names of USED that no row has."""
+    """Returns the names of USED that no row uses."""
     text = " ".join([*CALLS, *STATEMENTS])
     have = {"filters": FILTERS, "tests": {t.split()[0].split("(")[0] for t in TESTS}}
     names = [(kind, name) for kind, list_ in USED.items() for name in list_.split()]
@@ -87,7 +87,7 @@ def unused():
 
 
 def _split(line):
-    """Splits a line into expressions at blanks outside of brackets and texts that are not beside an operator."""
+    """Splits a line into expressions. It splits at blanks that are outside of brackets and texts and not beside an operator."""
     out, depth, quote, word = [], 0, None, ""
     for c in line:
         if quote:
@@ -182,7 +182,7 @@ STATEMENTS = [
 
 
 def rows():
-    """Yields (template, names in VALUES for `v` and `w`) of every row. `gone` has no value."""
+    """Yields (template, names in VALUES for `v` and `w`) for every row. `gone` has no value."""
     for name, forms in FILTERS.items():
         for form in forms:
             for value in EVERY:

@@ -1,11 +1,11 @@
 /* Tests the dtypes of the KV cache on whole models. In a tiny model of random weights, small
  * changes have large effects: a rounded key moves its logits by tenths, and another expert gives
- * another number altogether. The reference is therefore the same model in float32 (which
- * model_golden compares with other programs), with keys and values converted by the plain
- * definition of the format before they are stored. The tested model then differs from the
- * reference only in the order of additions, and in a few codes next to a tie. Every position and
- * greedy step of the goldens is compared. The distance that rounding itself causes from the
- * unrounded reference is bounded too.
+ * quite another number. The reference is therefore the same model in float32 (which model_golden
+ * compares with other programs). Its keys and values are converted by the plain definition of
+ * the format before they are stored. The tested model then differs from the reference only in
+ * the order of additions, and in a few codes next to a tie.
+ * Every position and greedy step of the goldens is compared. The distance that rounding itself
+ * causes from the unrounded reference is bounded too.
  *   kv_golden [--isa LEVEL|all] [--tp N] SET|FOLDER...   golden_models.h lists the sets
  * Exit status 77: a set is missing. */
 #include <getopt.h>
@@ -23,11 +23,12 @@
 
 enum { SKIPPED = 77, MAX_LEN = 256 };
 
-/* from_plain: bound of a logit's distance at any step (the allowed value is printed beside it).
- * At steps whose two best logits are closer than twice that, another token may win; one code of
- * fp8 differs by a sixteenth of its value. mean: bound of the mean over all logits, which such
- * codes do not change. from_reference: bound relative to the largest logit, for models without
- * experts. teeth: the distance must also be less than half of the smallest effect of a left-out
+/* `format` has the bounds of one dtype. from_plain bounds a logit's distance at any step (the
+ * allowed value is printed beside it). At steps whose two best logits are closer than twice
+ * that, another token may be the best; one code of fp8 differs by a sixteenth of its value.
+ * `mean` bounds the mean over all logits, which such codes do not change. from_reference is a
+ * bound relative to the largest logit, for models without experts.
+ * With `teeth` the distance must also be less than half of the smallest effect of a left-out
  * feature. The coarser formats move more than that, so model_golden must detect left-out
  * features for them. */
 static const struct format {
@@ -44,7 +45,8 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* ---- a float32 cache of rounded numbers ---- */
 
-static enum dtype rounded_as; /* only one engine at a time */
+/* `rounded_as` is the dtype of the rounding engine. There is only one such engine at a time. */
+static enum dtype rounded_as;
 static const struct ops *real_ops;
 static struct ops rounding_ops;
 
@@ -92,10 +94,10 @@ static struct device *rounding_device(enum cpu_isa isa)
 struct check {
     const struct golden_file *want;
     const struct golden_prompt *prompt;
-    float *logits[2]; /* [n_rows][vocab_size]: plain, and from the tested cache */
+    float *logits[2]; /* logits of the plain and of the tested cache, each [n_rows][vocab_size] */
     double from_plain, from_reference, sum;
     uint64_t n_summed;
-    uint32_t n_other; /* greedy tokens that differ where they may */
+    uint32_t n_other; /* number of greedy tokens that differ where they may differ */
     uint32_t n_failed;
 };
 
@@ -178,7 +180,7 @@ static double half_a_tooth(const struct check *c)
     json_object_foreach(teeth, name, of)
     {
         double tooth = json_number_value(json_object_get(of, c->prompt->name));
-        if (tooth > 0) /* a feature that this model has */
+        if (tooth > 0) /* the smallest effect counts only features that this model has */
             least = fmin(least, tooth);
     }
     return least / 2;

@@ -44,30 +44,35 @@
 
 enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW = 512 };
 
-/* Allowed differences from the reference. */
+/* Holds the allowed differences from the reference. */
 struct tolerance {
-    double logit;      /* largest distance of a logit or log-probability */
-    double greedy_gap; /* a greedy token may differ from the first step with a smaller gap on */
-    double perplexity; /* relative difference */
-    bool is_prefix;    /* steps after such a step are not compared, whatever its token */
+    double logit; /* largest distance of a logit or log-probability */
+    /* gap of the two best logits; from the first step with a smaller gap on, a greedy token may
+     * differ */
+    double greedy_gap;
+    double perplexity; /* relative difference of the perplexity */
+    /* true = steps after the first close step are not compared, whatever its token */
+    bool is_prefix;
 };
-/* Engine and reference are both float32 here; the goldens' makers suggest 1e-3. */
+/* `tiny` is for engine and reference in float32; the goldens' makers suggest 1e-3. */
 static const struct tolerance tiny = {.logit = 1e-3, .greedy_gap = 0};
-/* Eighteen layers in float32, and with keys and values of half precision, a worker's default. */
+/* The demo model has eighteen layers. `demo` is for float32, the other two for keys and values
+ * of half precision, a worker's default. */
 static const struct tolerance demo = {.logit = 2e-3, .greedy_gap = 2e-3, .perplexity = 5e-4};
 static const struct tolerance demo_f16 = {.logit = 0.05, .greedy_gap = 0.05, .perplexity = 0.005};
 static const struct tolerance demo_bf16 = {.logit = 0.1, .greedy_gap = 0.1, .perplexity = 0.005};
-/* One byte each: 1.5 % of a number, or of the largest number of its head. */
+/* `demo_codes` is for keys and values of one byte each. A code is off by up to 1.5 % of a
+ * number, or of the largest number of its head. */
 static const struct tolerance demo_codes = {.logit = 1.2, .greedy_gap = 0.3, .perplexity = 0.01};
 
-/* Activations as codes: the tolerances of the goldens' README.md for such an engine, except for
- * the gap, which is 0.05 there. A tiny model of random weights moves by tenths. kernels_dot_test
- * and kernels_backend_test check each product exactly. */
+/* demo_int8 and tiny_int8 are for activations as codes. The tolerances are those of the goldens'
+ * README.md for such an engine, except for the gap, which is 0.05 there. A tiny model of random
+ * weights moves by tenths. kernels_dot_test and kernels_backend_test check each product exactly. */
 static const struct tolerance demo_int8 = {
     .logit = 1.0, .greedy_gap = 0.08, .perplexity = 0.005, .is_prefix = true};
 static const struct tolerance tiny_int8 = {.logit = 1.0, .greedy_gap = 1.0, .is_prefix = true};
-/* A row of a mixture may go to another expert than the reference's when two are equally good.
- * Only the size of its logits can then be checked. */
+/* `tiny_mixture` is for models with experts. A row may go to another expert than the reference's
+ * when two experts are equally good. Only the size of the row's logits can then be checked. */
 static const struct tolerance tiny_mixture = {.logit = 16, .greedy_gap = 16, .is_prefix = true};
 
 struct options {
@@ -78,15 +83,15 @@ struct options {
     bool sockets, expert_parallel;
     enum quant_at_load quantization;
     enum cpu_activations activations;
-    struct device *device; /* NULL = a CPU, one for each model */
+    struct device *device; /* device of the ranks; NULL = a CPU, a new one for each model */
     bool on_cuda;
-    uint32_t expand_rows; /* option of cuda_device_options */
+    uint32_t expand_rows; /* value of the option in cuda_device_options */
     const char *nccl;
     uint32_t longest;
-    struct golden_excess *excess; /* excess of all models on a device */
+    struct golden_excess *excess; /* failures of all models on a device */
 };
 
-/* The check of one model at one instruction set level. */
+/* Holds the check of one model at one instruction set level. */
 struct check {
     struct golden_engine *engine;
     const struct golden_file *want;
@@ -95,7 +100,7 @@ struct check {
     const char *title;
     uint32_t n_failed, n_same, n_diverged;
     double worst_logit, worst_logprob;
-    float *last; /* [vocab_size] logits of the last fed row */
+    float *last; /* logits of the last fed row, [vocab_size] */
     double nll;
     const uint32_t *targets;
 };
@@ -177,8 +182,8 @@ static void on_scored_row(void *ctx, uint32_t i, const float *logits)
     c->nll += golden_log_sum_exp(logits, c->want->vocab_size) - (double)logits[c->targets[i]];
 }
 
-/* Measures the perplexity over windows without overlap. Each window is fed as BOS and all but
- * its last token, and all of it is scored. */
+/* Measures the perplexity over windows without overlap. The ids that are fed are BOS and all but
+ * the last token of a window. All tokens of the window are scored. */
 static double measure_perplexity(struct check *c)
 {
     const struct golden_file *w = c->want;
@@ -205,15 +210,16 @@ static void check_perplexity(struct check *c)
              c->tolerance.perplexity);
 }
 
-/* A model, its expected results, and the way to run it. */
+/* `target` holds a model, its expected results, and the way to run it. */
 struct target {
-    const char *model, *lora; /* lora: NULL = without an adapter */
+    /* folders of the model and of the adapter; lora NULL = without an adapter */
+    const char *model, *lora;
     const struct golden_file *want;
     const struct tolerance *tolerance;
     enum dtype kv;
     uint32_t max_len;
-    /* Bounds of the prompts' lengths with their continuation: some models use other factors for
-     * long texts. */
+    /* Bounds of the prompts' lengths with their continuation, because some models use other
+     * factors for long texts. */
     uint32_t shortest, longest;
 };
 
@@ -238,7 +244,7 @@ static bool is_wanted(const struct target *t, const struct golden_prompt *p)
     return n >= t->shortest && n <= t->longest;
 }
 
-/* Returns the number of failures. */
+/* Checks the model at one level and returns the number of failures. */
 static uint32_t check_model(const struct target *t, const struct golden_engine_options *o,
                             const char *title)
 {
@@ -282,7 +288,7 @@ static uint32_t check_target(const struct target *t, const struct golden_engine_
     make_title(title, sizeof title, t, o);
     for (uint32_t i = 0; i < t->want->n_prompts; i++)
         n_prompts += is_wanted(t, &t->want->prompts[i]);
-    if (n_prompts == 0) /* otherwise the check could not fail */
+    if (n_prompts == 0) /* a check without prompts could not fail */
         golden_die("%s: no prompt is %u to %u tokens long", title, t->shortest, t->longest);
     if (!o->device)
         return check_model(t, o, title);
@@ -328,7 +334,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 }
 
 /* Returns `longest`, or the length of the shortest prompt of at least `shortest` tokens when
- * that is more. A model without any prompt could not fail. */
+ * that length is more. A model without any prompt could not fail. */
 static uint32_t at_least_one(const struct golden_file *f, uint32_t shortest, uint32_t longest)
 {
     uint32_t least = UINT32_MAX;

@@ -1,11 +1,11 @@
 /* Tests on a whole model that "at one TP the bits of every logit row are equal for any batch,
  * chunking and thread count" (docs/develop/protocol.md, Invariance). The same sequences run
  * alone in one piece with one thread, and then together, in chunks, in passes, over scattered
- * blocks, with more threads. AVX2 is compared with AVX-512, and all rows with only the rows that
- * are asked for. With --tp N the same runs over N ranks, over shared memory and sockets, and
- * after the ranks have changed places. The distance from one rank is printed and bounded. When
- * the model has adapters (loras/NAME in its folder), two of three sequences use one. The others
- * must get the bits of an engine without adapters.
+ * blocks, with more threads. AVX2 is compared with AVX-512, and all rows with only the requested
+ * rows. With --tp N the same runs over N ranks, over shared memory and sockets, and after the
+ * ranks have changed places. The distance from one rank is printed and bounded.
+ * When the model has adapters (loras/NAME in its folder), two of three sequences use an adapter.
+ * The other sequences must get the bits of an engine without adapters.
  * Usage: model_invariance [--tp N] [--kv f32|f16|bf16|fp8|int8] [--activations narrow] MODEL...
  * "demo" is the cached demo model. Exit status 77: no MODEL exists. */
 #include <limits.h>
@@ -24,24 +24,26 @@
 
 enum { N_SEQUENCES = 5, MAX_LEN = 700, BLOCK = 16, TABLE = MAX_LEN / BLOCK + 1 };
 
-/* Ids are random, keys and values have half precision. A wrong split would be off by whole
- * logits. */
+/* MAX_DISTANCE bounds the distance of a logit from one rank. Ids are random, keys and values
+ * have half precision. A wrong split would be off by whole logits. */
 #define MAX_DISTANCE 0.1
 
-/* One of them is longer than the demo model's window. */
+/* One of the sequences is longer than the demo model's window. */
 static const uint32_t lengths[N_SEQUENCES] = {1, 7, 65, 200, MAX_LEN};
 
 struct way {
     const char *name;
-    uint32_t n_threads, pass_rows, chunk; /* chunk: 0 = the whole sequence */
+    /* numbers of threads, of rows per pass and per chunk; chunk 0 = the whole sequence */
+    uint32_t n_threads, pass_rows, chunk;
     bool together;
     enum cpu_isa isa;
     uint32_t tp;
-    bool sockets;   /* the ranks share no memory */
-    bool no_loras;  /* only the sequences without an adapter are compared */
-    uint32_t turns; /* 1: every engine has taken the next one's rank; 2: and its own again */
-    uint32_t from;  /* ranks that it was opened with, and with its adapters; 0 = tp */
-    bool all_rows;  /* no row is dropped after the last keys and values */
+    bool sockets;  /* true = the ranks share no memory */
+    bool no_loras; /* true = only the sequences without an adapter are compared */
+    /* 1 = every engine has taken the next engine's rank; 2 = and then its own rank again */
+    uint32_t turns;
+    uint32_t from; /* number of ranks that were opened and have loaded their adapters; 0 = tp */
+    bool all_rows; /* true = no row is dropped after the last keys and values */
 };
 
 struct run {
@@ -51,10 +53,10 @@ struct run {
     uint32_t ids[N_SEQUENCES][MAX_LEN];
     uint32_t tables[N_SEQUENCES][TABLE];
     uint32_t done[N_SEQUENCES];
-    float *logits[N_SEQUENCES]; /* [vocab] logits of the last position */
+    float *logits[N_SEQUENCES]; /* logits of the last position, [vocab] */
 };
 
-static bool kv_set; /* false: the model's own dtype */
+static bool kv_set; /* true = --kv was given; false = the model's own dtype */
 static enum dtype kv_dtype;
 static enum cpu_activations activations;
 static _Atomic uint64_t progress;
@@ -66,8 +68,8 @@ static void die(const char *what, const struct error *err)
     exit(1);
 }
 
-/* Starts a run. The ids are always the same; the blocks of all sequences are shuffled, by the
- * seed. */
+/* Starts a run. The ids are always the same. The seed decides the order of the blocks of all
+ * sequences. */
 static void begin(struct run *r, uint64_t seed)
 {
     uint32_t n_blocks = N_SEQUENCES * TABLE, blocks[N_SEQUENCES * TABLE];
@@ -89,7 +91,8 @@ static void begin(struct run *r, uint64_t seed)
     memset(r->done, 0, sizeof r->done);
 }
 
-/* Runs one pass with n[s] more rows of each sequence. Keeps the logits of those that end. */
+/* Runs one pass with n[s] more rows of each sequence s. Keeps the logits of those sequences that
+ * end. */
 static void pass(struct run *r, const uint32_t n[N_SEQUENCES], bool all_rows)
 {
     static uint32_t ids[4096], positions[4096], adapters[4096];
@@ -109,7 +112,7 @@ static void pass(struct run *r, const uint32_t n[N_SEQUENCES], bool all_rows)
             ends[n_ends++] = n_rows - 1;
         }
     }
-    /* every KV group uses the same tables, because each has enough blocks */
+    /* every KV group uses the same tables, because each group has enough blocks */
     struct row_batch b = {
         .n_rows = n_rows, .ids = ids, .positions = positions, .adapters = adapters};
     if (!all_rows) {
@@ -166,7 +169,8 @@ static void load_adapters(struct run *r, const char *model, struct error *err)
     }
 }
 
-/* A shard grows at the cost of the KV cache, which must be large enough. */
+/* BLOCKS_TO_SHRINK is the factor by which the KV cache is larger in a run that reduces TP. The
+ * shards then grow at the cost of the cache, which must be large enough. */
 enum { BLOCKS_TO_SHRINK = 30 };
 
 /* Returns false when the model cannot be split over this many ranks. */
@@ -234,8 +238,8 @@ static uint32_t compare(const struct run *a, const struct run *b, const struct w
     return n_bad;
 }
 
-/* Bounds the distance: two numbers of ranks add in two orders, which gives other bits of nearly
- * the same numbers. */
+/* Checks the distance of two runs with different numbers of ranks. They add in different orders,
+ * which gives other bits of nearly the same numbers. */
 static uint32_t check_distance(const struct run *a, const struct run *b)
 {
     double worst = 0, largest = 0;
@@ -332,7 +336,8 @@ int main(int argc, char **argv)
             printf("SKIPPED: there is no %s\n", model);
             continue;
         }
-        /* the scalar level takes minutes on a large model and has the same source as the others */
+        /* the scalar level runs only on small models, because it takes minutes on a large model
+         * and has the same source as the others */
         n_bad += check_model(model, !is_demo, tp);
         n_models++;
     }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests the grammars made from schemas with the official JSON Schema Test Suite. Each schema is compiled over single bytes, and each
-instance of the suite goes through the matcher. A valid instance must be accepted and any other refused; a schema may be refused
-by name (a 400). The suite comes from the source distribution of PyPI's jsonschema, which pip fetches once into
-COX_CACHE/schema-suite. Without it the test says so and exits with status 77 (skipped).
+instance of the suite goes through the matcher. A valid instance must be accepted and any other instance refused; a schema may be
+refused by name (a 400). The suite comes from the source distribution of PyPI's jsonschema, which pip fetches once into
+COX_CACHE/schema-suite. Without the suite the test says so and exits with status 77 (skipped).
 Usage:
   schema_suite.py [--lib build/text/release/libcoxtext.a] [--table] [--verbose] [keyword ...]
 --table writes the table of docs/develop/structured-outputs.md; without it, that table must equal the result.
@@ -33,7 +33,7 @@ MOST_FORMS = 200
 
 
 class Real(str):
-    """A number as it is written."""
+    """Holds a number with its text in the source."""
 
 
 def load(path):
@@ -41,7 +41,7 @@ def load(path):
 
 
 def dump(v, gap=""):
-    """Writes JSON with numbers as they were written, and `gap` between tokens."""
+    """Writes JSON with numbers in the text that the source had, and with `gap` between tokens."""
     if isinstance(v, Real):
         return str(v)
     if isinstance(v, dict):
@@ -119,7 +119,7 @@ def plain(v):
 
 
 def verdict(grammar, data):
-    """Tells how the grammar accepts a value: as written, in another order or spelling, or not at all."""
+    """Tells how the grammar accepts a value: as it is written, in another order or spelling, or not at all."""
     compact, spaced = accepts(grammar, dump(data)), accepts(grammar, dump(data, " \n"))
     if compact != spaced:
         return "whitespace"
@@ -143,14 +143,14 @@ def keywords(v):
 
 
 def documented(name, schema, test, how):
-    """Returns why a verdict other than the suite's is intended (docs/reference/structured-outputs.md lists them); None when it is
-    wrong."""
+    """Returns why a verdict other than the suite's is intended (docs/reference/structured-outputs.md lists the reasons). Returns
+    None when the verdict is wrong."""
     found = list(keywords(schema))
     formats = {x for k, x in found if k == "format"}
     names = {k for k, _ in found}
     if test["valid"] and how == "refused":
         if formats & ENFORCED and (name == "format" or name in ("optional/format/email", "optional/format/time", "optional/format/date-time")):
-            return "stricter"  # an annotation in the suite; a quoted mailbox; a leap second in another zone than UTC
+            return "stricter"  # the suite ignores the format, or we refuse a quoted mailbox or a leap second outside UTC
         if not str(schema.get("$schema", "")).startswith(("http://json-schema.org/", "https://json-schema.org/")):
             return "stricter"  # a dialect that turns off keywords is read as the newest draft
     if not test["valid"] and how == "accepted":

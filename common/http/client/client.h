@@ -1,9 +1,9 @@
 #pragma once
-/* Blocking HTTP client for the command line (`cox status`, `cox chat`), with libcurl's easy
+/* Makes blocking HTTP calls for the command line (`cox status`, `cox chat`), with libcurl's easy
  * interface. Daemons do not use it. */
 #include "common/http/client/call.h"
 
-/* Sets *status_code to the HTTP status. An error means that no answer came (STATUS_IO,
- * STATUS_TIMEOUT). */
+/* Makes the call and sets *status_code to the HTTP status. An error means that no answer came
+ * (STATUS_IO, STATUS_TIMEOUT). */
 MUST_USE enum status http_client_call(const struct http_call *c, int *status_code,
                                       struct strbuf *answer, struct error *err);

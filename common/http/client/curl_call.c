@@ -29,7 +29,8 @@ static struct curl_slist *make_headers(const struct http_call *c)
         headers = curl_slist_append(headers, strbuf_str(&type).ptr);
         strbuf_fini(&type);
     }
-    headers = curl_slist_append(headers, "Expect:"); /* saves a round trip before a small body */
+    /* an empty Expect header saves a round trip before a small body */
+    headers = curl_slist_append(headers, "Expect:");
     if (c->bearer) {
         struct strbuf b;
         strbuf_init(&b, 64 << 10);
@@ -73,11 +74,12 @@ static void set_way(CURL *curl, const struct http_call *c)
 enum status http_client_describe(CURLcode rc, const struct http_call *c, struct error *err)
 {
     const char *why = curl_easy_strerror(rc);
-    const int n = (int)strcspn(c->url, "?#"); /* a query may contain a signature */
+    /* the query is left out, because it may contain a signature */
+    const int n = (int)strcspn(c->url, "?#");
     switch (rc) {
     case CURLE_OPERATION_TIMEDOUT:
         return error_set(err, STATUS_TIMEOUT, "%.*s did not answer in time (%s)", n, c->url, why);
-    case CURLE_WRITE_ERROR: /* on_data returned false */
+    case CURLE_WRITE_ERROR: /* curl reports this error when on_data returned false */
         return c->on_data ? STATUS_OK
                           : error_set(err, STATUS_LIMIT, "the answer of %.*s is larger than %d MiB",
                                       n, c->url, HTTP_ANSWER_MAX_BYTES >> 20);

@@ -11,5 +11,6 @@ enum { HTTP_ANSWER_MAX_BYTES = 256 << 20 };
  * the transfer. */
 MUST_USE enum status http_client_prepare(CURL *curl, const struct http_call *c,
                                          struct curl_slist **headers, struct error *err);
-/* Fills err with curl's reason for a failed transfer. Returns STATUS_OK when on_data ended it. */
+/* Fills err with curl's reason for a failed transfer. Returns STATUS_OK when on_data ended the
+ * transfer. */
 enum status http_client_describe(CURLcode rc, const struct http_call *c, struct error *err);

@@ -1,6 +1,6 @@
-/* HTTP GETs of `cox pull`. fetch_get takes a URL with optional credentials and a byte range; the
- * body goes to the caller's on_data piece by piece, and the head into fetch_answer. follow()
- * performs the hops of a redirect, one libcurl transfer each.
+/* Makes the HTTP GETs of `cox pull`. fetch_get takes a URL with optional credentials and a byte
+ * range. The body goes to the caller's on_data piece by piece, and the head goes into
+ * fetch_answer. follow() performs the hops of a redirect, one libcurl transfer each.
  * Credentials go only to the origin of the first URL, and a redirect from https to http is
  * refused. Headers are bounded by MAX_HEADERS, redirects by MAX_REDIRECTS, an error's body by
  * PROBLEM_MAX. All state is on the caller's stack or in its fetch_session, so each thread needs
@@ -28,13 +28,13 @@ struct fetch_session {
     CURL *curl;
 };
 
-/* State of one hop: a request and its answer, which may be a redirect. */
+/* Keeps the state of one hop: a request and its answer, which may be a redirect. */
 struct transfer {
     const struct fetch_net *net;
     const struct fetch_call *call;
     struct fetch_answer *answer;
     CURL *curl;
-    struct strbuf problem; /* body of an error answer, cut */
+    struct strbuf problem; /* body of an error answer, cut at PROBLEM_MAX */
     size_t header_bytes;
     bool has_begun, is_stopped;
 };
@@ -121,7 +121,7 @@ char *fetch_take_user(char *url)
 {
     char *begin = strstr(url, "://");
     char *host = begin ? begin + 3 : url, *at = host + strcspn(host, "/?#");
-    while (at > host && *at != '@') /* finds the last '@' of the authority */
+    while (at > host && *at != '@') /* the loop finds the last '@' of the authority */
         at--;
     if (*at != '@')
         return NULL;
@@ -185,7 +185,9 @@ static size_t on_header(char *data, size_t size, size_t n, void *ctx)
     t->header_bytes += line.len;
     if (t->header_bytes > MAX_HEADERS)
         return 0;
-    if (str_starts(line, STR("HTTP/"))) { /* a new answer: a proxy's or a 1xx may precede it */
+    /* a status line begins a new answer; an answer of a proxy or a 1xx may come before the final
+     * answer */
+    if (str_starts(line, STR("HTTP/"))) {
         t->answer->begin = 0;
         t->answer->total = FETCH_UNKNOWN;
         t->answer->etag[0] = '\0';
@@ -225,7 +227,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     struct str piece = {data, size * n};
     t->answer->code = code_of(t->curl);
     if (t->answer->code != 200 && t->answer->code != 206) {
-        if (t->problem.len < PROBLEM_MAX) /* the first bytes are enough */
+        if (t->problem.len < PROBLEM_MAX) /* the first bytes of an error's body are enough */
             strbuf_append(&t->problem, piece.ptr,
                           piece.len < PROBLEM_MAX ? piece.len : PROBLEM_MAX);
         return piece.len;
@@ -272,7 +274,7 @@ static struct curl_slist *add(struct curl_slist *list, const char *name, const c
     return list;
 }
 
-/* Adds an AWS signature with the current time. */
+/* Adds an AWS signature, made with the current time. */
 static struct curl_slist *add_signature(struct curl_slist *list, const char *url,
                                         const struct origin *o, const struct aws_keys *keys)
 {
@@ -303,7 +305,7 @@ static struct curl_slist *add_signature(struct curl_slist *list, const char *url
 }
 
 /* Sets the headers for `url`, with origin `o`. Credentials are added only when is_own_host says
- * that it is the origin of the call's own URL. */
+ * that `o` is the origin of the call's own URL. */
 static struct curl_slist *set_headers(const struct transfer *t, const char *url,
                                       const struct origin *o, bool is_own_host)
 {
@@ -411,7 +413,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     t->curl = t->call->session ? t->call->session->curl : curl_easy_init();
     if (!t->curl)
         return error_set(err, STATUS_INTERNAL, "cannot create a libcurl handle");
-    curl_easy_reset(t->curl); /* keeps the open connections */
+    curl_easy_reset(t->curl); /* the reset keeps the open connections */
     t->has_begun = t->is_stopped = false;
     t->header_bytes = 0;
     strbuf_reset(&t->problem);
@@ -424,7 +426,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     (void)curl_easy_getinfo(t->curl, CURLINFO_RETRY_AFTER, &wait);
     t->answer->retry_after_s = wait > 0 && wait < 86400 ? (uint32_t)wait : 0;
     if (s == STATUS_OK && !t->has_begun && (t->answer->code == 200 || t->answer->code == 206) &&
-        !begin(t)) /* on_body was not called: the body is empty */
+        !begin(t)) /* the body is empty when on_body was not called */
         s = error_set(err, STATUS_CLOSED, "the transfer was stopped");
     char *to = NULL;
     if (s == STATUS_OK && is_redirect(t->answer->code) &&

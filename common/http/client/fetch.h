@@ -1,6 +1,6 @@
 #pragma once
-/* One GET from a server on the internet by libcurl, for `cox pull`. It blocks the calling
- * thread. Several threads may call it, after fetch_session_new has been called once.
+/* Makes one GET from a server on the internet with libcurl, for `cox pull`. The call blocks the
+ * calling thread. Several threads may call it, after fetch_session_new has been called once.
  * Redirects are followed here and not by libcurl. So credentials go only to the host that was
  * asked, and a transfer that began with https never continues with http. Proxies come from the
  * environment (HTTPS_PROXY, NO_PROXY) and are never used for this machine. */
@@ -13,30 +13,31 @@
 
 #define FETCH_UNKNOWN UINT64_MAX
 
-/* Settings shared by all calls of a run. Borrowed. */
+/* Holds the settings that all calls of a run share. Borrowed. */
 struct fetch_net {
-    const char *ca_file;  /* trusted certificates; NULL = the system's */
-    double stall_s;       /* a silence of this length ends a call */
-    double retry_wait_s;  /* wait before the second attempt; doubled each time */
-    uint32_t max_retries; /* attempts in a row that brought nothing new */
+    const char *ca_file; /* trusted certificates; NULL = the system's */
+    double stall_s;      /* silence in seconds that ends a call */
+    /* wait before the second attempt, in seconds; doubled before each further attempt */
+    double retry_wait_s;
+    uint32_t max_retries; /* most attempts in a row that bring nothing new */
     bool (*is_stopped)(void);
-    const atomic_bool *cancelled;  /* set when one of several threads failed; or NULL */
-    void (*say)(const char *text); /* reports a failed attempt; one line for people */
+    const atomic_bool *cancelled;  /* becomes true when one of several threads failed; or NULL */
+    void (*say)(const char *text); /* reports a failed attempt, as one line for people */
 };
 
 struct fetch_answer {
     int code;
     /* first byte of this body in the file, and the file's size; or FETCH_UNKNOWN */
     uint64_t begin, total;
-    char etag[136]; /* "" when there is none or it is a weak one */
+    char etag[136]; /* ETag of the file; "" when there is no ETag or only a weak one */
     uint32_t retry_after_s;
     char host[128];   /* host that answered */
     char problem[64]; /* <Code> of an S3 error, or "" */
 };
 
-/* Open connections that one thread keeps between calls. */
+/* Holds the open connections that one thread keeps between calls. */
 struct fetch_session;
-struct fetch_session *fetch_session_new(void); /* NULL = libcurl did not start */
+struct fetch_session *fetch_session_new(void); /* returns NULL when libcurl did not start */
 void fetch_session_free(struct fetch_session *s);
 
 struct fetch_call {
@@ -44,12 +45,13 @@ struct fetch_call {
     const char *bearer;            /* token for the origin of `url` only; or NULL */
     const struct aws_keys *keys;   /* keys to sign with, for the same origin; or NULL */
     const char *user;              /* "NAME:PASSWORD" (basic), for the same origin; or NULL */
-    const char *accept, *if_range; /* header values; or NULL */
-    uint64_t from, to;             /* byte range, `to` excluded; to 0 = to the end */
-    struct fetch_session *session; /* keeps the connection for the next call; or NULL */
-    bool first_byte_only;          /* only asks whether the file is there and how large it is */
-    /* Called with the head of a 200 or 206, then on_data with pieces of its body. Return false
-     * to end the call with STATUS_CLOSED. */
+    const char *accept, *if_range; /* values of the Accept and If-Range headers; or NULL */
+    uint64_t from, to; /* byte range, without the byte at `to`; `to` 0 = up to the end */
+    /* session that keeps the connection for the next call; or NULL */
+    struct fetch_session *session;
+    bool first_byte_only; /* true = only ask whether the file is there and how large it is */
+    /* on_begin is called with the head of a 200 or 206, then on_data with pieces of the body.
+     * Each returns false to end the call with STATUS_CLOSED. */
     bool (*on_begin)(void *ctx, const struct fetch_answer *a);
     bool (*on_data)(void *ctx, struct str piece);
     void *ctx;
@@ -60,21 +62,21 @@ static inline bool fetch_is_stopped(const struct fetch_net *net)
 {
     return net->is_stopped() || (net->cancelled && atomic_load(net->cancelled));
 }
-/* Returns STATUS_OK when an HTTP answer came in completely, with any code. STATUS_IO and
- * STATUS_TIMEOUT mean that none came, and a retry may help. After STATUS_DENIED and
- * STATUS_INVALID a retry does not help. STATUS_CLOSED means that a callback or a signal ended
- * the call. */
+/* Makes the call. Returns STATUS_OK when an HTTP answer came in completely, with any code.
+ * STATUS_IO and STATUS_TIMEOUT mean that no answer came, and a retry may help. After
+ * STATUS_DENIED and STATUS_INVALID a retry does not help. STATUS_CLOSED means that a callback or
+ * a signal ended the call. */
 MUST_USE enum status fetch_get(const struct fetch_net *net, const struct fetch_call *c,
                                struct fetch_answer *out, struct error *err);
-/* Checks the value of --hf-endpoint and similar options: an http or https URL without user and
- * query. A path is allowed. */
+/* Checks the value of --hf-endpoint and similar options, which must be an http or https URL
+ * without user and query. A path is allowed. */
 MUST_USE enum status fetch_check_endpoint(const char *option, const char *url, struct error *err);
 /* Removes NAME:PASSWORD from a URL and returns it for fetch_call.user, decoded. Returns NULL
- * when there is none. The caller frees it with mem_free. */
+ * when the URL has none. The caller frees the result with mem_free. */
 char *fetch_take_user(char *url);
 bool fetch_same_origin(const char *url, const char *other); /* compares scheme, host and port */
-/* Resolves a link of the page at `url`. Returns NULL when it is not usable. The caller frees the
- * result with mem_free. */
+/* Resolves a link of the page at `url`. Returns NULL when the link is not usable. The caller
+ * frees the result with mem_free. */
 char *fetch_resolve(const char *url, const char *link);
 /* Appends `s` percent-encoded, except letters, digits, -._~ and the bytes of `keep`. */
 void fetch_append_encoded(struct strbuf *b, const char *s, const char *keep);

@@ -1,9 +1,9 @@
-/* A blocking POST with plain sockets, for threads that export data. http_target_parse checks the
- * collector's URL once; http_post connects, sends the head and the body, and reads the status
- * line.
- * Every wait is bounded by the call's timeout and ends within POLL_MS after `stop` is set; only
+/* Sends a blocking POST with plain sockets, for threads that export data. http_target_parse
+ * checks the collector's URL once. http_post connects, sends the head and the body, and reads
+ * the status line.
+ * Every wait is bounded by the call's timeout and ends within POLL_MS after `stop` is set. Only
  * the name lookup has no bound of ours. The connection is opened and closed within one call, so
- * there is no shared state. The answer's body is read only to let the server finish, and
+ * there is no shared state. The answer's body is only read to let the server finish, and is then
  * dropped. */
 #include "common/http/client/post.h"
 

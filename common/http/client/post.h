@@ -1,7 +1,7 @@
 #pragma once
-/* One POST over plain HTTP/1.1 on a connection of its own. It blocks, so it is only for threads
- * other than the loop's that report to another program now and then (spans to a collector). It
- * reads the answer's status and ignores the body. */
+/* Sends one POST over plain HTTP/1.1 on a connection of its own. The call blocks, so it is only
+ * for threads other than the loop's that report to another program now and then (spans to a
+ * collector). It reads the answer's status and ignores the body. */
 #include <stdatomic.h>
 
 #include "common/base/str.h"
@@ -20,9 +20,10 @@ struct http_post {
     const struct http_target *to;
     const char *content_type;
     struct str body;
-    uint32_t timeout_ms;     /* for the whole call, without the name lookup */
-    const atomic_bool *stop; /* true = give up soon; a NULL pointer = never */
+    uint32_t timeout_ms; /* time limit for the whole call in ms, without the name lookup */
+    /* flag that ends the call soon when it becomes true; NULL = no such flag */
+    const atomic_bool *stop;
 };
-/* Returns STATUS_OK when an answer came, with its code in *status_code. Returns STATUS_IO or
- * STATUS_TIMEOUT when none came. */
+/* Sends the POST. Returns STATUS_OK when an answer came, with its code in *status_code. Returns
+ * STATUS_IO or STATUS_TIMEOUT when no answer came. */
 MUST_USE enum status http_post(const struct http_post *p, int *status_code, struct error *err);

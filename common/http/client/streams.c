@@ -34,7 +34,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 {
     const struct stream *t = ctx;
     struct str piece = {data, size * n};
-    return t->call.on_data(t->call.ctx, piece) ? piece.len : 0; /* 0 ends the transfer */
+    /* curl ends the transfer when the callback returns 0 */
+    return t->call.on_data(t->call.ctx, piece) ? piece.len : 0;
 }
 
 /* Removes the stream from the list and frees everything but the struct. */
@@ -93,7 +94,8 @@ enum status http_streams_begin(struct http_streams *s, const struct http_call *c
 void http_streams_turn(struct http_streams *s, uint32_t timeout_ms)
 {
     int n_running = 0, n_left = 0;
-    (void)curl_multi_perform(s->multi, &n_running); /* Sends new requests before the wait. */
+    /* this call sends new requests before the wait */
+    (void)curl_multi_perform(s->multi, &n_running);
     if (timeout_ms > 0)
         (void)curl_multi_poll(s->multi, NULL, 0, (int)timeout_ms, NULL);
     (void)curl_multi_perform(s->multi, &n_running);

@@ -1,12 +1,12 @@
 #pragma once
-/* Many HTTP calls at once on the calling thread, with libcurl's multi interface: the load
- * generator of `cox bench`. Connections stay open and are reused. http_streams_turn makes all
- * callbacks; a callback may begin further calls. */
+/* Makes many HTTP calls at once on the calling thread, with libcurl's multi interface, for the
+ * load generator of `cox bench`. Connections stay open and are reused. http_streams_turn makes
+ * all callbacks; a callback may begin further calls. */
 #include "common/http/client/call.h"
 
 struct http_streams;
-/* The last callback of a stream. With STATUS_OK the answer is complete and `code` is its HTTP
- * status. Otherwise `s` and `err` say why it is not. */
+/* Type of the last callback of a stream. With STATUS_OK the answer is complete and `code` is its
+ * HTTP status. Otherwise `s` and `err` say why the answer is not complete. */
 typedef void http_streams_end_fn(void *ctx, enum status s, int code, const struct error *err);
 
 MUST_USE enum status http_streams_new(struct http_streams **out, struct error *err);
@@ -15,8 +15,8 @@ MUST_USE enum status http_streams_new(struct http_streams **out, struct error *e
  * function on_end is not called. */
 MUST_USE enum status http_streams_begin(struct http_streams *s, const struct http_call *c,
                                         http_streams_end_fn *on_end, struct error *err);
-/* Handles all events that are ready, and waits at most timeout_ms for one. */
+/* Handles all events that are ready, and waits at most timeout_ms for an event. */
 void http_streams_turn(struct http_streams *s, uint32_t timeout_ms);
-/* Ends all open streams: on_end gets STATUS_CLOSED. */
+/* Ends all open streams. on_end gets STATUS_CLOSED. */
 void http_streams_abort(struct http_streams *s);
-void http_streams_free(struct http_streams *s); /* aborts first; NULL is allowed */
+void http_streams_free(struct http_streams *s); /* calls http_streams_abort first; s may be NULL */

@@ -6,8 +6,9 @@
 #include "common/collections/mix.h"
 #include "common/http/conn/state.h"
 
-/* Addresses that one client may choose differ in few bits, often the upper ones. So each bit of
- * the result must depend on all bits of the address and of the seed. */
+/* Returns the number of an address. Addresses that one client may choose differ in few bits,
+ * often the upper ones. So each bit of the result must depend on all bits of the address and of
+ * the seed. */
 uint64_t places_address(const struct sockaddr_storage *a, uint64_t seed)
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)a;

@@ -1,6 +1,6 @@
 /* Decodes a request's body on a thread of libuv's pool, while the loop continues. As many bodies
- * are decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE). A decoded body is
- * never larger than a plain one may be. */
+ * are decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE). The limit on the size
+ * of a decoded body is the same as on a plain body. */
 #include "common/http/conn/coding.h"
 
 #include "common/base/mem.h"
@@ -11,7 +11,7 @@
 
 struct coding_job {
     uv_work_t work;
-    struct conn *conn; /* stays alive with its parser until after_decode */
+    struct conn *conn; /* connection that stays alive with its parser until after_decode */
     struct content_codings codings;
     struct str body, decoded;
     uint64_t max;
@@ -67,7 +67,9 @@ bool conn_decode(struct conn *c, conn_decoded_fn *done)
     const struct http_handlers *h = &c->server->handlers;
     struct content_codings codings = {0};
     if (h->unpacks && !h->unpacks(h->ctx, &c->request))
-        return false; /* checked first: an unauthorised client must learn nothing about codings */
+        /* the handler checks this first, because an unauthorised client must learn nothing about
+         * codings */
+        return false;
     for (uint32_t i = 0; i < m->n_fields && m->body.len > 0; i++)
         if (http_field_is(&m->fields[i], "content-encoding") &&
             !content_codings_add(&codings, m->fields[i].value)) {
@@ -87,7 +89,7 @@ bool conn_decode(struct conn *c, conn_decoded_fn *done)
                              .max = http_parser_max_body(c->parser),
                              .done = done};
     c->decoding = &j->work;
-    c->open_handles++; /* keeps the connection until after_decode */
+    c->open_handles++; /* the count keeps the connection until after_decode */
     (void)uv_queue_work(c->io.handle.loop, &j->work, decode, after_decode);
     return true;
 }

@@ -4,7 +4,7 @@
 
 struct conn;
 typedef void conn_decoded_fn(struct conn *c, struct str owned_body);
-/* Returns false when the body is not compressed. Otherwise the body is decoded and `done` is
- * called on a later turn with the decoded body, which the connection then owns; or the request
- * is refused. */
+/* Returns false when the body is not compressed. Otherwise the body is decoded, or the request
+ * is refused. After decoding, `done` is called on a later turn with the decoded body, which the
+ * connection then owns. */
 bool conn_decode(struct conn *c, conn_decoded_fn *done);

@@ -3,8 +3,9 @@
  * one write for each connection. All bytes are in one buffer: an open stream has no buffer of
  * its own, and a token needs no allocation.
  *
- * The hook is a uv_idle that is active only while bytes are gathered. It runs before the poll.
- * Bytes from a uv_prepare hook are written after the next poll, which then does not wait. */
+ * The hook is a uv_idle that is active only while bytes are gathered. It runs before the poll. A
+ * uv_prepare hook would be worse: its bytes are written after the next poll, which then does not
+ * wait. */
 #include "common/http/conn/gather.h"
 
 #include <string.h>
@@ -58,8 +59,8 @@ static void on_flush(uv_idle_t *h)
     for (uint32_t i = 0; i < n; i++)
         if (told[i])
             told[i]->i_gathered = 0;
-    /* A connection closed by a callback stays allocated until the loop frees it, after this
-     * function. */
+    /* A connection that a callback closed stays allocated until the loop frees it, which happens
+     * after this function. */
     for (uint32_t i = 0; i < n; i++)
         if (told[i] && told[i]->state != CONN_CLOSING)
             told[i]->server->calls->flushed(told[i]);

@@ -7,7 +7,8 @@
 struct conn;
 struct http_server;
 void gather_open(struct http_server *s);
-void gather_close(struct http_server *s); /* writes all bytes; its handle counts in open_handles */
+/* Writes all bytes and closes the hook, whose handle counts in open_handles. */
+void gather_close(struct http_server *s);
 void gather_fini(struct http_server *s);
 void gather_add(struct conn *c, struct str bytes);
 void gather_drop(struct conn *c); /* forgets the bytes of a connection that closes */

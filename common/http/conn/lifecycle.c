@@ -32,7 +32,9 @@ void conn_enter(struct conn *c, enum conn_state next)
     if (next == CONN_READING || (next == CONN_LINGERING && !c->is_extra))
         places_wait(c);
     else if (next == CONN_FLUSHING && c->queued_bytes > 0)
-        places_hold(c); /* most answers are written at once; others enter at their next check */
+        /* most answers are written at once; the other connections enter `held` at their next check
+         */
+        places_hold(c);
     else
         places_stay(c);
 }
@@ -47,7 +49,7 @@ void conn_release(struct conn *c)
     tls_session_free(c->tls);
     strbuf_fini(&c->pending);
     strbuf_fini(&c->added);
-    mem_free(c); /* the only place that frees a connection */
+    mem_free(c); /* no other place frees a connection */
     http_server_release(s);
 }
 
@@ -64,7 +66,8 @@ void conn_close(struct conn *c)
         conn_tls_goodbye(c);
     conn_enter(c, CONN_CLOSING);
     if (c->decoding)
-        (void)uv_cancel((uv_req_t *)c->decoding); /* works only if it has not begun */
+        /* uv_cancel succeeds only if the decoding has not begun */
+        (void)uv_cancel((uv_req_t *)c->decoding);
     conn_release_rooms(c);
     room_set(&c->server->answers, &c->answer, 0, 0);
     gather_drop(c);

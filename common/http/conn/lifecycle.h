@@ -1,13 +1,14 @@
 #pragma once
-/* State transitions and the end of a connection. Private to common/http. */
+/* Changes the state of a connection and ends it. Private to common/http. */
 #include "common/http/conn/state.h"
 
 void conn_enter(struct conn *c, enum conn_state next);
-void conn_linger(struct conn *c);  /* drops incoming bytes for a while, then closes */
-void conn_close(struct conn *c);   /* idempotent; allowed in every callback */
-void conn_abort(struct conn *c);   /* closes, then tells the handler */
-void conn_release(struct conn *c); /* drops one of open_handles; frees at 0 */
+void conn_linger(struct conn *c); /* drops incoming bytes for a while, then closes the connection */
+/* Closes the connection. The call is idempotent and allowed in every callback. */
+void conn_close(struct conn *c);
+void conn_abort(struct conn *c);   /* closes the connection, then tells the handler */
+void conn_release(struct conn *c); /* drops one of open_handles; frees the connection at 0 */
 void conn_tell_answered(struct conn *c, bool aborted);
 bool conn_is_idle(const struct conn *c);
-/* Tells whether it has a request or may still bring one. */
+/* Tells whether the connection has a request or may still bring one. */
 bool conn_has_work(const struct conn *c);

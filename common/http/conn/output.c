@@ -74,7 +74,8 @@ static bool send_by_tls(struct conn *c, struct str a, struct str b, struct str d
     const struct str parts[] = {a, b, d};
     if (tls_write(c->tls, parts, 3) && conn_tls_flush(c))
         return true;
-    conn_abort_soon(c); /* not now: the handler may be on the stack */
+    /* the abort comes on the next turn, because the handler may be on the stack now */
+    conn_abort_soon(c);
     return false;
 }
 
@@ -96,7 +97,8 @@ void conn_write_pieces(struct conn *c, const uv_buf_t *pieces, uint32_t n)
     size_t done = 0;
     if (c->queued_bytes == 0 && !c->tls) {
         int rc = uv_try_write(&c->io.stream, pieces, n);
-        done = rc > 0 ? (size_t)rc : 0; /* uv_write reports the error again */
+        /* an error is ignored here, because uv_write reports it again */
+        done = rc > 0 ? (size_t)rc : 0;
         c->sent_bytes += done;
     }
     for (uint32_t i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
 #pragma once
-/* Place of a connection among those of its client's address. Private to common/http. */
+/* Describes the place of a connection among those of its client's address. Private to
+ * common/http. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -8,26 +9,29 @@
 struct conn;
 struct places;
 
-struct http_peer {        /* exists while a connection of the address is in its `places` */
-    struct key_node node; /* key: address; must be first, a node pointer is a peer pointer */
+struct http_peer { /* a peer exists while a connection of its address is in its `places` */
+    /* node with the address as key; must be first, since a pointer to it is used as a pointer to
+     * the peer */
+    struct key_node node;
     uint32_t n;
     struct conn *oldest, *newest;
     struct http_peer *prev, *next; /* neighbours among the peers with the same `n` */
 };
 
-struct conn_place { /* place of one connection; all 0 = none */
+struct conn_place { /* place of one connection; all 0 = the connection is in no list */
     struct places *in;
     struct http_peer *peer;
-    struct conn *older, *newer; /* neighbours among those of the same address */
-    uint64_t since_ms;          /* loop time in ms */
+    struct conn *older, *newer; /* neighbours among the connections of the same address */
+    uint64_t since_ms;          /* loop time at which the connection entered, in ms */
 };
 
-/* a server has two: for connections that wait, and for those held by their client */
+/* `places` is a list of connections by address. A server has two: for connections that wait, and
+ * for connections that their client holds. */
 struct places {
-    struct key_table peers; /* key: address */
-    /* by_n[n]: peers with n connections here, in the order in which they reached n */
+    struct key_table peers; /* peers of this list; the key is the address */
+    /* by_n[n] lists the peers with n connections here, in the order in which they reached n */
     struct peers {
         struct http_peer *first, *last;
     } * by_n;
-    uint32_t cap_n, most; /* most: the largest n of any peer */
+    uint32_t cap_n, most; /* `cap_n` is the size of by_n; `most` is the largest n of any peer */
 };

@@ -75,7 +75,7 @@ static void set_n(struct places *p, struct http_peer *peer, uint32_t n)
     if (n > p->most)
         p->most = n;
     while (p->most > 0 && !p->by_n[p->most].first)
-        p->most--; /* at most one round, since n changes by one */
+        p->most--; /* the loop makes at most one round, since n changes by one */
 }
 
 /* ---- connections ---- */

@@ -10,7 +10,7 @@ static bool window_ended(const struct progress *p, const struct progress_rules *
     return now_ns - p->window_begun_ns >= r->window_ns;
 }
 
-/* Starts the next window once the last one is over and had enough bytes. */
+/* Starts the next window when the last window is over and had enough bytes. */
 static void begin_next_window(struct progress *p, const struct progress_rules *r, uint64_t now_ns)
 {
     if (!window_ended(p, r, now_ns) || p->window_bytes < r->window_bytes)

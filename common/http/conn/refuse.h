@@ -1,8 +1,8 @@
 #pragma once
-/* Error answers of the server itself. Each is the last answer of its connection. Private to
- * common/http. */
+/* Sends the error answers of the server itself. Each is the last answer of its connection.
+ * Private to common/http. */
 
 struct conn;
 void conn_refuse(struct conn *c, int status, const char *text);
-/* Answers 503, or 413 when the body could never get room. */
+/* Answers 503, or 413 when the body is too large to ever get room. */
 void conn_refuse_for_room(struct conn *c);

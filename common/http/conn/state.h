@@ -1,5 +1,5 @@
 #pragma once
-/* A connection and its server, on which all files of the HTTP server work. Private to
+/* Defines a connection and its server, on which all files of the HTTP server work. Private to
  * common/http. Loop thread only. */
 #include <uv.h>
 
@@ -10,8 +10,9 @@
 #include "common/http/message/service.h"
 
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
-/* Bytes that every connection may have free of charge: waiting for its client, and kept of its
- * requests. The number of connections bounds their sum. */
+/* HTTP_SMALL_ANSWER_BYTES and HTTP_FREE_BYTES are the bytes that every connection may have free
+ * of charge: waiting for its client, and kept of its requests. The number of connections bounds
+ * their sum. */
 enum { HTTP_SMALL_ANSWER_BYTES = 16 << 10, HTTP_FREE_BYTES = 16 << 10 };
 
 /*  READING    a request is being read, or none has begun
@@ -39,7 +40,8 @@ union http_stream { /* a TCP or a Unix socket */
     uv_pipe_t pipe;
 };
 
-struct http_request { /* first member of struct conn, so both have the same address */
+/* The request is the first member of struct conn, so the two have the same address. */
+struct http_request {
     void *user, *note;
 };
 
@@ -53,40 +55,42 @@ struct conn {
     uv_shutdown_t shutdown;
     uint32_t open_handles;
     struct http_parser *parser;
-    struct strbuf pending; /* read after a request that is not answered yet */
+    struct strbuf pending; /* bytes that arrived after a request that is not answered yet */
     struct room_charge body, kept, strange, tree, answer; /* charges to the server's rooms */
     uint64_t taken_body_bytes; /* bytes of the body that its handler took over and still holds */
-    uint64_t tenant;           /* tenant of the request; 0 = none, its client's address counts */
-    uint64_t address;          /* number of the client's address; 0 = not known yet */
-    uint64_t announced;        /* length that the body announces; 0 = none */
-    struct progress progress;  /* progress of the body received, or of the answer sent */
-    uint64_t sent_bytes;       /* bytes given to the network since the connection began */
-    uint64_t taken_bytes;      /* part of them that the peer had acknowledged at the last check */
-    uint64_t queued_bytes;     /* bytes given to uv_write and not written yet */
+    uint64_t tenant;    /* tenant of the request; 0 = no tenant, and its client's address counts */
+    uint64_t address;   /* number of the client's address; 0 = not known yet */
+    uint64_t announced; /* length that the body announces; 0 = no length */
+    struct progress progress; /* progress of the body received, or of the answer sent */
+    uint64_t sent_bytes;      /* bytes given to the network since the connection began */
+    uint64_t taken_bytes;  /* part of sent_bytes that the peer had acknowledged at the last check */
+    uint64_t queued_bytes; /* bytes given to uv_write and not written yet */
     uint64_t gathered_bytes;
-    uint32_t i_gathered, first_piece, last_piece; /* indices + 1 in server->gather; 0 = none */
+    /* index + 1 of the connection and of its pieces in server->gather; 0 = none */
+    uint32_t i_gathered, first_piece, last_piece;
     uint64_t linger_left;
-    struct str decoded;  /* owned: a compressed body, decoded; ptr NULL = none */
-    uv_work_t *decoding; /* NULL = no decoding is in progress */
+    struct str decoded;  /* decoded form of a compressed body, owned; ptr NULL = none */
+    uv_work_t *decoding; /* work on libuv's pool; NULL = no decoding is in progress */
     struct strbuf added; /* headers for the next answer */
     char id[HTTP_ID_MAX + 1];
     struct http_answered answered; /* report on the answer so far */
     uint64_t arrived_ns;
     struct conn_place place;
-    struct tls_session *tls; /* NULL = not encrypted */
+    struct tls_session *tls; /* TLS session; NULL = not encrypted */
     uint64_t tls_own_bytes;  /* queued bytes that TLS produced by itself */
-    bool cut;                /* closed in the middle of an answer: TLS sends no close_notify */
+    bool cut; /* true = closed in the middle of an answer, so TLS sends no close_notify */
     bool keep_alive, chunked, wants_drain, read_stopped, processing;
-    bool has_asked; /* its first request has begun */
-    bool no_room;   /* no room for the body that its head announces */
-    bool doomed; /* a deadline has passed; bytes that are already in the kernel may still save it */
-    bool broken; /* the next deadline aborts it */
-    bool reset;  /* closed with a TCP reset */
-    bool is_extra; /* accepted without a free place; takes none from others */
+    bool has_asked; /* true = the connection's first request has begun */
+    bool no_room;   /* true = there is no room for the body that its head announces */
+    /* true = a deadline has passed; bytes already in the kernel may still save the connection */
+    bool doomed;
+    bool broken;   /* true = the next deadline aborts the connection */
+    bool reset;    /* true = the connection is closed with a TCP reset */
+    bool is_extra; /* true = accepted without a free place; other connections keep theirs */
 };
 
-/* Bytes that streams sent in this turn of the loop. They are written when the turn ends, with
- * one write for each connection (gather.c). */
+/* Holds the bytes that streams sent in this turn of the loop. They are written when the turn
+ * ends, with one write for each connection (gather.c). */
 struct http_gather {
     struct strbuf bytes;
     struct http_piece {
@@ -94,18 +98,19 @@ struct http_gather {
         uint32_t next; /* index + 1 of the connection's next piece; 0 = none */
     } * pieces;
     uint32_t n_pieces, cap_pieces;
-    struct conn **conns; /* in the order of their first piece; NULL = closed since */
-    struct conn **told;  /* the last `conns`, while callbacks run; same capacity */
+    struct conn **conns; /* connections in the order of their first piece; NULL = closed since */
+    struct conn **told;  /* the last `conns`, while callbacks run; same capacity as `conns` */
     uint32_t n_conns, cap_conns;
-    uv_idle_t flush; /* active while `conns` is not empty */
+    uv_idle_t flush; /* hook that is active while `conns` is not empty */
 };
 
-/* Calls from lower files into those above them; server.c sets them once. */
+/* Lists the calls from lower files into the files above them; server.c sets them once. */
 struct conn_calls {
-    void (*written)(struct conn *c, int rc); /* a write has ended: 0, or libuv's error */
-    void (*flushed)(struct conn *c);         /* all bytes gathered for it were written */
+    void (*written)(struct conn *c, int rc); /* a write has ended; rc is 0 or libuv's error */
+    void (*flushed)(struct conn *c); /* all bytes gathered for the connection were written */
     void (*deadline)(uv_timer_t *t);
-    void (*free)(struct http_server *s); /* the last of open_handles is gone */
+    /* the last of open_handles is gone, so the server can be freed */
+    void (*free)(struct http_server *s);
 };
 
 struct http_server {
@@ -114,32 +119,33 @@ struct http_server {
     struct http_limits limits;
     struct http_handlers handlers;
     char name[64];
-    const char *root_path; /* borrowed; NULL = none */
+    const char *root_path; /* prefix of every path (--root-path), borrowed; NULL = none */
     union http_stream listener;
     bool is_unix;
-    struct tls_server *tls; /* borrowed; NULL = not encrypted */
+    struct tls_server *tls; /* TLS settings, borrowed; NULL = not encrypted */
     bool listening, closing, draining;
     uint16_t port;
     struct conn *conns;
-    uint32_t n_conns, n_extra; /* all; those with is_extra */
-    uint32_t open_handles;     /* owner, listener, gather and each connection; 0 frees the server */
-    struct room bodies, answers; /* large bodies; answers that wait */
-    /* Small bodies, heads and bytes sent ahead: `kept` for requests with a tenant, `strangers` for
-     * the others. */
+    uint32_t n_conns, n_extra; /* number of all connections, and of those with is_extra */
+    /* count of owner, listener, gather and each connection; 0 frees the server */
+    uint32_t open_handles;
+    struct room bodies, answers; /* rooms for large bodies and for answers that wait */
+    /* Rooms for small bodies, heads and bytes sent ahead. `kept` is for requests with a tenant,
+     * `strangers` for requests without a tenant. */
     struct room kept, strangers;
-    struct room trees; /* trees that handlers make of bodies and hold until they answer */
+    struct room trees; /* room for trees that handlers make of bodies and hold until they answer */
     struct places waiting, held;
-    struct progress_rules up, down; /* rules for bodies; for answers */
+    struct progress_rules up, down; /* progress rules: `up` for bodies, `down` for answers */
     struct http_counts counts;
     uint64_t address_seed;
     struct http_gather gather;
     char read_buffer[HTTP_READ_BUFFER];
-    char plain_buffer[HTTP_PLAIN_BUFFER]; /* decrypted bytes, one piece at a time */
+    char plain_buffer[HTTP_PLAIN_BUFFER]; /* buffer for decrypted bytes, one piece at a time */
 };
 
 static inline struct conn *conn_of(const struct http_request *r)
 {
-    return (struct conn *)r; /* the request is the first member */
+    return (struct conn *)r; /* the request is the first member of struct conn */
 }
 
 static inline bool conn_is_answering(const struct conn *c)
@@ -147,7 +153,7 @@ static inline bool conn_is_answering(const struct conn *c)
     return c->state == CONN_STREAMING || c->state == CONN_FLUSHING;
 }
 
-/* Drops one of open_handles. */
+/* Drops one of the server's open_handles, and frees the server after the last. */
 static inline void http_server_release(struct http_server *s)
 {
     if (--s->open_handles == 0)

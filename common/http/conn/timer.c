@@ -1,11 +1,11 @@
-/* The one timer of a connection: it sets the time that a connection may wait for its current
- * event.
+/* Runs the one timer of a connection. The timer bounds the time that a connection may wait for
+ * its current event.
  *
- * A request's head has one deadline, because it is small. Bodies and answers have none: they
- * must move, by the rules of progress.h. Bytes of a body are counted as they are read. Bytes of
- * an answer are counted when the timer fires: bytes sent, minus those queued here, minus those
- * in the kernel that the peer has not acknowledged. So a large socket buffer hides neither a
- * slow reader that reads nor a fast one that stopped. */
+ * A request's head has one deadline, because it is small. Bodies and answers have no deadline:
+ * they must move, by the rules of progress.h. Bytes of a body are counted as they are read.
+ * Bytes of an answer are counted when the timer fires: bytes sent, minus those queued here,
+ * minus those in the kernel that the peer has not acknowledged. So a large socket buffer hides
+ * neither a slow reader that reads nor a fast reader that stopped. */
 #include "common/http/conn/timer.h"
 
 #include <linux/sockios.h>
@@ -42,7 +42,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Arms the timer for the earliest time at which the verdict may change, but at most for `most`
- * ns: an answer's bytes are seen to move only when the kernel is asked. */
+ * ns. The bound is needed because only a question to the kernel shows that an answer's bytes
+ * move. */
 void conn_arm_look(struct conn *c, const struct progress_rules *r, uint64_t most)
 {
     const uint64_t wait = progress_wait_ns(&c->progress, r, conn_now_ns(c));
@@ -63,7 +64,7 @@ void conn_arm_reading(struct conn *c)
 {
     const struct http_limits *l = &c->server->limits;
     if (c->server->draining)
-        return; /* conn_drain has set the last deadline */
+        return; /* conn_drain has already set the last deadline */
     c->doomed = false;
     if (http_parser_idle(c->parser))
         conn_arm(c, l->idle_timeout_ms);
@@ -89,7 +90,7 @@ bool conn_answer_moved(struct conn *c)
 {
     uint64_t waits = uv_stream_get_write_queue_size(&c->io.stream);
     uv_os_fd_t fd;
-    int in_kernel = 0; /* a Unix socket reports memory, not bytes, so it stays 0 */
+    int in_kernel = 0; /* a Unix socket reports memory, not bytes, so the value stays 0 there */
     if (!c->server->is_unix && uv_fileno(&c->io.handle, &fd) == 0 &&
         ioctl(fd, SIOCOUTQ, &in_kernel) == 0 && in_kernel > 0)
         waits += (uint64_t)in_kernel;

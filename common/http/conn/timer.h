@@ -1,16 +1,16 @@
 #pragma once
-/* The one timer of a connection, which waits for one event at a time. server/deadline.c acts
- * when it fires. Private to common/http. */
+/* Sets the one timer of a connection, which waits for one event at a time. server/deadline.c
+ * acts when the timer fires. Private to common/http. */
 #include <stdbool.h>
 #include <stdint.h>
 
 struct conn;
 struct progress_rules;
-/* Number of checks of a transfer in each stall time. */
+/* CONN_LOOKS is the number of checks of a transfer in each stall time. */
 enum { CONN_LOOKS = 4 };
 
 void conn_arm(struct conn *c, uint64_t ms);
-void conn_abort_soon(struct conn *c); /* aborts on the next turn */
+void conn_abort_soon(struct conn *c); /* aborts the connection on the next turn */
 void conn_arm_reading(struct conn *c);
 /* Counts bytes of a body that were received. */
 void conn_body_moved(struct conn *c, uint64_t bytes);
@@ -20,4 +20,4 @@ void conn_arm_writing(struct conn *c);
 bool conn_answer_moved(struct conn *c);
 /* Arms the timer for the earliest time at which the verdict may change, at most `most` ns. */
 void conn_arm_look(struct conn *c, const struct progress_rules *r, uint64_t most);
-uint64_t conn_now_ns(const struct conn *c); /* time of its loop in ns */
+uint64_t conn_now_ns(const struct conn *c); /* returns the time of the connection's loop in ns */

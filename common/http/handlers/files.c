@@ -10,8 +10,9 @@ const struct http_file *http_files_find(const struct http_file *files, size_t n,
     return NULL;
 }
 
-/* `frame-ancestors 'none'`: no other page can show this one in a frame and trick users into
- * clicks. `require-trusted-types-for`: a script of ours that writes HTML fails. */
+/* Answers with a file. `frame-ancestors 'none'` has the effect that no other page can show this
+ * page in a frame and trick users into clicks. `require-trusted-types-for` makes a script of
+ * ours fail when it writes HTML. */
 void http_files_answer(struct http_request *r, const struct http_file *f)
 {
     static const struct http_header_kv headers[] = {

@@ -6,7 +6,8 @@
 #include "common/host/loopback.h"
 #include "common/http/server/request.h"
 
-/* Separators of a list. None of them can be in a host, an origin, a method or a header's name. */
+/* BETWEEN lists the separators of a list. None of them can be in a host, an origin, a method or
+ * a header's name. */
 #define BETWEEN "[]\", "
 
 bool option_list_has(const struct option_list *l, struct str want)
@@ -56,7 +57,8 @@ const char *host_rule_refuses(const struct host_rule *r, const struct http_reque
     struct str host = http_authority(q), origin = http_header(q, "Origin"), page;
     if (!r->on)
         return NULL;
-    if (host.len > 0 && !is_ours(r, host)) /* HTTP/1.0 tools may send no Host; browsers always do */
+    /* HTTP/1.0 tools may send no Host, but browsers always send it */
+    if (host.len > 0 && !is_ours(r, host))
         return "The Host header must be a loopback name or address, because this server requires "
                "no key. Use localhost or 127.0.0.1, or start the server with --allowed-hosts NAME "
                "or with a key";

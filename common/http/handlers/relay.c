@@ -21,7 +21,7 @@
 enum { READ_BYTES = 32 << 10, MAX_HEADER_BYTES = 16 << 10, MAX_WHOLE_BYTES = 64 << 20 };
 
 struct http_relay {
-    struct http_request *request; /* NULL = answered, or the client is gone */
+    struct http_request *request; /* request to answer; NULL = answered, or the client is gone */
     uv_tcp_t tcp;
     uv_connect_t connect;
     uv_write_t write;
@@ -75,7 +75,7 @@ static void fail(struct http_relay *r, int status, const char *text)
 
 /* ---- the answer ---- */
 
-/* True for headers of one connection and for headers that our server writes itself. */
+/* Returns true for headers of one connection and for headers that our server writes itself. */
 static bool is_own_header(const char *name)
 {
     static const char *const own[] = {"connection",
@@ -135,7 +135,8 @@ static int on_value_complete(llhttp_t *l)
 static int on_headers_complete(llhttp_t *l)
 {
     struct http_relay *r = l->data;
-    if (l->status_code < 200) /* 100 Continue, although we did not ask for it */
+    /* the other server sent 100 Continue, although we did not ask for it */
+    if (l->status_code < 200)
         return -1;
     if (l->flags & F_CONTENT_LENGTH)
         return l->content_length > MAX_WHOLE_BYTES ? -1 : 0;
@@ -165,7 +166,7 @@ static int on_complete(llhttp_t *l)
     else
         http_respond(q, l->status_code, r->type.len ? strbuf_str(&r->type).ptr : NULL,
                      strbuf_str(&r->body), NULL, 0);
-    return HPE_PAUSED; /* later bytes belong to no answer */
+    return HPE_PAUSED; /* the bytes that follow belong to no answer */
 }
 
 static const llhttp_settings_t *settings(void)
@@ -248,7 +249,7 @@ static void write_request(struct http_relay *r, const struct http_relay_options 
         if (is_own_header(plain) && strcasecmp(plain, "content-type") != 0)
             continue;
         if (strcasecmp(plain, "content-encoding") == 0)
-            continue; /* the body is already decoded */
+            continue; /* the header is left out, because the body is already decoded */
         strbuf_append_str(&r->asked, name);
         strbuf_append_c(&r->asked, ": ");
         strbuf_append_str(&r->asked, value);

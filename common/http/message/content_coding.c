@@ -1,5 +1,5 @@
 /* Undoes the content codings of a request body. conn/coding.c calls content_decode on a thread
- * of libuv's pool; a compressed body goes in, a new buffer with the plain body comes out.
+ * of libuv's pool; a compressed body goes in, and a new buffer with the plain body comes out.
  * The output grows by doubling, only as far as bytes have been decoded, and never beyond `max` +
  * 1 bytes. So a small body that claims a huge size costs nothing. No state is kept between
  * calls. The result belongs to the caller; after an error nothing is left to free. */
@@ -28,7 +28,7 @@ static bool add_coding(struct content_codings *out, struct str name)
         const char *name;
         enum content_coding coding;
     } names[] = {{"gzip", CODING_GZIP},
-                 {"x-gzip", CODING_GZIP}, /* an older name of gzip (RFC 9110) */
+                 {"x-gzip", CODING_GZIP}, /* x-gzip is an older name of gzip (RFC 9110) */
                  {"deflate", CODING_DEFLATE},
                  {"zstd", CODING_ZSTD}};
     if (name.len == 0 || is_named(name, "identity"))
@@ -143,8 +143,8 @@ static enum content_verdict inflate_all(struct str in, int bits, bool several, s
 }
 
 /* Decodes deflate. RFC 1950 requires zlib's frame, but some clients leave it out. Two bytes
- * identify the frame, and raw data may match them by chance; so a failure is tried again without
- * a frame. */
+ * identify the frame, and raw data may match them by chance. So after a failure the function
+ * tries again without a frame. */
 static enum content_verdict undeflate(struct str in, struct output *o)
 {
     const unsigned char *b = (const unsigned char *)in.ptr;
@@ -165,7 +165,7 @@ static enum content_verdict unzstd(struct str in, struct output *o)
     ZSTD_DCtx *z = ZSTD_createDCtx();
     ZSTD_inBuffer from = {in.ptr, in.len, 0};
     enum content_verdict v = CONTENT_OK;
-    size_t left = 1; /* bytes left of the frame; 0 at its end */
+    size_t left = 1; /* bytes that are left of the frame; 0 at its end */
     if (!z)
         return CONTENT_NO_MEMORY;
     (void)ZSTD_DCtx_setParameter(z, ZSTD_d_windowLogMax, CONTENT_WINDOW_LOG_MAX);
@@ -190,7 +190,7 @@ enum content_verdict content_decode(const struct content_codings *c, struct str 
                                     struct str *out)
 {
     enum content_verdict v = CONTENT_OK;
-    char *owned = NULL; /* output of the last coding undone */
+    char *owned = NULL; /* output of the coding that was undone last */
     *out = body;
     for (uint32_t i = c->n; i-- > 0 && v == CONTENT_OK;) {
         struct output o = {.max = max};

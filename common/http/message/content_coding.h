@@ -5,14 +5,15 @@
  * thread. */
 #include "common/base/str.h"
 
-#define CONTENT_CODINGS        "gzip, deflate, zstd" /* value for Accept-Encoding */
-#define CONTENT_CODINGS_MAX    2u
-#define CONTENT_WINDOW_LOG_MAX 23 /* zstd window of 8 MiB, the limit of RFC 9659 for HTTP */
+#define CONTENT_CODINGS     "gzip, deflate, zstd" /* value of the Accept-Encoding header */
+#define CONTENT_CODINGS_MAX 2u
+/* CONTENT_WINDOW_LOG_MAX is log2 of the zstd window: 8 MiB, the limit of RFC 9659 for HTTP. */
+#define CONTENT_WINDOW_LOG_MAX 23
 
 enum content_coding { CODING_GZIP, CODING_DEFLATE, CODING_ZSTD, CODING_COUNT };
 
 struct content_codings {
-    /* in the order in which the client applied them */
+    /* `list` has the codings in the order in which the client applied them */
     enum content_coding list[CONTENT_CODINGS_MAX];
     uint32_t n;
 };
@@ -24,7 +25,7 @@ bool content_codings_add(struct content_codings *out, struct str value);
 
 enum content_verdict {
     CONTENT_OK,
-    CONTENT_BROKEN,    /* cut off, corrupt, or followed by other bytes */
+    CONTENT_BROKEN,    /* the body is cut off, corrupt, or followed by other bytes */
     CONTENT_TOO_LARGE, /* one of the codings gave more than `max` bytes */
     CONTENT_NO_MEMORY
 };

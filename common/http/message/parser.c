@@ -23,18 +23,21 @@ struct offsets {
 struct http_parser {
     llhttp_t llhttp;
     struct http_parser_limits limits;
-    uint64_t (*on_head)(void *ctx); /* NULL = bodies are read up to the limits */
+    /* returns the most bytes of a body; NULL = bodies are read up to the limits */
+    uint64_t (*on_head)(void *ctx);
     void *on_head_ctx;
     uint64_t max_body;           /* largest body of this message in bytes */
-    uint64_t length, body_bytes; /* Content-Length (0 = none); body bytes received */
+    uint64_t length, body_bytes; /* Content-Length (0 = none), and the body bytes received so far */
     struct strbuf head, body;
     uint32_t url_len;
     struct offsets fields[HTTP_MAX_FIELDS];
     uint32_t n_fields;
     bool begun, headers_done, in_value, expects_continue, complete;
     bool in_head, line_ended; /* state of is_folded over the bytes read so far */
-    bool is_suspect;      /* HTTP/1.0 with chunks: a proxy in front may have read another length */
-    uint32_t noise_bytes; /* chunk extensions and trailers: read, not kept, bounded */
+    /* true = HTTP/1.0 with chunks, where a proxy in front may have read another length */
+    bool is_suspect;
+    /* bytes of chunk extensions and trailers, which are read and bounded but not kept */
+    uint32_t noise_bytes;
     int error_status;
     char error_text[160];
     struct http_message message;
@@ -122,7 +125,7 @@ static int on_value_complete(llhttp_t *l)
     if (p->headers_done)
         return 0;
     struct offsets *f = &p->fields[p->n_fields - 1];
-    p->in_value = true; /* also for an empty value */
+    p->in_value = true; /* an empty value must set this too */
     while (f->value_len > 0 && strchr(" \t", p->head.ptr[f->value + f->value_len - 1]))
         f->value_len--;
     return f->name_len > 0 ? 0 : fail(p, 400, "Malformed HTTP request: a header field has no name");
@@ -145,9 +148,9 @@ static struct str field_value(const struct http_parser *p, const char *name, uin
 
 static void make_message(struct http_parser *p);
 
-/* Asks the handler how large the body may be, before any of it is kept or found too large.
- * Returns false when nobody reads the body. The parser then does not wait for it, however short
- * it is, because that would keep bytes of a stranger. */
+/* Asks the handler how large the body may be, before any of the body is kept or found too large.
+ * Returns false when nobody reads the body. The parser then does not wait for even a short body,
+ * because that would keep bytes of a stranger. */
 static bool takes_body(struct http_parser *p)
 {
     if (!p->on_head || !(p->length > 0 || p->llhttp.flags & F_CHUNKED))
@@ -258,7 +261,7 @@ static int on_complete(llhttp_t *l)
     struct http_parser *p = l->data;
     make_message(p);
     p->complete = true;
-    return HPE_PAUSED; /* the next request is read when this one is answered */
+    return HPE_PAUSED; /* the next request is read only after this request is answered */
 }
 
 static const llhttp_settings_t settings = {
@@ -300,8 +303,8 @@ void http_parser_free(struct http_parser *p)
     mem_free(p);
 }
 
-/* Empties a buffer and frees it when it was large. Otherwise it would stay that large for the
- * life of the connection, and the accounts count only its bytes. */
+/* Empties a buffer and frees it when it was large. Otherwise the buffer would stay that large
+ * for the life of the connection, and the accounts count only its bytes. */
 static void forget(struct strbuf *b, size_t max)
 {
     if (b->cap > KEEP_BYTES) {
@@ -326,9 +329,9 @@ void http_parser_reset(struct http_parser *p)
     p->error_text[0] = '\0';
 }
 
-/* Tells whether a line of the head begins with a blank. Such obsolete folding is part of the
- * value before it for llhttp, and a header of its own for other parsers (RFC 9112, 5.2). The
- * function reads no byte behind the head. */
+/* Tells whether a line of the head begins with a blank. llhttp takes such obsolete folding as
+ * part of the value before it, and other parsers take it as a header of its own (RFC 9112, 5.2).
+ * The function reads no byte behind the head. */
 static bool is_folded(struct http_parser *p, struct str bytes)
 {
     const char *at = bytes.ptr, *end = bytes.ptr + bytes.len;

@@ -1,47 +1,57 @@
 #pragma once
-/* Types that an HTTP server and its handlers share: limits, callbacks, and the report on a
- * request that has ended. Plain data. */
+/* Defines the types that an HTTP server and its handlers share: limits, callbacks, and the
+ * report on a request that has ended. Plain data. */
 #include "common/base/str.h"
 
 struct http_request;
 
 struct http_limits {
-    /* At this bound a connection that waits for its client is closed to make place for a new one
-     * (http/server/make_place.h). If none can be closed, the new one gets 503. Default 4096. */
+    /* Most connections (default 4096). At this bound a connection that waits for its client is
+     * closed to make place for a new one (http/server/make_place.h). If no connection can be
+     * closed, the new one gets 503. */
     uint32_t max_connections;
-    uint32_t max_header_bytes; /* 431 above; default 32 KiB; also at most 100 fields */
-    uint64_t max_body_bytes;   /* 413 above; default 16 MiB */
-    /* Bound of all bodies over 64 KiB held at once, each counted with its announced length;
-     * default 256 MiB. A body gets 503 above this bound or above its tenant's share, and 413
-     * when no share could ever hold it. Three other rooms have the same size: small bodies,
-     * heads and bytes sent ahead of requests with a tenant, the same bytes of requests without
-     * one, and the trees of http_hold. They count a connection's bytes above 16 KiB.
-     * max_answer_bytes_total bounds answers that wait for their readers, likewise above 16 KiB
+    /* most bytes of a head, above which the answer is 431; default 32 KiB; also at most 100 fields
+     */
+    uint32_t max_header_bytes;
+    /* most bytes of a body, above which the answer is 413; default 16 MiB */
+    uint64_t max_body_bytes;
+    /* `max_body_bytes_total` bounds all bodies over 64 KiB held at once, each counted with its
+     * announced length; default 256 MiB. A body gets 503 above this bound or above its tenant's
+     * share, and 413 when no share could ever hold it.
+     * Three other rooms have the same size. They are for small bodies, heads and bytes sent
+     * ahead of requests with a tenant, for the same bytes of requests without a tenant, and for
+     * the trees of http_hold. These rooms count a connection's bytes above 16 KiB.
+     * `max_answer_bytes_total` bounds answers that wait for their readers, likewise above 16 KiB
      * each. */
     uint64_t max_body_bytes_total, max_answer_bytes_total;
     uint32_t header_timeout_ms, idle_timeout_ms;
-    /* longest time without a byte of a body, of an answer; default 30 s */
+    /* Longest time without a byte of a body, and without a byte of an answer; default 30 s. */
     uint32_t body_timeout_ms, write_stall_ms;
-    /* Least average rate of bodies and waiting answers over each window; slower ones are ended.
-     * 0 = no least rate. The window's default is 30 s. */
+    /* Least average rate of bodies and waiting answers over each window; slower transfers are
+     * ended. 0 = no least rate. The window's default is 30 s. */
     uint32_t min_bytes_per_s, rate_window_ms;
-    uint32_t stream_high_water_bytes; /* http_stream_room is 0 above this; default 256 KiB */
+    /* bytes of a stream above which http_stream_room is 0; default 256 KiB */
+    uint32_t stream_high_water_bytes;
 };
 
-/* How a request ended: its HTTP status (499 = no answer, the client left) and the bytes of its
- * answer's body. */
+/* Reports how a request ended: its HTTP status (499 = no answer, the client left) and the bytes
+ * of its answer's body. */
 struct http_answered {
     int status;
     uint64_t body_bytes, duration_ns;
-    bool aborted; /* the client left before the end */
+    bool aborted; /* true = the client left before the end */
 };
 
 struct http_load {
-    uint64_t body_bytes, answer_bytes; /* bytes held now, of the two totals; small bodies too */
-    struct http_counts {               /* totals since the server started */
-        uint64_t slow_bodies, slow_answers;       /* ended: no byte for too long, or too slow */
-        uint64_t refused_bodies, refused_answers; /* answered 503, because there was no room */
-        uint64_t failed_accepts;                  /* no file descriptor was left */
+    /* bytes held now that count in the two totals, small bodies included */
+    uint64_t body_bytes, answer_bytes;
+    struct http_counts { /* totals since the server started */
+        /* bodies and answers that were ended, because no byte moved for too long or they were too
+         * slow */
+        uint64_t slow_bodies, slow_answers;
+        /* bodies and answers that got 503, because there was no room */
+        uint64_t refused_bodies, refused_answers;
+        uint64_t failed_accepts; /* accepts that failed, because no file descriptor was left */
     } counts;
 };
 
@@ -49,22 +59,23 @@ struct http_handlers {
     void *ctx;
     void (*on_request)(void *ctx, struct http_request *r);
     void (*on_drain)(void *ctx, struct http_request *r); /* a stream has room again */
-    /* the client left before the answer's end */
+    /* The client left before the answer's end. */
     void (*on_abort)(void *ctx, struct http_request *r);
-    /* For a log; may be NULL. Called when the answer is complete, or after on_abort when the
-     * client left. `r` can still be read. */
+    /* Writes a log; may be NULL. The function is called when the answer is complete, or after
+     * on_abort when the client left. `r` can still be read. */
     void (*on_answered)(void *ctx, const struct http_request *r, const struct http_answered *a);
     /* Tells whether a compressed body is decoded (NULL = always). If not, on_request gets the
-     * request at once with the body as it came, and must refuse it. */
+     * request at once with the body still compressed, and must refuse it. */
     bool (*unpacks)(void *ctx, const struct http_request *r);
-    /* Called when a request's head is complete and a body follows, before any of it is kept.
-     * Returns the most bytes that the body may have (NULL = max_body_bytes). 0 means that the
-     * handler refuses the request: on_request gets it at once without its body, and the answer
-     * is the connection's last. */
+    /* Called when a request's head is complete and a body follows, before any of the body is
+     * kept. Returns the most bytes that the body may have (NULL = max_body_bytes). 0 means that
+     * the handler refuses the request: on_request gets the request at once without its body, and
+     * the answer is the connection's last. */
     uint64_t (*body_max)(void *ctx, struct http_request *r);
 };
 
-/* Bytes of a request's id, cut beyond; bytes of all headers added to an answer. */
+/* HTTP_ID_MAX is the most bytes of a request's id, which is cut beyond. HTTP_ADDED_MAX is the
+ * most bytes of all headers added to an answer. */
 enum { HTTP_ID_MAX = 64, HTTP_ADDED_MAX = 2048 };
 
 struct http_header_kv {

@@ -1,6 +1,7 @@
-/* Answers of a handler: heads, whole bodies and streams. Bytes of a stream wait in conn/gather.c
- * until the end of the turn. A whole body over 64 KiB needs room in `answers`, the bytes that
- * wait for their readers. A stream may always have 16 KiB waiting, and more while there is room. */
+/* Sends the answers of a handler: heads, whole bodies and streams. Bytes of a stream wait in
+ * conn/gather.c until the end of the turn. A whole body over 64 KiB needs room in `answers`,
+ * which counts the bytes that wait for their readers. A stream may always have 16 KiB waiting,
+ * and more while there is room. */
 #include "common/http/server/answer.h"
 
 #include <assert.h>
@@ -110,8 +111,8 @@ void http_stream_begin_sized(struct http_request *r, int status, const char *con
     begin(c, status, content_type, framing, NULL, 0);
 }
 
-/* Returns the bytes that may wait for this stream's reader: always a few, more while the
- * tenant's share allows it. */
+/* Returns the bytes that may wait for this stream's reader. A few may always wait, and more
+ * while the tenant's share allows it. */
 static uint64_t most_waiting(struct conn *c)
 {
     const uint64_t high = c->server->limits.stream_high_water_bytes;
@@ -130,11 +131,11 @@ size_t http_stream_room(const struct http_request *r)
         return 0;
     const uint64_t held = c->queued_bytes + c->gathered_bytes, most = most_waiting(c);
     if (held > most / 2)
-        c->wants_drain = true; /* the caller may find this too little and wait */
+        c->wants_drain = true; /* the caller may find this room too small and wait for on_drain */
     return held < most ? (size_t)(most - held) : 0;
 }
 
-/* Writes a chunk's size line: "1f\r\n". */
+/* Writes the line with a chunk's size, such as "1f\r\n". */
 static struct str chunk_size(size_t n, char out[20])
 {
     char *at = out + 20;

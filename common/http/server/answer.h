@@ -1,7 +1,8 @@
 #pragma once
-/* The answer to a request: whole, or a stream. A stream is pull-based: after http_stream_begin,
- * write at most as many bytes as http_stream_room returns. When less than half of the high-water
- * mark is free, on_drain is called once half of it is free again. Loop thread only. */
+/* Sends the answer to a request, whole or as a stream. A stream is pull-based: after
+ * http_stream_begin, write at most as many bytes as http_stream_room returns. When less than
+ * half of the high-water mark is free, on_drain is called once half of it is free again. Loop
+ * thread only. */
 #include "common/base/str.h"
 #include "common/http/message/service.h"
 
@@ -9,8 +10,8 @@
  * would be refused. */
 bool http_answer_has_room(struct http_request *r);
 
-/* Sends the whole answer. content_type may be NULL for an empty body. A body over 64 KiB without
- * room is replaced by a 503. The request's pointer is invalid afterwards. */
+/* Sends the whole answer. content_type may be NULL for an empty body. A body over 64 KiB that
+ * has no room is replaced by a 503. The request's pointer is invalid afterwards. */
 void http_respond(struct http_request *r, int status, const char *content_type, struct str body,
                   const struct http_header_kv *extra, size_t n_extra);
 /* Sends the headers; chunks follow (chunked in HTTP/1.1, until the connection's end in 1.0). */
@@ -22,7 +23,8 @@ void http_stream_begin_sized(struct http_request *r, int status, const char *con
                              uint64_t length);
 size_t http_stream_room(const struct http_request *r);
 void http_stream_write(struct http_request *r, struct str chunk); /* copies the chunk */
-/* Ends the connection without an answer, or in the middle of one. on_abort is not called. The
- * request's pointer is invalid afterwards. */
+/* Ends the connection without an answer, or in the middle of an answer. on_abort is not called.
+ * The request's pointer is invalid afterwards. */
 void http_drop(struct http_request *r);
-void http_stream_end(struct http_request *r); /* last chunk; the pointer is invalid afterwards */
+/* Sends the last chunk. The request's pointer is invalid afterwards. */
+void http_stream_end(struct http_request *r);

@@ -1,6 +1,6 @@
-/* One HTTP connection. Bytes from the socket (or from its TLS session) go through the parser and
- * become requests for the server's handlers. When an answer is written, the next request is read
- * from `pending` or from the socket.
+/* Runs one HTTP connection. Bytes from the socket (or from its TLS session) go through the
+ * parser and become requests for the server's handlers. When an answer is written, the next
+ * request is read from `pending` or from the socket.
  * The state (conn/state.h) says which step is allowed, and every wait has a deadline on the one
  * timer. Bytes behind an unanswered request are kept up to PENDING_MAX, then reading stops.
  * conn_close may be called in every callback; conn_release frees the connection when its handles
@@ -28,8 +28,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 
 /* ---- writing ---- */
 
-/* Keeps the connection open after an answer whose request body was refused and still arrives. To
- * close it now would send a reset, and a client that has not read the answer would lose it. */
+/* Keeps the connection open after an answer whose request body was refused and still arrives. A
+ * close now would send a reset, and a client that has not read the answer would lose it. */
 static void leave_body(struct conn *c)
 {
     strbuf_reset(&c->pending);
@@ -66,7 +66,8 @@ void conn_after_flush(struct conn *c)
 static void go_on(struct conn *c)
 {
     if (c->queued_bytes == 0 && c->state == CONN_LINGERING) {
-        uv_shutdown(&c->shutdown, &c->io.stream, NULL); /* everything is sent; reading continues */
+        /* everything is sent, so this ends our side; reading continues */
+        uv_shutdown(&c->shutdown, &c->io.stream, NULL);
         return;
     }
     if (c->queued_bytes == 0 && c->state == CONN_FLUSHING) {
@@ -112,7 +113,7 @@ static uint64_t on_head(void *ctx)
     const uint64_t max = h->body_max ? h->body_max(h->ctx, &c->request) : UINT64_MAX;
     const uint64_t announced = http_parser_announced(c->parser);
     if (announced > max || announced > c->server->limits.max_body_bytes)
-        return max; /* the parser (413) or the handler refuses it */
+        return max; /* the parser (413) or the handler refuses the body */
     c->announced = max > 0 ? announced : 0;
     c->no_room = !conn_charge_body(c);
     if (!c->no_room)
@@ -178,7 +179,7 @@ static size_t feed(struct conn *c, struct str bytes)
     }
     if (result == HTTP_PARSE_CONTINUE)
         conn_send(c, STR("HTTP/1.1 100 Continue\r\n\r\n"), STR(""), STR(""));
-    /* A head has one deadline, from its first byte on; a body must keep moving. */
+    /* A head has one deadline, which starts with its first byte. A body must keep moving. */
     if (was_in_body)
         conn_body_moved(c, bytes.len);
     else if (was_idle || http_parser_in_body(c->parser))
@@ -191,7 +192,8 @@ static size_t feed(struct conn *c, struct str bytes)
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
     struct conn *c = h->data;
-    /* TLS may return one record more than came in, and all of it must fit in c->pending. */
+    /* TLS may return up to one record more than was received, and all bytes must fit in
+     * c->pending. */
     const size_t most = sizeof c->server->read_buffer / (c->tls ? 2 : 1);
     /* Bytes sent ahead are kept, so a read is small unless the bytes belong to a body. */
     const uint64_t left = c->state == CONN_READING ? http_parser_left(c->parser) : 0;
@@ -219,8 +221,8 @@ static void process(struct conn *c)
     }
 }
 
-/* Keeps bytes behind an unanswered request, up to a bound. Beyond it reading stops and the
- * socket fills up. */
+/* Keeps bytes behind an unanswered request, up to a bound. Beyond the bound reading stops and
+ * the kernel's buffer fills up. */
 static void keep_pending(struct conn *c, struct str bytes)
 {
     strbuf_append_str(&c->pending, bytes);
@@ -293,7 +295,8 @@ void conn_refuse_place(struct conn *c)
     c->server->n_extra++;
     places_stay(c);
     if (c->tls || c->server->n_extra > EXTRA_MAX)
-        conn_close(c); /* refusals are bounded, and a TLS handshake costs too much for one */
+        /* the number of refusals is bounded, and a TLS handshake costs too much for a refusal */
+        conn_close(c);
     else
         conn_refuse(c, 503, "The server has too many connections. Try again in a moment");
 }

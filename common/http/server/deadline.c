@@ -9,8 +9,9 @@
 #include "common/http/conn/timer.h"
 
 enum { LOOK_AGAIN_MS = 20, DRAIN_FRESH_MS = 1000, DRAIN_READ_MS = 5000 };
-/* A client that has just connected is about to send a request, and a close would surprise it. A
- * client that had an answer on this connection knows that it may be closed. */
+/* Sets the last deadlines. A client that has just connected is about to send a request and does
+ * not expect a close. A client that had an answer on this connection knows that the server may
+ * close it. */
 void conn_drain(struct conn *c)
 {
     if (c->state != CONN_READING)
@@ -64,5 +65,5 @@ void conn_on_deadline(uv_timer_t *t)
                                  "more slowly than this server allows"
                                : "The request line and headers did not arrive in time");
     else
-        conn_abort(c); /* idle, lingering, or an answer that does not move */
+        conn_abort(c); /* the connection is idle or lingering, or its answer does not move */
 }

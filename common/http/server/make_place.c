@@ -11,7 +11,7 @@
 enum { CONNS_LOOKED_AT = 16, PEERS_LOOKED_AT = 4, HELD_LOOKED_AT = 64 };
 enum { HALF_MS = 1000, STILL_MS = 1000, OWN_STILL_MS = 5000 };
 
-/* Tells whether bytes have come that were not read yet. They may begin or complete a request. */
+/* Tells whether bytes have arrived that were not read yet. They may begin or complete a request. */
 static bool has_unread(const struct conn *c)
 {
     uv_os_fd_t fd;
@@ -19,8 +19,8 @@ static bool has_unread(const struct conn *c)
     return uv_fileno(&c->io.handle, &fd) == 0 && ioctl(fd, FIONREAD, &n) == 0 && n > 0;
 }
 
-/* Picks the connection of an address to close, or NULL. With `at_once` half a head does not get
- * a second to become complete. */
+/* Picks the connection of an address to close, or NULL. With `at_once`, half a head gets no
+ * second to become complete. */
 static struct conn *pick(const struct http_peer *peer, const struct conn *spared, bool at_once)
 {
     struct conn *half = NULL, *c = peer->oldest;
@@ -56,9 +56,9 @@ static bool has_moved(struct conn *c)
     return c->state == CONN_FLUSHING ? conn_answer_moved(c) : has_unread(c);
 }
 
-/* Returns the connection that has not moved for the longest time, if that is at least still_ms;
- * otherwise NULL. Connections that have moved go to the end of the list, so that they are not
- * checked first the next time. */
+/* Returns the connection that has not moved for the longest time, if that time is at least
+ * still_ms; otherwise NULL. Connections that have moved go to the end of the list, so that they
+ * are not checked first the next time. */
 static struct conn *longest_still(struct http_peer *peer, uint64_t still_ms, int *looks)
 {
     const uint64_t now_ms = uv_now(peer->oldest->deadline.loop);

@@ -1,4 +1,4 @@
-/* A request as its handler sees it: views into the parser's message, and the settings that a
+/* Shows a request to its handler: views into the parser's message, and the settings that a
  * handler makes for the request. */
 #include "common/http/server/request.h"
 
@@ -63,7 +63,7 @@ char *http_take_body(struct http_request *r)
     char *owned = (char *)c->decoded.ptr;
     c->taken_body_bytes += http_body(r).len;
     c->decoded = (struct str){0};
-    if (owned) /* the compressed body is no longer needed */
+    if (owned) /* the caller gets the decoded body, and the compressed body is no longer needed */
         mem_free(http_parser_take_body(c->parser));
     return owned ? owned : http_parser_take_body(c->parser);
 }
@@ -101,7 +101,7 @@ enum status http_hold(struct http_request *r, uint64_t bytes)
     return bytes > room_most(trees) ? STATUS_LIMIT : STATUS_AGAIN;
 }
 
-/* A small buffer stays for the connection's next request. */
+/* Frees the body. A small buffer stays for the connection's next request. */
 void http_release_body(struct http_request *r)
 {
     struct conn *c = conn_of(r);

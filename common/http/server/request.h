@@ -1,18 +1,20 @@
 #pragma once
-/* A request as its handler sees it, from http_handlers.on_request until its answer. Views are
+/* Shows a request to its handler, from http_handlers.on_request until its answer. Views are
  * valid as long as the request. Loop thread only. */
 #include "common/base/str.h"
 #include "common/http/message/service.h"
 
 struct str http_method(const struct http_request *r);
-struct str http_path(const struct http_request *r); /* without the query, not decoded */
+/* Returns the path without the query, not decoded. */
+struct str http_path(const struct http_request *r);
 struct str http_query(const struct http_request *r);
-/* Returns the requested HOST[:PORT], from the request's target or else from its Host header; ""
- * when there is none. */
+/* Returns the requested HOST[:PORT], from the request's target or else from its Host header.
+ * Returns "" when there is neither. */
 struct str http_authority(const struct http_request *r);
 struct str http_header(const struct http_request *r,
-                       const char *name); /* ignores case; "" when absent */
-/* Reads field i as it came. Returns false when there are fewer fields. */
+                       /* ignores the case of the name; returns "" when the header is absent */
+                       const char *name);
+/* Reads field i as the client sent it. Returns false when there are fewer fields. */
 bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, struct str *value);
 struct str http_body(const struct http_request *r);
 /* Sets *uid to the user of the process at the other end of a Unix socket. Returns false for any
@@ -23,29 +25,29 @@ bool http_peer_uid(const struct http_request *r, uint32_t *uid);
  * when the body is empty. The bytes stay charged until http_release_body, or until the answer is
  * written. */
 char *http_take_body(struct http_request *r);
-/* Frees the body's bytes and their room, for the time that the answer takes. Call it from
- * on_request on, when nobody reads the body any more. Bytes from http_take_body belong to their
- * taker. */
+/* Frees the body's bytes and their room, for the time that the answer takes. Call this from
+ * on_request on, when nobody reads the body any more. Bytes from http_take_body still belong to
+ * the code that took them. */
 void http_release_body(struct http_request *r);
 /* Charges bytes that the handler derives from the body and keeps until the answer is written.
- * Call it at most once, from on_request on. The bytes have a room of their own; up to 16 KiB are
- * free. Returns STATUS_AGAIN when the tenant has no room now: refuse the request with 503.
- * Returns STATUS_LIMIT when it could never have room: refuse with 413. */
+ * Call this at most once, from on_request on. The bytes have a room of their own; up to 16 KiB
+ * are free. Returns STATUS_AGAIN when the tenant has no room now: refuse the request with 503.
+ * Returns STATUS_LIMIT when the bytes could never have room: refuse with 413. */
 MUST_USE enum status http_hold(struct http_request *r, uint64_t bytes);
-void http_set_user(struct http_request *r, void *user); /* state of the handler */
+void http_set_user(struct http_request *r, void *user); /* sets the state of the handler */
 void *http_get_user(const struct http_request *r);
-/* A second pointer, for on_answered, which frees it. */
+/* Sets a second pointer for on_answered, which frees it. */
 void http_set_note(struct http_request *r, void *note);
 void *http_get_note(const struct http_request *r);
 
-/* Sets the tenant whose room the request's body and answer take. Until then, and with 0, the
- * client's address counts instead. Call it in body_max, before the body takes room, and in
- * on_request. */
+/* Sets the tenant whose room the request's body and answer take. Before this call, and with
+ * tenant 0, the client's address counts instead. Call it in body_max, before the body takes
+ * room, and in on_request. */
 void http_set_tenant(struct http_request *r, uint64_t tenant);
 
-/* Sets the request's id, "" before. A longer one than HTTP_ID_MAX is cut. */
+/* Sets the request's id, which is "" before. An id longer than HTTP_ID_MAX is cut. */
 void http_set_id(struct http_request *r, const char *id);
 const char *http_get_id(const struct http_request *r);
 /* Adds a header to the coming answer, whole or stream. A header beyond HTTP_ADDED_MAX bytes in
- * all, or with a line break, is left out. */
+ * total, or with a line break, is left out. */
 void http_add_header(struct http_request *r, const char *name, const char *value);

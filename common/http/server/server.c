@@ -1,9 +1,10 @@
-/* The listener of an HTTP server, and the state that all its connections share: limits,
- * handlers, rooms and the read buffer. on_connection accepts clients and hands each to conn.c;
- * handlers answer requests through answer.h.
- * `open_handles` counts the owner, the listener, the gatherer and each connection; the server is
- * freed when it reaches 0, always on the loop's thread. When there are too many connections, or
- * no file descriptor is left, an idle or slow connection is closed to make place (make_place.c). */
+/* Runs the listener of an HTTP server, and keeps the state that all its connections share:
+ * limits, handlers, rooms and the read buffer. on_connection accepts clients and hands each to
+ * conn.c; handlers answer requests through answer.h.
+ * `open_handles` counts the owner, the listener, the gatherer and each connection. The server is
+ * freed when the count reaches 0, always on the loop's thread. When there are too many
+ * connections, or no file descriptor is left, an idle or slow connection is closed to make place
+ * (make_place.c). */
 #include "common/http/server/server.h"
 
 #include <errno.h>
@@ -88,8 +89,8 @@ void http_server_load(const struct http_server *s, struct http_load *out)
                               .counts = s->counts};
 }
 
-/* Tells whether DESCRIPTORS_KEPT more descriptors can be opened. Only a trial tells: the used
- * numbers have gaps, and other parts of the process use descriptors, too. */
+/* Tells whether DESCRIPTORS_KEPT more descriptors can be opened. The function opens them to find
+ * out, because the used numbers have gaps, and other parts of the process use descriptors too. */
 static bool has_descriptors(const struct http_server *s)
 {
     uv_os_fd_t listener;
@@ -103,8 +104,9 @@ static bool has_descriptors(const struct http_server *s)
     return n == DESCRIPTORS_KEPT;
 }
 
-/* Closes connections before the last descriptor is used, but never the newest one. Without a
- * descriptor libuv would close all connections in the kernel's queue, with their requests. */
+/* Closes connections before the last descriptor is used, but never the newest connection.
+ * Without a descriptor libuv would close all connections in the kernel's queue, with their
+ * requests. */
 static void keep_descriptors_free(struct http_server *s)
 {
     if (!s->conns || has_descriptors(s))
@@ -114,8 +116,8 @@ static void keep_descriptors_free(struct http_server *s)
 }
 
 /* Handles the case that no descriptor is left, in this process or on this machine, and libuv has
- * no spare one to refuse the connection with. The connection then stays in the kernel's queue,
- * and the loop would return here again and again. */
+ * no spare descriptor to refuse the connection with. Otherwise the connection would stay in the
+ * kernel's queue, and the loop would return here again and again. */
 static void on_accept_failed(struct http_server *s)
 {
     s->counts.failed_accepts++;
@@ -155,8 +157,8 @@ static int parse_host(const char *host, uint16_t port, struct sockaddr_storage *
     return uv_ip6_addr(host, port, (struct sockaddr_in6 *)out);
 }
 
-/* Removes the socket file of a server that was killed, where no process listens any more. It
- * removes no other file. */
+/* Removes the socket file of a server that was killed, on which no process listens any more. The
+ * function removes no other file. */
 static void remove_dead_socket(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -191,9 +193,10 @@ static enum status listen_on_file(struct http_server *s, const char *path, struc
                                uv_strerror(rc));
 }
 
-/* Bounds the unsent bytes in the kernel; connections inherit this from their listener. Further
- * bytes wait in this process, where they are counted. Otherwise the socket's buffer grows to
- * megabytes for a client that does not read. The bytes in flight are not reduced by it. */
+/* Bounds the unsent bytes in the kernel; connections inherit the bound from their listener.
+ * Further bytes wait in this process, where they are counted. Otherwise the socket's buffer
+ * grows to megabytes for a client that does not read. The bound does not reduce the bytes in
+ * flight. */
 static void bound_unsent(struct http_server *s)
 {
     const int bytes = UNSENT_BYTES;
@@ -293,8 +296,8 @@ static void close_listener(struct http_server *s)
     uv_close(&s->listener.handle, on_listener_closed);
 }
 
-/* Accepts the connections in the kernel's queue. Closing the listener would reset them although
- * their requests may be on the way. */
+/* Accepts the connections in the kernel's queue. A close of the listener would reset these
+ * connections although their requests may be on the way. */
 static void accept_backlog(struct http_server *s)
 {
     uv_os_fd_t listener;

@@ -1,30 +1,31 @@
 #pragma once
-/* HTTP/1.1 server: llhttp on the loop. The gateway uses it (OpenAI API, SSE), and every process
- * for /livez, /readyz and /metrics; the head also for its admin API. The server knows nothing of
- * routes or JSON.
+/* Runs an HTTP/1.1 server, with llhttp on the loop. The gateway uses it for the OpenAI API and
+ * SSE, and the head for its admin API. Every process uses it for /livez, /readyz and /metrics.
+ * The server knows nothing of routes or JSON.
  *
- * A handler gets a request whole (headers and body, both bounded). It keeps the pointer until it
- * has answered or on_abort says that the client left; then the pointer is invalid. Bodies and
- * answers may take any time while they move; every other wait has a deadline. Memory held for
- * clients is bounded in total and by tenant (common/collections/room.h). Loop thread only. */
+ * A handler gets a request whole (headers and body, both bounded). The handler keeps the pointer
+ * until it has answered or on_abort says that the client left; then the pointer is invalid.
+ * Bodies and answers may take any time while they move; every other wait has a deadline. Memory
+ * held for clients is bounded in total and by tenant (common/collections/room.h). Loop thread
+ * only. */
 #include "common/base/status.h"
 #include "common/http/message/service.h"
 #include "common/loop/loop.h"
 
 struct http_server;
-struct tls_server; /* declared in common/tls/server.h */
+struct tls_server; /* common/tls/server.h declares this struct */
 
 struct http_options {
     const char *host;
-    uint16_t port;          /* 0 = any free port */
+    uint16_t port;          /* port to listen on; 0 = any free port */
     const char *uds;        /* path of a Unix socket, used instead of host and port; NULL = none */
-    struct tls_server *tls; /* borrowed; NULL = no TLS */
-    struct http_limits limits; /* a 0 field takes its default */
+    struct tls_server *tls; /* TLS settings, borrowed; NULL = no TLS */
+    struct http_limits limits; /* limits of the server; a field that is 0 takes its default */
     const char *server_name;   /* value of the "Server:" header */
-    const char *root_path;     /* borrowed: removed from paths that begin with it; NULL = none */
+    const char *root_path;     /* prefix that is removed from paths, borrowed; NULL = none */
 };
 
-/* Returns STATUS_EXISTS, with the port in the text, when the port is in use. */
+/* Starts a server. Returns STATUS_EXISTS, with the port in the text, when the port is in use. */
 MUST_USE enum status http_server_start(struct loop *l, const struct http_options *o,
                                        const struct http_handlers *h, struct http_server **out,
                                        struct error *err);

@@ -1,6 +1,6 @@
 /* Passes a connection's bytes through its TLS session. Everything that a read decrypts is passed
- * on before it returns, so a session holds no plain bytes. Bytes that the parser cannot use yet
- * wait in c->pending; reading stops at its bound. */
+ * on before the read returns, so a session holds no plain bytes. Bytes that the parser cannot
+ * use yet wait in c->pending, and reading stops when that is full. */
 #include "common/http/server/tls.h"
 
 #include "common/base/log.h"
@@ -18,7 +18,7 @@ bool conn_tls_begin(struct conn *c)
 }
 
 /* Sends TLS's own messages: handshake, keys, alerts. Returns false when too many of them wait,
- * because a peer may ask for them without end and read none. */
+ * because a peer may ask for such messages without end and read none. */
 static bool send_own(struct conn *c)
 {
     c->tls_own_bytes += tls_output(c->tls).len;
@@ -34,7 +34,7 @@ static void fail(struct conn *c, bool not_tls)
         c->tls = NULL;
         conn_refuse(c, 400, "This address uses TLS. Use https:// instead of http://");
     } else if (c->state == CONN_READING) {
-        conn_linger(c); /* gives the peer time to read the alert */
+        conn_linger(c); /* the wait gives the peer time to read the alert */
     } else if (c->state != CONN_LINGERING) {
         conn_abort(c);
     }

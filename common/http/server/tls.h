@@ -1,9 +1,9 @@
 #pragma once
-/* Received bytes of a TLS connection, on their way through its session. Private to common/http. */
+/* Passes the received bytes of a TLS connection through its session. Private to common/http. */
 #include "common/base/str.h"
 
 struct conn;
-struct conn_taker { /* receives the decrypted bytes */
+struct conn_taker { /* functions that receive the decrypted bytes */
     void (*plain)(struct conn *c, struct str bytes);
     void (*eof)(struct conn *c);
 };

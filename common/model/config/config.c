@@ -22,8 +22,8 @@ static enum status cannot_run(const struct model_info *m, struct error *err)
     return s;
 }
 
-/* Checks one rotary embedding. A frequency is at most 1 / factor, or theta to a power above -1,
- * and must stay within the range of a float. */
+/* Checks one rotary embedding. The limits on theta and factor keep every frequency within the
+ * range of a float. A frequency is at most 1 / factor, or theta to a power above -1. */
 static enum status check_rope(const struct model_info *m, const struct model_config *c,
                               const struct rope_config *r, struct error *err)
 {
@@ -61,8 +61,8 @@ static enum status check_rope(const struct model_info *m, const struct model_con
     return STATUS_OK;
 }
 
-/* Bound of n_layers x (experts + latent heads): a program allocates an array for each layer before
- * any tensor is looked at. */
+/* MAX_PARTS bounds n_layers x (experts + latent heads), because a program allocates an array for
+ * each layer before it looks at any tensor. */
 enum { MAX_PARTS = 1 << 18 };
 
 static enum status check_experts(const struct model_info *m, const struct model_config *c,
@@ -133,7 +133,7 @@ static enum status read_gguf(const struct model_info *m, const struct config_fam
     TRY(gguf_open(m->path, &g, err));
     enum status s = model_config_from_gguf(m, g, f, out, err);
     gguf_close(g);
-    /* The file itself exists, so a missing key means that it is incomplete. */
+    /* The file itself exists, so a missing key means that the file is incomplete. */
     return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "the GGUF file is incomplete")
                                  : s;
 }

@@ -3,8 +3,8 @@
 #include "common/base/status.h"
 #include "common/model/config/shape.h"
 
-/* Returns STATUS_UNSUPPORTED, with the name of the feature, when this build does not run it (a
- * rope scaling, an activation, ...). */
+/* Reads the configuration of a model. Returns STATUS_UNSUPPORTED, with the name of the feature,
+ * when this build cannot run a feature of the model (a rope scaling, an activation, ...). */
 MUST_USE enum status model_config_read(const struct model_info *m, struct model_config *out,
                                        struct error *err);
 

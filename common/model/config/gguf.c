@@ -1,7 +1,7 @@
 /* Reads model_config from a GGUF's metadata, with the keys and defaults of llama.cpp. The
  * tensors decide about settings without a key: without output.weight the embeddings are tied,
  * and a bias is used when it exists. Llama 3's rotary scaling is a tensor as well
- * (rope_freqs.weight); the loader reads it, not this file. */
+ * (rope_freqs.weight), which the loader reads and not this file. */
 #include "common/model/config/gguf.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "common/model/gguf/values.h"
 #include "common/model/info/arch.h"
 
-/* Reads a number, or a list with one number a layer, which must all be equal. */
+/* Reads a number, or a list with one number per layer. All numbers of a list must be equal. */
 static enum status get_u32_of_layers(const struct gguf_reader *r, const char *name,
                                      uint32_t n_layers, uint32_t max, uint32_t *out)
 {
@@ -80,7 +80,7 @@ static enum status read_head_dim(const struct gguf_reader *r, struct model_confi
     return STATUS_OK;
 }
 
-/* Reads the window and the layers that have it. The pattern is a period, or one flag a layer. */
+/* Reads the window and the layers that have it. The pattern is a period, or one flag per layer. */
 static enum status read_windows(const struct gguf_reader *r, const struct config_family *f,
                                 struct model_config *out)
 {
@@ -114,8 +114,8 @@ static enum status read_windows(const struct gguf_reader *r, const struct config
     return STATUS_OK;
 }
 
-/* GGUF has no query_pre_attn_scalar. It equals head_dim, except in the largest model of a
- * family. */
+/* Reads the scale of the scores. GGUF has no query_pre_attn_scalar. It equals head_dim, except
+ * in the largest model of a family. */
 static enum status read_scores(const struct gguf_reader *r, const struct config_family *f,
                                struct model_config *out)
 {

@@ -1,5 +1,5 @@
 /* Reads experts and latent attention from a GGUF's metadata. Settings that a family's metadata
- * never has are those of its published models. */
+ * never has are taken from its published models. */
 #include "common/model/config/gguf_moe.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@
 
 enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 }; /* values of expert_gating_func */
 
-/* Reads the number of experts, how many each token uses, and their width. Without a width it is
- * that of the MLP. */
+/* Reads the number of experts, how many each token uses, and their width. When the file has no
+ * width, the width of the MLP is used. */
 static enum status read_experts(const struct gguf_reader *r, struct model_config *out)
 {
     struct moe_config *m = &out->moe;
@@ -46,7 +46,8 @@ enum status model_config_gguf_qwen3_moe(const struct gguf_reader *r, struct mode
     return gguf_reader_bool_or(r, "expert_weights_norm", true, &out->moe.normalise);
 }
 
-/* gpt-oss does not round the bounds of its YaRN scaling to whole numbers. */
+/* Reads gpt-oss's special settings. gpt-oss does not round the bounds of its YaRN scaling to
+ * whole numbers. */
 enum status model_config_gguf_gpt_oss(const struct gguf_reader *r, struct model_config *out)
 {
     TRY(read_experts(r, out));
@@ -60,9 +61,9 @@ enum status model_config_gguf_gpt_oss(const struct gguf_reader *r, struct model_
 
 /* ---- DeepSeek ---- */
 
-/* Newer files store the sizes of whole heads as key_length_mla and value_length_mla, and the
- * size of the cached vector as key_length. Older files store the sizes of heads in key_length
- * and value_length. Newer files also have kv_b in two tensors. */
+/* Reads latent attention. Newer files store the sizes of whole heads as key_length_mla and
+ * value_length_mla, and the size of the cached vector as key_length. Older files store the sizes
+ * of heads in key_length and value_length. Newer files also have kv_b in two tensors. */
 static enum status read_latent(const struct gguf_reader *r, struct model_config *out)
 {
     struct mla_config *m = &out->mla;
@@ -133,7 +134,7 @@ static enum status read_deepseek_experts(const struct gguf_reader *r, struct mod
 }
 
 /* Sets the attention scale from the size of whole heads. YaRN has two scales; the file stores
- * only the one for all dimensions, as yarn_log_multiplier. Both are equal in all published
+ * only the scale for all dimensions, as yarn_log_multiplier. The two are equal in all published
  * models, so cos and sin need no scale. */
 static enum status read_scale(const struct gguf_reader *r, struct model_config *out)
 {

@@ -1,7 +1,7 @@
 #pragma once
-/* Functions that the parts of the GGUF reader share (sizes and windows, rotary embeddings,
- * experts and latent attention). A key is llama.cpp's without the architecture in front. Private
- * to common/model/config. */
+/* Declares functions that the parts of the GGUF reader share (sizes and windows, rotary
+ * embeddings, experts and latent attention). A key is llama.cpp's without the architecture in
+ * front. Private to common/model/config. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "common/model/gguf/gguf.h"
@@ -13,7 +13,7 @@ struct gguf_reader {
     struct error *err;
 };
 
-/* Reads a number from 1 to max. Returns STATUS_NOT_FOUND when there is none. */
+/* Reads a number from 1 to max. Returns STATUS_NOT_FOUND when the key is absent. */
 MUST_USE enum status gguf_reader_u32(const struct gguf_reader *r, const char *name, uint32_t max,
                                      uint32_t *out);
 MUST_USE enum status gguf_reader_u32_or(const struct gguf_reader *r, const char *name, uint32_t def,

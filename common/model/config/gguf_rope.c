@@ -1,5 +1,5 @@
-/* Reads rotary embeddings from a GGUF: from a type and a factor, or from tensors with LongRoPE's
- * factors. Llama 3's divisors are a tensor that the loader reads. */
+/* Reads rotary embeddings from a GGUF. They are described by a type and a factor, or by tensors
+ * with LongRoPE's factors. Llama 3's divisors are a tensor that the loader reads. */
 #include "common/model/config/gguf_rope.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ static enum status read_longrope(const struct gguf_reader *r, struct rope_config
 }
 
 /* Reads the scaling. A factor without a type means linear, as in llama.cpp. Some LongRoPE files
- * have only its tensors and no type. */
+ * have no type but only LongRoPE's tensors. */
 static enum status read_scaling(const struct gguf_reader *r, struct rope_config *out)
 {
     struct str type = STR("linear");
@@ -73,7 +73,7 @@ static enum status read_scaling(const struct gguf_reader *r, struct rope_config 
         return s;
     if (gguf_find_tensor(r->g, "rope_factors_long.weight"))
         type = STR("longrope");
-    /* an older key */
+    /* rope.scale_linear is an older key for the factor */
     TRY(gguf_reader_positive_or(r, "rope.scale_linear", 1, CONFIG_MAX_FACTOR, &factor));
     TRY(gguf_reader_positive_or(r, "rope.scaling.factor", factor, CONFIG_MAX_FACTOR, &factor));
     if (str_eq_c(type, "longrope")) {

@@ -1,8 +1,9 @@
-/* Reads model_config from config.json, as transformers 4 and 5 write it. model_config_from_json
- * gets the parsed file and the family's row of defaults. It reads the sizes before the values
- * that need n_layers or head_dim. quant.c, moe.c and rope.c read their parts.
+/* Reads model_config from config.json, in the forms of transformers 4 and 5.
+ * model_config_from_json gets the parsed file and the family's row of defaults. The function
+ * reads the sizes before the values that need n_layers or head_dim. quant.c, moe.c and rope.c
+ * read their parts.
  * Every number is bounded when it is read. A value that this build does not run is
- * STATUS_UNSUPPORTED with its key; an impossible one is STATUS_INVALID. Nothing is allocated,
+ * STATUS_UNSUPPORTED with its key; an impossible value is STATUS_INVALID. Nothing is allocated,
  * and the JSON stays the caller's. */
 #include "common/model/config/hf.h"
 
@@ -56,7 +57,7 @@ static enum status read_used(struct hf_config c, const struct config_family *f,
     return STATUS_OK;
 }
 
-/* Derives the window layers from the older keys when there is no layer_types. */
+/* Derives the window layers from the older keys when config.json has no layer_types. */
 static enum status read_pattern(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {
@@ -79,8 +80,8 @@ static enum status read_pattern(struct hf_config c, const struct config_family *
     }
 }
 
-/* There is no window when the value is null, or absent in a family without a default. Only
- * layer_types can override this. */
+/* Reads the window. There is no window when the value is null, or absent in a family without a
+ * default. Only layer_types can override this. */
 static enum status read_windows(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {
@@ -180,8 +181,8 @@ static enum status read_sizes(struct hf_config c, const struct config_family *f,
     return STATUS_OK;
 }
 
-/* Reads tie_word_embeddings from the language model's part, or from beside it in a multimodal
- * model. */
+/* Reads tie_word_embeddings from the language model's part. A multimodal model may also have the
+ * key at the top of its config.json. */
 static enum status read_tied(struct hf_config c, const json_t *root, const struct config_family *f,
                              struct model_config *out, struct error *err)
 {
@@ -191,8 +192,8 @@ static enum status read_tied(struct hf_config c, const json_t *root, const struc
     return hf_config_bool(c, "tie_word_embeddings", tied, &out->tied_embedding, err);
 }
 
-/* Reads the stored dtype; older files call it torch_dtype. It is only needed when there are no
- * tensors. */
+/* Reads the stored dtype; older files call it torch_dtype. The value is only needed when there
+ * are no tensors. */
 static void read_dtype(struct hf_config c, const json_t *root, struct model_config *out)
 {
     static const struct {

@@ -1,5 +1,5 @@
 #pragma once
-/* Error for a setting of config.json that this build does not run. Private to
+/* Sets the error for a setting of config.json that this build does not run. Private to
  * common/model/config. */
 #include "common/base/status.h"
 #include "common/model/files/hf_json.h"

@@ -1,5 +1,5 @@
-/* Reads experts and latent attention from config.json, for the families that have them;
- * config_family.more points to one function a family. Defaults are those of transformers. The
+/* Reads experts and latent attention from config.json, for the families that have them.
+ * config_family.more points to one function per family. Defaults are those of transformers. The
  * result goes into model_config: `moe`, `mla`, and the head sizes and attention scale that
  * latent attention changes.
  * Counts and widths are bounded when they are read. A routing method that this build does not
@@ -46,7 +46,7 @@ enum status model_config_mixtral(const struct hf_config *c, struct model_config 
     return STATUS_OK;
 }
 
-/* Reads the layers with experts: each decoder_sparse_step-th one, except for those of
+/* Reads which layers have experts: each decoder_sparse_step-th layer, except for those of
  * mlp_only_layers. */
 static enum status read_qwen_layers(const struct hf_config *c, struct model_config *out,
                                     struct error *err)
@@ -117,8 +117,8 @@ enum status model_config_gpt_oss(const struct hf_config *c, struct model_config 
 
 /* ---- DeepSeek ---- */
 
-/* Reads latent attention and replaces the head sizes by those of the cached vector: one key head
- * of kv_rank + rope numbers, and its first part is also the value. */
+/* Reads latent attention and replaces the head sizes by those of the cached vector. The vector
+ * is one key head of kv_rank + rope numbers, and its first part is also the value. */
 static enum status read_latent(const struct hf_config *c, struct model_config *out,
                                struct error *err)
 {
@@ -195,8 +195,8 @@ static enum status read_deepseek_experts(const struct hf_config *c, struct model
     return read_choice(c, out, is_v3, err);
 }
 
-/* Sets the attention scale from the size of whole heads. YaRN with mscale_all_dim multiplies it
- * by the square of that scale. */
+/* Sets the attention scale from the size of whole heads. YaRN with mscale_all_dim has a scale of
+ * its own, whose square multiplies the attention scale. */
 static enum status read_deepseek_scale(const struct hf_config *c, struct model_config *out,
                                        struct error *err)
 {

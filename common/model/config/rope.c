@@ -1,6 +1,6 @@
 /* Reads rotary embeddings from config.json. They are described by rope_theta and rope_scaling,
- * by rope_parameters, or by one of these for each kind of layer. Formulas: transformers'
- * modeling_rope_utils.py. */
+ * by rope_parameters, or by rope_parameters for each kind of layer. The formulas are those of
+ * transformers' modeling_rope_utils.py. */
 #include "common/model/config/rope.h"
 
 #include <math.h>
@@ -11,16 +11,16 @@
 
 #define RUNS "default, linear, dynamic, llama3, yarn, longrope"
 
-/* Inputs for one rotary embedding. */
+/* Holds the inputs for one rotary embedding. */
 struct rope_reader {
-    /* config.json; the object that describes the embedding (o NULL = none) */
+    /* `root` is config.json; `rope` is the object that describes the embedding (o NULL = none). */
     struct hf_config root, rope;
     uint32_t max_len, head_dim;
     double original; /* default length before stretching; 0 = the file must have it */
 };
 
-/* Reads the length before stretching. The key of the model's own part wins over the one beside
- * the factor. */
+/* Reads the length before stretching. The key of the model's own part wins over the same key in
+ * the object with the factor. */
 static enum status read_original(const struct rope_reader *x, struct rope_config *out,
                                  struct error *err)
 {
@@ -114,11 +114,14 @@ static enum status read_scaling(const struct rope_reader *x, const char *type,
         const char *name;
         enum rope_scaling scaling;
         enum status (*read)(const struct rope_reader *, struct rope_config *, struct error *);
-    } kinds[] = {
-        {"default", ROPE_PLAIN, NULL},           {"linear", ROPE_LINEAR, NULL},
-        {"dynamic", ROPE_DYNAMIC, read_dynamic}, {"llama3", ROPE_LLAMA3, read_llama3},
-        {"yarn", ROPE_YARN, read_yarn},          {"longrope", ROPE_LONGROPE, read_longrope},
-        {"su", ROPE_LONGROPE, read_longrope}}; /* older name of longrope, in early Phi-3 */
+    } kinds[] = {{"default", ROPE_PLAIN, NULL},
+                 {"linear", ROPE_LINEAR, NULL},
+                 {"dynamic", ROPE_DYNAMIC, read_dynamic},
+                 {"llama3", ROPE_LLAMA3, read_llama3},
+                 {"yarn", ROPE_YARN, read_yarn},
+                 {"longrope", ROPE_LONGROPE, read_longrope},
+                 /* "su" is an older name of longrope, in early Phi-3 */
+                 {"su", ROPE_LONGROPE, read_longrope}};
     size_t i = 0, n = sizeof kinds / sizeof *kinds;
     while (i < n && type && strcmp(kinds[i].name, type) != 0)
         i++;
@@ -130,7 +133,8 @@ static enum status read_scaling(const struct rope_reader *x, const char *type,
     return kinds[i].read ? kinds[i].read(x, out, err) : STATUS_OK;
 }
 
-/* `theta` and `part` are defaults for values that the embedding's own description does not have. */
+/* Reads one embedding. `theta` and `part` are defaults for values that the embedding's own
+ * description does not have. */
 static enum status read_rope(const struct rope_reader *x, double theta, double part,
                              struct rope_config *out, struct error *err)
 {

@@ -3,7 +3,7 @@
 #include "common/model/config/family_row.h"
 #include "common/model/files/hf_json.h"
 
-/* Reads both rotary embeddings. `max_len` is the model's length. */
+/* Reads the embeddings of all layers and of window layers. `max_len` is the model's length. */
 MUST_USE enum status model_config_ropes(const struct hf_config *c, const struct config_family *f,
                                         uint32_t max_len, struct model_config *out,
                                         struct error *err);

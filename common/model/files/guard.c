@@ -8,11 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 4608, CHUNK_BYTES = 1024 }; /* LINE_BYTES: a path and the columns before it */
+/* LINE_BYTES is enough for a path and the columns before it */
+enum { LINE_BYTES = 4608, CHUNK_BYTES = 1024 };
 
-static struct sigaction before; /* earlier handler, for any other SIGBUS */
+static struct sigaction before; /* earlier handler, which gets any other SIGBUS */
 
-/* Everything below runs in a signal handler: only system calls and its own memory are used. */
+/* Everything below runs in a signal handler, so it uses only system calls and its own memory. */
 
 static const char *read_hex(const char *p, uintptr_t *out)
 {
@@ -25,8 +26,8 @@ static const char *read_hex(const char *p, uintptr_t *out)
     }
 }
 
-/* Returns the path of a line of /proc/self/maps if its range contains the address, otherwise
- * NULL. */
+/* Returns the path in a line of /proc/self/maps if the line's range contains the address,
+ * otherwise NULL. */
 static const char *path_of(const char *line, uintptr_t address)
 {
     uintptr_t begin, end;
@@ -66,7 +67,7 @@ static void say(const char *text)
 
 static void on_sigbus(int signum, siginfo_t *info, void *context)
 {
-    static char line[LINE_BYTES]; /* static, because a thread's stack may be small */
+    static char line[LINE_BYTES]; /* the buffer is static, because a thread's stack may be small */
     const char *path =
         info->si_code == BUS_ADRERR ? find_path((uintptr_t)info->si_addr, line) : NULL;
     if (!path && (before.sa_flags & SA_SIGINFO)) {

@@ -9,10 +9,12 @@
 #include "common/model/files/hf_json.h"
 #include "common/model/files/map.h"
 
-enum { MAX_JSON_BYTES = 64 << 20 }; /* tokenizer_config.json lists every added token */
+/* MAX_JSON_BYTES bounds a file. tokenizer_config.json is large because it lists every added
+ * token. */
+enum { MAX_JSON_BYTES = 64 << 20 };
 
-/* Counts the characters that precede a value; every value of a file but the first follows one of
- * them. */
+/* Counts the characters that precede a value. Every value of a file follows such a character,
+ * except the first value. */
 bool json_is_bounded(const char *text, size_t n)
 {
     size_t n_values = 1;

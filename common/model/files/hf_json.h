@@ -7,10 +7,11 @@
 
 #include "common/base/status.h"
 
-/* Most values that are parsed, because a value of two bytes of text can take 140 bytes of
- * memory. The headers of the largest models have a quarter of it. */
+/* JSON_MAX_VALUES is the most values that are parsed, because a value of two bytes of text can
+ * take 140 bytes of memory. The headers of the largest models have a quarter of this number. */
 #define JSON_MAX_VALUES (1 << 22)
-/* Returns false when the text may have more values. It checks no syntax, so it is fast. */
+/* Returns false when the text may have more than JSON_MAX_VALUES values. The function checks no
+ * syntax, so it is fast. */
 bool json_is_bounded(const char *text, size_t n);
 /* Loads folder/file, an object without duplicate keys, of at most 64 MiB and JSON_MAX_VALUES.
  * Returns STATUS_NOT_FOUND when there is no such file. The caller releases *out with
@@ -18,13 +19,13 @@ bool json_is_bounded(const char *text, size_t n);
 MUST_USE enum status hf_json_load(const char *folder, const char *file, size_t flags, json_t **out,
                                   struct error *err);
 
-/* Returns the value of `key` in `o`, or NULL when it is absent or null. */
+/* Returns the value of `key` in `o`, or NULL when the key is absent or its value is null. */
 const json_t *hf_json_get(const json_t *o, const char *key);
 /* Returns the language model's part of a config.json. Multimodal models keep it in
  * "text_config". */
 const json_t *hf_json_text_config(const json_t *root);
 
-/* A part `o` of a config.json. `folder` is for error texts. */
+/* `hf_config` is a part `o` of a config.json. `folder` is for error texts. */
 struct hf_config {
     const char *folder;
     const json_t *o;
@@ -38,6 +39,6 @@ MUST_USE enum status hf_config_positive(struct hf_config c, const char *key, dou
                                         double *out, struct error *err);
 MUST_USE enum status hf_config_bool(struct hf_config c, const char *key, bool def, bool *out,
                                     struct error *err);
-/* *out is NULL when the key is absent; the text lives as long as c.o. */
+/* Reads a text. *out is NULL when the key is absent; the text lives as long as c.o. */
 MUST_USE enum status hf_config_text(struct hf_config c, const char *key, const char **out,
                                     struct error *err);

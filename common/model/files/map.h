@@ -1,20 +1,20 @@
 #pragma once
-/* A whole file, mapped read-only. Bytes are read when they are touched, and pages can be
- * released while the page cache keeps them. Only regular files are accepted, since opening a
- * FIFO would wait for ever. The mapping is private and never written. Immutable: any thread. */
+/* Maps a whole file, read-only. Bytes are read when they are touched, and pages can be released
+ * while the page cache keeps them. Only regular files are accepted, since opening a FIFO would
+ * wait for ever. The mapping is private and never written. Immutable: any thread. */
 #include <stdint.h>
 
 #include "common/base/status.h"
 
 struct file_map {
-    const uint8_t *bytes; /* NULL = nothing is mapped */
+    const uint8_t *bytes; /* first byte of the mapping; NULL = nothing is mapped */
     size_t n_bytes;
 };
 
-/* An empty file gives no bytes. Returns STATUS_NOT_FOUND, _DENIED, _IO or _INVALID, with the
- * path and the reason. */
+/* Maps the file. An empty file gives no bytes. Returns STATUS_NOT_FOUND, _DENIED, _IO or
+ * _INVALID, with the path and the reason. */
 MUST_USE enum status file_map_open(const char *path, struct file_map *out, struct error *err);
-void file_map_close(struct file_map *m); /* a zeroed struct is allowed */
+void file_map_close(struct file_map *m); /* the struct may be all zero */
 /* Opens a regular file for reading. The caller closes *fd. */
 MUST_USE enum status file_open_regular(const char *path, int *fd, uint64_t *n_bytes,
                                        struct error *err);

@@ -1,12 +1,14 @@
 #pragma once
-/* The stack machine that runs a pickle's opcodes: values of a few kinds, a memo, and pools with
- * fixed limits. Values refer to pools by index. Private to torch_pickle.c and pickle_objects.c. */
+/* Defines the stack machine that runs a pickle's opcodes: values of a few kinds, a memo, and
+ * pools with fixed limits. Values refer to pools by index. Private to torch_pickle.c and
+ * pickle_objects.c. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 
 enum {
-    PICKLE_MAX_BYTES = 16 << 20, /* enough for about 100,000 tensors */
-    PICKLE_MAX_STACK = 1 << 16,  /* a writer empties it after 1000 entries of a dict */
+    PICKLE_MAX_BYTES = 16 << 20, /* most bytes of a pickle; enough for about 100,000 tensors */
+    /* most values on the stack; a writer empties the stack after 1000 entries of a dict */
+    PICKLE_MAX_STACK = 1 << 16,
     PICKLE_MAX_MEMO = 1 << 22,
     PICKLE_MAX_ITEMS = 1 << 22,
     PICKLE_MAX_TENSORS = 1 << 18,
@@ -28,16 +30,17 @@ enum pickle_kind {
     PICKLE_TENSOR
 };
 
-extern const char *const pickle_kind_names[]; /* "a mark", "None", … for error texts */
+/* The names of the kinds are for error texts: "a mark", "None", … */
+extern const char *const pickle_kind_names[];
 #define PICKLE_NAME_ARG(s) (int)((s).len > 100 ? 100 : (s).len), (s).ptr
 
 struct pickle_value {
     enum pickle_kind kind;
-    uint32_t n; /* PICKLE_TEXT: bytes; PICKLE_TUPLE: items */
+    uint32_t n; /* PICKLE_TEXT: number of bytes; PICKLE_TUPLE: number of items */
     union {
-        int64_t i; /* PICKLE_INT, PICKLE_BOOL */
+        int64_t i; /* value of PICKLE_INT and PICKLE_BOOL */
         const char *text;
-        uint32_t at; /* PICKLE_TUPLE: index of its first item; others: index into a pool */
+        uint32_t at; /* PICKLE_TUPLE: index of the first item; other kinds: index into a pool */
     };
 };
 
@@ -46,7 +49,7 @@ struct pickle_entry {
     struct pickle_value key, value;
 };
 
-/* A growing array with a fixed limit. */
+/* `pickle_pool` is a growing array with a fixed limit. */
 struct pickle_pool {
     void *at;
     uint32_t n, cap;
@@ -54,14 +57,15 @@ struct pickle_pool {
 
 struct pickle_machine {
     const uint8_t *bytes, *at, *end;
-    const uint8_t *op; /* start of the current opcode, for error texts */
+    const uint8_t *op; /* position of the current opcode, for error texts */
     const char *path;
     struct error *err;
     bool done;
     uint32_t n_dicts;
-    struct pickle_pool stack, memo, items; /* elements: struct pickle_value */
-    struct pickle_pool entries;            /* elements: struct pickle_entry */
-    struct pickle_pool storages, tensors;  /* elements: struct torch_storage; struct torch_tensor */
+    struct pickle_pool stack, memo, items; /* pools of struct pickle_value */
+    struct pickle_pool entries;            /* pool of struct pickle_entry */
+    /* pools of struct torch_storage and of struct torch_tensor */
+    struct pickle_pool storages, tensors;
 };
 
 /* Sets an error text with the opcode's position, and returns `s`. */
@@ -77,8 +81,7 @@ struct pickle_value *pickle_top(const struct pickle_machine *m);
 MUST_USE enum status pickle_pop(struct pickle_machine *m, struct pickle_value *out);
 MUST_USE enum status pickle_pop_kind(struct pickle_machine *m, enum pickle_kind kind,
                                      const char *what, struct pickle_value *out);
-/* Takes the values above the last mark off the stack, and the mark. *v is valid until the next
- * push. */
+/* Takes the last mark and the values above it off the stack. *v is valid until the next push. */
 MUST_USE enum status pickle_pop_marked(struct pickle_machine *m, const struct pickle_value **v,
                                        uint32_t *n);
 const struct pickle_value *pickle_items(const struct pickle_machine *m, struct pickle_value tuple);

@@ -1,5 +1,5 @@
-/* Handles the names that a pickle may contain. Only a fixed list is known; such a name is
- * interpreted here and never called as a function. */
+/* Handles the names that a pickle may contain. The file knows only a fixed list of names. It
+ * interprets such a name and never calls it as a function. */
 #include "common/model/files/pickle_objects.h"
 
 #include <ctype.h>
@@ -56,7 +56,7 @@ static bool is_name(struct str s)
 
 static enum status push_named(struct pickle_machine *m, struct str module, struct str name)
 {
-    if (!is_name(module) || !is_name(name)) /* an invalid name is not printed either */
+    if (!is_name(module) || !is_name(name)) /* the error text does not print an invalid name */
         return pickle_damaged(m, "it names a Python object with an invalid name");
     for (uint32_t i = 0; i < N_GLOBALS; i++)
         if (str_eq_c(module, globals[i].module) && str_eq_c(name, globals[i].name))
@@ -84,7 +84,8 @@ enum status pickle_push_stack_global(struct pickle_machine *m)
     return push_named(m, (struct str){module.text, module.n}, (struct str){name.text, name.n});
 }
 
-/* The id is a tuple: ("storage", type, key, location, number of elements). */
+/* Pushes the storage of a persistent id. The id is a tuple: ("storage", type, key, location,
+ * number of elements). */
 enum status pickle_push_storage(struct pickle_machine *m)
 {
     struct pickle_value id;
@@ -116,7 +117,8 @@ static enum status read_sizes(const struct pickle_machine *m, struct pickle_valu
     return STATUS_OK;
 }
 
-/* `args` is (storage, first, shape, stride, requires_grad, hooks[, dtype][, metadata]). */
+/* Makes a tensor from `args`: (storage, first, shape, stride, requires_grad, hooks[, dtype][,
+ * metadata]). */
 static enum status rebuild_tensor(struct pickle_machine *m, struct pickle_value args,
                                   bool has_dtype)
 {
@@ -150,8 +152,7 @@ static enum status rebuild_tensor(struct pickle_machine *m, struct pickle_value 
     return pickle_push(m, out);
 }
 
-/* Builds a value where other readers would call a function. A parameter becomes its tensor
- * alone. */
+/* Builds a value where other readers would call a function. A parameter becomes just its tensor. */
 enum status pickle_reduce(struct pickle_machine *m)
 {
     struct pickle_value args, f;

@@ -1,5 +1,5 @@
 #pragma once
-/* Opcodes of torch_pickle.c for names, storages and tensors. */
+/* Runs the opcodes of torch_pickle.c for names, storages and tensors. */
 #include "common/model/files/pickle_machine.h"
 
 MUST_USE enum status pickle_push_global(struct pickle_machine *m);

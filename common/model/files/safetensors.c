@@ -1,4 +1,4 @@
-/* Opens one safetensors file. parse() checks the header's length and JSON; read_root() makes one
+/* Opens one safetensors file. parse() checks the header's length and JSON. read_root() makes one
  * table of entries in the order of their data, and an array of pointers sorted by name for
  * look-ups. The JSON is released after that.
  * Every check happens at open, so later reads cannot fail: shapes and offsets against the file's
@@ -16,25 +16,26 @@
 
 enum {
     LENGTH_BYTES = 8,
-    MAX_HEADER_BYTES = 100 * 1000 * 1000, /* as in the reference implementation */
+    /* most bytes of a header, as in the reference implementation */
+    MAX_HEADER_BYTES = 100 * 1000 * 1000,
     MAX_TENSORS = 1 << 20,
 };
 
 struct entry {
     struct tensor t;
-    uint64_t begin, end; /* offsets within the data */
-    uint64_t n_dims;     /* dimensions in the file; t has at most TENSOR_MAX_DIMS */
+    uint64_t begin, end; /* offsets of the tensor within the data */
+    uint64_t n_dims;     /* number of dimensions in the file; t has at most TENSOR_MAX_DIMS */
 };
 
 struct safetensors {
     char *path;
-    struct file_map map; /* empty when the bytes are borrowed */
+    struct file_map map; /* mapping of the file; empty when the bytes are borrowed */
     const uint8_t *bytes;
     size_t n_bytes;
-    uint64_t n_header_bytes; /* JSON and the 8 bytes of its length */
+    uint64_t n_header_bytes; /* length of the JSON and of the 8 bytes with its length */
     uint64_t n_entries, n_tensors;
     char *names;
-    struct entry *entries;        /* sorted by offset */
+    struct entry *entries;        /* table of the tensors, sorted by offset */
     const struct entry **by_name; /* all entries, sorted by name */
     const struct tensor **tensors;
 };
@@ -127,7 +128,7 @@ static enum status read_entry(const struct safetensors *s, struct entry *e, cons
     TRY(read_shape(s, e, json_object_get(o, "shape"), &n, err));
     TRY(read_offsets(s, e, json_object_get(o, "data_offsets"), err));
     if (e->t.dtype == DTYPE_OPAQUE)
-        return STATUS_OK; /* element size unknown; nothing can use this tensor */
+        return STATUS_OK; /* the size of an element is unknown, and nothing can use this tensor */
     if (!dtype_bytes(e->t.dtype, n, 1, &n_bytes) || n_bytes != e->t.n_bytes)
         return error_set(err, STATUS_INVALID,
                          "%s: tensor " STR_FMT ": %llu elements of %s do not need %llu bytes",
@@ -143,7 +144,7 @@ static int compare_offsets(const void *a, const void *b)
     const struct entry *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) /* an empty tensor comes before the one at the same offset */
+    if (x->end != y->end) /* an empty tensor comes before another tensor at the same offset */
         return x->end < y->end ? -1 : 1;
     return str_compare(x->t.name, y->t.name);
 }
@@ -194,8 +195,8 @@ static enum status read_entries(struct safetensors *s, const json_t *root, struc
     return STATUS_OK;
 }
 
-/* Checks that each tensor begins where the one before it ends, and that the last one ends with
- * the file. */
+/* Checks that each tensor begins where the tensor before it ends, and that the last tensor ends
+ * with the file. */
 static enum status check_cover(const struct safetensors *s, struct error *err)
 {
     uint64_t at = 0, room = s->n_bytes - s->n_header_bytes;

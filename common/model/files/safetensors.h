@@ -1,7 +1,8 @@
 #pragma once
-/* One safetensors file, memory-mapped and read-only, safe for untrusted files. Header length,
- * JSON, dtypes, shapes, offsets and overlaps are checked at open, so that reading afterwards
- * cannot fail. As in the reference implementation, tensors must cover the data without holes.
+/* Reads one safetensors file, memory-mapped and read-only, safe for untrusted files. Header
+ * length, JSON, dtypes, shapes, offsets and overlaps are checked at open, so that reading
+ * afterwards cannot fail. As in the reference implementation, tensors must cover the data
+ * without holes.
  * Names (followed by a NUL) and data point into the object and live until close. Immutable: any
  * thread. As with every mapped file, replace models by rename. Format: huggingface/safetensors
  * README. */
@@ -10,17 +11,17 @@
 struct safetensors;
 MUST_USE enum status safetensors_open(const char *path, struct safetensors **out,
                                       struct error *err);
-/* `bytes` is borrowed until close; `name` is for error texts. */
+/* Opens a file in memory. `bytes` is borrowed until close; `name` is for error texts. */
 MUST_USE enum status safetensors_open_memory(const void *bytes, size_t n, const char *name,
                                              struct safetensors **out, struct error *err);
-void safetensors_close(struct safetensors *s); /* NULL is allowed */
+void safetensors_close(struct safetensors *s); /* s may be NULL */
 uint64_t safetensors_file_bytes(const struct safetensors *s);
-/* Tensors of more than TENSOR_MAX_DIMS dimensions are checked but left out; only
- * safetensors_holds knows them. A dtype without a name here becomes DTYPE_OPAQUE. */
+/* Returns the number of tensors. Tensors of more than TENSOR_MAX_DIMS dimensions are checked but
+ * left out; only safetensors_holds knows them. A dtype without a name here becomes DTYPE_OPAQUE. */
 uint64_t safetensors_n_tensors(const struct safetensors *s);
-/* sorted by offset */
+/* Returns a tensor by its index. Tensors are sorted by offset. */
 const struct tensor *safetensors_tensor_at(const struct safetensors *s, uint64_t i);
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name);
 bool safetensors_holds(const struct safetensors *s, const char *name);
-/* Returns the header's bytes as in the file: 8 bytes of length, and the JSON. */
+/* Returns the header's bytes of the file: 8 bytes of length, and the JSON. */
 struct str safetensors_header(const struct safetensors *s);

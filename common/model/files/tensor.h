@@ -1,5 +1,5 @@
 #pragma once
-/* A tensor as a file holds it, for every file format. */
+/* Describes a tensor in a file, for every file format. */
 #include "common/base/dtype.h"
 #include "common/base/status.h"
 #include "common/base/str.h"
@@ -9,7 +9,8 @@ struct tensor {
     struct str name;
     enum dtype dtype;
     uint32_t n_dims;
-    uint64_t shape[TENSOR_MAX_DIMS]; /* outermost first, the last one contiguous; 1 beyond n_dims */
+    /* sizes, outermost first; the last dimension is contiguous; 1 beyond n_dims */
+    uint64_t shape[TENSOR_MAX_DIMS];
     uint64_t n_bytes;
-    const uint8_t *data; /* in the mapping; may be unaligned */
+    const uint8_t *data; /* first byte of the tensor in the mapping; may be unaligned */
 };

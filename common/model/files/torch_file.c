@@ -1,5 +1,5 @@
-/* Opens one PyTorch checkpoint. open_archive() finds the members: they are in one folder of any
- * name, data.pkl describes the tensors, and data/KEY holds the bytes of a storage.
+/* Opens one PyTorch checkpoint. open_archive() finds the members, which are in one folder of any
+ * name. data.pkl describes the tensors, and data/KEY holds the bytes of a storage.
  * torch_pickle.c reads the description; read_tensor() checks each tensor against its storage.
  * All checks happen at open, so later reads cannot fail. Tensors point into the mapping, and
  * several may share bytes. The object owns its map, names and tables, and is immutable
@@ -19,12 +19,12 @@ enum { MAX_MEMBER_NAME = 1024 };
 
 struct entry {
     struct tensor t;
-    uint32_t n_dims; /* dimensions in the file; t has at most TENSOR_MAX_DIMS */
+    uint32_t n_dims; /* number of dimensions in the file; t has at most TENSOR_MAX_DIMS */
 };
 
 struct torch_file {
     char *path;
-    struct file_map map; /* empty when the bytes are borrowed */
+    struct file_map map; /* mapping of the file; empty when the bytes are borrowed */
     const uint8_t *bytes;
     size_t n_bytes;
     struct zip *zip;
@@ -32,7 +32,7 @@ struct torch_file {
     struct str pickle;
     char *names;
     uint64_t n_entries, n_tensors;
-    struct entry *entries; /* sorted by position in the file */
+    struct entry *entries; /* table of the tensors, sorted by position in the file */
     const struct entry **by_name;
     const struct tensor **tensors;
 };
@@ -100,8 +100,8 @@ static enum status wrong(const struct torch_file *f, const struct torch_tensor *
                      what);
 }
 
-/* Sets *n to the number of elements, 0 for an empty tensor. Refuses a tensor whose strides are
- * not contiguous. */
+/* Sets *n to the number of elements, which is 0 for an empty tensor. Refuses a tensor whose
+ * strides are not contiguous. */
 static enum status measure(const struct torch_file *f, const struct torch_tensor *t, uint64_t *n,
                            struct error *err)
 {
@@ -213,7 +213,7 @@ static enum status read_entries(struct torch_file *f, const struct torch_pickle 
         TRY(read_tensor(f, t, &p->storages[t->storage], e, err));
         memcpy(at, t->name.ptr, t->name.len);
         e->t.name = (struct str){at, t->name.len};
-        at += t->name.len + 1; /* the array is zeroed, so a NUL follows */
+        at += t->name.len + 1; /* the array is zeroed, so a NUL follows the name */
     }
     f->n_entries = p->n_tensors;
     return STATUS_OK;

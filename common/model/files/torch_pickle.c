@@ -1,9 +1,10 @@
 /* Reads the pickle of a PyTorch checkpoint. torch_pickle_read runs its opcodes on pickle_machine
  * and then collects the tensors of the dict that is left on the stack.
  * The machine has values of a few kinds, a memo, and pools: items of tuples, entries of dicts,
- * storages and tensors. Each opcode is a row of a table; a row without a function is refused by
- * its name. Values refer to pools by index and only the last dict is followed, so there is no
- * recursion. All pools are bounded; names in the result point into the caller's bytes. */
+ * storages and tensors. Each opcode is a row of a table. A row without a function is refused,
+ * and the error names the opcode. Values refer to pools by index and only the last dict is
+ * followed, so there is no recursion. All pools are bounded; names in the result point into the
+ * caller's bytes. */
 #include "common/model/files/torch_pickle.h"
 
 #include <string.h>
@@ -230,10 +231,11 @@ static enum status op_tuple(struct pickle_machine *m)
     const struct pickle_value *v;
     uint32_t n;
     TRY(pickle_pop_marked(m, &v, &n));
-    return push_tuple(m, v, n); /* safe: the items are copied before the stack is written */
+    /* the call is safe, because the items are copied before the stack is written */
+    return push_tuple(m, v, n);
 }
 
-/* The items of a list are not needed and dropped. */
+/* Pushes a list. The items of a list are not needed and are dropped. */
 static enum status op_empty_list(struct pickle_machine *m)
 {
     return pickle_push(m, (struct pickle_value){.kind = PICKLE_LIST});
@@ -302,7 +304,8 @@ static enum status op_build(struct pickle_machine *m)
 
 static const struct {
     const char *name;
-    enum status (*run)(struct pickle_machine *m); /* NULL = refused */
+    /* function that runs the opcode; NULL = refused */
+    enum status (*run)(struct pickle_machine *m);
 } opcodes[256] = {
     ['('] = {"MARK", op_mark},
     ['.'] = {"STOP", op_stop},
@@ -425,8 +428,8 @@ static enum status collect(struct pickle_machine *m, struct torch_pickle *out)
                                  pickle_kind_names[e->key.kind]);
         struct str name = {e->key.text, e->key.n};
         if (e->value.kind != PICKLE_TENSOR) {
-            if (!other ||
-                other->value.kind != PICKLE_DICT) /* a dict explains best what the file is */
+            /* the error names a dict if there is one, because it explains best what the file is */
+            if (!other || other->value.kind != PICKLE_DICT)
                 other = e;
             continue;
         }

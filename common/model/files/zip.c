@@ -1,6 +1,6 @@
 /* Opens a zip archive in memory. The directory at the end of the file is read once into a table.
  * Each member's own header, before its data, gives the place where the data begins. Sorted by
- * place, the table shows overlaps; an array of pointers sorted by name shows duplicates and
+ * place, the table shows overlaps. An array of pointers sorted by name shows duplicates and
  * serves look-ups.
  * No byte is read before its offset and length were checked against the file, and numbers are
  * added only where they cannot overflow. The object owns its tables; names and data point into
@@ -32,17 +32,18 @@ enum {
 #define LOCAL_MAGIC   0x04034B50u
 
 struct entry {
-    struct zip_member member; /* must be first: callers get a pointer to it */
-    uint64_t begin, end;      /* offsets in the file: the member's header, the end of its data */
+    struct zip_member member; /* the member must be first, because callers get a pointer to it */
+    /* offsets in the file: start of the member's header, and end of its data */
+    uint64_t begin, end;
 };
 
 struct zip {
     char *path;
     const uint8_t *bytes;
     uint64_t n_bytes;
-    uint64_t directory, directory_end; /* offsets in the file */
+    uint64_t directory, directory_end; /* offsets in the file: start and end of the directory */
     uint64_t n_entries;
-    struct entry *entries; /* sorted by offset */
+    struct entry *entries; /* table of the members, sorted by offset */
     const struct entry **by_name;
 };
 
@@ -76,14 +77,14 @@ static enum status wrong(const struct zip *z, struct str member, struct error *e
 
 /* ---- the end of the archive ---- */
 
-/* Tells whether a number of the short record equals the long one, or refers to it with
- * `unknown`. */
+/* Tells whether a number of the short record equals the long record's number, or refers to it
+ * with `unknown`. */
 static bool agrees(uint64_t small, uint64_t unknown, uint64_t large)
 {
     return small == unknown || small == large;
 }
 
-/* Reads the zip64 record. Both records must describe the same archive. */
+/* Reads the zip64 record. The short and the long record must describe the same archive. */
 static enum status read_end64(struct zip *z, uint64_t end, struct error *err)
 {
     const uint8_t *e = z->bytes + end, *locator = e - LOCATOR_BYTES;
@@ -139,7 +140,7 @@ static enum status read_end(struct zip *z, struct error *err)
 
 /* ---- one member ---- */
 
-/* Reads sizes and offsets that do not fit in 32 bits from an extra field, in this order. */
+/* Reads the sizes and offsets that do not fit in 32 bits from an extra field, in this order. */
 static enum status read_extra64(const struct zip *z, struct str name, struct str extra,
                                 uint64_t *const values[3], struct error *err)
 {

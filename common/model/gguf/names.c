@@ -30,7 +30,7 @@ bool gguf_read_suffix(const char *base, size_t len, uint32_t *i, uint32_t *n)
            read_digits(p + GGUF_SUFFIX_BYTES - DIGITS, n) && *i >= 1 && *i <= *n;
 }
 
-/* Returns 0 for another extension. */
+/* Returns the length of a name without .gguf, or 0 for another extension. */
 size_t gguf_stem_length(struct str name)
 {
     size_t m = sizeof extension - 1;
@@ -47,7 +47,8 @@ size_t gguf_name_length(struct str base)
     return gguf_read_suffix(base.ptr, stem, &i, &n) ? stem - GGUF_SUFFIX_BYTES : stem;
 }
 
-/* Writes the path of part i, given the path of another part. Returns false when it is too long. */
+/* Writes the path of part i, given the path of another part. Returns false when the path is too
+ * long. */
 bool gguf_part_path(const char *path, uint32_t i, uint32_t n, char out[PATH_MAX])
 {
     int length = snprintf(out, PATH_MAX, "%.*s-%05u-of-%05u%s",
@@ -63,15 +64,15 @@ bool gguf_first_part(const char *path, char *out)
     return stem > 0 && gguf_read_suffix(path, stem, &i, &n) && gguf_part_path(path, 1, n, out);
 }
 
-/* Returns the number of parts in a name, or 0 when it names no part. */
+/* Returns the number of parts in a name, or 0 when the name is not that of a part. */
 static uint32_t n_parts_of(const char *name)
 {
     uint32_t i, n;
     return gguf_read_suffix(name, gguf_stem_length(str_from(name)), &i, &n) ? n : 0;
 }
 
-/* Tells whether both names are parts of the same split. The unsplit model and other splits of it
- * are different models. */
+/* Tells whether the two names are parts of the same split. The unsplit model and other splits of
+ * it are different models. */
 static bool same_model(const char *a, const char *b)
 {
     size_t n = gguf_name_length(str_from(a));

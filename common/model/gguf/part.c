@@ -1,4 +1,4 @@
-/* Opens one GGUF file. One pass over the header fills two tables (values, tensors); two arrays
+/* Opens one GGUF file. One pass over the header fills two tables (values, tensors). Two arrays
  * of pointers sorted by name find duplicates and serve look-ups. split.c then joins the parts of
  * a model.
  * The header is read only through a cursor, which moves forward and never leaves the file.
@@ -17,12 +17,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read as it li
 
 enum {
     MAX_VALUES = 1 << 16,
-    MAX_NAME_BYTES = 1 << 12,    /* longest key or tensor name */
-    MAX_STRING_BYTES = 16 << 20, /* longest string: chat templates, grammars */
-    MAX_ARRAY = 1 << 26,         /* most elements: merges and scores of the largest vocabularies */
+    MAX_NAME_BYTES = 1 << 12,    /* most bytes of a key or of a tensor's name */
+    MAX_STRING_BYTES = 16 << 20, /* most bytes of a string; chat templates and grammars are long */
+    /* most elements of an array; enough for the merges and scores of the largest vocabularies */
+    MAX_ARRAY = 1 << 26,
     MAX_ALIGNMENT = 1 << 20,
     DEFAULT_ALIGNMENT = 32,
-    MIN_VALUE_BYTES = 8 + 4 + 1, /* smallest encodings, with which the file's size bounds a count */
+    /* fewest bytes of an encoded value; with this number the file's size bounds a count */
+    MIN_VALUE_BYTES = 8 + 4 + 1,
     MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8,
 };
 
@@ -278,7 +280,7 @@ static int compare_offsets(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Refuses bytes that belong to two tensors. Holes are allowed. */
+/* Refuses a file in which bytes belong to two tensors. Holes are allowed. */
 static enum status check_overlaps(const struct gguf *g, struct error *err)
 {
     const struct gguf_tensor **by_offset = mem_try_array(g->n_tensors + 1, sizeof *by_offset);

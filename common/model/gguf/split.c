@@ -1,5 +1,5 @@
 /* Joins a model in several files, as llama.cpp's gguf-split makes them: NAME-00001-of-0000N.gguf
- * and so on. The first one has the metadata. Each file has its number (split.no, from 0), the
+ * and so on. The first file has the metadata. Each file has its number (split.no, from 0), the
  * number of files (split.count) and the total number of tensors (split.tensors.count). All
  * tables of tensors are joined in the first part's object. */
 #include "common/model/gguf/split.h"

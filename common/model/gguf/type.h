@@ -1,6 +1,6 @@
 #pragma once
-/* Typed values by key, and tensors of a GGUF. Strings, arrays and data point into the file.
- * Plain data; any thread. */
+/* Defines the typed values by key, and the tensors of a GGUF. Strings, arrays and data point
+ * into the file. Plain data; any thread. */
 #include "common/base/dtype.h"
 #include "common/base/str.h"
 
@@ -21,9 +21,10 @@ enum gguf_type {
     GGUF_TYPE_COUNT
 };
 
-/* Elements are unaligned in the file; gguf_array_* (values.h) read them. */
+/* `gguf_array` is an array in the file. Its elements are unaligned; gguf_array_* (values.h) read
+ * them. */
 struct gguf_array {
-    enum gguf_type type; /* never GGUF_ARRAY */
+    enum gguf_type type; /* type of the elements; never GGUF_ARRAY */
     uint64_t n;
     const uint8_t *ptr, *end;
 };
@@ -32,8 +33,8 @@ struct gguf_value {
     struct str key;
     enum gguf_type type;
     union {
-        uint64_t u64; /* unsigned types */
-        int64_t i64;  /* signed types */
+        uint64_t u64; /* value of unsigned types */
+        int64_t i64;  /* value of signed types */
         double f64;
         bool boolean;
         struct str string;
@@ -46,21 +47,22 @@ struct gguf_tensor {
     struct str name;
     enum dtype dtype;
     uint32_t n_dims;
-    uint64_t shape[GGUF_MAX_DIMS]; /* shape[0] is contiguous; 1 beyond n_dims */
+    uint64_t shape[GGUF_MAX_DIMS]; /* sizes; the first dimension is contiguous; 1 beyond n_dims */
     uint64_t offset, n_bytes;      /* place and size in the file */
-    const uint8_t *data;           /* aligned to general.alignment */
+    const uint8_t *data;           /* first byte of the tensor, aligned to general.alignment */
 };
 
-/* size 0 = variable length */
+/* Names a type and gives the bytes of an element; size 0 = variable length. */
 struct gguf_type_traits {
     const char *name;
     uint8_t size;
 };
 extern const struct gguf_type_traits gguf_types[GGUF_TYPE_COUNT];
 
-bool gguf_type_is_signed(enum gguf_type t); /* signed integer types */
+bool gguf_type_is_signed(enum gguf_type t); /* returns true for the signed integer types */
 bool gguf_type_is_unsigned(enum gguf_type t);
-/* Load one unaligned element from the file: an integer or a bool, a signed integer, F32 or F64. */
+/* These functions load one unaligned element from the file: an integer or a bool, a signed
+ * integer, F32 or F64. */
 uint64_t gguf_type_load_bits(enum gguf_type type, const uint8_t *p);
 int64_t gguf_type_load_signed(enum gguf_type type, const uint8_t *p);
 double gguf_type_load_real(enum gguf_type type, const uint8_t *p);

@@ -132,7 +132,7 @@ bool gguf_array_next_str(const struct gguf_array *a, const uint8_t **cursor, str
     uint64_t n;
     if (a->type != GGUF_STRING || p == a->end)
         return false;
-    memcpy(&n, p, sizeof n); /* the lengths were checked at open */
+    memcpy(&n, p, sizeof n); /* the lengths were checked when the file was opened */
     *out = (struct str){(const char *)p + sizeof n, n};
     *cursor = p + sizeof n + n;
     return true;

@@ -1,14 +1,15 @@
 #pragma once
-/* Checked look-ups of a GGUF's metadata by key. Any thread. */
+/* Looks up a GGUF's metadata by key and checks the values. Any thread. */
 #include "common/base/status.h"
 #include "common/model/gguf/type.h"
 
 struct gguf;
 
-const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* NULL = absent */
-/* Return STATUS_NOT_FOUND when the key is absent, STATUS_INVALID (with key and value in err) for
- * another type or a value out of range. gguf_get_u64 accepts any integer type, gguf_get_f64 any
- * number. */
+/* Finds a value by its key. Returns NULL when the key is absent. */
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
+/* These functions read the value of a key. They return STATUS_NOT_FOUND when the key is absent,
+ * and STATUS_INVALID (with key and value in err) for another type or a value out of range.
+ * gguf_get_u64 accepts any integer type, gguf_get_f64 any number. */
 MUST_USE enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
                                   uint64_t *out, struct error *err);
 MUST_USE enum status gguf_get_f64(const struct gguf *g, const char *key, double *out,
@@ -17,14 +18,14 @@ MUST_USE enum status gguf_get_bool(const struct gguf *g, const char *key, bool *
                                    struct error *err);
 MUST_USE enum status gguf_get_str(const struct gguf *g, const char *key, struct str *out,
                                   struct error *err);
-/* `type` is the required type of the elements. */
+/* Reads an array. `type` is the required type of the elements. */
 MUST_USE enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_type type,
                                     struct gguf_array *out, struct error *err);
-/* Return element i < n of an array of numbers (or bools), converted. F32 and F64 are only read
- * by _f64. */
-/* signed values are sign-extended */
+/* These functions return element i < n of an array of numbers (or bools), converted. Only
+ * gguf_array_f64 reads F32 and F64. */
+/* Signed values are sign-extended. */
 uint64_t gguf_array_u64(const struct gguf_array *a, uint64_t i);
-/* Returns the strings in order: begin with *cursor NULL. Returns false at the end. */
+/* Reads the strings in order. *cursor is NULL before the first. Returns false at the end. */
 bool gguf_array_next_str(const struct gguf_array *a, const uint8_t **cursor, struct str *out);
 /* Compares pointers to values by key, for qsort and bsearch. */
 int gguf_values_compare(const void *a, const void *b);

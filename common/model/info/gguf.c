@@ -9,8 +9,8 @@
 
 enum { SIGMOID_GATING = 2 }; /* value of expert_gating_func in DeepSeek-V3; V2 has softmax */
 
-/* Finds the family. Both DeepSeeks are "deepseek2" in GGUF, and Mixtral is a "llama" with
- * experts. */
+/* Finds the family. The two DeepSeek families are "deepseek2" in GGUF, and Mixtral is a "llama"
+ * with experts. */
 static enum status find_family(const struct gguf *g, struct model_info *m, struct str arch,
                                const struct family **out, struct error *err)
 {
@@ -26,8 +26,9 @@ static enum status find_family(const struct gguf *g, struct model_info *m, struc
     return STATUS_OK;
 }
 
-/* The rows of the embedding give the number of logits. A file without tensors (a test's
- * vocabulary, or the first part of a split model) has only its list of tokens. */
+/* Reads the size of the vocabulary. The rows of the embedding give the number of logits. A file
+ * without tensors (a test's vocabulary, or the first part of a split model) has only its list of
+ * tokens. */
 static enum status read_vocab(const struct gguf *g, struct model_info *m,
                               const struct gguf_array *tokens, struct error *err)
 {
@@ -93,7 +94,7 @@ enum status model_info_read_gguf(struct model_info *m, struct error *err)
     TRY(gguf_open(m->path, &g, err));
     enum status s = read_all(g, m, err);
     gguf_close(g);
-    /* The file itself exists, so a missing key means that it is incomplete. */
+    /* The file itself exists, so a missing key means that the file is incomplete. */
     return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "the GGUF file is incomplete")
                                  : s;
 }

@@ -1,5 +1,5 @@
-/* Reads config.json (required), generation_config.json and tokenizer_config.json (both
- * optional). Multimodal models keep the language model in "text_config". */
+/* Reads config.json (required), and the optional generation_config.json and
+ * tokenizer_config.json. Multimodal models keep the language model in "text_config". */
 #include "common/model/info/hf.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "common/model/info/base.h"
 #include "common/model/info/family.h"
 
-/* YaRN multiplies the trained length. With other kinds of scaling max_position_embeddings
- * already is the stretched length. */
+/* Multiplies the length by the scaling's factor when the scaling is YaRN. With other kinds of
+ * scaling max_position_embeddings already is the stretched length. */
 static void stretch(struct model_info *m, const json_t *config)
 {
     const json_t *rope = json_object_get(config, "rope_scaling");
@@ -28,7 +28,7 @@ static void stretch(struct model_info *m, const json_t *config)
         m->max_model_len = (uint32_t)(factor * original);
 }
 
-/* eos_token_id is a number, a list of numbers, null, or missing. */
+/* Adds the EOS ids. eos_token_id is a number, a list of numbers, null, or missing. */
 static enum status add_eos_ids(struct model_info *m, const json_t *o, struct error *err)
 {
     const json_t *v = json_object_get(o, "eos_token_id");
@@ -52,7 +52,8 @@ static enum status read_config(struct model_info *m, const json_t *root, struct 
     struct str name = {json_string_value(type), json_string_length(type)};
     const struct family *f = family_by_hf_type(name);
     const json_t *class = json_array_get(json_object_get(root, "architectures"), 0);
-    if (json_is_string(class)) { /* people know the model by its class */
+    /* the error names the class, because people know the model by it */
+    if (json_is_string(class)) {
         name = (struct str){json_string_value(class), json_string_length(class)};
         f = f && family_has_class(f, name) ? f : NULL;
     }
@@ -70,7 +71,8 @@ static enum status read_config(struct model_info *m, const json_t *root, struct 
     return config == root ? STATUS_OK : add_eos_ids(m, root, err);
 }
 
-/* The tokenizer names its EOS token by text; added_tokens_decoder has the id of that text. */
+/* Adds the tokenizer's EOS id. The tokenizer names its EOS token by text, and
+ * added_tokens_decoder has the id of that text. */
 static enum status read_tokenizer_config(struct model_info *m, const json_t *root,
                                          struct error *err)
 {
@@ -120,7 +122,7 @@ enum status model_info_read_hf(struct model_info *m, struct error *err)
     if (s == STATUS_OK)
         s = read_optional(m, "generation_config.json", 0, add_eos_ids, err);
     if (s == STATUS_OK)
-        /* model_max_length is often 10^30, too large for an integer. */
+        /* model_max_length is often 10^30, which is too large for an integer. */
         s = read_optional(m, "tokenizer_config.json", JSON_DECODE_INT_AS_REAL,
                           read_tokenizer_config, err);
     return s;

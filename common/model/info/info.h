@@ -1,7 +1,7 @@
 #pragma once
-/* Facts about a model that gateway, cli and worker need before they read a tensor, from a GGUF's
- * metadata or from config.json and generation_config.json. The struct owns its strings. Every
- * value is checked against bounds, because the files are not trusted. */
+/* Holds facts about a model that gateway, cli and worker need before they read a tensor. They
+ * come from a GGUF's metadata, or from config.json and generation_config.json. The struct owns
+ * its strings. Every value is checked against bounds, because the files are not trusted. */
 #include <stdint.h>
 
 enum model_format { MODEL_GGUF, MODEL_HF, MODEL_NULL, MODEL_FORMAT_COUNT };
@@ -12,11 +12,13 @@ enum model_format { MODEL_GGUF, MODEL_HF, MODEL_NULL, MODEL_FORMAT_COUNT };
 
 struct model_info {
     enum model_format format;
-    char *path;           /* absolute: the GGUF (its first part) or the folder */
+    char *path;           /* absolute path of the GGUF (its first part) or of the folder */
     char *tokenizer_path; /* argument for text_tokenizer_open */
-    char *name;   /* default served name: from the path or the model_ref, "demo" or "null" */
-    char *family; /* "gemma3", "llama", …, as the chat template and the runner use it */
+    char *name; /* default served name, taken from the path or the model_ref; or "demo" or "null" */
+    /* family name, such as "gemma3" or "llama", for the chat template and the runner */
+    char *family;
     uint32_t max_model_len, vocab_size;
     uint32_t hidden; /* length of an embedding vector; 0 = the files do not say */
-    uint32_t eos_ids[MODEL_MAX_EOS], n_eos_ids; /* ids of generation_config and of the tokenizer */
+    /* EOS ids of generation_config and of the tokenizer, and their number */
+    uint32_t eos_ids[MODEL_MAX_EOS], n_eos_ids;
 };

@@ -27,7 +27,7 @@ void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t 
     else
         n = snprintf(out, out_size, "%s/.cache/coxswain", home && *home ? home : ".");
     if (n < 0 || (size_t)n >= out_size)
-        out[0] = '\0'; /* a path that is cut would be another path */
+        out[0] = '\0'; /* a path that is cut would be another path, so the result is empty */
 }
 
 void model_info_fini(struct model_info *m)
@@ -93,8 +93,8 @@ static enum status find_file(struct model_info *m, const char *real, bool is_fol
     return STATUS_OK;
 }
 
-/* Writes the absolute path into out[PATH_MAX]. A file keeps its own name even if it is a link,
- * because the name may have the number of a part; a download cache names the linked files by
+/* Writes the absolute path into out[PATH_MAX]. A file keeps its own name even if it is a link.
+ * The name may have the number of a part, and a download cache names the linked files by
  * checksum. */
 static bool absolute_path(const char *path, bool is_folder, char *out)
 {

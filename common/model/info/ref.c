@@ -1,9 +1,9 @@
 /* Parses the text of --model into a reference. model_ref_parse tries each kind in turn (hub,
- * page of the hub, URL, bucket, "demo", "null", path); the parser of a kind fills the struct and
+ * page of the hub, URL, bucket, "demo", "null", path). The parser of a kind fills the struct and
  * chooses the folder in the cache.
- * The folder's name has a readable part and 48 bits of SHA-256 over the reference's one
- * spelling, so that two references never share a folder. A URL's query is not part of it and
- * never shown, because it may be a secret signature that changes daily; such a file must be
+ * The folder's name has a readable part and 48 bits of SHA-256 over the normalised reference, so
+ * that two references never share a folder. A URL's query is not part of the name and is never
+ * shown, because the query may be a secret signature that changes daily. Such a file must be
  * identified by its hash. The text is not trusted: it is checked for length, control characters
  * and "..". The struct owns all strings; on an error it is empty. */
 #include "common/model/info/ref.h"
@@ -53,7 +53,7 @@ static bool is_printable(const char *s)
     struct str text = str_from(s);
     for (size_t i = 0; i < text.len; i++)
         if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F ||
-            /* a C1 control character */
+            /* the bytes are a C1 control character */
             ((unsigned char)s[i] == 0xC2 && (unsigned char)s[i + 1] < 0xA0))
             return false;
     return str_utf8_valid(text) == text.len;
@@ -134,7 +134,8 @@ static bool is_revision(const char *s)
     return true;
 }
 
-/* Accepts exactly ORG/NAME (with @REVISION), which may name a hub's model without "hf:". */
+/* Accepts exactly ORG/NAME (with @REVISION), which may name a hub's model although "hf:" is
+ * missing. */
 static bool is_plain_hub(const char *text)
 {
     const char *at = strchr(text, '@'), *slash = strchr(text, '/');
@@ -179,8 +180,8 @@ static enum status parse_hub(const char *text, struct model_ref *r, struct error
                           text, form);
 }
 
-/* Returns the path of a model's page on the hub, whose URL people copy from a browser. Returns
- * NULL for any other URL. */
+/* Returns the path in the URL of a model's page on the hub, which people copy from a browser.
+ * Returns NULL for any other URL. */
 static const char *hub_page_path(const char *text)
 {
     static const char *const hosts[] = {"https://huggingface.co/", "https://www.huggingface.co/",
@@ -221,7 +222,7 @@ static char *hub_page_reference(const char *path)
     return out;
 }
 
-/* Returns the HEX behind #sha256= in lower case, or NULL when it is not valid. */
+/* Returns the HEX behind #sha256= in lower case, or NULL when the HEX is not valid. */
 static char *take_sha256(const char *hex)
 {
     char *out = mem_strdup(hex);
@@ -238,7 +239,7 @@ static enum status parse_url(const char *text, struct model_ref *r, struct error
 {
     const char *mark = strchr(text, '#');
     char *url = mark ? mem_strndup(text, (size_t)(mark - text)) : mem_strdup(text);
-    /* without the query, which may be a signature */
+    /* the query is not shown, because it may be a signature */
     char *shown = mem_strndup(url, strcspn(url, "?"));
     char *path = strchr(strstr(shown, "://") + 3, '/');
     const char *why = NULL;

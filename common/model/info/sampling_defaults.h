@@ -1,13 +1,14 @@
 #pragma once
-/* Sampling parameters that the makers of a model recommend, from generation_config.json. They
- * are used for requests that do not set them. Plain values; any thread. */
+/* Reads the sampling parameters that the makers of a model recommend, from
+ * generation_config.json. The parameters are used for requests that do not set them. Plain
+ * values; any thread. */
 #include <stdint.h>
 
 #include "common/base/status.h"
 
 struct sampling_defaults {
     double temperature, top_p, min_p, repetition_penalty;
-    int64_t top_k; /* 0 = all tokens */
+    int64_t top_k; /* number of tokens to sample from; 0 = all tokens */
 };
 
 #define SAMPLING_DEFAULTS_OPENAI                                                                   \

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* for a hash state on the stack */
+#define XXH_STATIC_LINKING_ONLY /* the macro allows a hash state on the stack */
 #include <xxhash.h>
 
 #include "common/base/mem.h"
@@ -19,19 +19,19 @@
 #include "common/model/lora/config.h"
 #include "common/model/lora/files.h"
 
-/* More than the largest models have: 1024 layers of 16 modules. */
+/* MAX_MODULES is more than the largest models have: 1024 layers of 16 modules. */
 enum { MAX_MODULES = 1 << 14 };
 
 struct lora_adapter {
     char *folder;
     struct lora_config config;
-    struct safetensors *file; /* one of `file` and `torch` is set */
+    struct safetensors *file; /* opened tensor file; only one of `file` and `torch` is set */
     struct torch_file *torch;
-    struct lora_module *modules; /* [n_modules], sorted by name */
+    struct lora_module *modules; /* modules, [n_modules], sorted by name */
     uint32_t n_modules;
 };
 
-/* PEFT's file names; the first one that exists is used. */
+/* These are PEFT's file names. The first file that exists is used. */
 static const char safetensors_name[] = "adapter_model.safetensors";
 static const char torch_name[] = "adapter_model.bin";
 
@@ -121,7 +121,7 @@ static enum status check_tensor(const struct lora_adapter *a, const struct tenso
     return STATUS_OK;
 }
 
-/* Checks that both tensors exist and have the configured rank. */
+/* Checks that A and B exist and have the configured rank. */
 static enum status check_module(const struct lora_adapter *a, struct lora_module *m,
                                 struct error *err)
 {
@@ -142,8 +142,8 @@ static enum status check_module(const struct lora_adapter *a, struct lora_module
     return bad_tensor(a, wrong, STATUS_INVALID, what, err);
 }
 
-/* Merges the A and B of each module. Every tensor name is unique (safetensors.h), so after
- * sorting by module the two are neighbours. */
+/* Merges the A and B of each module. Every tensor name is unique (safetensors.h), so A and B are
+ * neighbours after the sort by module. */
 static enum status pair_up(struct lora_adapter *a, struct error *err)
 {
     uint32_t n = 0;

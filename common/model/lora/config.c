@@ -20,7 +20,7 @@ enum { MAX_NAMES = 4096 }; /* most names of a pattern or of target_modules */
 
 static const char file[] = "adapter_config.json";
 
-/* Tells whether a value has no effect: absent, null, false, "none" or empty. */
+/* Tells whether a value has no effect: it is absent, null, false, "none" or empty. */
 static bool says_nothing(const json_t *v)
 {
     const char *text = json_string_value(v);
@@ -60,10 +60,10 @@ static enum status check_unsupported(const struct lora_config *c, struct error *
     return STATUS_OK;
 }
 
-/* Some initialisations subtract the initial A and B from the base weights, and PEFT repeats that
- * whenever it loads the adapter. With unchanged base weights such an adapter gives wrong
- * results. The listed ways do not change the base weights; a new way is refused until it has
- * been checked. */
+/* Checks how the adapter was initialised. Some initialisations subtract the initial A and B from
+ * the base weights, and PEFT repeats that whenever it loads the adapter. With unchanged base
+ * weights such an adapter gives wrong results. The listed initialisations do not change the base
+ * weights; a new one is refused until somebody has checked it. */
 static enum status check_beginning(const struct lora_config *c, struct error *err)
 {
     static const char *const fine[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
@@ -108,8 +108,8 @@ static enum status to_alpha(const struct lora_config *c, const char *key, const 
     return STATUS_OK;
 }
 
-/* Reads a pattern. PEFT treats keys as regular expressions. A key of plain text with dots stands
- * for itself; any other expression is refused and never evaluated. */
+/* Reads a pattern. PEFT treats keys as regular expressions. A key of plain text with dots is
+ * taken as that text; any other expression is refused and never evaluated. */
 static enum status read_pattern(const struct lora_config *c, const char *key,
                                 struct lora_names *out, struct error *err)
 {
@@ -145,7 +145,8 @@ static enum status read_targets(struct lora_config *c, struct error *err)
     c->some_layers = !says_nothing(json_object_get(c->root, "layers_to_transform")) ||
                      !says_nothing(json_object_get(c->root, "exclude_modules"));
     if (json_is_string(v) || json_is_null(v) || !v)
-        return STATUS_OK; /* an expression; the file's tensors show the modules */
+        /* target_modules is an expression, and the file's tensors show the modules */
+        return STATUS_OK;
     if (!json_is_array(v) || json_array_size(v) > MAX_NAMES)
         return error_set(err, STATUS_INVALID,
                          "%s/%s: target_modules must be a list of at most %d names", c->folder,

@@ -6,16 +6,17 @@
 #include "common/model/lora/names.h"
 
 struct lora_config {
-    const char *folder; /* borrowed, for error texts */
+    const char *folder; /* path of the folder, borrowed, for error texts */
     json_t *root;
     uint32_t rank;
     double alpha;
     bool rslora;
-    struct lora_names ranks, alphas; /* rank_pattern, alpha_pattern */
-    struct lora_names targets;       /* target_modules; empty = an expression */
-    bool some_layers;                /* only some layers, or some modules of a name, are adapted */
+    struct lora_names ranks, alphas; /* names of rank_pattern and of alpha_pattern */
+    struct lora_names targets;       /* names of target_modules; empty = an expression */
+    bool some_layers; /* true = only some layers, or some modules of a name, are adapted */
 };
-/* The caller calls lora_config_fini also after an error. `root` as in lora_adapter_open. */
+/* Reads the configuration. The caller calls lora_config_fini also after an error. `root` has the
+ * meaning that it has in lora_adapter_open. */
 MUST_USE enum status lora_config_read(const char *folder, const char *root, struct lora_config *c,
                                       struct error *err);
 void lora_config_fini(struct lora_config *c);

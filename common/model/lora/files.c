@@ -1,6 +1,6 @@
-/* Finds an adapter's files. A folder below --lora-root may contain links to any place, as
- * download caches link to their blobs. So each file is resolved to its real path, which must be
- * below the root as well. */
+/* Finds an adapter's files. A folder below --lora-root may contain links to any place, as the
+ * folders of download caches do. So each file is resolved to its real path, which must be below
+ * the root as well. */
 #include "common/model/lora/files.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 #pragma once
-/* Paths of an adapter's files. Private to common/model/lora. */
+/* Finds the paths of an adapter's files. Private to common/model/lora. */
 #include <limits.h>
 
 #include "common/base/status.h"
 
-/* Sets `out` to the real path of the folder's file. Returns STATUS_NOT_FOUND, or STATUS_DENIED
- * when it is not below `root`. */
+/* Sets `out` to the real path of the folder's file. Returns STATUS_NOT_FOUND when there is no
+ * such file, and STATUS_DENIED when the real path is not below `root`. */
 MUST_USE enum status lora_file_find(const char *folder, const char *root, const char *file,
                                     char out[PATH_MAX], struct error *err);

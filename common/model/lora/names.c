@@ -1,6 +1,6 @@
-/* Names of modules in an adapter's configuration. Thousands of names against thousands of
- * modules would be millions of comparisons while every rank of a replica waits. So the names are
- * sorted, and looked up by each end of a module's name. */
+/* Keeps the names of modules in an adapter's configuration. To compare thousands of names with
+ * thousands of modules would take millions of comparisons while every rank of a replica waits.
+ * So the names are sorted, and looked up by each end of a module's name. */
 #include "common/model/lora/names.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static bool is_at(const struct lora_names *s, uint32_t i, const char *name)
     return i < s->n && strcmp(s->all[i].name, name) == 0;
 }
 
-/* Returns the next shorter end: "b.c" of "a.b.c", then "c", then NULL. */
+/* Returns the next shorter end of a name: "b.c" for "a.b.c", then "c", then NULL. */
 static const char *next_end(const char *end)
 {
     const char *dot = strchr(end, '.');

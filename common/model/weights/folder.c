@@ -26,10 +26,10 @@
 
 enum { MAX_SHARDS = 4096, MAX_NAME_BYTES = 255 };
 
-/* A kind of weight files and the names of its files. */
+/* Describes a kind of weight files and the names of its files. */
 struct layout {
     enum shard_kind kind;
-    const char *single, *index; /* NULL = none */
+    const char *single, *index; /* names of the single file and of the index; NULL = none */
     const char *ends[2];
 };
 static const struct layout layouts[] = {
@@ -47,7 +47,7 @@ static bool is_of(const struct layout *l, const char *name)
     return false;
 }
 
-/* Tells whether it is a file that training programs leave beside the weights. */
+/* Tells whether `name` is a file that training programs leave beside the weights. */
 static bool is_of_training(const char *name)
 {
     static const char *const names[] = {"training_args.bin", "optimizer.bin", "optimizer.pt",
@@ -69,7 +69,8 @@ static enum status add_name(struct weights *w, const struct layout *l, const cha
     if (w->n_shards == MAX_SHARDS)
         return error_set(err, STATUS_LIMIT, "the folder %s has more than %d %s files", w->path,
                          MAX_SHARDS, l->ends[0]);
-    if ((w->n_shards & (w->n_shards - 1)) == 0) /* full at each power of two */
+    /* the array is full when n_shards is a power of two */
+    if ((w->n_shards & (w->n_shards - 1)) == 0)
         w->shards = mem_realloc(w->shards, (w->n_shards ? 2 * w->n_shards : 1) * sizeof *w->shards);
     w->shards[w->n_shards++] = (struct shard){.name = mem_strdup(name), .kind = l->kind};
     return STATUS_OK;
@@ -90,8 +91,8 @@ static enum status check_name(const struct weights *w, const struct layout *l, c
     return STATUS_OK;
 }
 
-/* Adds each file once. A JSON object serves as the set of names, because an index may have 10^5
- * tensors. */
+/* Adds each file of the index once. A JSON object serves as the set of names, because an index
+ * may have 10^5 tensors. */
 static enum status add_index_names(struct weights *w, const struct layout *l, const json_t *map,
                                    struct error *err)
 {
@@ -171,8 +172,8 @@ static enum status open_shards(struct weights *w, struct error *err)
     return STATUS_OK;
 }
 
-/* Fills the table of tensors. With `map` NULL it takes all tensors of every file, otherwise each
- * tensor from the file that the index names. */
+/* Fills the table of tensors. With `map` NULL the function takes all tensors of every file,
+ * otherwise each tensor from the file that the index names. */
 static enum status collect(struct weights *w, const json_t *map, struct error *err)
 {
     uint64_t n = 0;
@@ -210,8 +211,8 @@ static enum status open_index(struct weights *w, const struct layout *l, const j
     return collect(w, map, err);
 }
 
-/* config.json gives the tensors their meaning: the same weights with another config.json are
- * another model. */
+/* Computes the identity of config.json. It gives the tensors their meaning: the same weights
+ * with another config.json are another model. */
 enum status weights_config_identity(const struct model_info *m, uint8_t out[16], struct error *err)
 {
     char path[PATH_MAX];
@@ -243,7 +244,7 @@ static enum status open_single(struct weights *w, const struct layout *l, struct
 }
 
 /* Opens the files with the names of this layout. *found is true when such a file exists, even if
- * it is damaged. */
+ * the file is damaged. */
 static enum status open_named(struct weights *w, const struct layout *l, bool *found,
                               struct error *err)
 {

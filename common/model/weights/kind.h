@@ -1,3 +1,3 @@
 #pragma once
-/* Kind of files that a folder must have. A GGUF needs no choice. */
+/* Names the kind of files that a folder must have. A GGUF needs no choice. */
 enum weights_kind { WEIGHTS_ANY, WEIGHTS_SAFETENSORS, WEIGHTS_TORCH };

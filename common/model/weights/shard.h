@@ -1,25 +1,26 @@
 #pragma once
-/* One file of a folder's weights, safetensors or PyTorch. Private to common/model/weights. */
+/* Opens one file of a folder's weights, safetensors or PyTorch. Private to common/model/weights. */
 #include "common/base/status.h"
 #include "common/model/files/tensor.h"
 
 enum shard_kind { SHARD_SAFETENSORS, SHARD_TORCH };
 
 struct shard {
-    char *name; /* file name within the folder */
+    char *name; /* name of the file within the folder */
     enum shard_kind kind;
-    union { /* NULL = not open */
+    union { /* opened file; NULL = not open */
         struct safetensors *safetensors;
         struct torch_file *torch;
     };
 };
 
 MUST_USE enum status shard_open(struct shard *s, const char *path, struct error *err);
-void shard_close(struct shard *s); /* a closed one is allowed */
+void shard_close(struct shard *s); /* the shard may be closed already */
 uint64_t shard_n_tensors(const struct shard *s);
-const struct tensor *shard_tensor_at(const struct shard *s, uint64_t i); /* i < shard_n_tensors */
+/* Returns tensor i, which must be below shard_n_tensors. */
+const struct tensor *shard_tensor_at(const struct shard *s, uint64_t i);
 bool shard_holds(const struct shard *s, const char *name);
-struct str shard_bytes(const struct shard *s); /* the whole file */
+struct str shard_bytes(const struct shard *s); /* returns the whole file */
 /* Returns part i (below SHARD_HEADERS) of the bytes that describe the tensors; a part may be
  * empty. */
 #define SHARD_HEADERS 2

@@ -1,11 +1,11 @@
 #pragma once
-/* The object behind weights.h. Private to common/model/weights. */
+/* Defines the object behind weights.h. Private to common/model/weights. */
 #include "common/model/weights/shard.h"
 
 struct weights {
     char *path;
-    struct gguf *gguf;    /* one of `gguf` and `shards` is set */
-    struct shard *shards; /* sorted by name */
+    struct gguf *gguf;    /* opened GGUF; only one of `gguf` and `shards` is set */
+    struct shard *shards; /* files of the folder, sorted by name */
     uint64_t n_shards;
     struct tensor *tensors;
     uint64_t n_tensors, n_file_bytes;

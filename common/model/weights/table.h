@@ -1,5 +1,5 @@
 #pragma once
-/* One table of tensors over all files, and an array of pointers sorted by name. */
+/* Keeps one table of tensors over all files, and an array of pointers sorted by name. */
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -8,7 +8,7 @@ struct weights;
 struct tensor;
 /* Allocates room for n tensors. */
 MUST_USE enum status weights_reserve(struct weights *w, uint64_t n, struct error *err);
-/* Call after the last tensor: fills by_name and refuses repeated names. */
+/* Fills by_name and refuses repeated names. Call it after the last tensor. */
 MUST_USE enum status weights_index_names(struct weights *w, struct error *err);
-/* Returns NULL when there is no tensor of that name. */
+/* Finds a tensor by its name. Returns NULL when there is no tensor of that name. */
 const struct tensor *weights_find(const struct weights *w, const char *name);

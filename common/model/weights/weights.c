@@ -1,5 +1,5 @@
-/* One table of tensors over all files, in the order of files and data, and an array of pointers
- * sorted by name. The files stay open in their readers, which have checked them. */
+/* Keeps one table of tensors over all files, in the order of files and data, and an array of
+ * pointers sorted by name. The files stay open in their readers, which have checked them. */
 #include "common/model/weights/weights.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define XXH_STATIC_LINKING_ONLY /* for a hash state on the stack */
+#define XXH_STATIC_LINKING_ONLY /* the macro allows a hash state on the stack */
 #include <xxhash.h>
 
 #include "common/base/mem.h"
@@ -125,19 +125,21 @@ static bool is_ours(const struct weights *w, const void *data, uint64_t n)
  * page that lies only partly in the range also belongs to a neighbour and stays. */
 void weights_done(const struct weights *w, const void *data, uint64_t n)
 {
-    assert(is_ours(w, data, n)); /* other memory would lose its contents */
+    assert(is_ours(w, data, n)); /* any other memory would lose its contents */
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = ((uintptr_t)data + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)data + n) & ~(page - 1);
     if (begin < end)
-        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* only advice */
+        /* the call is only advice, so its failure is ignored */
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 /* ---- identity ---- */
 
 static void hash_u64(XXH3_state_t *h, uint64_t v)
 {
-    XXH3_128bits_update(h, &v, sizeof v); /* little-endian, like the files */
+    /* the number is hashed in little-endian order, like those in the files */
+    XXH3_128bits_update(h, &v, sizeof v);
 }
 
 static void hash_header(XXH3_state_t *h, uint64_t n_file_bytes, struct str header)

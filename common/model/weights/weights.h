@@ -1,6 +1,6 @@
 #pragma once
-/* The tensors of a model, from a GGUF (all parts) or from a folder. Files of a folder, in order
- * of preference: model.safetensors; the files of model.safetensors.index.json;
+/* Opens the tensors of a model, from a GGUF (all parts) or from a folder. The files of a folder,
+ * in order of preference, are: model.safetensors; the files of model.safetensors.index.json;
  * pytorch_model.bin; the files of its index; all files that end in .safetensors, .bin, or .pt
  * and .pth. Everything is mapped, and bytes are read when they are used. Immutable except for
  * weights_done: any thread. */
@@ -10,23 +10,23 @@
 #include "common/model/weights/table.h"
 
 struct weights;
-/* Returns STATUS_NOT_FOUND with the missing file and its folder, STATUS_UNSUPPORTED with the
- * feature that this build does not read (PyTorch's older format). */
+/* Opens the weights. Returns STATUS_NOT_FOUND with the missing file and its folder, and
+ * STATUS_UNSUPPORTED with the feature that this build does not read (PyTorch's older format). */
 MUST_USE enum status weights_open(const struct model_info *m, struct weights **out,
                                   struct error *err);
 /* Opens only files of this kind. */
 MUST_USE enum status weights_open_kind(const struct model_info *m, enum weights_kind kind,
                                        struct weights **out, struct error *err);
-void weights_close(struct weights *w); /* NULL is allowed */
+void weights_close(struct weights *w); /* w may be NULL */
 uint64_t weights_n_tensors(const struct weights *w);
 const struct tensor *weights_tensor_at(const struct weights *w, uint64_t i);
-uint64_t weights_file_bytes(const struct weights *w); /* size of all files */
-/* Call after the last read of data[0..n): its pages need not stay resident. */
+uint64_t weights_file_bytes(const struct weights *w); /* returns the total size of all files */
+/* Releases the pages of data[0..n) from memory. Call it after the last read of these bytes. */
 void weights_done(const struct weights *w, const void *data, uint64_t n);
 /* Computes the model's identity for the configuration hash: XXH3-128 over config.json (of a
  * folder), and over each file's size, its header (metadata, names, shapes, offsets) and the
  * first, middle and last 4 KiB of every tensor. Files are hashed in the order of their names,
- * but the names are not. To read a 140 GB model completely in each rank would take minutes. So
- * two models that differ only between those pages count as equal
- * (docs/develop/decisions/0009-model-hash.md). */
+ * but the names are not hashed.
+ * It would take minutes to read a 140 GB model completely in each rank. So two models that
+ * differ only between those pages count as equal (docs/develop/decisions/0009-model-hash.md). */
 void weights_identity(const struct weights *w, uint8_t out[16]);

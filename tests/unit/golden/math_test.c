@@ -1,5 +1,6 @@
-/* The words of model_golden for checks beyond their bounds: near ones are to be judged by
- * hand, far ones and those that no rounding explains are not. */
+/* Tests model_golden's text about checks beyond their bounds. A person is asked to judge checks
+ * that are near their bound. Checks that are far from it, or that rounding does not explain,
+ * have failed for certain. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

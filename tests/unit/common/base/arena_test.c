@@ -47,7 +47,8 @@ static void test_reset_keeps_the_memory(void **state)
             void *p = arena_try_alloc(&a, 4000);
             if (round == 0)
                 first[i] = p;
-            assert_ptr_equal(p, first[i]); /* the same addresses: no block was allocated again */
+            /* the addresses are the same, so no block was allocated again */
+            assert_ptr_equal(p, first[i]);
         }
         assert_int_equal(a.used_bytes, 20 * 4000);
         arena_reset(&a);
@@ -64,7 +65,8 @@ static void test_what_is_reserved_is_one_piece(void **state)
     char *first = arena_try_alloc(&a, 1000);
     for (int i = 1; i < 60; i++)
         assert_ptr_equal(arena_try_alloc(&a, 1000), first + i * 1008);
-    assert_non_null(arena_try_alloc(&a, 64 * 1000)); /* more than the size given to `arena_init` */
+    /* the size is larger than the size given to `arena_init` */
+    assert_non_null(arena_try_alloc(&a, 64 * 1000));
     arena_fini(&a);
     assert_false(arena_reserve(&a, SIZE_MAX));
     arena_fini(&a);
@@ -88,7 +90,7 @@ static void test_limit(void **state)
 {
     struct arena a;
     arena_init(&a, 1024);
-    assert_non_null(arena_try_alloc(&a, 1000)); /* counts as 1008 bytes */
+    assert_non_null(arena_try_alloc(&a, 1000)); /* the arena counts 1008 bytes, a multiple of 16 */
     assert_null(arena_try_alloc(&a, 17));
     assert_non_null(arena_try_alloc(&a, 16));
     assert_null(arena_try_alloc(&a, 1));

@@ -1,6 +1,6 @@
-/* Tests the log: the lines in text and JSON form, the time, the types of fields and the quoting. A
- * test captures stderr with `capture`, logs, and compares the text that `release` returns.
- * Invariants: a log call writes exactly one line, and a field has the same JSON type whatever its
+/* Tests the log: the lines in text and JSON form, the time, the types of fields and the quoting.
+ * A test captures stderr with `capture`, logs, and compares the text that `release` returns. A
+ * log call must write exactly one line, and a field must have the same JSON type whatever its
  * value. */
 #include "common/base/log.h"
 
@@ -83,7 +83,7 @@ static void test_level(void **state)
 static void test_json_fields(void **state)
 {
     static const struct {
-        const char *fields, *want; /* `want`: the text behind "event":"e" */
+        const char *fields, *want; /* `want` is the text behind "event":"e" */
     } cases[] = {
         {"", "}"},
         {"n=5 f=-1.5", ",\"n\":\"5\",\"f\":\"-1.5\"}"},

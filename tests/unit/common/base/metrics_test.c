@@ -61,7 +61,8 @@ static void labels_are_escaped_and_bounded(void **state)
     metrics_label(&l, "b", STR("cut\xff here"));
     assert_string_equal(l.ptr, "a=\"q\\\" b\\\\ n\\n t\t \xc3\xa4\",b=\"cut\"");
     strbuf_reset(&l);
-    for (size_t i = 0; i < sizeof text; i += 2) { /* the cut would fall inside a character */
+    /* each character has two bytes, and a plain cut at the limit would fall inside a character */
+    for (size_t i = 0; i < sizeof text; i += 2) {
         text[i] = i ? '\xa4' : 'x';
         text[i + 1] = '\xc3';
     }

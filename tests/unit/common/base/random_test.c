@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-/* The first outputs of SplitMix64 from state 0, as printed by its authors' code. Another
+/* SplitMix64 from state 0 must give the first outputs that its authors' code prints. Another
  * sequence would change every recorded test seed. */
 static void test_known_sequence(void **state)
 {

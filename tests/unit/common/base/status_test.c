@@ -32,7 +32,8 @@ static void test_set_and_prefix(void **state)
     assert_int_equal(error_prefix(NULL, STATUS_IO, "x"), STATUS_IO);
 }
 
-/* The text stays inside its array and begins with the new prefix, whatever the lengths. */
+/* A text that is too long is cut. It stays inside its array and begins with the new prefix,
+ * whatever the lengths. */
 static void test_long_texts_are_cut(void **state)
 {
     char long_text[1024];

@@ -1,7 +1,7 @@
 /* Tests `struct str` and `struct strbuf`: search, comparison, numbers, trimming, growth,
- * formatting and UTF-8. Each test calls the functions with a table of texts. Invariants: no
- * function reads behind the end of a `str`, which need not end with a NUL, and a failed append
- * leaves a `strbuf` as it was. */
+ * formatting and UTF-8. Each test calls the functions with a table of texts. No function may
+ * read behind the end of a `str`, which need not end with a NUL. A failed append must leave a
+ * `strbuf` as it was. */
 #include "common/base/str.h"
 
 #include <math.h>
@@ -47,33 +47,33 @@ static void test_utf8(void **state)
         {"abc", 3, 3},
         {"a\0b", 3, 3},
         {"\x7f", 1, 1},
-        {"\x80", 1, 0},             /* a continuation byte alone */
-        {"\xc0\x80", 2, 0},         /* overlong NUL */
-        {"\xc1\xbf", 2, 0},         /* overlong */
-        {"\xc2\x80", 2, 2},         /* U+0080 */
-        {"\xdf\xbf", 2, 2},         /* U+07FF */
-        {"\xe0\x9f\xbf", 3, 0},     /* overlong */
-        {"\xe0\xa0\x80", 3, 3},     /* U+0800 */
-        {"\xed\x9f\xbf", 3, 3},     /* U+D7FF */
-        {"\xed\xa0\x80", 3, 0},     /* U+D800, a surrogate */
-        {"\xed\xbf\xbf", 3, 0},     /* U+DFFF */
-        {"\xee\x80\x80", 3, 3},     /* U+E000 */
-        {"\xef\xbf\xbf", 3, 3},     /* U+FFFF */
-        {"\xf0\x8f\xbf\xbf", 4, 0}, /* overlong */
-        {"\xf0\x90\x80\x80", 4, 4}, /* U+10000 */
-        {"\xf4\x8f\xbf\xbf", 4, 4}, /* U+10FFFF */
-        {"\xf4\x90\x80\x80", 4, 0}, /* U+110000 */
-        {"\xf5\x80\x80\x80", 4, 0}, /* not a possible lead byte */
+        {"\x80", 1, 0},             /* a continuation byte without a lead byte */
+        {"\xc0\x80", 2, 0},         /* an overlong form of NUL */
+        {"\xc1\xbf", 2, 0},         /* an overlong form of U+007F */
+        {"\xc2\x80", 2, 2},         /* U+0080, the first character of two bytes */
+        {"\xdf\xbf", 2, 2},         /* U+07FF, the last character of two bytes */
+        {"\xe0\x9f\xbf", 3, 0},     /* an overlong form of U+07FF */
+        {"\xe0\xa0\x80", 3, 3},     /* U+0800, the first character of three bytes */
+        {"\xed\x9f\xbf", 3, 3},     /* U+D7FF, the last character before the surrogates */
+        {"\xed\xa0\x80", 3, 0},     /* U+D800, the first surrogate */
+        {"\xed\xbf\xbf", 3, 0},     /* U+DFFF, the last surrogate */
+        {"\xee\x80\x80", 3, 3},     /* U+E000, the first character after the surrogates */
+        {"\xef\xbf\xbf", 3, 3},     /* U+FFFF, the last character of three bytes */
+        {"\xf0\x8f\xbf\xbf", 4, 0}, /* an overlong form of U+FFFF */
+        {"\xf0\x90\x80\x80", 4, 4}, /* U+10000, the first character of four bytes */
+        {"\xf4\x8f\xbf\xbf", 4, 4}, /* U+10FFFF, the last character of Unicode */
+        {"\xf4\x90\x80\x80", 4, 0}, /* U+110000, which is above the last character */
+        {"\xf5\x80\x80\x80", 4, 0}, /* a byte that cannot begin a character */
         {"\xfe", 1, 0},
         {"\xff", 1, 0},
-        {"ab\xe2\x82", 4, 2},     /* cut inside a character */
-        {"ab\xe2\x82\xac", 5, 5}, /* a euro sign */
-        {"\xe2\x28\xa1", 3, 0},   /* wrong second byte */
-        {"\xe2\x82\x28", 3, 0},   /* wrong third byte */
+        {"ab\xe2\x82", 4, 2},     /* a euro sign whose last byte is missing */
+        {"ab\xe2\x82\xac", 5, 5}, /* a complete euro sign */
+        {"\xe2\x28\xa1", 3, 0},   /* a wrong second byte */
+        {"\xe2\x82\x28", 3, 0},   /* a wrong third byte */
         {"\xf0\x9f\x98\x80z\xff", 6, 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        /* exact size: a sanitizer reports a read past the end */
+        /* the copy has the exact size, so that a sanitizer reports a read past the end */
         char *exact = malloc(cases[i].len ? cases[i].len : 1);
         assert_non_null(exact);
         memcpy(exact, cases[i].bytes, cases[i].len);

@@ -1,7 +1,8 @@
 /* Tests the bus: a head's socket and a peer's, on one loop, over libzmq with CURVE keys.
- * `pair_open` opens both sides, frames go through `bus_send`, and the handlers count what
- * arrives. bus.c is included to stop the ZAP handler of a running bus. Invariants: only known
- * keys get in, a peer's identity is never reused, and `bus_close` leaves no thread behind. */
+ * `pair_open` opens the two sockets, frames go through `bus_send`, and the handlers count what
+ * arrives. bus.c is included to stop the ZAP handler of a running bus.
+ * Only known keys may get in, a peer's identity is never reused, and `bus_close` leaves no
+ * thread behind. */
 #include "common/bus/bus.c"
 
 #include <arpa/inet.h>
@@ -40,7 +41,7 @@ struct pair {
     struct curve_keys head_keys, peer_keys;
     struct authorized authorized;
     struct side head, peer;
-    uint32_t hwm; /* option of the head; 0 = the default */
+    uint32_t hwm; /* high-water mark of the head; 0 = the default */
 };
 
 static void give_up(void *ctx)
@@ -55,7 +56,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
                      struct str frame)
 {
     struct side *s = ctx;
-    /* a handler is never called from inside a handler, not even through a send */
+    /* the bus never calls a handler from inside a handler, not even through a send */
     assert_false(s->in_handler);
     s->in_handler = true;
     s->peer = from;
@@ -237,8 +238,8 @@ static void test_wrong_head_key_is_refused(void **state)
     pair_fini(&p);
 }
 
-/* Without an answer from the ZAP handler libzmq would admit every peer. The bus then admits
- * nobody, not even a known key. */
+/* Without an answer from the ZAP handler libzmq would admit every peer. When that handler is
+ * gone, the bus must admit nobody, not even a known key. */
 static void test_dead_zap_handler_admits_nobody(void **state)
 {
     struct pair p;
@@ -269,7 +270,7 @@ static void put_keys(const char *dir, const struct curve_keys *ours, const char 
     }
 }
 
-/* First one of two keys in the folder is the head's, then the peer gets a new key of its own.
+/* First the head has one of the two keys in the folder, then the peer gets a new key of its own.
  * The peer reads the folder again each time. */
 static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
 {
@@ -290,9 +291,9 @@ static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
     struct bus_handlers h = {.ctx = &p.peer, .on_frame = on_frame, .on_link = on_link};
     assert_int_equal(bus_connect(p.loop, &o, &h, &p.peer.bus, NULL), STATUS_OK);
     wait_up(&p);
-    assert_int_equal(p.peer.n_down, 1); /* the first key that it tried */
+    assert_int_equal(p.peer.n_down, 1); /* the first key that the peer tried was refused */
 
-    /* The head accepts a new key and no longer the old one. */
+    /* The head now accepts the new key and no longer the old key. */
     struct authorized list = {.n_entries = 1};
     list.entries = mem_array(1, sizeof *list.entries);
     assert_int_equal(keys_generate(&p.peer_keys, NULL), STATUS_OK);
@@ -304,7 +305,8 @@ static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
     p.peer.stop_on_down = true;
     assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
     loop_run(p.loop);
-    assert_int_equal(p.peer.n_down, 2); /* the folder still has the old key */
+    /* the head refuses the peer, because the folder still has the old key */
+    assert_int_equal(p.peer.n_down, 2);
     p.peer.stop_on_down = false;
     put_keys(dir, &p.peer_keys, p.head_keys.public_key, "");
     wait_up(&p);
@@ -335,8 +337,8 @@ static void rebind(struct pair *p, const struct curve_keys *keys)
         fail_msg("%s", err.text);
 }
 
-/* The head's key changes while it listens. A peer that knows both public keys reconnects to the
- * same port, as a new peer. A peer that knows only the old key is refused. */
+/* The head's key changes while it listens. A peer that knows the old and the new public key
+ * reconnects to the same port, as a new peer. A peer that knows only the old key is refused. */
 static void take_another_key(bool from_folder)
 {
     struct pair p;
@@ -384,7 +386,7 @@ static void take_another_key(bool from_folder)
 static void test_a_head_takes_another_key(void **state)
 {
     take_another_key(true);
-    take_another_key(false); /* false = with a join token that holds both keys */
+    take_another_key(false); /* false = the peer uses a join token that holds the two keys */
 }
 
 static void test_plain_peer_cannot_talk_to_curve(void **state)
@@ -433,7 +435,7 @@ static void test_refused_options(void **state)
         {"tcp://127.0.0.1:", false, STATUS_INVALID},
         {"tcp://127.0.0.1:65536", false, STATUS_INVALID},
         {"tcp://127.0.0.1:http", false, STATUS_INVALID},
-        {"tcp://192.0.2.1:0", true, STATUS_INVALID}, /* not an address of this machine */
+        {"tcp://192.0.2.1:0", true, STATUS_INVALID}, /* this machine does not have the address */
         {"udp://127.0.0.1:1", false, STATUS_INVALID},
     };
     struct loop *l;
@@ -485,8 +487,8 @@ static void test_port_in_use_is_named(void **state)
     pair_fini(&p);
 }
 
-/* More frames than one turn of the loop reads are echoed. Every frame arrives, in both
- * directions. */
+/* The peer echoes more frames than one turn of the loop reads. Every frame arrives, in each
+ * direction. */
 static void test_many_frames_all_arrive(void **state)
 {
     struct pair p;
@@ -523,7 +525,7 @@ static void test_reconnect_is_a_new_peer(void **state)
     pair_fini(&p);
 }
 
-/* The head goes and comes back on its port, and the peer reconnects without help. */
+/* The head stops and starts again on its port, and the peer reconnects without help. */
 static void test_peer_finds_a_new_head(void **state)
 {
     struct pair p;
@@ -605,7 +607,7 @@ static void test_close_inside_a_handler(void **state)
     pair_fini(&p);
 }
 
-/* Does nothing: the signal only has to interrupt system calls. */
+/* Does nothing. The signal only has to interrupt system calls. */
 static void ignore(int number)
 {
     (void)number;
@@ -640,7 +642,8 @@ static unsigned n_threads(void)
  * behind. */
 static void test_signals_while_it_closes(void **state)
 {
-    struct sigaction a = {.sa_handler = ignore}; /* no SA_RESTART: system calls return EINTR */
+    /* SA_RESTART is not set, so system calls return EINTR */
+    struct sigaction a = {.sa_handler = ignore};
     sigaction(SIGUSR1, &a, NULL);
     unsigned before = n_threads();
     for (int i = 0; i < 20; i++) {
@@ -688,7 +691,9 @@ static void test_foreign_shapes_are_dropped(void **state)
     void *second = zmq_socket(ctx, ZMQ_DEALER);
     zmq_setsockopt(second, ZMQ_LINGER, &zero, sizeof zero);
     zmq_connect(second, bus_endpoint(head));
-    while (head->n_dropped < 2) { /* the two links race: wait for the first one */
+    /* either link may be ready first, so the test waits until the head has dropped the first
+     * link's frame */
+    while (head->n_dropped < 2) {
         uv_run(loop_uv(p.loop), UV_RUN_ONCE);
     }
     zmq_send(second, "fine", 4, 0);
@@ -718,7 +723,7 @@ static void test_high_water_mark_and_size(void **state)
     p.head.want_frames = 1;
     loop_run(p.loop);
     enum status s = STATUS_OK;
-    /* The reader never reads. The send must fail after the queue and the kernel's buffers are
+    /* The other end never reads. The send must fail after the queue and the kernel's buffers are
      * full. */
     int n = 0;
     for (; n < 2000 && s == STATUS_OK; n++)

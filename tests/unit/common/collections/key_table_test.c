@@ -1,4 +1,4 @@
-/* Compares the table with a plain list, for keys that differ in a few bits only. */
+/* Compares the table with a plain list, for keys that differ in only a few bits. */
 #include "common/collections/key_table.h"
 
 #include <setjmp.h>

@@ -12,8 +12,8 @@
 
 enum { N = 500, SIZE = 100, N_FIRST = 3 };
 
-/* Objects do not overlap, begin at cache lines, and keep their contents while others come and
- * go. */
+/* Objects must not overlap, must begin at cache lines, and must keep their contents while other
+ * objects are allocated and freed. */
 static void test_objects_come_and_go(void **state)
 {
     struct slab s;

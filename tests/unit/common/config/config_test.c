@@ -1,7 +1,7 @@
 /* Tests the parser of options: command lines, environment variables and YAML files, for a small
  * table of options in this file. `parse` and `parse_yaml` run the parser; the tests compare the
- * values, warnings and errors. Invariants: a command line wins over the environment, the
- * environment wins over the file, and a secret is never in an output. */
+ * values, warnings and errors. A command line wins over the environment, the environment wins
+ * over the file, and a secret is never in an output. */
 #include "common/config/argv.h"
 #include "common/config/config.h"
 #include "common/config/help.h"
@@ -95,7 +95,7 @@ struct parsed {
     enum status s;
 };
 
-/* Parses command-line words and environment words, both separated by blanks. */
+/* Parses command-line words and environment words. In each text blanks separate the words. */
 static struct parsed parse(const char *args, const char *env)
 {
     static char text[2][2048];
@@ -168,11 +168,12 @@ static void test_spellings(void **state)
     }
 }
 
-/* An option that needs another option gives a warning when the other is off. */
+/* An option that needs another option must give a warning when that other option is off. */
 static void test_given_without_its_partner(void **state)
 {
     static const struct {
-        const char *args, *env, *want; /* the warning; NULL = no warning */
+        /* words of the command line and of the environment, and the warning; NULL = no warning */
+        const char *args, *env, *want;
     } cases[] = {
         {"", "", NULL},
         {"--wait-s 5", "", "--wait-s has no effect without --no-wait"},
@@ -265,8 +266,8 @@ static void test_refused(void **state)
     }
 }
 
-/* vLLM's command lines: the positional arguments that are left, the number of warnings, or the
- * error. */
+/* vLLM's command lines are accepted. A case has the positional arguments that are left, the
+ * number of warnings, or the error. */
 static void test_flags_of_vllm(void **state)
 {
     static const struct {
@@ -394,7 +395,8 @@ static void test_bare_words_after_a_list(void **state)
         {"--alias a b c", "a,b,c", "", ""},
         {"x --alias a b --max-num-seqs 3 y", "a,b", "", "x,y"},
         {"--alias a b --alias c d", "a,b,c,d", "", ""},
-        {"--alias=a b", "a", "", "b"}, /* as in argparse */
+        /* after '=' the option takes only one value, as in argparse */
+        {"--alias=a b", "a", "", "b"},
         {"--alias a -- b", "a", "", "b"},
         {"M --root a b", "", "a,b", "M"},
         {"--root a b M", "", "a,b", "M"},
@@ -446,7 +448,8 @@ static void test_help_and_version(void **state)
     strbuf_fini(&b);
 }
 
-/* A long table: `--help` has the common options, a topic has a group or the names with a word. */
+/* The help of a long table has groups. `--help` shows the common options, and a topic shows a
+ * group or the names with a word. */
 static void test_help_by_groups(void **state)
 {
     static const struct option_group groups[] = {
@@ -455,7 +458,8 @@ static void test_help_by_groups(void **state)
         {0},
     };
     static const struct {
-        const char *topic, *has, *lacks; /* has NULL: no such topic */
+        /* topic, a text in the help, and a text not in it; has NULL = no such topic */
+        const char *topic, *has, *lacks;
     } cases[] = {
         {NULL, "\nLoad:\n  --max-num-seqs N ", "--utilization"},
         {NULL, "`prog --help=all` lists all ", "--api-key"},
@@ -538,9 +542,12 @@ static void test_yaml_switches_off(void **state)
         const char *yaml;
         bool caching;
     } cases[] = {
-        {"no_prefix_caching: true\n", false}, {"no-prefix-caching: True\n", false},
-        {"no-prefix-caching: false\n", true}, /* the switch is not given */
-        {"no-prefix-caching:\n", true},       {"no-eager: true\n", true},
+        {"no_prefix_caching: true\n", false},
+        {"no-prefix-caching: True\n", false},
+        /* "no-x: false" has no effect, as if the switch were not in the file */
+        {"no-prefix-caching: false\n", true},
+        {"no-prefix-caching:\n", true},
+        {"no-eager: true\n", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct parsed p = parse_yaml(cases[i].yaml, "", "");
@@ -627,12 +634,13 @@ static void test_secret_is_never_shown(void **state)
     config_fini(&p.res);
 }
 
-/* A variable may end with a newline, as from echo or a file. A list without any item is an
+/* A variable may end with a newline, which echo or a file adds. A list without any item is an
  * error. Another program's variable is used, with a warning, when our variable is not set. */
 static void test_secrets_of_the_environment(void **state)
 {
     static const struct {
-        const char *args, *env, *want; /* the items, joined by '|'; NULL = refused */
+        /* command line, environment, and the items, joined by '|'; NULL = refused */
+        const char *args, *env, *want;
         bool is_told;
     } cases[] = {
         {"", "COX_PASS=a\n", "a", false},
@@ -684,7 +692,7 @@ static void test_printed_yaml_reads_back(void **state)
     strbuf_fini(&b);
 }
 
-/* Secrets in the process's own arguments are overwritten. Other words stay. */
+/* The process overwrites the secrets in its own arguments. Other words stay. */
 static void test_secrets_are_overwritten(void **state)
 {
     static const char *const rows[][2] = {
@@ -752,7 +760,7 @@ static void test_words_of_an_option(void **state)
         {"--sizes 1 2 3", 4},
         {"-O3 x", 1},
         {"--swap-space.a 3 x", 2},
-        {"--max-num-seqs", 1}, /* the parser reports a missing value */
+        {"--max-num-seqs", 1}, /* the value is missing, which the parser reports */
         {"--unknown x", 0},
         {"--help", 0},
         {"--config f", 0},

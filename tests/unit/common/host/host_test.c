@@ -25,7 +25,7 @@ static const struct {
     const char *name, *max, *current, *cpu;
     uint64_t want_bytes;
     uint32_t want_cpus;
-    const char *stat; /* NULL = the previous file stays */
+    const char *stat; /* content of memory.stat; NULL = the previous file stays */
 } cases[] = {
     {"no cgroup", NULL, NULL, NULL, 4096000ull * 1024, 8, NULL},
     {"no limit", "max\n", "1000\n", "max 100000\n", 4096000ull * 1024, 8, NULL},
@@ -87,7 +87,7 @@ static void test_address_space(void **state)
     char root[] = "/tmp/cox-host-XXXXXX";
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     assert_non_null(mkdtemp(root));
-    /* without a file about its use, all of the limit is left */
+    /* without the file that shows how much is in use, the whole limit is left */
     assert_int_equal(host_address_space_left_at(root, 5), 5);
     fake_put(root, "/proc/self/statm", "1000 300 20 1 0 70 0\n");
     assert_int_equal(host_address_space_left_at(root, 1500 * page), 500 * page);
@@ -99,7 +99,7 @@ static void test_address_space(void **state)
         drop(root, made[i]);
 }
 
-/* Mapped memory is not left. Under a sanitizer it amounts to terabytes. */
+/* Mapped memory counts as used. A sanitizer maps terabytes. */
 static void test_address_space_of_this_process(void **state)
 {
     const uint64_t room = 32ull << 20, limit = 1ull << 60;
@@ -120,9 +120,9 @@ static void test_address_space_of_this_process(void **state)
 #define V1   "/sys/fs/cgroup/memory/"
 #define CPU1 "/sys/fs/cgroup/cpu/"
 
-/* Files of an invented machine with 8 CPUs and 4000 MB of free memory. NULL ends the list. */
+/* `machine` is an invented machine with 8 CPUs and 4000 MB of free memory. NULL ends a list. */
 static const struct {
-    const char *name, *files[16]; /* path, content, path, content, … */
+    const char *name, *files[16]; /* name of a case; its files: path, content, path, … */
     uint64_t want_bytes;
     uint32_t want_cpus;
 } places[] = {

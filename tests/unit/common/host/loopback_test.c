@@ -61,7 +61,7 @@ static const struct {
 } authorities[] = {
     {STR("localhost"), "localhost"},
     {STR("localhost:8265"), "localhost"},
-    {STR("localhost:"), "localhost"}, /* RFC 3986: the port may be empty */
+    {STR("localhost:"), "localhost"}, /* the port may be empty (RFC 3986) */
     {STR("127.0.0.1:8265"), "127.0.0.1"},
     {STR("[::1]"), "[::1]"},
     {STR("[::1]:8265"), "[::1]"},
@@ -72,7 +72,7 @@ static const struct {
     {STR("[::1"), ""},
     {STR("[::1]evil.example"), ""},
     {STR("[::1].evil.example:80"), ""},
-    {STR("::1"), ""}, /* an IPv6 address needs brackets */
+    {STR("::1"), ""}, /* an IPv6 address must have brackets */
     {STR("localhost:80.evil.example"), ""},
     {STR("localhost:80:80"), ""},
     {STR("localhost:@evil"), ""},

@@ -1,7 +1,7 @@
 /* Tests the NUMA nodes and cores of a machine, and the placement of processes on them.
  * `read_tree` builds a folder like /sys and reads it; the binding functions then choose a node
- * and CPUs. Invariants: only CPUs that the process may use are chosen, and errors name the nodes
- * or CPUs that exist. */
+ * and CPUs. Only CPUs that the process may use are chosen, and errors name the nodes or CPUs
+ * that exist. */
 #include "common/host/numa.h"
 
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static cpu_set_t cpus(const char *list)
 static const struct file one_node[] = {
     {NODE "online", "0\n"}, {NODE "node0/cpulist", "0-3\n"}, {0}};
 
-/* Two sockets with hyperthreads, numbered as on real machines. */
+/* `two_nodes` is a machine of two sockets with hyperthreads, numbered as on real machines. */
 static const struct file two_nodes[] = {{NODE "online", "0-1\n"},
                                         {NODE "node0/cpulist", "0-15,32-47\n"},
                                         {NODE "node1/cpulist", "16-31,48-63\n"},
@@ -63,7 +63,7 @@ static const struct file with_memory_alone[] = {{NODE "online", "0,2,8\n"},
                                                 {NODE "node8/cpulist", "4-7\n"},
                                                 {0}};
 
-/* CPUs 1 and 5 and node 3 are offline. */
+/* In `offline`, CPUs 1 and 5 and node 3 are offline. */
 static const struct file offline[] = {{NODE "online", "0,7\n"},
                                       {NODE "possible", "0-7\n"},
                                       {NODE "node0/cpulist", "0,2-3\n"},
@@ -162,7 +162,7 @@ static void test_nonsense(void **state)
 static void test_lists(void **state)
 {
     static const struct {
-        const char *text, *want; /* NULL: refused */
+        const char *text, *want; /* list of CPUs and its printed form; NULL = refused */
     } cases[] = {
         {"0", "0"},         {"0-3", "0-3"},       {"3,1-2,0", "0-3"}, {" 5 \n", "5"},
         {"0-3,2-5", "0-5"}, {"1023", "1023"},     {"", "none"},       {"1024", NULL},
@@ -219,7 +219,7 @@ static void test_in_order(void **state)
         int want[8]; /* nodes of processes 0 to 5 */
     } cases[] = {
         {"one node", one_node, "0-3", 4, {0, 0, 0, 0, 0, 0}},
-        /* from the third process on: spares */
+        /* processes from the third on are spares */
         {"two on two", two_nodes, "0-63", 2, {0, 1, 0, 1, 0, 1}},
         {"four on two", two_nodes, "0-63", 4, {0, 0, 1, 1, 0, 1}},
         {"three on two", two_nodes, "0-63", 3, {0, 0, 1, 0, 1, 0}},
@@ -249,8 +249,8 @@ static void test_by_words(void **state)
     static const struct {
         const struct file *files;
         const char *allowed, *node, *list;
-        int want;                    /* expected node */
-        const char *cpus, *words[2]; /* words of the error when `cpus` is NULL */
+        int want;                    /* node that must be chosen */
+        const char *cpus, *words[2]; /* CPUs that must be chosen; NULL = the error has `words` */
     } cases[] = {
         {two_nodes, "0-63", "1", NULL, 1, "16-31,48-63", {0}},
         {two_nodes, "0-40", "1", NULL, 1, "16-31", {0}},
@@ -305,7 +305,7 @@ static void test_by_words(void **state)
     }
 }
 
-/* On a kernel without nodes, a binding to a node fails and one to CPUs works. */
+/* On a kernel without nodes, a binding to a node fails, and a binding to CPUs works. */
 static void test_without_nodes(void **state)
 {
     static const struct file none[] = {{0}};

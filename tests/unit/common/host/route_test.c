@@ -14,7 +14,7 @@ static void test_the_way_to_this_host(void **state)
         enum status status;
     } cases[] = {
         {"127.0.0.1:7000", "127.0.0.1", STATUS_OK},
-        /* the source address that the routing table prefers */
+        /* the routing table prefers this source address */
         {"127.0.0.9:1", "127.0.0.1", STATUS_OK},
         {"[127.0.0.1]:7000", "127.0.0.1", STATUS_OK},
         {"127.0.0.1", "", STATUS_INVALID},

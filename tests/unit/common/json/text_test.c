@@ -78,10 +78,11 @@ static void test_is_number(void **state)
         assert_int_equal(json_text_is_number(json_array_get(v, i)), want[i]);
     assert_false(json_text_is_number(NULL));
     json_decref(v);
-    assert_null(json_text_load(STR("1e400"), 0, NULL)); /* neither an object nor an array */
+    /* a number alone is neither an object nor an array */
+    assert_null(json_text_load(STR("1e400"), 0, NULL));
 }
 
-/* A body with many such numbers is read in time linear in its length. */
+/* A body with many numbers that the tree cannot hold must be read in time linear in its length. */
 static void test_many(void **state)
 {
     enum { COUNT = 20000 };
@@ -121,8 +122,8 @@ static void test_is_whole(void **state)
     assert_false(json_text_is_whole((struct str){deep, sizeof deep}));
 }
 
-/* Bytes that jansson holds now, with malloc's overhead for each block. Each block's size is
- * stored in front of it. */
+/* `n_held` counts the bytes that jansson holds now, with malloc's overhead for each block. Each
+ * block's size is stored in front of it. */
 static uint64_t n_held;
 
 static uint64_t block_of(size_t n)

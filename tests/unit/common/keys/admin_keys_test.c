@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* sha256("key-of-bob"), the output of `printf %s key-of-bob | sha256sum`. */
+/* The hash is sha256("key-of-bob"), the output of `printf %s key-of-bob | sha256sum`. */
 #define HASH_OF_BOBS "808a1d81b5de08d72083995df738947d519d230a20c236003268f0f4b65ee475"
 
 static char path[] = "/tmp/cox-admin-keys-XXXXXX";

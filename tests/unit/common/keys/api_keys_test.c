@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* sha256("key-h"), the output of `printf %s key-h | sha256sum`. */
+/* The hash is sha256("key-h"), the output of `printf %s key-h | sha256sum`. */
 #define HASH_OF_KEY_H "81e6d02d2d54b0748bc868cd3daec1a7e652c0840655a82bcecee91d73fa5070"
 
 static char path[] = "/tmp/cox-api-keys-XXXXXX";
@@ -45,7 +45,7 @@ static void keys_that_are_known(void **state)
         {"", "key-h", true},
         {"AWS4-HMAC-SHA256 Credential=x", "key-a", true},
         {"AWS4-HMAC-SHA256 Credential=x", "", false},
-        {"Bearer no", "key-a", false}, /* the first header decides */
+        {"Bearer no", "key-a", false}, /* the first header decides, and its key is unknown */
         {"Bearer " HASH_OF_KEY_H, "", false},
         {"Bearer sha256:" HASH_OF_KEY_H, "", false},
         {"Bearer acme", "", false},
@@ -116,7 +116,7 @@ static void a_file_that_changes(void **state)
     bool changed;
     write_file("one\n");
     assert_int_equal(api_keys_init(&k, &flags, path, &err), STATUS_OK);
-    write_file("another\n"); /* a file of another size */
+    write_file("another\n"); /* the new file has another size */
     assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_OK);
     assert_false(changed); /* the file may still be half written */
     assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_OK);

@@ -1,7 +1,7 @@
 /* Tests keys in PEM form. The vectors are from RFC 8032 (7.1, test 1) and RFC 7748 (6.1). The
  * X25519 form of the Ed25519 key was computed without a library, from the RFCs' formulas over
- * integers. `key_pem_secret` and `key_pem_publics` turn a text into 32 raw bytes. Invariant:
- * text that is cut or of another type is refused with the file's name. */
+ * integers. `key_pem_secret` and `key_pem_publics` turn a text into 32 raw bytes. A text that is
+ * cut or of another type must be refused with the file's name. */
 #include "common/keys/pem.h"
 
 #include <openssl/pem.h>
@@ -50,8 +50,8 @@ static struct str secret_pem(int type, const char *hex, char *to, size_t size)
     return (struct str){to, (size_t)n};
 }
 
-/* Makes a self-signed Ed25519 certificate, as Helm's genSelfSignedCertWithKey does. It has
- * expired. */
+/* Makes a self-signed Ed25519 certificate, as Helm's genSelfSignedCertWithKey does. The
+ * certificate has expired. */
 static struct str certificate(const char *seed, char *to, size_t size)
 {
     uint8_t raw[PEM_KEY_BYTES];
@@ -89,9 +89,10 @@ static void test_secrets(void **state)
                      STATUS_OK);
     struct str x = secret_pem(EVP_PKEY_X25519, x_secret, text, sizeof text);
     assert_int_equal(key_pem_secret(x, "k", key, &err), STATUS_OK);
-    crypto_scalarmult_base(public_key, key); /* OpenSSL may have clamped it */
+    /* the public key is computed from `key`, because OpenSSL may have clamped the secret */
+    crypto_scalarmult_base(public_key, key);
     assert_key(public_key, x_public);
-    /* every prefix is refused, but the last newline is optional */
+    /* every prefix must be refused, except that the last newline is optional */
     for (size_t n = 0; n < x.len - 1; n++)
         assert_int_equal(key_pem_secret((struct str){x.ptr, n}, "k", key, &err), STATUS_INVALID);
 }
@@ -109,7 +110,7 @@ static void test_publics(void **state)
     assert_int_equal(key_pem_publics(c, "k", keys, 2, &n, &err), STATUS_OK);
     assert_int_equal(n, 1);
     assert_key(keys[0], as_public);
-    /* While a key is being changed there are two keys, in order and in any form. */
+    /* While a key is being changed the file has two keys, the newest first and each in any form. */
     int len = snprintf(text, sizeof text, "%s\n# the old one\n%s",
                        "-----BEGIN PUBLIC KEY-----\n"
                        "MCowBQYDK2VuAyEAhSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n"
@@ -166,7 +167,8 @@ static void test_others_are_refused_by_name(void **state)
          "something besides complete PEM blocks"},
         {STR("# nothing\n"), "contains no key"},
         {STR("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "cannot be read"},
-        {STR("-----BEGIN PUBLIC KEY-----\n" /* y = 1, a point of order one: u would be 1 / 0 */
+        /* the key is y = 1, a point of order one, for which u would be 1 / 0 */
+        {STR("-----BEGIN PUBLIC KEY-----\n"
              "MCowBQYDK2VwAyEAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
              "-----END PUBLIC KEY-----\n"),
          "not a valid point"},

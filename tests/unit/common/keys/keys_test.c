@@ -1,6 +1,6 @@
-/* Tests the folder of CURVE keys: pairs for each role, the file of authorized keys, rotation, PEM
- * files of other tools, and join tokens. The tests work in a temporary folder and read the files
- * back. Invariants: a secret file has mode 0600, files that somebody else wrote are never
+/* Tests the folder of CURVE keys: pairs for each role, the file of authorized keys, rotation,
+ * PEM files of other tools, and join tokens. The tests work in a temporary folder and read the
+ * files back. A secret file must have mode 0600, files that somebody else wrote are never
  * overwritten, and a failure leaves no half-written key. */
 #include "common/keys/authorized.h"
 #include "common/keys/join_token.h"
@@ -95,7 +95,7 @@ static void test_folder_is_made_once(void **state)
     authorized_fini(&a);
 }
 
-/* Both keys are valid until the old one is retired. Lines of other people stay. */
+/* The old and the new key are valid until the old key is retired. Lines of other people stay. */
 /* A failed write leaves no half key behind. */
 static void test_a_full_disk_leaves_no_half_key(void **state)
 {
@@ -105,7 +105,7 @@ static void test_a_full_disk_leaves_no_half_key(void **state)
     snprintf(folder, sizeof folder, "%s", at("k"));
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
     small = (struct rlimit){10, usual.rlim_max};
-    /* without the signal write() returns an error */
+    /* SIGXFSZ is ignored, so that write() returns an error */
     void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     enum status s = keys_make_dir(folder, &err);
@@ -136,7 +136,7 @@ static void test_a_key_is_rotated_and_retired(void **state)
         assert_int_equal(keys_load(folder, roles[i], &old, &err), STATUS_OK);
         assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_OK);
         assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_EXISTS);
-        /* leaves the rotated pair as it is */
+        /* the call leaves the rotated pair as it is */
         assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
         assert_int_equal(keys_load(folder, roles[i], &new, &err), STATUS_OK);
         assert_string_not_equal(old.public_key, new.public_key);
@@ -160,7 +160,8 @@ static void test_a_key_is_rotated_and_retired(void **state)
         authorized_fini(&a);
     }
     assert_int_equal(mode_of("k/authorized"), 0600);
-    put("k/authorized", "worker nonsense\n"); /* left for a person to repair */
+    /* the faulty file stays, so that a person can repair it */
+    put("k/authorized", "worker nonsense\n");
     assert_int_equal(keys_rotate(folder, ROLE_WORKER, &err), STATUS_INVALID);
     struct curve_keys k;
     assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_OK);
@@ -188,7 +189,7 @@ static void test_wrong_files_are_named(void **state)
     assert_int_equal(keys_make_dir("", &err), STATUS_INVALID);
 }
 
-/* Opening a FIFO would wait for a writer, and block the head's loop. */
+/* Opening a FIFO would wait for a writer and block the head's loop, so a FIFO is refused. */
 static void test_a_fifo_is_no_file(void **state)
 {
     struct authorized a = {0};
@@ -204,7 +205,7 @@ static void test_authorized_lines(void **state)
 {
     static const char key[] = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
     static const struct {
-        const char *format; /* %s stands for a valid key */
+        const char *format; /* content of the file, where %s stands for a valid key */
         enum status want;
         uint32_t n;
     } cases[] = {
@@ -249,7 +250,7 @@ static void test_authorized_lines(void **state)
     "-----BEGIN PUBLIC KEY-----\n"                                                                 \
     "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"                               \
     "-----END PUBLIC KEY-----\n"
-#define PEM_OTHER /* from RFC 7748, 6.1 */                                                         \
+#define PEM_OTHER /* the key is from RFC 7748, 6.1 */                                              \
     "-----BEGIN PUBLIC KEY-----\n"                                                                 \
     "MCowBQYDK2VuAyEAhSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n"                               \
     "-----END PUBLIC KEY-----\n"
@@ -268,8 +269,10 @@ static void test_a_folder_of_pem_keys(void **state)
     assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_INVALID);
     assert_non_null(strstr(err.text, "does not match the .pub file"));
     put("k/worker.pub", PEM_OTHER);
-    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID); /* left as they are */
-    put("k/worker.pub", PEM_OTHER PEM_PUBLIC); /* the new certificate came before the new key */
+    /* the call leaves the files as they are */
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID);
+    /* the new certificate was written before the new key */
+    put("k/worker.pub", PEM_OTHER PEM_PUBLIC);
     put("k/authorized", "gateway @gateway.pub\n  worker\t@worker.pub \n");
     assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_OK);
     assert_int_equal(keys_load_publics(folder, ROLE_WORKER, &publics, &err), STATUS_OK);
@@ -303,7 +306,7 @@ static void test_a_folder_of_pem_keys(void **state)
 static void test_authorized_names_files(void **state)
 {
     static const struct {
-        const char *text, *says; /* NULL = valid */
+        const char *text, *says; /* content of the file, and words of the error; NULL = valid */
         uint32_t n_files;
     } cases[] = {
         {"worker @one.pub\noperator @one.pub\n", NULL, 3},
@@ -311,7 +314,7 @@ static void test_authorized_names_files(void **state)
         {"worker @../k/one.pub\n", "the name of a file in the same folder", 1},
         {"worker @/etc/passwd\n", "the name of a file in the same folder", 1},
         {"worker @.one\n", "the name of a file in the same folder", 1},
-        /* this is a key, not a file's name */
+        /* the text behind "@" is part of a key, not a file's name */
         {"worker @0000rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y\n", NULL, 1},
         {"worker @one.pub x\n", "the name of a file in the same folder", 1},
         {"head @one.pub\n", "the line must be", 1},
@@ -402,7 +405,7 @@ static void check_join_token(const char *other_head_key)
             damaged[i] = (char)byte;
             assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
         }
-        damaged[i] = '\0'; /* no truncated token is accepted */
+        damaged[i] = '\0'; /* the token is cut here, and no truncated token is accepted */
         assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
     }
 }
@@ -412,7 +415,8 @@ static void test_join_token(void **state)
     struct curve_keys other;
     assert_int_equal(keys_generate(&other, NULL), STATUS_OK);
     check_join_token("");
-    check_join_token(other.public_key); /* while the head's key is being changed */
+    /* the token has a second key while the head's key is being changed */
+    check_join_token(other.public_key);
 }
 
 static void test_join_token_refuses(void **state)

@@ -1,7 +1,7 @@
 /* Tests the event loop: timers, turn hooks, the measured lag, and child processes with their
- * output. A test fills `struct seen` from callbacks and stops the loop. Invariants: callbacks run
- * on the loop's thread, objects may be freed inside their own callbacks, and child processes die
- * with their parent. */
+ * output. A test fills `struct seen` from callbacks and stops the loop. Callbacks run on the
+ * loop's thread, objects may be freed inside their own callbacks, and child processes die with
+ * their parent. */
 #include "common/loop/child.h"
 #include "common/loop/loop.h"
 
@@ -38,7 +38,7 @@ static void on_timer(void *ctx)
 {
     struct seen *s = ctx;
     if (++s->timers == 3) {
-        loop_timer_stop(s->t); /* stopped inside its own callback */
+        loop_timer_stop(s->t); /* the timer is stopped inside its own callback */
         s->t = NULL;
         loop_stop(s->l);
     }
@@ -76,7 +76,7 @@ static void test_once_timer_is_rearmed(void **state)
     s.t = loop_timer_start(s.l, 0, 0, on_once, &s);
     loop_run(s.l);
     assert_int_equal(s.timers, 3);
-    loop_free(s.l); /* frees the timer that is left */
+    loop_free(s.l); /* the call frees the timer that is left */
 }
 
 /* A turn hook runs after a timer's callback and before the loop sleeps again. */
@@ -97,7 +97,7 @@ static void test_turn_follows_timers(void **state)
     struct seen s = start();
     loop_on_turn_end(s.l, stop_after_timer, &s);
     loop_timer_start(s.l, 1, 0, on_first, &s);
-    alarm(5); /* a bound only: the tick would wake the loop too */
+    alarm(5); /* the alarm is only a bound, because the tick would wake the loop too */
     loop_run(s.l);
     alarm(0);
     assert_int_equal(s.timers, 1);
@@ -162,7 +162,8 @@ static void block_then_stop(void *ctx)
 {
     struct seen *s = ctx;
     usleep(500 * 1000);
-    assert_true(loop_lag_ns(s->l) >= 200 * 1000000ull); /* the loop is late, before the tick */
+    /* the lag is seen now, before the tick runs */
+    assert_true(loop_lag_ns(s->l) >= 200 * 1000000ull);
     loop_stop(s->l);
 }
 
@@ -193,7 +194,7 @@ static void on_exit_(void *ctx, struct loop_child *c, int64_t status, int term_s
     struct seen *s = ctx;
     s->status = status;
     s->term_signal = term_signal;
-    loop_child_kill(c, SIGKILL); /* has no effect any more */
+    loop_child_kill(c, SIGKILL); /* the call has no effect, because the child has ended */
     if (s->free_on_exit)
         loop_child_free(c);
     if (++s->exits == s->kids)
@@ -305,7 +306,7 @@ static void test_children_die_with_their_parent(void **state)
         _exit(0);
     }
     close(fds[1]);
-    assert_int_equal(read(fds[0], &byte, 1), 1); /* the grandchild runs */
+    assert_int_equal(read(fds[0], &byte, 1), 1); /* the byte shows that the grandchild runs */
     kill(pid, SIGKILL);
     alarm(10);
     while (read(fds[0], &byte, 1) > 0) {
@@ -319,7 +320,7 @@ static void test_free_before_exit(void **state)
     struct seen s = start();
     struct loop_child *c = spawn(&s, "echo never seen; exit 0");
     loop_child_free(c);
-    s.kids = 0; /* its on_exit does not count */
+    s.kids = 0; /* a freed child's on_exit is not called and does not count */
     s.free_on_exit = true;
     spawn(&s, "sleep 0.1; exit 3");
     loop_run(s.l);
@@ -327,7 +328,7 @@ static void test_free_before_exit(void **state)
     assert_int_equal(s.lines, 0);
     struct loop_child *running = spawn(&s, "exec sleep 60");
     int pid = loop_child_pid(running);
-    loop_free(s.l); /* still running: the loop leaves it alone */
+    loop_free(s.l); /* the child still runs, and the loop leaves it alone */
     kill(pid, SIGKILL);
 }
 

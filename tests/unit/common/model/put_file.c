@@ -1,5 +1,5 @@
-/* Writes a small file for a test, or a seed of a fuzzer's corpus. Tests include this file. It
- * may run outside a test, where a failed assertion of cmocka would not end the program. */
+/* Writes a small file for a test, or a seed of a fuzzer's corpus. Tests include this file. The
+ * function may run outside a test, where a failed assertion of cmocka would not end the program. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* Writes small zip archives and PyTorch checkpoints. They are valid, and tests damage them. The
- * tests include this file. */
+/* Writes small zip archives and PyTorch checkpoints. They are valid, and the tests then damage
+ * them. The tests include this file. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static inline void zip_put_local(struct strbuf *b, const struct zip_part *p)
     uint64_t pad = (64 - (b->len + 30 + strlen(p->name) + 4) % 64) % 64;
     zip_put(b, 0x04034B50, 4);
     zip_put(b, 0, 2);
-    zip_put(b, 0x0808, 2); /* the sizes follow the data, and are in the directory */
+    zip_put(b, 0x0808, 2); /* the sizes follow the data, and are also in the directory */
     for (int i = 0; i < 9; i++)
         zip_put(b, 0, 2);
     zip_put(b, strlen(p->name), 2);
@@ -57,8 +57,8 @@ static inline void zip_put_local(struct strbuf *b, const struct zip_part *p)
     zip_put(b, p->data.len, 4);
 }
 
-/* `is_64`: offsets and sizes are in the zip64 field, and the directory's position only in the
- * zip64 record. */
+/* Writes an entry of the directory. With `is_64` offsets and sizes are in the zip64 field, and
+ * the directory's position is only in the zip64 record. */
 static inline void zip_put_entry(struct strbuf *b, const struct zip_part *p, size_t local,
                                  bool is_64)
 {
@@ -66,7 +66,7 @@ static inline void zip_put_entry(struct strbuf *b, const struct zip_part *p, siz
     zip_put(b, 0, 4);
     zip_put(b, 0x0808, 2);
     zip_put(b, 0, 6);
-    zip_put(b, 0, 4); /* the checksum, which is never checked */
+    zip_put(b, 0, 4); /* the checksum may be 0, because it is never checked */
     zip_put(b, is_64 ? UINT32_MAX : p->data.len, 4);
     zip_put(b, is_64 ? UINT32_MAX : p->data.len, 4);
     zip_put(b, strlen(p->name), 2);
@@ -134,13 +134,13 @@ static inline struct zip_place zip_put_archive(struct strbuf *b, const struct zi
 #define P_BEGIN    "\x80\2ccollections\nOrderedDict\n)R("
 #define P_END      "u."
 #define P_TEXT1(c) "X\1\0\0\0" c
-/* A number is one character from \n to \xFF. */
+/* In P_STORAGE and P_TENSOR a number is one character from \n to \xFF. */
 #define P_STORAGE(type, key, n)                                                                    \
     "(X\7\0\0\0storagectorch\n" type "\n" P_TEXT1(key) "X\3\0\0\0cpuK" n "tQ"
 #define P_HOOKS                                                                                    \
     "\x89"                                                                                         \
     "ccollections\nOrderedDict\n)R"
-/* sizes, strides: opcodes that push a tuple. */
+/* P_TENSOR pushes a tensor. `sizes` and `strides` are opcodes that push a tuple. */
 #define P_TENSOR(storage, first, sizes, strides)                                                   \
     "ctorch._utils\n_rebuild_tensor_v2\n(" storage "K" first sizes strides P_HOOKS "tR"
 #define P_TUPLE1(a)    "K" a "\x85"

@@ -12,7 +12,7 @@
 static void test_items(void **state)
 {
     static const struct {
-        const char *item, *name, *path; /* NULL: refused */
+        const char *item, *name, *path; /* item and its parts; NULL = refused */
     } cases[] = {
         {"a=b/c", "a", "b/c"},
         {"a=b=c", "a", "b=c"},

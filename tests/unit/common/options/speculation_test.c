@@ -18,7 +18,7 @@ static const struct {
     const char *name;
     struct speculation_options given;
     struct speculation want;
-    const char *error; /* NULL = accepted */
+    const char *error; /* words of the error; NULL = accepted */
 } cases[] = {
     {"nothing", {.config = NULL}, OFF, NULL},
     {"lengths alone turn nothing on", {.lookup_max = 4, .disable_by_batch_size = 2}, OFF, NULL},

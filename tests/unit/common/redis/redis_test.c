@@ -1,7 +1,7 @@
 /* Tests the Redis client: URLs, replies in pieces, invalid replies, and the link. For the link a
- * server in a thread plays a script, and the client runs on a real loop. Invariants: replies
- * come in the order of the calls, every call is answered or reported as lost, and a lost link
- * reconnects with growing pauses. */
+ * server in a thread plays a script, and the client runs on a real loop. Replies must arrive in
+ * the order of the calls, every call is answered or reported as lost, and a lost link reconnects
+ * with growing pauses. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ static void urls(void **state)
         {"redis://[::1", NULL, 0, 0, NULL, NULL},
         {"redis://h/x", NULL, 0, 0, NULL, NULL},
         {"redis://h/-1", NULL, 0, 0, NULL, NULL},
-        {"redis://secret@h", NULL, 0, 0, NULL, NULL}, /* a user without a password */
+        {"redis://secret@h", NULL, 0, 0, NULL, NULL}, /* the URL has a user without a password */
         {"redis://u:secret%4@h", NULL, 0, 0, NULL, NULL},
         {"redis://u:secret%00@h", NULL, 0, 0, NULL, NULL},
         {"unix://run/x", NULL, 0, 0, NULL, NULL},
@@ -112,7 +112,7 @@ static void answers_in_pieces(void **state)
 {
     static const struct {
         struct str bytes;
-        const char *want; /* NULL = invalid */
+        const char *want; /* reply that must be found; NULL = invalid */
     } cases[] = {
         {STR("+OK\r\n"), "\"OK "},
         {STR("-ERR no\r\n:42\r\n:-7\r\n"), "!ERR no :42 :-7 "},
@@ -148,7 +148,7 @@ static void answers_are_bounded(void **state)
     memset(strbuf_extend(&b, 600000), 'x', 600000);
     assert_int_equal(parse(strbuf_str(&b), 4096, &got), REDIS_BROKEN);
     strbuf_reset(&b);
-    strbuf_append_c(&b, "*10000\r\n"); /* many small items */
+    strbuf_append_c(&b, "*10000\r\n"); /* the reply has 10000 small items */
     for (int i = 0; i < 10000; i++)
         strbuf_append_c(&b, "+\r\n");
     assert_int_equal(parse(strbuf_str(&b), 4096, &got), REDIS_BROKEN);
@@ -164,8 +164,9 @@ static void answers_are_bounded(void **state)
 
 enum { N_CONNECTIONS = 5 };
 
-/* Texts that the server sends on each connection. The digit in front of a text is the number of
- * further calls that must have begun before it is sent. NULL = close the connection. */
+/* `fixture` holds the texts that the server sends on each connection. The digit in front of a
+ * text is the number of further calls that must have begun before it is sent. NULL = close the
+ * connection. */
 struct fixture {
     const char *script[N_CONNECTIONS][6];
     struct loop *loop;
@@ -173,7 +174,7 @@ struct fixture {
     char path[64], url[128], heard[4096];
     int listener;
     uint32_t n_up, n_down, n_ups_wanted;
-    uint32_t n_calls; /* calls to make each time the link comes up */
+    uint32_t n_calls; /* number of calls to make each time the link is up */
     uint32_t timeout_ms;
     struct strbuf got;
     char why[256];
@@ -260,14 +261,14 @@ static void run(struct fixture *f, const char *user)
 
 static void calls_are_answered_in_order(void **state)
 {
-    /* The greeting of three words may arrive in one piece or in several, so the replies come all
-     * at once. */
+    /* The answer to a greeting of three words may arrive in one piece or in several. Here the
+     * replies arrive all at once. */
     struct fixture f = {.script = {{"1+OK\r\n", "1+PONG\r\n", "3$1\r\na\r\n*1\r\n:2\r\n-E\r\n"}},
                         .n_calls = 3,
                         .n_ups_wanted = 2};
     run(&f, "me:pass@");
     assert_int_equal(f.n_up, 1);
-    assert_int_equal(f.n_down, 1); /* the script has ended */
+    assert_int_equal(f.n_down, 1); /* the link went down once, when the script ended */
     assert_string_equal(strbuf_str(&f.got).ptr, "\"a [:2 ]!E ");
     assert_non_null(strstr(f.heard, "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$4\r\npass\r\n"));
     strbuf_fini(&f.got);
@@ -328,7 +329,8 @@ static void it_greets_and_breaks_off(void **state)
     run(&f, "");
     assert_int_equal(f.n_up, N_CONNECTIONS);
     assert_int_equal(f.n_down, N_CONNECTIONS);
-    assert_true(clock_mono_ns() - begin_ns >= 1490 * NS_PER_MS); /* libuv's clock counts whole ms */
+    /* the limit is 10 ms lower, because libuv's clock counts whole ms */
+    assert_true(clock_mono_ns() - begin_ns >= 1490 * NS_PER_MS);
     strbuf_fini(&f.got);
 }
 
@@ -368,7 +370,8 @@ static void nobody_is_there(void **state)
     assert_non_null(strstr(f.why, "connecting"));
     redis_close(f.redis);
     loop_free(l);
-    assert_int_equal(loop_new(&l, &err), STATUS_OK); /* closed before it has connected */
+    /* The next link is closed before it has connected. */
+    assert_int_equal(loop_new(&l, &err), STATUS_OK);
     assert_int_equal(redis_open(l, &o, &f.redis, &err), STATUS_OK);
     redis_close(f.redis);
     redis_close(NULL);

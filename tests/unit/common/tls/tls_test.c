@@ -1,6 +1,6 @@
-/* Tests TLS sessions against OpenSSL's own client. Both sides live in memory, and `carry` moves
- * their bytes in pieces of every size. The tests also write certificate files and let the server
- * reload them. Invariants: a bad handshake fails with an alert, a session keeps its own
+/* Tests TLS sessions against OpenSSL's own client. Client and server live in memory, and `carry`
+ * moves their bytes in pieces of every size. The tests also write certificate files and let the
+ * server reload them. A bad handshake must fail with an alert, a session keeps its own
  * certificate, and half of a changed pair is never used. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +70,7 @@ struct peer {
     struct tls_session *session;
     SSL_CTX *context;
     SSL *ssl;
-    BIO *in, *out; /* the client's memory buffers */
+    BIO *in, *out; /* memory buffers of the client */
     enum tls_step step;
     char got[1 << 16];
     size_t n_got;
@@ -115,7 +115,7 @@ static void end(struct peer *p)
 {
     SSL_free(p->ssl);
     SSL_CTX_free(p->context);
-    tls_server_free(p->server); /* before the session, which stays valid */
+    tls_server_free(p->server); /* the server is freed before the session, which stays valid */
     tls_session_free(p->session);
 }
 
@@ -142,7 +142,7 @@ static void carry(struct peer *p, size_t piece)
         feed(p, (struct str){bytes, (size_t)n});
 }
 
-/* Returns true when both sides report a finished handshake. */
+/* Returns true when client and server report a finished handshake. */
 static bool shake(struct peer *p, size_t piece)
 {
     int rc = 0;
@@ -171,7 +171,8 @@ static void bytes_go_both_ways_in_any_pieces(void **state)
         unsigned n_protocol;
         size_t n = 0, n_back = 0;
         begin(&p, &w);
-        assert_false(tls_write(p.session, parts, 3)); /* not before the handshake */
+        /* no write is possible before the handshake */
+        assert_false(tls_write(p.session, parts, 3));
         assert_true(shake(&p, pieces[k / 2]));
         SSL_get0_alpn_selected(p.ssl, &protocol, &n_protocol);
         assert_int_equal(n_protocol, 8);
@@ -182,7 +183,7 @@ static void bytes_go_both_ways_in_any_pieces(void **state)
         assert_memory_equal(p.got, big, sizeof big);
         assert_true(tls_write(p.session, parts, 3));
         tls_close_notify(p.session);
-        assert_false(tls_write(p.session, parts, 3)); /* no write after close_notify */
+        assert_false(tls_write(p.session, parts, 3)); /* no write is possible after close_notify */
         feed(&p, STR(""));
         for (; SSL_read_ex(p.ssl, back, sizeof back, &n) == 1; n_back += n)
             if (n_back == 0)
@@ -237,7 +238,8 @@ static void renegotiation_is_refused(void **state)
     assert_int_equal(SSL_renegotiate(p.ssl), 1);
     (void)SSL_do_handshake(p.ssl);
     carry(&p, 100);
-    assert_true(SSL_do_handshake(p.ssl) != 1); /* an alert: no renegotiation */
+    /* the client gets an alert, because there is no renegotiation */
+    assert_true(SSL_do_handshake(p.ssl) != 1);
     end(&p);
 }
 
@@ -250,9 +252,11 @@ static void what_is_no_tls(void **state)
         {STR("GET /health HTTP/1.1\r\n\r\n"), TLS_NOT_TLS},
         {STR("POST / HTTP/1.1\r\n\r\n"), TLS_NOT_TLS},
         {STR("SSH-2.0-OpenSSH_9.2\r\n"), TLS_FAILED},
-        {STR("\x16\x03\x01\x40\x00\x01\x00\xff\xff"), TLS_FAILED}, /* announces a hello of 64 KiB */
-        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), TLS_FAILED}, /* an empty hello */
-        {STR("\x16\x03\x01\x40\x00\x01\x00\x3f\xfc"), TLS_MORE},   /* the longest allowed hello */
+        /* the bytes announce a hello of 64 KiB */
+        {STR("\x16\x03\x01\x40\x00\x01\x00\xff\xff"), TLS_FAILED},
+        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), TLS_FAILED}, /* the hello is empty */
+        /* the hello has the largest allowed length */
+        {STR("\x16\x03\x01\x40\x00\x01\x00\x3f\xfc"), TLS_MORE},
         {STR("\x16\x03"), TLS_MORE},
         {STR(""), TLS_MORE},
     };
@@ -277,7 +281,7 @@ static void files_are_checked(void **state)
 {
     const struct {
         struct tls_options o;
-        const char *error; /* NULL = accepted */
+        const char *error; /* words of the error; NULL = accepted */
     } cases[] = {
         {{.certfile = path("cert"), .keyfile = path("key")}, NULL},
         {{.certfile = path("both")}, NULL},
@@ -307,8 +311,8 @@ static void files_are_checked(void **state)
     }
 }
 
-/* Sets a time of its own for each write. The kernel's file clock stands still for milliseconds,
- * and two files of equal size would look alike. */
+/* Writes the file and sets a time of its own for each write. The kernel's file clock stands
+ * still for milliseconds, and two files of equal size would look the same. */
 static void write_live(const X509 *cert, const EVP_PKEY *key)
 {
     static time_t now = 1000000000;
@@ -318,7 +322,7 @@ static void write_live(const X509 *cert, const EVP_PKEY *key)
     assert_int_equal(utimensat(AT_FDCWD, path("live"), times, 0), 0);
 }
 
-/* Looks twice: the first look sees a change, the second that it is complete. */
+/* Looks twice. The first look sees a change, and the second sees that the change is complete. */
 static enum status look_twice(struct tls_server *s, bool *changed, struct error *err)
 {
     assert_int_equal(tls_server_look(s, changed, err), STATUS_OK);
@@ -339,10 +343,11 @@ static void files_are_read_again(void **state)
     assert_false(changed);
     struct tls_session *old = tls_session_new(s);
 
-    write_live(next.cert, server.key); /* half of a change */
+    write_live(next.cert, server.key); /* the file has the new certificate with the old key */
     assert_int_equal(look_twice(s, &changed, &err), STATUS_INVALID);
     assert_non_null(strstr(err.text, "mismatch"));
-    assert_int_equal(look_twice(s, &changed, &err), STATUS_OK); /* reported once */
+    /* the error was already reported, and is reported only once */
+    assert_int_equal(look_twice(s, &changed, &err), STATUS_OK);
     assert_false(changed);
     assert_int_equal(unlink(path("live")), 0);
     assert_int_equal(look_twice(s, &changed, &err), STATUS_INVALID);
@@ -351,7 +356,7 @@ static void files_are_read_again(void **state)
     assert_int_equal(look_twice(s, &changed, &err), STATUS_OK);
     assert_true(changed);
     tls_server_free(s);
-    tls_feed(old, STR("x")); /* it still has its own certificate */
+    tls_feed(old, STR("x")); /* the old session still has its own certificate */
     char byte;
     size_t n;
     assert_int_equal(tls_read(old, &byte, 1, &n), TLS_MORE);

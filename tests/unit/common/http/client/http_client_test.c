@@ -1,6 +1,6 @@
 /* Tests the blocking HTTP client. Our own server runs on a thread and answers with the request
- * that it saw; the tests call the client and compare status, body and error. Invariants: a call
- * ends within its time-out, and an answer never grows beyond the buffer's limit. */
+ * that it saw; the tests call the client and compare status, body and error. A call must end
+ * within its time-out, and an answer must not grow beyond the buffer's limit. */
 #include "common/http/client/client.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
@@ -28,12 +28,12 @@ struct served {
     char url[64];
 };
 
-/* Answers with the request: "METHOD PATH AUTHORIZATION CONTENT-TYPE BODY". */
+/* Answers with the request as "METHOD PATH AUTHORIZATION CONTENT-TYPE BODY". */
 static void on_request(void *ctx, struct http_request *r)
 {
     struct strbuf b;
     if (str_eq_c(http_path(r), "/silent"))
-        return; /* no answer until the client leaves */
+        return; /* the handler sends no answer and waits until the client leaves */
     if (str_eq_c(http_path(r), "/stream")) {
         http_stream_begin(r, 200, "text/event-stream", NULL, 0);
         http_stream_write(r, STR("one."));
@@ -154,8 +154,8 @@ static void test_stream(void **state)
     }
 }
 
-/* Makes a URL with a port that refuses connections: it is bound, but nobody listens. Returns the
- * socket. */
+/* Makes a URL with a port that refuses connections: the port is bound, but nobody listens.
+ * Returns the socket. */
 static int refusing_url(char *url, size_t size)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

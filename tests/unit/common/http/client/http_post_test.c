@@ -17,7 +17,8 @@
 static void addresses(void **state)
 {
     static const struct {
-        const char *url, *host, *port, *path; /* host NULL = refused, with `path` in the error */
+        /* URL and its parts; host NULL = refused, with `path` in the error */
+        const char *url, *host, *port, *path;
     } cases[] = {
         {"http://collector:4318", "collector", "4318", "/v1/traces"},
         {"http://collector:4318/", "collector", "4318", "/v1/traces"},

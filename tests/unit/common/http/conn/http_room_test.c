@@ -47,7 +47,7 @@ static void everybody_has_the_same_share(void **state)
     }
 }
 
-/* A newcomer finds room beside a tenant that takes all it can. */
+/* A new tenant finds room beside a tenant that takes all it can. */
 static void a_newcomer_always_finds_room(void **state)
 {
     struct room r;
@@ -56,7 +56,7 @@ static void a_newcomer_always_finds_room(void **state)
     assert_int_equal(take_all(&r, &c[0], 7, 1), TOTAL / 2);
     for (uint32_t i = 1; i < 12; i++)
         assert_true(take_all(&r, &c[i], 7 + i, 1) >= TOTAL >> (i + 2));
-    assert_false(room_has(&r, 7, 1)); /* the first tenant keeps its room and gets no more */
+    assert_false(room_has(&r, 7, 1)); /* the first tenant keeps its room and can take no more */
     assert_int_equal(c[0].bytes, TOTAL / 2);
     for (uint32_t i = 0; i < 12; i++)
         room_set(&r, &c[i], 0, 0);
@@ -66,7 +66,7 @@ static void a_newcomer_always_finds_room(void **state)
     room_fini(&r);
 }
 
-/* Compares the sums with a plain list over random steps. */
+/* Compares the sums with those of a plain list over random steps. */
 static void sums_are_right(void **state)
 {
     struct room r;
@@ -132,9 +132,9 @@ static void what_moves_has_no_deadline(void **state)
         uint64_t step_s, bytes, ends_at;
         enum progress_verdict verdict;
     } cases[] = {
-        {true, 1, 30000, 0, PROGRESS_FINE},  /* a slow link */
-        {true, 1, 1024, 0, PROGRESS_FINE},   /* exactly the minimum rate */
-        {true, 29, 65536, 0, PROGRESS_FINE}, /* in bursts, as TCP windows open */
+        {true, 1, 30000, 0, PROGRESS_FINE},  /* 30 KB a second, as over a slow link */
+        {true, 1, 1024, 0, PROGRESS_FINE},   /* a transfer at exactly the minimum rate */
+        {true, 29, 65536, 0, PROGRESS_FINE}, /* bytes in bursts, as when TCP windows open */
         {true, 1, 1000, 30, PROGRESS_CRAWLS},      {true, 20, 1, 30, PROGRESS_CRAWLS},
         {true, 40, 1 << 20, 30, PROGRESS_STALLED}, {false, 20, 1, 0, PROGRESS_FINE},
         {false, 31, 1, 30, PROGRESS_STALLED},
@@ -148,7 +148,7 @@ static void what_moves_has_no_deadline(void **state)
     }
 }
 
-/* After a burst a transfer slows to single bytes. The next window detects it. */
+/* After a burst a transfer slows to single bytes. The next window must detect that. */
 static void a_burst_buys_one_window(void **state)
 {
     struct progress p;
@@ -157,11 +157,11 @@ static void a_burst_buys_one_window(void **state)
     progress_moved(&p, &rules, SECOND, 16 << 20);
     for (t = 10; t < 1000 && progress_judge(&p, &rules, t * SECOND) == PROGRESS_FINE; t += 10)
         progress_moved(&p, &rules, t * SECOND, 1);
-    assert_in_range(t, 30, 60); /* two windows after its start */
+    assert_in_range(t, 30, 60); /* the transfer ends at most two windows after its start */
 }
 
-/* The process did not run for ten minutes. Bytes that it then finds count as if they had come in
- * time. */
+/* The process did not run for ten minutes. Bytes that it then finds must count as if they had
+ * arrived in time. */
 static void a_late_look_asks_for_no_more(void **state)
 {
     struct progress p;

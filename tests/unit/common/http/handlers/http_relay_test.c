@@ -1,6 +1,6 @@
-/* Tests the relay. A front server passes requests to a back server; both run on one thread's
- * loop, and a blocking client reads slowly. Invariants: a slow reader stops the back server's
- * stream, so that memory stays bounded, and an answer that breaks off never looks complete. */
+/* Tests the relay. A front server passes requests to a back server; the two run on one thread's
+ * loop, and a blocking client reads slowly. A slow reader must stop the back server's stream, so
+ * that memory stays bounded, and an answer that breaks off must never look complete. */
 #include "common/http/handlers/relay.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
@@ -18,7 +18,7 @@
 
 #include "common/http/client/client.h"
 
-enum { PIECE = 64 << 10, STREAM_BYTES = 48 << 20 /* more than socket buffers hold */ };
+enum { PIECE = 64 << 10, STREAM_BYTES = 48 << 20 /* a stream is more than socket buffers hold */ };
 
 static struct served {
     struct loop *loop;
@@ -35,7 +35,7 @@ static void write_on(void *ctx, struct http_request *r)
 {
     static char piece[PIECE];
     if (str_eq_c(http_path(r), "/broken")) {
-        http_drop(r); /* the start of the answer has been sent */
+        http_drop(r); /* the connection is dropped after the start of the answer was sent */
         return;
     }
     while (s.written < STREAM_BYTES && http_stream_room(r) > 0) {
@@ -59,7 +59,7 @@ static void behind(void *ctx, struct http_request *r)
     } else if (str_eq_c(http_path(r), "/broken")) {
         http_stream_begin(r, 200, "text/plain", NULL, 0);
         http_stream_write(r, STR("half"));
-        while (http_stream_room(r) > 0) /* on_drain is called when this is sent */
+        while (http_stream_room(r) > 0) /* on_drain is called when these bytes are sent */
             http_stream_write(r, STR("and half"));
     } else if (str_eq_c(http_path(r), "/nothing")) {
         http_drop(r);
@@ -174,8 +174,8 @@ static bool read_slowly(void *ctx, struct str piece)
     return true;
 }
 
-/* 48 MiB pass through two queues of 64 KiB. A full queue stops its reader, which continues
- * later. */
+/* 48 MiB pass through two queues of 64 KiB. When a queue is full, the server behind it stops
+ * reading and continues later. */
 static void test_slow_reader(void **state)
 {
     struct reader r = {0};
@@ -202,7 +202,7 @@ static void test_broken(void **state)
     assert_int_equal(call("/nothing", (struct http_call){.body = STR("{}")}, &code, &b), STATUS_OK);
     assert_int_equal(code, 502);
     strbuf_reset(&b);
-    s.port = 1; /* a port that nobody listens on */
+    s.port = 1; /* nobody listens on this port */
     assert_int_equal(call("/x", (struct http_call){.body = STR("{}")}, &code, &b), STATUS_OK);
     assert_int_equal(code, 503);
     strbuf_fini(&b);

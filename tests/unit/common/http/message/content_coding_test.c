@@ -1,5 +1,5 @@
 /* Tests compressed bodies: decoding gives the original bytes, broken data is reported, and a
- * body that would grow too large takes no memory. Then the same through a server. */
+ * body that would grow too large takes no memory. Then the same bodies go through a server. */
 #include "common/http/message/content_coding.h"
 
 #include <setjmp.h>
@@ -97,7 +97,7 @@ static void broken_ones_are_refused(void **state)
         assert_int_equal(undo(codings[i], "no such thing", 13, 1000, &got), CONTENT_BROKEN);
     }
     size_t n = pack(GZIP, "some text", 9, a);
-    a[n - 8] ^= 1; /* breaks the checksum */
+    a[n - 8] ^= 1; /* the changed byte makes the checksum wrong */
     assert_int_equal(undo("gzip", a, n, 1000, &got), CONTENT_BROKEN);
 }
 
@@ -183,7 +183,7 @@ static void names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        /* must be first, because the test reads the process's peak memory */
+        /* this test must be first, because it reads the process's peak memory */
         cmocka_unit_test(a_bomb_takes_no_memory),
         cmocka_unit_test(what_went_in_comes_out),
         cmocka_unit_test(several_in_one),

@@ -1,7 +1,7 @@
 /* Tests the bounds on bytes that wait for a reader or a writer. Each script runs as the client
  * in a thread against a real server from http_fixture.h, and counts its passed checks.
- * Invariants: waiting bytes are bounded per tenant and in total, one client's bytes never shut
- * out another client, and a transfer that is too slow is closed. */
+ * Waiting bytes are bounded per tenant and in total, one client's bytes never shut out another
+ * client, and a transfer that is too slow is closed. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,8 @@ static void hoard(struct fixture *f)
     }
     answer_of(f, send_part(f, BODIES_TOTAL / 2, 0));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 503", 12) == 0;
-    answer_of(f, send_part(f, BODIES_TOTAL / 2 + 1, 0)); /* it would never fit */
+    /* a body of this size could never get room */
+    answer_of(f, send_part(f, BODIES_TOTAL / 2 + 1, 0));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 413", 12) == 0;
     answer_of(f, send_part_from(f, 2, BODIES_TOTAL / 4, BODIES_TOTAL / 4));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
@@ -212,7 +213,7 @@ static int post(struct fixture *f, const char *path, size_t n_body, size_t tree,
     return fd;
 }
 
-/* More requests stay open than there is room for their bodies. */
+/* Keeps more requests open than there is room for their bodies. */
 static void keep_many_open(struct fixture *f)
 {
     int fds[2 * N_SMALL];
@@ -237,8 +238,8 @@ static void bodies_that_were_read_hold_no_room(void **state)
     mem_free(f);
 }
 
-/* Requests hold 20 KiB each, until the tenant has half of the room. Up to 16 KiB pass always. A
- * request for more than any share gets a 413. */
+/* Requests hold 20 KiB each, until the tenant has half of the room. A request that holds up to
+ * 16 KiB always passes. A request for more than any share gets a 413. */
 static void keep_trees(struct fixture *f)
 {
     static const size_t trees[] = {20 << 10, 16 << 10, 1 << 20};
@@ -318,7 +319,8 @@ static void strangers_heads_have_their_own_room(void **state)
     f->handler = answer_without_end;
     run(f, &limits);
     assert_memory_equal(f->answer, "HTTP/1.1 200", 12);
-    assert_true(f->load.counts.refused_bodies > 0); /* the room for heads is full */
+    /* requests were refused, because the room for heads is full */
+    assert_true(f->load.counts.refused_bodies > 0);
     mem_free(f);
 }
 
@@ -350,7 +352,8 @@ static void what_is_sent_ahead_counts(void **state)
     mem_free(f);
 }
 
-/* One byte every 50 ms never stands still, but is far below the minimum rate. */
+/* The client sends one byte every 50 ms. It never stands still, but is far below the minimum
+ * rate. */
 static void dribble(struct fixture *f)
 {
     int fd = send_part(f, 1000, 1);
@@ -414,7 +417,7 @@ static void answers_that_wait_are_bounded(void **state)
     mem_free(f);
 }
 
-/* Streams with readers that do not read share the room: each keeps a little. */
+/* Streams whose clients do not read share the room, and each keeps a little of it. */
 static void ask_for_streams(struct fixture *f)
 {
     int fds[N_READERS];
@@ -473,7 +476,7 @@ static void an_answer_that_moves_is_never_cut_off(void **state)
     mem_free(f);
 }
 
-/* The client reads a few bytes again and again. */
+/* The client reads a few bytes again and again, more slowly than the minimum rate. */
 static void read_too_slowly(struct fixture *f)
 {
     static char buf[256];

@@ -1,5 +1,5 @@
 #pragma once
-/* A real loop and server on loopback. A blocking client in a thread runs a script against it.
+/* Runs a real loop and server on loopback. A blocking client in a thread runs a script against it.
  * Handlers: /load reports held requests, /stream writes n_chunks while there is room, /sized has
  * a length, /large sends LARGE_BYTES, /hold never answers, others echo the request. */
 #include "common/base/mem.h"
@@ -17,14 +17,14 @@ struct fixture {
     char answer[1 << 16];
     size_t n_answer;
     const char *send;
-    size_t n_send;                           /* 0 = length of the string */
-    _Atomic int n_aborted, n_held;           /* the client's thread waits for them */
-    int n_chunks, n_drains, n_refused, late; /* late: not yet accepted when a drain began */
+    size_t n_send;                           /* bytes to send; 0 = length of the string */
+    _Atomic int n_aborted, n_held;           /* counts that the client's thread waits for */
+    int n_chunks, n_drains, n_refused, late; /* late: connection accepted after a drain began */
     uint8_t from;          /* last byte of the client's address in 127.0.0.0/8; 0 = the default */
-    struct http_load load; /* the server's load, at its last answer or its end */
+    struct http_load load; /* load of the server at its last answer or its end */
     uint64_t most_waiting;
     const char *root_path;
-    struct strbuf ended; /* the log of `on_answered` */
+    struct strbuf ended; /* log of the calls of `on_answered` */
 };
 
 enum { LARGE_BYTES = 3 << 20 };

@@ -21,7 +21,7 @@
 #include "common/http/server/server.h"
 #include "tests/unit/malloc_count.h"
 
-enum { N_STREAMS = 3, N_ROUNDS = 4, WAKE_BYTES = 8 /* libuv's own wake-up writes */ };
+enum { N_STREAMS = 3, N_ROUNDS = 4, WAKE_BYTES = 8 /* size of libuv's own wake-up writes */ };
 
 static unsigned n_writes;
 

@@ -1,7 +1,7 @@
 /* Tests the HTTP server's requests, answers and deadlines, byte by byte. A client thread sends
  * fixed bytes to the real server of http_fixture.h and reads until the end; the tests compare
- * the answers. Invariants: a malformed request gets an error and a closed connection, and every
- * deadline ends its connection. */
+ * the answers. A malformed request must get an error and a closed connection, and every deadline
+ * must end its connection. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,7 +120,7 @@ static void compressed_bodies_are_decoded(void **state)
         "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
         "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
         "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xaf\x01\xcc\xee"
-        "\x16\x99"; /* decodes to 200000 bytes */
+        "\x16\x99"; /* the bytes decode to 200000 bytes */
     static const struct {
         const char *coding, *body;
         size_t n;
@@ -186,7 +186,8 @@ static void a_body_that_nobody_wants_is_not_read(void **state)
         {STRANGER "Content-Length: 1000\r\n\r\nabc", "[v] ", true},
         {STRANGER "Content-Length: 0\r\n\r\n", "[v] ", false},
         {STRANGER "\r\n", "[v] ", false},
-        {STRANGER "Content-Length: 1001\r\n\r\n", "[v] ", true}, /* a 413 for other callers */
+        /* other callers get a 413 for this body */
+        {STRANGER "Content-Length: 1001\r\n\r\n", "[v] ", true},
         {STRANGER "Content-Length: 99999999\r\n\r\nabc", "[v] ", true},
         {STRANGER "Transfer-Encoding: chunked\r\n\r\nfffff\r\nabc", "[v] ", true},
         {STRANGER "Transfer-Encoding: chunked\r\n\r\n", "[v] ", true},
@@ -218,7 +219,8 @@ static void a_body_that_nobody_wants_is_not_read(void **state)
     }
 }
 
-/* The client may send on for a while and can still read the answer: the connection is not reset. */
+/* The client may send on for a while and can still read the answer, because the connection is
+ * not reset. */
 static void stranger_that_sends_on(struct fixture *f)
 {
     static char piece[1 << 16];
@@ -265,7 +267,8 @@ static void headers_are_bounded(void **state)
     f->send = b.ptr;
     run(f, NULL);
     assert_memory_equal(f->answer, "HTTP/1.1 431", 12);
-    for (int too_long = 0; too_long < 2; too_long++) { /* for any path: the path is not looked up */
+    /* the length is checked for any path, because the path is not looked up */
+    for (int too_long = 0; too_long < 2; too_long++) {
         strbuf_reset(&b);
         strbuf_append_c(&b, "GET /");
         for (int i = 1; i < (int)HTTP_MAX_URL + too_long; i++)
@@ -340,7 +343,7 @@ static void a_stream_waits_for_a_slow_reader(void **state)
     struct fixture *f = mem_zalloc(sizeof *f);
     f->script = read_slowly;
     f->send = "GET /stream" H "\r\n";
-    f->n_chunks = 2000; /* 16 MB, more than the socket buffers hold */
+    f->n_chunks = 2000; /* the answer is 16 MB, more than the socket buffers hold */
     const struct http_limits limits = {.stream_high_water_bytes = 64 << 10};
     run(f, &limits);
     assert_true(f->n_answer > 2000u * 8192u);
@@ -371,7 +374,7 @@ static void a_reader_that_stalls_is_aborted(void **state)
     mem_free(f);
 }
 
-/* Headers and ids of one request are not used for the next request on the connection. */
+/* Headers and ids of one request must not be used for the next request on the connection. */
 static void headers_and_ids_are_of_one_request(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof *f);
@@ -394,7 +397,7 @@ static void headers_and_ids_are_of_one_request(void **state)
 
 /* ---- draining ---- */
 
-/* `n_chunks` counts the passed checks. */
+/* Starts a drain while connections are open. `n_chunks` counts the passed checks. */
 static void drain_under_connections(struct fixture *f)
 {
     static const char get[] = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -402,15 +405,17 @@ static void drain_under_connections(struct fixture *f)
     int kept = dial(f), fresh = dial(f);
     f->n_chunks += send(kept, get, strlen(get), MSG_NOSIGNAL) > 0;
     f->n_chunks += recv(kept, answer, sizeof answer, 0) > 12 && strncmp(answer + 9, "200", 3) == 0;
-    exchange(f); /* requests /drain and reads to the end */
+    exchange(f); /* the call requests /drain and reads to the end */
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
-    f->n_chunks += recv(kept, answer, sizeof answer, 0) == 0; /* closed: it has been answered */
+    /* the connection is closed, because it has had an answer */
+    f->n_chunks += recv(kept, answer, sizeof answer, 0) == 0;
     const int open[] = {fresh, f->late};
     for (size_t i = 0; i < 2; i++) {
         f->n_chunks += send(open[i], get, strlen(get), MSG_NOSIGNAL) > 0;
         f->n_chunks +=
             recv(open[i], answer, sizeof answer, 0) > 12 && strncmp(answer + 9, "200", 3) == 0;
-        f->n_chunks += recv(open[i], answer, sizeof answer, 0) == 0; /* its last answer */
+        /* the connection is closed after its last answer */
+        f->n_chunks += recv(open[i], answer, sizeof answer, 0) == 0;
         close(open[i]);
     }
     f->n_chunks += dial(f) < 0;

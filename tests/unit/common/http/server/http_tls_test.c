@@ -1,7 +1,7 @@
 /* Tests the HTTP server over TLS. A real loop serves on loopback, and OpenSSL's client runs in a
  * thread. /stream writes N chunks, /open sends half an answer, /hold sends none, and other paths
- * answer with the path and the body's length. Invariants: a complete answer ends with
- * close_notify, and a failed or slow handshake costs only its own connection. */
+ * answer with the path and the body's length. A complete answer must end with close_notify, and
+ * a failed or slow handshake must cost only its own connection. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ struct fixture {
     SSL_CTX *client;
     void (*script)(struct fixture *f);
     struct strbuf got;
-    int end; /* SSL_get_error after the last read */
+    int end; /* result of SSL_get_error after the last read */
     _Atomic int n_aborted;
     _Atomic int n_requests;
     int n_chunks, n_drains;
@@ -196,7 +196,8 @@ static void send_many(struct fixture *f)
     strbuf_init(&b, 0);
     strbuf_append_c(&b, "POST /first HTTP/1.1\r\nHost: t\r\nContent-Length: 300000\r\n\r\n");
     memset(strbuf_extend(&b, 300000), 'b', 300000);
-    for (int i = 0; i < PIPELINED; i++) /* more than may wait behind an unanswered request */
+    /* the bytes are more than may wait behind an unanswered request */
+    for (int i = 0; i < PIPELINED; i++)
         strbuf_printf(&b, "GET /%d HTTP/1.1\r\nHost: t\r\nX-Fill: %0100d\r\n\r\n", i, 0);
     strbuf_append_c(&b, "GET /last HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
     send_all(ssl, strbuf_str(&b));
@@ -229,7 +230,7 @@ static void read_slowly(struct fixture *f)
 
 static void a_stream_waits_for_a_slow_reader(void **state)
 {
-    struct fixture f = {.n_chunks = 2000}; /* 16 MB, more than the sockets hold */
+    struct fixture f = {.n_chunks = 2000}; /* the answer is 16 MB, more than the sockets hold */
     run(&f, read_slowly, (struct http_limits){.stream_high_water_bytes = 64 << 10});
     assert_true(f.got.len > (size_t)2000 * CHUNK);
     assert_memory_equal(f.got.ptr + f.got.len - 5, "0\r\n\r\n", 5);
@@ -250,8 +251,8 @@ static void read_too_late(struct fixture *f)
     hang_up(ssl, fd);
 }
 
-/* An answer without a length ends with the connection. Only close_notify tells that it is
- * complete. */
+/* An answer without a length ends with the connection. Only close_notify tells that the answer
+ * is complete. */
 static void what_breaks_off_is_not_closed_properly(void **state)
 {
     struct fixture f = {.n_chunks = 4000};
@@ -302,7 +303,8 @@ static void close_notify_is_an_end(void **state)
     finish(&f);
 }
 
-/* The client sends a request and closes its sending side at once. It still gets the answer. */
+/* The client sends a request and closes its sending side at once. The client must still get the
+ * answer. */
 static void ask_and_close(struct fixture *f)
 {
     int fd = dial(f);
@@ -358,7 +360,8 @@ static void what_is_no_handshake(void **state)
         size_t n_answer;
     } cases[] = {
         {STR("GET /x HTTP/1.1\r\n\r\n"), "HTTP/1.1 400", 12},
-        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), "\x15\x03", 2}, /* the start of a TLS alert */
+        /* the server answers with the start of a TLS alert */
+        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), "\x15\x03", 2},
         {STR("\x16\x03\x01\x40\x00\x01\x00\xff\xff"), "", 0},
         /* the client sends nothing more */
         {STR("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), "", 0},
@@ -373,7 +376,8 @@ static void what_is_no_handshake(void **state)
             memcmp(strbuf_str(&f.got).ptr, cases[i].answer, cases[i].n_answer) != 0)
             fail_msg("case %zu: %zu bytes, %s", i, f.got.len, strbuf_str(&f.got).ptr);
         assert_int_equal(f.n_requests, 0);
-        assert_int_equal(f.end, 0); /* the server ended it, not the client's own time limit */
+        /* the server ended the connection before the client's own time limit */
+        assert_int_equal(f.end, 0);
         finish(&f);
     }
 }
@@ -384,8 +388,10 @@ static void trickle(struct fixture *f)
     int fd = dial(f);
     char byte = '\0', head[] = "\x16\x03\x01\x10\x00\x01\x00\x0f\xfc\x03\x03";
     for (size_t i = 0; i < 5000; i++) {
-        byte = head[i < sizeof head - 1 ? i : sizeof head - 1]; /* zeros follow */
-        f->end = send(fd, &byte, 1, MSG_NOSIGNAL) != 1; /* a reset: the last bytes were not read */
+        /* after the head the client sends zeros */
+        byte = head[i < sizeof head - 1 ? i : sizeof head - 1];
+        /* the send fails after a reset, because the server did not read the last bytes */
+        f->end = send(fd, &byte, 1, MSG_NOSIGNAL) != 1;
         usleep(5000);
         f->end = f->end || recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
         if (f->end)
@@ -459,7 +465,7 @@ static void what_TLS_says_by_itself_moves_no_deadline(void **state)
     finish(&f);
     run(&g, shake_again, (struct http_limits){.write_stall_ms = 100});
     assert_int_equal(g.n_requests, 1);
-    assert_int_equal(g.end, -1); /* it is still waiting */
+    assert_int_equal(g.end, -1); /* the client was still waiting at the end */
     finish(&g);
 }
 

@@ -1,5 +1,5 @@
-/* Included by the tests of model_config: reads bytes as a model's file and writes the
- * configuration as one line. Also writes seeds for the fuzzer. */
+/* Reads bytes as a model's file and writes the configuration as one line, and also writes seeds
+ * for the fuzzer. The tests of model_config include this file. */
 #include "common/model/config/config.h"
 #include "tests/unit/common/model/put_file.c"
 

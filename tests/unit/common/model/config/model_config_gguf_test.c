@@ -1,7 +1,7 @@
 /* Tests model configurations from a GGUF's metadata: values from real files, defaults for
  * missing values, and refusals. A case changes a real model's metadata, writes a GGUF and
- * compares the configuration as one line. Invariant: a value outside its bounds is refused with
- * its key. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+ * compares the configuration as one line. A value outside its bounds must be refused with its
+ * key. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,14 +20,14 @@
 
 enum { LIST = 100, BOOLS, ABSENT, TENSOR }; /* kinds in addition to GGUF's types */
 struct kv {
-    const char *key; /* without the architecture's prefix */
+    const char *key; /* key without the architecture's prefix */
     uint32_t kind;
     double number;
-    const char *text; /* for lists: one digit for each number */
+    const char *text; /* value of a text; for lists, one digit for each number */
 };
 enum { MAX_KV = 32, MAX_CHANGES = 8 };
 
-/* gemma-3-270m-q4_k_m.gguf, made smaller */
+/* `gemma_kv` is the metadata of gemma-3-270m-q4_k_m.gguf, made smaller. */
 static const struct kv gemma_kv[] = {
     {"context_length", GGUF_U32, 32768, NULL},
     {"embedding_length", GGUF_U32, 640, NULL},
@@ -42,7 +42,7 @@ static const struct kv gemma_kv[] = {
     {"attention.head_count_kv", GGUF_U32, 1, NULL},
     {NULL, 0, 0, NULL},
 };
-/* Llama-3.2-1B-Instruct-Q4_K_M.gguf, made smaller */
+/* `llama_kv` is the metadata of Llama-3.2-1B-Instruct-Q4_K_M.gguf, made smaller. */
 static const struct kv llama_kv[] = {
     {"block_count", GGUF_U32, 2, NULL},
     {"context_length", GGUF_U32, 131072, NULL},
@@ -57,7 +57,8 @@ static const struct kv llama_kv[] = {
     {NULL, 0, 0, NULL},
 };
 
-/* DeepSeek-Coder-V2-Lite in the form of older files, made smaller */
+/* `deepseek_kv` is the metadata of DeepSeek-Coder-V2-Lite in the form of older files, made
+ * smaller. */
 static const struct kv deepseek_kv[] = {
     {"block_count", GGUF_U32, 3, NULL},
     {"context_length", GGUF_U32, 2048, NULL},
@@ -107,7 +108,7 @@ static void put_kv(struct strbuf *b, const char *arch, const struct kv *kv)
         put_u32(b, (uint32_t)(int32_t)kv->number);
 }
 
-/* Writes `base` with `changes`: each change replaces, removes or adds a key. */
+/* Writes `base` with `changes`. Each change replaces, removes or adds a key. */
 static void put_config(struct strbuf *b, const char *arch, const struct kv *base,
                        const struct kv *changes)
 {

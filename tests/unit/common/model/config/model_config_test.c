@@ -1,7 +1,7 @@
 /* Tests model configurations from config.json: values from real files, defaults for missing
- * values, and refusals. A case is a JSON text and the configuration as one line, or the error.
- * Invariant: a value outside its bounds is refused with its name. COX_WRITE_CORPUS=DIR writes
- * the fuzzer's seeds. */
+ * values, and refusals. A case is a JSON text and the configuration as one line, or the error. A
+ * value outside its bounds must be refused with its name. COX_WRITE_CORPUS=DIR writes the
+ * fuzzer's seeds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

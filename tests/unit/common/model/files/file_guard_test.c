@@ -32,7 +32,8 @@ static int run_child(void (*body)(const char *), const char *path, char *text, s
         dup2(fds[1], STDERR_FILENO);
         close(fds[0]);
         close(fds[1]);
-        (void)signal(SIGBUS, SIG_DFL); /* a sanitizer installs its own handler */
+        /* a sanitizer has its own handler, which must not run here */
+        (void)signal(SIGBUS, SIG_DFL);
         file_guard_install();
         body(path);
         _exit(0);
@@ -74,7 +75,7 @@ static void test_a_file_cut_short(void **state)
     unlink(path);
     snprintf(want, sizeof want, "%s: this file became shorter", path);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    assert_memory_equal(text, want, strlen(want)); /* no text before it */
+    assert_memory_equal(text, want, strlen(want)); /* the text must begin with this line */
     assert_int_equal(text[strlen(text) - 1], '\n');
 }
 

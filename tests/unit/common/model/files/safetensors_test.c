@@ -1,6 +1,6 @@
-/* Tests the reader of safetensors. The tests write valid and damaged files and open them.
- * Invariants: a damaged file is refused with a reason, and an accepted tensor lies inside the
- * file. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+/* Tests the reader of safetensors. The tests write valid and damaged files and open them. A
+ * damaged file must be refused with a reason, and an accepted tensor must lie inside the file.
+ * COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 #include "tests/unit/common/model/put_file.c"
 #include "tests/unit/common/model/safetensors_writer.c"
 
-/* A scalar, empty tensors, a tensor of five dimensions and one of an unknown dtype, not in the
- * order of their data. Blanks pad the JSON, as writers do. */
+/* `every` has a scalar, empty tensors, a tensor of five dimensions and a tensor of an unknown
+ * dtype, not in the order of their data. Blanks pad the JSON, as writers do. */
 static const char every[] = "{'__metadata__':{'format':'pt'},"
                             "'none':{'dtype':'F32','shape':[0],'data_offsets':[85,85]},"
                             "'f32':{'dtype':'F32','shape':[2,3],'data_offsets':[0,24]},"
@@ -149,7 +149,7 @@ static void test_flipped_bits(void **state)
             bad[rng_below(&r, b.len)] ^= (char)(1u << rng_below(&r, 8));
         if (safetensors_open_memory(bad, b.len, "bad", &s, &err) != STATUS_OK)
             continue;
-        n_good++; /* the flip hit data, a name, or an ignored part */
+        n_good++; /* the flip changed data, a name, or an ignored part */
         uint64_t at = 0;
         for (uint64_t t = 0; t < safetensors_n_tensors(s); t++) {
             const struct tensor *x = safetensors_tensor_at(s, t);
@@ -274,8 +274,8 @@ static void test_deep(void **state)
     strbuf_fini(&b);
 }
 
-/* A header with more values than any model has is refused before the tree takes fifty times the
- * file's size. */
+/* A header with more values than any model has must be refused before the tree takes fifty times
+ * the file's size. */
 static void test_wide(void **state)
 {
     struct strbuf b;

@@ -1,7 +1,6 @@
 /* Tests PyTorch checkpoints as a whole: archive, pickle and storages. The tests write
- * checkpoints, damage them, and open them. Invariants: parts that do not fit together are
- * refused, and an accepted tensor lies inside the file. COX_WRITE_CORPUS=DIR writes the fuzzer's
- * seeds. */
+ * checkpoints, damage them, and open them. Parts that do not fit together must be refused, and
+ * an accepted tensor must lie inside the file. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +22,8 @@
 #define MATRIX     P_TUPLE2("\2", "\3") P_TUPLE2("\3", "\1")
 #define ONE(value) P_BEGIN P_TEXT1("w") value P_END
 
-/* A matrix under two names, a part of it, a scalar, an empty tensor, and one of five dimensions. */
+/* `every` has a matrix under two names, a part of the matrix, a scalar, an empty tensor, and a
+ * tensor of five dimensions. */
 static const struct zip_part every[] = {
     {"x/data.pkl",
      LIT(P_BEGIN P_TEXT1("w") P_TENSOR(F32("0"), "\0", P_TUPLE2("\2", "\3"),
@@ -250,7 +250,7 @@ static void test_other_files(void **state)
     }
 }
 
-/* After flipped bits, every tensor of a file that still opens lies inside the file. */
+/* After bits were flipped, every tensor of a file that still opens must lie inside the file. */
 static void test_flipped_bits(void **state)
 {
     struct rng r = {33};
@@ -269,7 +269,7 @@ static void test_flipped_bits(void **state)
             assert_true(!f && strstr(err.text, "bad"));
             continue;
         }
-        n_good++; /* the flip hit data, a name, or an ignored part */
+        n_good++; /* the flip changed data, a name, or an ignored part */
         for (uint64_t t = 0; t < torch_file_n_tensors(f); t++) {
             const struct tensor *x = torch_file_tensor_at(f, t);
             uint64_t offset = (uint64_t)(x->data - (const uint8_t *)bad);

@@ -1,6 +1,6 @@
 /* Tests the reader of the pickles in checkpoints, for every protocol. The input is a text of
- * opcodes; the output is a list of tensors or an error. Invariants: any other opcode and any
- * other global name is refused, nothing is ever called, and the work is bounded. */
+ * opcodes; the output is a list of tensors or an error. Any other opcode and any other global
+ * name must be refused, nothing is ever called, and the work is bounded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -293,7 +293,7 @@ static void test_every_opcode(void **state)
     assert_non_null(strstr(err.text, "at byte 3: it has the opcode INST (0x69)"));
 }
 
-/* A few opcodes are repeated as often as they fit. A limit stops them early. */
+/* A few opcodes are repeated as often as they fit. A limit must stop them early. */
 static void test_bombs(void **state)
 {
     static const struct {

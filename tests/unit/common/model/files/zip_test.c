@@ -1,6 +1,6 @@
-/* Tests the zip reader with correct archives in both sizes, zip and zip64, and with every kind
- * of wrong one. Invariants: a member lies inside the file and apart from the others, and an
- * archive with bytes missing or added is refused. */
+/* Tests the zip reader with correct archives in the two forms, zip and zip64, and with every
+ * kind of wrong archive. A member must lie inside the file and apart from the others, and an
+ * archive with bytes missing or added must be refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,7 +136,8 @@ static void test_wrong(void **state)
     }
 }
 
-/* Two entries with one name, a member that ends beyond the data, and two members that overlap. */
+/* The reader must refuse two entries with one name, a member that ends beyond the data, and two
+ * members that overlap. */
 static void test_two_places(void **state)
 {
     static const struct zip_part twice[] = {
@@ -164,7 +165,7 @@ static void test_two_places(void **state)
     strbuf_fini(&b);
 }
 
-/* A file cut anywhere is refused, and so is one with bytes behind its end. */
+/* A file that is cut anywhere must be refused, and so must a file with bytes behind its end. */
 static void test_wrong_length(void **state)
 {
     for (int is_64 = 0; is_64 < 2; is_64++) {
@@ -204,7 +205,7 @@ static void test_flipped_bits(void **state)
             bad[rng_below(&r, b.len)] ^= (char)(1u << rng_below(&r, 8));
         if (zip_open_memory(bad, b.len, "bad", &z, &err) != STATUS_OK)
             continue;
-        n_good++; /* the flip hit data, padding, times or checksums */
+        n_good++; /* the flip changed data, padding, times or checksums */
         const char *at = bad;
         for (uint64_t k = 0; k < zip_n_members(z); k++) {
             const struct zip_member *m = zip_member_at(z, k);

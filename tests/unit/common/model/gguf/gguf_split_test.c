@@ -1,6 +1,6 @@
 /* Tests a GGUF in several files. The tests write parts into a folder and open the model from the
- * folder or from any part. Invariants: the parts are one model only when all are there and
- * belong together, and errors name the missing or wrong part. */
+ * folder or from any part. The parts are one model only when all of them are there and belong
+ * together, and errors name the missing or wrong part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,8 @@
 enum { MAX_PARTS = 4, NO_KEY = -1 };
 static char dir[64];
 
-/* letters: names of the part's tensors, each a row of eight F32. cut: bytes missing at the end. */
+/* `part` describes one file. `letters` are the names of its tensors, each a row of eight F32.
+ * `cut` is the number of bytes that are missing at the end. */
 struct part {
     const char *name;
     int no, count, all;
@@ -101,7 +102,7 @@ static enum status open_both(const char *path, struct model_info *m, struct weig
 static const struct part whole[MAX_PARTS] = {{"m-00001-of-00003.gguf", 0, 3, 4, "b", 0},
                                              {"m-00002-of-00003.gguf", 1, 3, 4, "da", 0},
                                              {"m-00003-of-00003.gguf", 2, 3, 4, "c", 0}};
-/* as from gguf-split --no-tensor-first-split */
+/* `bare` has parts as gguf-split --no-tensor-first-split makes them: the first has no tensors. */
 static const struct part bare[MAX_PARTS] = {{"m-00001-of-00002.gguf", 0, 2, 2, "", 0},
                                             {"m-00002-of-00002.gguf", 1, 2, 2, "ab", 0}};
 static const struct part single[MAX_PARTS] = {{"m-00001-of-00001.gguf", 0, 1, 2, "ab", 0}};
@@ -156,7 +157,7 @@ static void test_opens(void **state)
     }
 }
 
-/* A different header in one part makes another model; another folder does not. */
+/* A different header in one part makes another model. Another folder does not. */
 static void test_identity(void **state)
 {
     static const struct part other[MAX_PARTS] = {{"m-00001-of-00003.gguf", 0, 3, 4, "b", 0},
@@ -294,7 +295,8 @@ static void test_refused(void **state)
     }
 }
 
-/* A download cache has links with the right names to files with other names. */
+/* A download cache has links whose names are right and whose files have other names. The model
+ * must open. */
 static void test_links(void **state)
 {
     static const struct part blobs[MAX_PARTS] = {{"f00d", 0, 2, 2, "a", 0},

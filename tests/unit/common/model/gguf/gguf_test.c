@@ -1,6 +1,6 @@
 /* Tests the reader of GGUF files with values of every type, and with every kind of wrong file.
- * Each case writes a file byte by byte and opens it. Invariants: a wrong file is refused with a
- * reason, and an accepted tensor lies inside the file. COX_WRITE_CORPUS=DIR writes the fuzzer's
+ * Each case writes a file byte by byte and opens it. A wrong file must be refused with a reason,
+ * and an accepted tensor must lie inside the file. COX_WRITE_CORPUS=DIR writes the fuzzer's
  * seeds. */
 #include <math.h>
 #include <setjmp.h>
@@ -188,7 +188,7 @@ static void test_flipped_bits(void **state)
     strbuf_fini(&b);
 }
 
-/* Each case builds one wrong file. The error must name the fault. */
+/* CASE begins a test that builds one wrong file. The error must name the fault. */
 #define CASE(name) static void name(struct strbuf *b)
 CASE(wrong_magic)
 {
@@ -237,7 +237,7 @@ CASE(huge_array)
     put_header(b, 3, 0, 1);
     put_key(b, "some.key", GGUF_ARRAY);
     put_u32(b, GGUF_F64);
-    put_u64(b, 1ull << 61); /* times 8, this wraps to 0 */
+    put_u64(b, 1ull << 61); /* multiplied by 8 the number wraps to 0 */
 }
 CASE(long_array)
 {
@@ -305,7 +305,8 @@ CASE(zero_dim)
 CASE(product_overflows)
 {
     put_header(b, 3, 1, 0);
-    put_tensor(b, "w", DTYPE_F32, 1ull << 33, 1ull << 31, 0); /* 4 * 2^64 bytes */
+    /* the tensor would take 4 * 2^64 bytes */
+    put_tensor(b, "w", DTYPE_F32, 1ull << 33, 1ull << 31, 0);
     put_data(b, 64);
 }
 CASE(half_block)

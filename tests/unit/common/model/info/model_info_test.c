@@ -1,6 +1,6 @@
 /* Tests how a model's path becomes a `struct model_info`: folders, GGUF files and every other
- * form of name. The tests write files into a temporary folder and open it. Invariant: a folder
- * or file that is not a model is refused with a reason, and never blocks or exhausts memory. */
+ * form of name. The tests write files into a temporary folder and open it. A folder or file that
+ * is not a model must be refused with a reason, and never blocks or exhausts memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +143,8 @@ static void test_gguf_of_no_experts(void **state)
         strbuf_append_c(&with, "llama.expert_count");
         strbuf_append(&with, &u32, sizeof u32);
         strbuf_append(&with, &n, sizeof n);
-        strbuf_append(&with, &pad_len, sizeof pad_len); /* 64 bytes in all: the data is aligned */
+        /* the added keys take 64 bytes in total, so that the data stays aligned */
+        strbuf_append(&with, &pad_len, sizeof pad_len);
         strbuf_append_c(&with, "x.pad");
         strbuf_append(&with, &string, sizeof string);
         strbuf_append(&with, &pad_len, sizeof pad_len);
@@ -280,7 +281,7 @@ static void test_folder_refused(void **state)
     }
 }
 
-/* JSON that is too deep, too wide, or too large. */
+/* JSON that is too deep, too wide, or too large must be refused. */
 static void test_bombs(void **state)
 {
     static const struct {
@@ -352,7 +353,7 @@ static void test_not_found(void **state)
     assert_non_null(strstr(err.text, "--model must be"));
 }
 
-/* Opening a FIFO would wait for a writer for ever. */
+/* Opening a FIFO would wait for a writer for ever, so a FIFO is refused. */
 static void test_fifo(void **state)
 {
     struct model_info m;

@@ -1,6 +1,6 @@
 /* Tests references to models: the kind, source and folder of each, and the refused ones.
- * `model_ref_parse` reads a text into a `struct model_ref`. Invariants: two models never share a
- * folder, and a folder's name never leaves its parent. */
+ * `model_ref_parse` reads a text into a `struct model_ref`. Two models must never share a
+ * folder, and a folder's name must never leave its parent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Tests manifests of downloaded models: a written manifest is read back and opened, and a
- * damaged one is reported. */
+/* Tests manifests of downloaded models. A written manifest is read back and opened, and a
+ * damaged manifest is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

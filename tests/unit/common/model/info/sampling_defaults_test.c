@@ -23,7 +23,7 @@ static void test_file(void **state)
          0, 1, 20},
         {"{\"temperature\":null,\"min_p\":0.05,\"repetition_penalty\":1.1,\"top_k\":-1}", STATUS_OK,
          1, 1, 0.05, 1.1, 0},
-        /* one wrong value discards all of them */
+        /* one wrong value discards all values of the file */
         {"{\"temperature\":0.5,\"top_p\":0}", STATUS_INVALID, 1, 1, 0, 1, 0},
         {"{\"temperature\":\"hot\"}", STATUS_INVALID, 1, 1, 0, 1, 0},
         {"{\"top_k\":1e30}", STATUS_INVALID, 1, 1, 0, 1, 0},

@@ -1,6 +1,6 @@
 /* Tests how a model's tensors are found, in a GGUF and in every layout of a folder, hostile ones
  * too. The tests write files into a temporary folder, open it and compare the names and offsets
- * of tensors. The identity that distinguishes two models is tested too. Invariant: a tensor lies
+ * of tensors. The tests also check the identity that distinguishes two models. A tensor must lie
  * inside its file. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,8 +23,9 @@
 enum { MAX_FILES = 5 };
 static char dir[64];
 
-/* text: a safetensors header, with n_data bytes behind it. n_data -1: text is the whole file,
- * with ' for ". n_data -2: text holds the letters that name a PyTorch file's tensors. */
+/* `file` describes one file to write. `text` is a safetensors header, with n_data bytes behind
+ * it. With n_data -1, `text` is the whole file, with ' for ". With n_data -2, `text` holds the
+ * letters that name a PyTorch file's tensors. */
 struct file {
     const char *name, *text;
     int n_data;
@@ -80,7 +81,8 @@ static int teardown(void **state)
 static const struct {
     const char *name;
     struct file files[MAX_FILES];
-    const char *tensors; /* in order, each with the offset of its first byte in its file's data */
+    /* tensors in order, each with the offset of its first byte in its file's data */
+    const char *tensors;
 } good[] = {
     {"one file", {CONFIG, {"model.safetensors", A_B}}, "a0 b4 "},
     {"one file before an index and others",
@@ -274,7 +276,7 @@ static void test_folders_refused(void **state)
     }
 }
 
-/* With `--load-format` the same folder gives the files of the requested format. */
+/* With `--load-format` the same folder must give the files of the requested format. */
 static void test_kinds(void **state)
 {
     static const struct file both[MAX_FILES] = {
@@ -283,7 +285,7 @@ static void test_kinds(void **state)
     static const struct {
         const struct file *files;
         enum weights_kind kind;
-        const char *first; /* NULL: refused */
+        const char *first; /* first tensor of the opened model; NULL = refused */
     } cases[] = {{both, WEIGHTS_ANY, "a"},
                  {both, WEIGHTS_SAFETENSORS, "a"},
                  {both, WEIGHTS_TORCH, "x"},
@@ -410,7 +412,7 @@ static void test_identity(void **state)
     } cases[] = {
         {"{}", -1, true},    {"{ }", -1, false},   {"{}", 0, false},     {"{}", 4095, false},
         {"{}", 8192, false}, {"{}", 16383, false}, {"{}", 12288, false}, {"{}", 4096, true},
-        {"{}", 12287, true}, /* between the pages that the identity reads */
+        {"{}", 12287, true}, /* byte 12287 is between the pages that the identity reads */
     };
     uint8_t first[16], other[16];
     identity("{}", -1, first);
@@ -461,7 +463,7 @@ static size_t resident_pages(const uint8_t *page, size_t n_pages)
     return kib / 4;
 }
 
-/* The whole pages of the range are released, and the pages at its ends stay. All of them can be
+/* The whole pages of the range are released, and the pages at its ends stay. Every page can be
  * read again. */
 static void test_done(void **state)
 {
