@@ -1,6 +1,6 @@
-/* Frames of compile processes: turns bytes into a checked frame. A header is checked before
- * memory for its texts is allocated. The texts grow as bytes arrive, so an announced length
- * alone costs nothing. */
+/* Turns bytes into a checked frame of compile processes. A header is checked before memory for
+ * its texts is allocated. The texts grow as bytes arrive, so an announced length alone costs
+ * nothing. */
 #include "gateway/compile/wire.h"
 
 #include <string.h>
