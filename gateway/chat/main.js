@@ -184,8 +184,7 @@ async function generate() {
   abort = null;
   busy(false);
   if (failure?.status === 401) wantKey(failure.message);
-  if (failure?.status === 404) loadModels(); // the adapter was removed, so the list of models has
-                                             // changed
+  if (failure?.status === 404) loadModels(); // the adapter was removed, so the list has changed
 }
 
 function send(text) {

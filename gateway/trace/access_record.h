@@ -25,9 +25,8 @@ struct access_record {
     struct choice_phases phases;
 };
 
-void access_record_copy(char out[ACCESS_RECORD_NAME_MAX],
-                        /* copies `s`; a text that is too long is cut between characters */
-                        struct str s);
+/* Copies `s`. A text that is too long is cut between characters. */
+void access_record_copy(char out[ACCESS_RECORD_NAME_MAX], struct str s);
 /* Copies the request's current state. */
 void access_record_take(struct access_record *n, const struct api_request *r);
 /* Returns "stop", "length", "error" or "abort". `http_status` is the status of the answer;
