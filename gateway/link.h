@@ -9,7 +9,8 @@ struct gateway_link {
     struct api_server *api; /* receiver of the head's messages; borrowed */
     char node[256];         /* name of this host, sent to the head */
     struct bus *bus;
-    /* reconnect at the end of the turn, because the bus allows no reconnect in its own callback */
+    /* true = reconnect at the end of the turn, because the bus allows no reconnect in its own
+     * callback */
     bool reconnect_wanted;
     struct engine_client engine;
     bool has_engine;

@@ -16,7 +16,7 @@ struct literal_end { /* position in a value; all zero at the beginning of the va
     /* `quote`: quote of the current string, 0 = none; `was`: quote of the last string */
     char quote, was;
     bool triple, escaped;
-    uint32_t n_run; /* quotes of one kind in a row */
+    uint32_t n_run; /* number of equal quotes in a row */
     uint32_t depth; /* number of open brackets */
 };
 

@@ -14,7 +14,7 @@ struct quotas;
 /* Opens the store. Returns STATUS_INVALID when `url` is not a URL of a Redis. */
 MUST_USE enum status quotas_new(struct loop *l, const char *url, struct metrics *m,
                                 struct quotas **out, struct error *err);
-/* `q` may be NULL; the call must not run inside a callback of the loop */
+/* frees the store; must not run inside a callback of the loop; `q` may be NULL */
 void quotas_free(struct quotas *q);
 /* shares the buckets of all keys in `a`; call it again after each change of the keys */
 void quotas_share(struct quotas *q, struct auth *a);

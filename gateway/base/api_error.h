@@ -11,7 +11,7 @@
 #define API_THREAD_NOT_FOUND "thread_not_found" /* code of Anthropic's API that clients check */
 
 struct api_error {
-    int http_status;   /* 0 = no error */
+    int http_status;   /* HTTP status of the error; 0 = no error */
     const char *code;  /* word for `code`, static; NULL = the HTTP status as a number */
     char param[64];    /* name of the field at fault; "" = null */
     char message[400]; /* text of the error; may be invalid UTF-8, which the JSON writer replaces */

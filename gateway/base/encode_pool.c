@@ -163,7 +163,7 @@ static void give_back(void *ctx)
     pthread_mutex_unlock(&p->lock);
     for (struct encode_job *next; j; j = next) {
         next = j->next;
-        j->done(j); /* may free the job */
+        j->done(j); /* this call may free the job */
     }
 }
 

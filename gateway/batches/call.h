@@ -50,7 +50,8 @@ struct state_call {
     struct str body;                    /* view of `owned_body` */
     char *owned_bytes, *owned_body;
     bool ran;
-    bool again; /* run the call again, after the waiting calls: room was made, or work is left */
+    /* true = run the call again, after the waiting calls: room was made, or work is left */
+    bool again;
     bool has_lines;         /* true = tell the runner that there may be waiting lines */
     int64_t ended_batch;    /* batch that has just ended, or 0 */
     struct api_error error; /* error to answer with; http_status 0 = use `answer` */

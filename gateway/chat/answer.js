@@ -23,7 +23,7 @@ function groupsOf(text, tokens) {
 export class Answer {
   content = "";
   #thought = "";
-  #spans = []; // {from, to, className, tokens}
+  #spans = []; // spans of the shown text: {from, to, className, tokens}
   #held = []; // tokens that arrived before their text
   #due = false;
   #isOver = false;

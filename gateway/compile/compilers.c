@@ -42,7 +42,7 @@ struct compilers {
     struct metric *outcomes[COMPILE_OUTCOME_COUNT], *seconds, *starts;
 };
 
-struct run { /* one job in one process */
+struct run { /* state of one job in one process */
     struct compilers *c;
     const struct compile_frame *job;
     const struct compile_client *client;

@@ -55,7 +55,8 @@ void compilers_start(struct compilers *c);
 /* Makes running jobs end with COMPILE_CANCELLED within 0.1 s, and later jobs at once. Any thread
  * may call it. */
 void compilers_stop(struct compilers *c);
-void compilers_free(struct compilers *c); /* `c` may be NULL; no job may be running */
+/* frees the compilers, when no job runs; `c` may be NULL */
+void compilers_free(struct compilers *c);
 void compilers_run(struct compilers *c, const struct compile_frame *job,
                    const struct compile_client *client, struct compile_result *out);
 /* Returns true when the source itself reached a limit, so that another try would reach the limit

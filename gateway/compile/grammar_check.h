@@ -31,7 +31,7 @@ struct grammar_check;
  * are no compile processes. */
 struct grammar_check *grammar_check_new(const struct text_tokenizer *t,
                                         struct compilers *compilers);
-void grammar_check_free(struct grammar_check *c); /* `c` may be NULL */
+void grammar_check_free(struct grammar_check *c); /* frees the check; `c` may be NULL */
 
 /* `grammar_asker` describes the request for which a grammar is compiled. */
 struct grammar_asker {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define MAGIC 0x43584d50u /* "CXMP" in ASCII */
+#define MAGIC 0x43584d50u /* first number of a frame: "CXMP" in ASCII */
 
 struct header {
     uint32_t magic, what;

@@ -78,7 +78,7 @@ static bool is_content_shown(const json_t *content, struct str *left)
 }
 
 /* Checks that the prompt contains all messages. Templates that know only users and assistants
- * silently drop the others. */
+ * silently drop all other messages. */
 static bool shows_all(const json_t *messages, const struct prompt *prompt)
 {
     struct str left = prompt->text;

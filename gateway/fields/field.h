@@ -10,7 +10,7 @@ enum field_type {
     FIELD_BOOL,
     FIELD_INT,    /* an int64_t; a real number without a fraction is accepted, as in pydantic */
     FIELD_U32,    /* a uint32_t; accepted like FIELD_INT */
-    FIELD_FLOAT,  /* a double */
+    FIELD_FLOAT,  /* a number, kept as a double */
     FIELD_STR,    /* a struct str of at most `max` bytes */
     FIELD_JSON,   /* a borrowed json_t of the kind `want`, checked later */
     FIELD_CUSTOM, /* a value that the function `parse` reads */

@@ -78,7 +78,7 @@ struct params {
     bool echo, ignore_eos, skip_special_tokens, include_stop_str_in_output;
     bool add_special_tokens, add_generation_prompt, continue_final_message, return_token_ids;
     bool return_token_strs;
-    bool want_logprobs;      /* chat's field logprobs is true */
+    bool want_logprobs;      /* true when chat's field logprobs is true */
     int64_t logprobs;        /* logprobs of completions or top_logprobs of chat; -1 = not given */
     int64_t prompt_logprobs; /* number of prompt_logprobs; -1 = not given */
     bool prompt_only; /* max_tokens is 0: the answer has the prompt and no token is generated */

@@ -26,16 +26,16 @@
 #define TO        "to="
 
 enum {
-    STEP_BEGIN,   /* at the start of the answer: a header, or text without a header */
-    STEP_HEADER,  /* before the next <|message|> */
-    STEP_UNKNOWN, /* in text without a header */
+    STEP_BEGIN,   /* position: start of the answer, at a header or at text without a header */
+    STEP_HEADER,  /* position: before the next <|message|> */
+    STEP_UNKNOWN, /* position: in text without a header */
     STEP_REASONING,
     STEP_CONTENT,
     STEP_DROPPED,
-    STEP_CALLS,  /* between calls */
-    STEP_CALL,   /* in a call, between its parameters */
-    STEP_STRING, /* in a string value */
-    STEP_VALUE,  /* in a value that is not a string, before its end */
+    STEP_CALLS,  /* position: between two calls */
+    STEP_CALL,   /* position: in a call, between its parameters */
+    STEP_STRING, /* position: in a string value */
+    STEP_VALUE,  /* position: in a value that is not a string, before the value's end */
 };
 enum { MAX_BLANKS = 64, MAX_NAME = 256, MAX_TAG = 1024, NO_TOOL = UINT32_MAX };
 /* These indexes name the first four marks of each list, and `I_OWN` the first mark after them.

@@ -18,15 +18,15 @@
 
 enum {
     STEP_TEXT,
-    STEP_HEAD,    /* before the name */
-    STEP_SEEK,    /* before the mark of a name */
-    STEP_KEY,     /* before a key, or before the call's end */
-    STEP_VALUE,   /* at the start of a value */
-    STEP_STRING,  /* in a string value */
-    STEP_OTHER,   /* in a value of another type */
-    STEP_PAST,    /* after a value, before its end tag */
-    STEP_WRAPPED, /* in a value that may hold all arguments */
-    STEP_NEXT,    /* after a call */
+    STEP_HEAD,    /* position: before the name of a call */
+    STEP_SEEK,    /* position: before the mark of a name */
+    STEP_KEY,     /* position: before a key, or before the call's end */
+    STEP_VALUE,   /* position: at the start of a value */
+    STEP_STRING,  /* position: in a string value */
+    STEP_OTHER,   /* position: in a value that is not a string */
+    STEP_PAST,    /* position: after a value, before the value's end tag */
+    STEP_WRAPPED, /* position: in a value that may hold all arguments */
+    STEP_NEXT,    /* position: after a call */
 };
 
 enum {

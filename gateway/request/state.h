@@ -54,7 +54,7 @@ struct api_request {
     struct str body;
     struct prepare_model model;
     struct api_key *key; /* key of the caller, with its limits; NULL = none */
-    uint64_t tenant, arrival_ns, deadline_ns /* `deadline_ns`: 0 = none */, created_s,
+    uint64_t tenant, arrival_ns, deadline_ns /* `deadline_ns`: 0 = no deadline */, created_s,
         last_write_ns, last_progress_ns;
     struct prepared prepared;
     struct request_id id;
@@ -99,7 +99,7 @@ struct serving_options {
     uint32_t n_marker_ids;
     const uint32_t *eos_ids; /* ids that end an answer; borrowed */
     uint32_t n_eos_ids;
-    /* check that no forbidden token arrives, because the sampler may send one */
+    /* true = check that no forbidden token arrives, because the sampler may send one */
     bool checks_tokens;
     uint32_t max_open_choices;
     uint64_t queue_timeout_ns; /* longest wait of a request without a ready replica */

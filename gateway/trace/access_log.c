@@ -120,7 +120,7 @@ static bool is_set(struct access_log *l, const bool *flag)
     return set;
 }
 
-/* Writes up to the end of a line, because others write to the same pipe. */
+/* Writes up to the end of a line, because other processes write to the same pipe. */
 static ssize_t write_piece(const struct access_log *l, const char *bytes, size_t n)
 {
     if (n > l->piece) {

@@ -23,7 +23,7 @@ enum {
 struct state_store;
 
 struct stored_file {
-    char id[STATE_ID_BYTES]; /* "file-" and 32 hex digits */
+    char id[STATE_ID_BYTES]; /* id of the file: "file-" and 32 hex digits */
     uint64_t tenant;
     /* texts of the client; both are valid UTF-8 */
     char filename[STATE_NAME_BYTES], purpose[STATE_PURPOSE_BYTES];
@@ -44,7 +44,7 @@ enum batch_state {
 #define STATE_OWN_TENANT UINT64_MAX
 
 struct stored_batch {
-    char id[STATE_ID_BYTES]; /* "batch_" and 32 hex digits */
+    char id[STATE_ID_BYTES]; /* id of the batch: "batch_" and 32 hex digits */
     uint64_t tenant;
     char endpoint[64];
     char input_file[STATE_ID_BYTES], output_file[STATE_ID_BYTES], error_file[STATE_ID_BYTES];

@@ -18,7 +18,7 @@
 enum { N_JOBS = 50 };
 
 struct job {
-    struct encode_job job; /* must be the first field */
+    struct encode_job job; /* must be the first field: the job's address is the struct's */
     bool has_run;
 };
 

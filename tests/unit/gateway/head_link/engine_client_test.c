@@ -1,7 +1,7 @@
 /* Tests the gateway's link to the head. The head is a `struct link` and the codec in this file:
  * `head_send` encodes a message for the client, and the client's frames are decoded in the test.
- * `pass` moves the clock and calls the tick. Invariants: a silent head loses the link, a late
- * loop of the gateway itself does not count as silence, and frames with a wrong session or
+ * `pass` moves the clock and calls the tick. Invariants: a silent head loses the link, and a
+ * late loop of the gateway itself does not count as silence. Frames with a wrong session or
  * sequence number have no effect on the requests. */
 #include "gateway/head_link/engine_client.h"
 
