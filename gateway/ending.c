@@ -5,8 +5,8 @@
 #include "common/base/log.h"
 
 enum {
-    LAST_WORDS_MS = 8000,  /* time for clients to read the error */
-    HASTY_WORDS_MS = 1000, /* time for clients after a second signal */
+    LAST_WORDS_MS = 8000,  /* milliseconds for clients to read the error */
+    HASTY_WORDS_MS = 1000, /* milliseconds for clients to read the error after a second signal */
 };
 
 static void stop_now(struct gateway *g)
@@ -51,7 +51,8 @@ static void begin_ending(struct gateway *g)
     g->api.stopping = g->api.serving.draining = g->link.engine.ends = true;
 }
 
-/* Open requests get their error first, because a cut connection looks like a fault to a client. */
+/* Ends all requests at once. Open requests get their error first, because a cut connection looks
+ * like a fault to a client. */
 static void end_hastily(struct gateway *g)
 {
     log_info("ends_at_once", "open_requests=%u", g->api.serving.n_requests);
@@ -85,10 +86,10 @@ static void close_doors(void *ctx)
 
 /* Handles SIGTERM and SIGINT. From the first signal on, the probes answer that the gateway is
  * stopping.
- * SIGTERM: with --shutdown-delay the gateway accepts connections for that time, until every load
- * balancer knows.
- * SIGINT, or a second signal: all open requests end now with an error.
- * Any further signal: the loop stops at once, and clients get no error. */
+ * After SIGTERM with --shutdown-delay the gateway accepts connections for that time, until every
+ * load balancer knows.
+ * SIGINT, or a second signal, ends all open requests now with an error.
+ * Any further signal stops the loop at once, and clients get no error. */
 void ending_on_signal(void *ctx, int signum)
 {
     struct gateway *g = ctx;

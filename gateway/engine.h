@@ -1,11 +1,11 @@
 #pragma once
 /* Routes messages between the gateway and the head, above the socket (link.h). Messages from the
- * head go to serving or to the adapters. Messages of these two go to the client's end of the
- * protocol (head_link/). Loop thread only. */
+ * head go to serving or to the adapters. Messages of serving and the adapters go to the
+ * gateway's end of the protocol (head_link/). Loop thread only. */
 #include "gateway/head_link/engine_client.h"
 #include "gateway/routes/state.h"
 
-/* Returns the functions that serving sends with. Call it before the link starts. */
+/* Returns the functions that serving sends with. Call this function before the link starts. */
 struct engine_ops gateway_engine_ops(struct engine_client *c);
 enum status gateway_engine_order(void *engine, const struct msg_adapter_order *m);
 /* Returns the handlers of the head's messages. `a` is borrowed and receives every message. */

@@ -1,5 +1,5 @@
-/* The gateway process: `gateway_new` starts its parts in order, and `gateway_free` stops them in
- * the opposite order.
+/* Runs the gateway process: `gateway_new` starts its parts in order, and `gateway_free` stops
+ * them in the opposite order.
  * Requests come in through `servers.c`, wait in the pools for tokenizing and compiling, and go
  * through serving and the link to the head. Tokens come back the same way.
  * One loop on one thread owns everything. Jobs of the pools run on other threads and touch only
@@ -26,7 +26,7 @@
 #include "gateway/state.h"
 
 enum {
-    ENGINE_TICK_MS = 125, /* half of the heartbeat interval */
+    ENGINE_TICK_MS = 125, /* milliseconds of half a heartbeat interval */
     SERVING_TICK_MS = 250,
     AUTH_TICK_MS = 500,
     INLINE_BODY_BYTES = 4096,
@@ -82,10 +82,11 @@ static uint64_t seconds_to_ns(double s)
     return (uint64_t)(s * 1e9);
 }
 
-/* Starts two pools of threads: one for tokenizing, one for compiling grammars and templates.
- * The pools are separate so that a slow compile delays no prompt. Each thread of the compile
- * pool waits for one compile process.
- * No tenant can fill a whole queue, or use all compile processes when there are several. */
+/* Starts two pools of threads: one for tokenizing, one for compiling grammars and templates. The
+ * pools are separate so that a slow compile delays no prompt. Each thread of the compile pool
+ * waits for one compile process.
+ * No tenant can fill a whole queue. When there are several compile processes, no tenant can use
+ * all of them. */
 static enum status start_pools(struct gateway *g, struct error *err)
 {
     const struct gateway_config *c = g->api.config;
@@ -246,7 +247,8 @@ void gateway_free(struct gateway *g)
     loop_timer_stop(g->auth_timer);
     gateway_tls_stop(&g->api.tls);
     if (g->api.server)
-        http_server_close(g->api.server); /* aborts its connections, so serving must still exist */
+        /* this call aborts the server's connections, so serving must still exist */
+        http_server_close(g->api.server);
     if (g->api.admin_server)
         http_server_close(g->api.admin_server);
     state_calls_free(g->api.state);

@@ -1,13 +1,13 @@
 #pragma once
-/* The gateway process. It owns the HTTP servers, the link to the head and the text side of the
- * model, and starts and stops them in order. One loop on one thread owns everything; pool
- * threads tokenize prompts and compile grammars. */
+/* Runs the gateway process, which owns the HTTP servers, the link to the head and the text side
+ * of the model. They are started and stopped in order. One loop on one thread owns everything;
+ * pool threads tokenize prompts and compile grammars. */
 #include "common/base/status.h"
 #include "common/options/gateway.h"
 
 struct gateway;
-/* `config` is borrowed for the life of the gateway. `cache_dir` is the resolved path of the
- * cache. */
+/* Starts the gateway. `config` is borrowed for the life of the gateway. `cache_dir` is the
+ * resolved path of the cache. */
 MUST_USE enum status gateway_new(const struct gateway_config *config, const char *cache_dir,
                                  struct gateway **out, struct error *err);
 /* Runs the loop. Returns after SIGINT, or after SIGTERM and the end of all open requests. */

@@ -11,8 +11,8 @@
 enum {
     CREDIT_BYTES = 16 << 20,
     BUS_HWM = 10000,
-    ADDRESS_MAX = 1024,      /* bytes of the --head option, which can name several heads */
-    GOODBYE_LINGER_MS = 200, /* time for the goodbye to reach the head */
+    ADDRESS_MAX = 1024,      /* most bytes of the --head option, which can name several heads */
+    GOODBYE_LINGER_MS = 200, /* milliseconds for the goodbye to reach the head */
 };
 
 /* ---- the socket ---- */

@@ -1,5 +1,5 @@
-/* The program cox-gateway: reads options, then runs the loop. Exit codes: 0 success, 1 failure
- * while running, 2 wrong usage or configuration. */
+/* Runs the program cox-gateway: reads options, then runs the loop. Exit codes: 0 success, 1
+ * failure while running, 2 wrong usage or configuration. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@
 extern char **environ;
 
 enum {
-    /* descriptors for the admin address, refused connections (192) and other uses */
+    /* `OTHER_FILES` counts descriptors for the admin address, refused connections (192) and
+     * other uses. */
     OTHER_FILES = 384,
     FILES_PER_PROCESS = 4
 };
@@ -73,8 +74,8 @@ static void print_openapi(const struct openapi_world *w)
 }
 
 /* Lowers `max_connections` when the limit of open files is too small. Idle clients must leave
- * descriptors for the rest: the bus, the admin address, the store, compile processes, logs, and
- * answers of 503 to refused connections. */
+ * descriptors for other uses: the bus, the admin address, the store, compile processes, logs,
+ * and answers of 503 to refused connections. */
 static void fit_connections(struct gateway_config *c)
 {
     const uint64_t limit = host_raise_file_limit(),
@@ -120,7 +121,8 @@ int main(int argc, char **argv)
         return compile_child_main(argc, argv); /* compilers.c starts the program in this mode */
     crash_install();
     first_process_install();
-    mem_give_back_large(); /* request bodies of 10 MB come in bursts */
+    /* request bodies of 10 MB come in bursts, so large blocks are given back */
+    mem_give_back_large();
     if (config_parse(gateway_options, n_gateway_options, argc, argv, environ, &config, &res,
                      &err) != STATUS_OK) {
         fprintf(stderr, "cox-gateway: %s\n", err.text);

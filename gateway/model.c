@@ -9,8 +9,9 @@
 #include "text/vocabulary.h"
 
 enum {
-    /* A second safeguard. The verdict on a grammar comes from counted work (text/), not from
-     * time. An accepted grammar never reaches these limits on any machine fit to serve. */
+    /* These limits are a second safeguard. The verdict on a grammar comes from counted work
+     * (text/), not from time. An accepted grammar never reaches these limits on any machine that
+     * is fast enough to serve. */
     COMPILE_CPU_S = 30,
     COMPILE_WALL_S = 120,
 };
@@ -57,8 +58,8 @@ static enum status open_model(struct gateway_model *m, const struct gateway_conf
     return STATUS_OK;
 }
 
-/* Adds the parser's markers that are special tokens of this model. Detokenizing must keep them,
- * because the parser looks for them. */
+/* Adds the parser's markers that are special tokens of this model. Detokenizing must keep these
+ * tokens, because the parser looks for them. */
 static void add_markers(struct gateway_model *m, const struct answer_parser *p)
 {
     for (const char *const *at = p ? p->markers : NULL; at && *at; at++) {

@@ -1,6 +1,7 @@
 #pragma once
-/* The text side of the model: files, names, tokenizer, chat template, parsers of its answers,
- * and defaults that hold for all requests. Opened once; read-only after that. */
+/* `gateway_model` is the text side of the model: files, names, tokenizer, chat template, parsers
+ * of its answers, and defaults that hold for all requests. It is opened once and read-only after
+ * that. */
 #include "common/base/metrics.h"
 #include "common/model/info/info.h"
 #include "common/model/info/sampling_defaults.h"
@@ -16,15 +17,16 @@ enum { MAX_MARKERS = 32 };
 struct gateway_model {
     struct model_info info;
     bool has_info;
-    const char *const *served_names; /* borrowed from the config, or `own_name` */
+    /* names of the served models, borrowed from the config, or `own_name` */
+    const char *const *served_names;
     size_t n_served_names;
     const char *own_name[1];
     struct text_tokenizer *tokenizer;
     struct vocabulary vocabulary;
-    struct compilers *compilers; /* NULL with --grammar-processes 0 */
+    struct compilers *compilers; /* compile processes; NULL with --grammar-processes 0 */
     struct grammar_check *grammars;
-    struct text_template *chat_template; /* NULL = the model has none */
-    /* chosen parsers; NULL = none chosen */
+    struct text_template *chat_template; /* chat template of the model; NULL = none */
+    /* parsers chosen by the options; NULL = none */
     const struct answer_parser *reasoning_parser, *tool_parser;
     uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
     struct sampling_defaults sampling;
@@ -32,8 +34,8 @@ struct gateway_model {
     struct outputs_config outputs;
 };
 
-/* `m` must be zeroed. Call `gateway_model_fini` also after a failure. `c` and `registry` are
- * borrowed. */
+/* Opens the model. `m` must be zeroed. Call `gateway_model_fini` also after a failure. `c` and
+ * `registry` are borrowed. */
 MUST_USE enum status gateway_model_open(struct gateway_model *m, const struct gateway_config *c,
                                         const char *cache_dir, struct metrics *registry,
                                         struct error *err);

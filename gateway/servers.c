@@ -76,8 +76,8 @@ static void on_abort(void *ctx, struct http_request *r)
         (void)gateway_adapters_on_abort(&a->adapters, r);
 }
 
-/* An open address can be intended, behind a proxy that authenticates. So this function warns and
- * does not refuse. */
+/* Warns about an address that is open to everybody. The function does not refuse the address,
+ * because it can be intended, behind a proxy that authenticates. */
 static void warn_if_open(const struct gateway_config *c)
 {
     bool has_keys = c->api_keys.n_items > 0 || c->api_key_file || c->ssl.cert_reqs == 2;
@@ -95,7 +95,7 @@ struct http_limits servers_limits(const struct gateway_config *c)
     const uint32_t wait_ms = (uint32_t)(b->transfer_timeout_s * 1000);
     return (struct http_limits){.max_connections = (uint32_t)c->max_connections,
                                 .max_body_bytes = body,
-                                /* one request can use at most half */
+                                /* one request can use at most half of this memory */
                                 .max_body_bytes_total = bodies > 2 * body ? bodies : 2 * body,
                                 .max_answer_bytes_total = (uint64_t)b->max_answer_bytes_total,
                                 .body_timeout_ms = wait_ms,
@@ -141,7 +141,7 @@ static enum status start_server(struct api_server *a, struct error *err)
     return STATUS_OK;
 }
 
-/* Starts the server for operators, probes and Prometheus. Load balancers see only the first
+/* Starts the server for operators, probes and Prometheus. Load balancers see only the public
  * address. */
 static enum status start_admin_server(struct api_server *a, struct error *err)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* The HTTP servers, and the events of a request that they report from its first byte to its
- * answer. */
+/* Starts the HTTP servers, and handles the events of a request that they report from its first
+ * byte to its answer. */
 #include "gateway/routes/state.h"
 
 /* Starts the public server, and the admin server when --admin-port is set. */

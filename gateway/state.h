@@ -1,6 +1,6 @@
 #pragma once
-/* State of the whole process, shared by the files of this folder. gateway.c defines the order in
- * which the parts start and stop. */
+/* `gateway` is the state of the whole process, shared by the files of this folder. gateway.c
+ * defines the order in which the parts start and stop. */
 #include "gateway/auth/quotas.h"
 #include "gateway/link.h"
 #include "gateway/model.h"
@@ -11,12 +11,13 @@ struct gateway {
     struct gateway_model model;
     struct gateway_link link; /* link to the head */
     struct encode_pool *pool;
-    struct quotas *quotas; /* NULL = this gateway counts limits alone */
+    /* quotas shared through Redis; NULL = this gateway counts limits alone */
+    struct quotas *quotas;
     bool has_serving;
     struct loop_timer *engine_timer, *serving_timer, *auth_timer;
-    /* state of the shutdown (ending.c) */
+    /* the following fields are the state of the shutdown (ending.c) */
     struct loop_timer *shutdown_timer;
-    bool has_said_last_words; /* every open request ended with an error */
-    bool stopped;             /* the loop ends with this turn */
-    bool closed;              /* no new connections; stops after the last request */
+    bool has_said_last_words; /* true when every open request was ended with an error */
+    bool stopped;             /* true when the loop ends with this turn */
+    bool closed; /* no new connections are accepted; the loop stops after the last request */
 };

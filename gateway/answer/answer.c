@@ -5,7 +5,7 @@
 
 #include "common/base/mem.h"
 
-/* Bytes fed to a parser at once. After each marker a parser searches all of the rest again. */
+/* At most `MAX_PIECE` bytes are fed at once: after each marker a parser searches the rest again. */
 enum { MAX_PIECE = 1024 };
 
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
@@ -55,7 +55,8 @@ static void add_text(struct answer *a, enum answer_part_kind kind, uint32_t i_ca
     p->text.len += text.len;
 }
 
-/* Counts reasoning. `text` must point into the parser's input, which gives its position. */
+/* Adds a piece of text to the count of reasoning. `text` must point into the parser's input,
+ * because its address there gives its position. */
 static void count_reasoning(struct answer *a, struct str text)
 {
     const struct strbuf *in = &a->before_reasoning;
@@ -114,7 +115,7 @@ static void short_id(uint64_t hi, uint64_t lo, uint32_t n, char *out)
 uint32_t answer_call(struct answer *a, struct str name)
 {
     const struct answer_rules *r = a->rules;
-    /* unique within the request, because choice and call are part of it */
+    /* the number is unique within the request, because choice and call are part of it */
     uint64_t lo = r->id_lo ^ ((uint64_t)a->i_choice << 32 | a->n_calls);
     char id[96];
     if (r->n_call_id)

@@ -1,10 +1,11 @@
 #pragma once
-/* One choice's answer in parts, between the text of a generation and the dialect that writes it.
+/* `struct answer` splits one choice's text into parts. It stands between the text of a
+ * generation and the dialect that writes the answer.
  *   text ──▶ reasoning parser ──▶ tool parser ──▶ parts
  *                  └─▶ REASONING        └─▶ CONTENT, CALL, ARGUMENTS
  * Without a parser the text is a single CONTENT part, a view of the input, at no cost per token.
  * With a parser, text that may still become a marker is held back. The parts do not depend on
- * how the text was split. Plain data in the request; loop thread only. */
+ * how the text was split. An answer is plain data in the request. Loop thread only. */
 #include <jansson.h>
 
 #include "gateway/answer/answer_parser.h"
@@ -13,17 +14,19 @@
 #include "gateway/generation/prompt.h"
 
 enum answer_part_kind {
-    ANSWER_REASONING, /* has `text` */
-    ANSWER_CONTENT,   /* has `text` */
-    ANSWER_CALL,      /* has i_call, id, name: a tool call begins */
-    /* Has i_call, text: the next piece of the call's arguments. All pieces together are what the
-     * model wrote. They are JSON unless the model made a mistake or was cut off. Nothing is
-     * closed or repaired, so that a client never runs an unfinished call. */
+    ANSWER_REASONING, /* reasoning of the model, in `text` */
+    ANSWER_CONTENT,   /* text for the user, in `text` */
+    ANSWER_CALL,      /* a tool call begins; i_call, id and name are set */
+    /* An ARGUMENTS part has i_call and text: the next piece of the call's arguments. All pieces
+     * together are the text that the model wrote. They are JSON unless the model made a mistake
+     * or was cut off. Nothing is closed or repaired, so that a client never runs an unfinished
+     * call. */
     ANSWER_ARGUMENTS,
     ANSWER_PART_KIND_COUNT
 };
 
-struct answer_part { /* views, valid until the answer is fed again */
+/* one part of an answer; its texts are views, valid until the answer is fed again */
+struct answer_part {
     enum answer_part_kind kind;
     uint32_t i_call;
     struct str id, name, text;
@@ -37,28 +40,35 @@ struct answer_usage {
     uint64_t reasoning_tokens;
 };
 
-/* New parts of one choice for a dialect to write, or all of them. Each part, id and
- * log-probability is given once. Views, valid during the call. */
+/* `answer_delta` holds the new parts of one choice for a dialect to write, or all of its parts.
+ * Each part, id and log-probability is given once. All pointers are views, valid during the
+ * call. */
 struct answer_delta {
-    uint32_t i_choice; /* index in the answer: prompt × n + choice */
+    uint32_t i_choice; /* index of the choice in the answer: prompt × n + choice */
     const struct prompt *prompt;
-    /* [n_parts] in order; neighbouring text of one kind is merged */
+    /* Parts of the choice in order, [n_parts]. Neighbouring text of one kind is merged. */
     const struct answer_part *parts;
     uint32_t n_parts;
-    const uint32_t *ids;                   /* [n_ids] new tokens */
-    const struct token_logprobs *logprobs; /* [n_ids] of `ids`; NULL = not wanted */
+    const uint32_t *ids; /* [n_ids]: ids of the new tokens */
+    /* [n_ids]: log-probabilities of `ids`; NULL = not requested */
+    const struct token_logprobs *logprobs;
     uint32_t n_ids;
-    bool first, end;           /* first and last delta of the choice */
-    enum answer_finish finish; /* valid with `end` */
-    struct str stop_string; /* with `end`: the stop string that ended the choice; ptr NULL = none */
-    uint32_t stop_id;       /* with `end`: the stop id that ended it; UINT32_MAX = EOS or none */
-    struct answer_usage usage;  /* usage of the choice so far */
-    const struct generation *g; /* has all ids, for dialects that repeat them at the end */
-    const struct prompt_logprobs *prompt_logprobs; /* all rows of the prompt; NULL = not wanted */
+    bool first, end;           /* true for the first and for the last delta of the choice */
+    enum answer_finish finish; /* reason of the end; valid when `end` is set */
+    /* when `end` is set: stop string that ended the choice; ptr NULL = none */
+    struct str stop_string;
+    /* when `end` is set: stop id that ended the choice; UINT32_MAX = EOS or none */
+    uint32_t stop_id;
+    struct answer_usage usage; /* usage of the choice so far */
+    /* generation with all ids, for dialects that repeat the ids at the end */
+    const struct generation *g;
+    /* log-probabilities of the whole prompt; NULL = not requested */
+    const struct prompt_logprobs *prompt_logprobs;
 };
 
-struct answer_rules { /* shared by the choices of a request */
-    /* parsers of reasoning and of tool calls; NULL = none */
+struct answer_rules { /* rules of an answer, shared by the choices of a request */
+    /* `reasoning` is the parser of reasoning, and `tools` is the parser of tool calls. NULL =
+     * none. */
     const struct answer_parser *reasoning, *tools;
     const json_t *tool_list; /* tools of the request; NULL = none */
     bool drop_reasoning;     /* the request has include_reasoning: false */
@@ -70,35 +80,38 @@ struct answer_rules { /* shared by the choices of a request */
 };
 
 struct answer {
-    const struct answer_rules *rules; /* borrowed; rules of the request */
+    const struct answer_rules *rules; /* rules of the request; borrowed */
     uint32_t i_choice;
-    struct answer_part only; /* the single part when there are no parsers */
+    struct answer_part only; /* the only part of an answer without parsers */
     struct parser_state reasoning, tools;
     struct strbuf before_reasoning, before_tools; /* input that the parsers have not consumed */
-    uint64_t n_before; /* bytes of text that the reasoning parser has consumed */
+    uint64_t n_before; /* bytes of input that the reasoning parser has consumed */
     struct reasoning_count reasoning_count;
     struct strbuf bytes; /* bytes of the parts in order: id, name, text */
     struct answer_part *parts;
     uint32_t n_parts, cap_parts;
     uint32_t n_calls;
-    bool is_cut; /* ended by max_tokens or the client's stop: more text could have come */
+    /* max_tokens or the client's stop ended the choice, so more text could have come */
+    bool is_cut;
 };
 
-/* The prompt's text may have begun the reasoning already. */
+/* Initialises an answer. `prompt` is examined, because its text may have begun the reasoning
+ * already. */
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
                  const struct prompt *prompt);
 void answer_fini(struct answer *a);
-/* Feeds new text. `text` must stay valid until the parts were used. `end` means that nothing
- * follows. Sets `parts` and `n_parts` of `out`, and `finish` when there was a call. */
+/* Feeds new text. `text` must stay valid until the parts have been used. `end` means that no
+ * more text follows. Sets `parts` and `n_parts` of `out`, and sets `finish` when there was a
+ * call. */
 void answer_feed(struct answer *a, struct str text, bool end, struct answer_delta *out);
 
 /* ---- for parsers ---- */
 
 void answer_reasoning(struct answer *a, struct str text);
-/* Text after the reasoning: it goes from a reasoning parser to the tool parser. */
+/* Passes text after the reasoning from a reasoning parser to the tool parser. */
 void answer_past_reasoning(struct answer *a, struct str text);
-/* Called by a reasoning parser when reasoning begins again after other text. The new reasoning
- * is placed after that text. */
+/* Places the following reasoning after the text so far. A reasoning parser calls this function
+ * when reasoning begins again after other text. */
 void answer_reasoning_again(struct answer *a);
 void answer_content(struct answer *a, struct str text);
 /* Begins a call and returns its number, which `answer_arguments` needs. */

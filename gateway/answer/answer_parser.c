@@ -35,7 +35,7 @@ size_t parser_find_first(struct str text, const char *const *markers, size_t *i_
     size_t first = text.len;
     *i_found = SIZE_MAX;
     for (size_t i = 0; markers[i]; i++) {
-        bool found; /* only a marker that begins before the first one counts */
+        bool found; /* true when the marker is complete; only a marker before `first` counts */
         const size_t left = text.len - first, n = strlen(markers[i]);
         const struct str within = {text.ptr, first + (n < left ? n : left)};
         size_t at = parser_find_marker(within, markers[i], &found);

@@ -1,9 +1,9 @@
 /* Turns Python call arguments, (a='x', b=[True]), into a JSON object while they arrive.
- * Parsers of Python-like calls feed all unconsumed text. JSON goes out through `answer_arguments`,
- * and the number of consumed bytes comes back.
- * Strings go out as they arrive. Other values are held until their end is known, at most MAX_HELD
- * bytes. The output is valid JSON whenever the call is complete. The state between two feeds is
- * `struct literal_arguments`, without memory of its own. */
+ * Parsers of Python-like calls feed all unconsumed text. The JSON goes out through
+ * `answer_arguments`, and the parser gets the number of consumed bytes.
+ * Strings go out as they arrive. Other values are held until their end is known, at most
+ * MAX_HELD bytes. The output is valid JSON whenever the call is complete. `struct
+ * literal_arguments` holds the state between two feeds and owns no memory. */
 #include "gateway/answer/literal_arguments.h"
 
 #include <ctype.h>
@@ -12,9 +12,10 @@
 #include "common/json/text.h"
 #include "gateway/answer/answer.h"
 
-/* KEY: before a key or the closing bracket. STRING: inside a string. JOINT: after a string,
- * where another one may continue it. HELD: inside another value. NEXT: after a value. CUT: the
- * answer ended inside a value. */
+/* `STEP_KEY` is the position before a key or the closing bracket, and `STEP_STRING` is inside a
+ * string. `STEP_JOINT` is after a string, where another string may continue it. `STEP_HELD` is
+ * inside another value, and `STEP_NEXT` is after a value. `STEP_CUT` means that the answer ended
+ * inside a value. */
 enum { STEP_OPEN, STEP_KEY, STEP_VALUE, STEP_STRING, STEP_JOINT, STEP_HELD, STEP_NEXT, STEP_CUT };
 enum { MAX_BEHIND = 128, MAX_HELD = 4 << 20 };
 
@@ -45,7 +46,8 @@ static bool is_key_byte(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
 }
 
-/* Checks whether the text begins with a key and its separator. Returns their end in `behind`. */
+/* Checks whether the text begins with a key and its separator. Sets `behind` to the end of the
+ * separator. */
 static enum look look_at_key(const struct work *w, struct str text, struct str *key, size_t *behind)
 {
     const size_t from = json_skip_space(text, 0);
@@ -62,8 +64,8 @@ static enum look look_at_key(const struct work *w, struct str text, struct str *
     return key->len > 0 && separates ? LOOK_YES : LOOK_NO;
 }
 
-/* Checks whether a value has ended before this text. A comma alone does not prove it, since text
- * may contain commas. A key or bracket must follow. */
+/* Checks whether a value has ended before this text. A comma alone is no proof, because text may
+ * contain commas. A key or a bracket must follow. */
 static enum look look_past_value(const struct work *w, struct str text)
 {
     struct str key;
@@ -104,9 +106,9 @@ static size_t open_string(struct work *w, struct str text)
     return n == 3 ? 3 : 1;
 }
 
-/* Checks whether a quote of the string's own kind ends it. It does when a value may end after
- * it, or when another string follows, which Python joins. After an earlier quote that did not
- * end the string, the text is not Python, and later quotes are text too. */
+/* Checks whether a quote of the string's own kind ends the string. The string ends when a value
+ * may end after the quote, or when another string follows, which Python joins. After an earlier
+ * quote that did not end the string, the text is not Python, and later quotes are text too. */
 static enum look look_at_quote(const struct work *w, struct str text)
 {
     const struct str behind = parser_skip(text, 1);
@@ -197,7 +199,7 @@ static size_t end_held(struct work *w, struct str text, size_t n)
     return n;
 }
 
-/* The answer ended inside the value: gives out as much of it as there is. */
+/* Gives out the available part of a value that the end of the answer has cut off. */
 static size_t cut_held(struct work *w, struct str text)
 {
     struct literal_scan scan = {0};

@@ -1,16 +1,17 @@
-/* Reads a whole Python literal and writes it as JSON: strings, numbers, words, lists, tuples, sets
- * and maps.
- * `literal_read` is called by the parsers of calls when a value is complete; `literal_find_end`
- * finds that end in text that still arrives.
- * A recursive descent parser. Depth is bounded by LITERAL_READ_MAX_DEPTH. On a failure `out` is
- * cut back to its old length. Pure; no state except `struct literal_end` of the caller. */
+/* Reads a whole Python literal and writes it as JSON: strings, numbers, words, lists, tuples,
+ * sets and maps.
+ * The parsers of calls use `literal_read` when a value is complete. They use `literal_find_end`
+ * to find that end in text that still arrives.
+ * This file is a recursive descent parser. LITERAL_READ_MAX_DEPTH bounds its depth. On a failure
+ * `out` is cut back to its old length. The functions are pure; only `literal_find_end` keeps
+ * state, in the caller's `struct literal_end`. */
 #include "gateway/answer/literal_read.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_DIGITS = 256 }; /* digits of a number with a prefix (0x, 0o, 0b) */
+enum { MAX_DIGITS = 256 }; /* most digits of a number with a prefix (0x, 0o, 0b) */
 
 struct reader {
     struct str text;
@@ -31,7 +32,7 @@ static void skip_space(struct reader *r)
         r->at++;
 }
 
-/* Skips white space, and the byte `c` if it is next. Returns true when it was. */
+/* Skips white space, and also the byte `c` when it is next. Returns true when `c` was next. */
 static bool take(struct reader *r, char c)
 {
     skip_space(r);
@@ -65,7 +66,7 @@ static void put_code_point(struct strbuf *out, uint32_t c)
                       0xDC00 + ((c - 0x10000) & 0x3FF));
 }
 
-/* Returns `base` when `c` is not a digit. */
+/* Returns the value of a digit, or `base` when `c` is not a digit. */
 static uint32_t digit_of(unsigned char c, uint32_t base)
 {
     if (isdigit(c))
@@ -73,8 +74,8 @@ static uint32_t digit_of(unsigned char c, uint32_t base)
     return isxdigit(c) ? (uint32_t)(c | 0x20) - 'a' + 10 : base;
 }
 
-/* Reads n digits of base 8 or 16, starting `ahead` bytes from here. Returns false when they are
- * missing or their number is no character. */
+/* Reads n digits of base 8 or 16, starting `ahead` bytes from here. Returns false when digits
+ * are missing or when the number is not a character. */
 static bool read_digits(const struct reader *r, size_t ahead, size_t n, uint32_t base,
                         uint32_t *out)
 {
@@ -304,7 +305,8 @@ static bool read_key(struct reader *r, uint32_t depth)
     const char first = r->out->ptr[from + 1];
     if (first == '[' || first == '{')
         return false;
-    if (first == '"') { /* the key was a string: remove the second quote */
+    /* the key was a string, so its text already has quotes: remove the second one */
+    if (first == '"') {
         memmove(r->out->ptr + from, r->out->ptr + from + 1, r->out->len - from - 1);
         r->out->len--;
     } else {
@@ -313,7 +315,7 @@ static bool read_key(struct reader *r, uint32_t depth)
     return true;
 }
 
-/* Reads the elements after the opening bracket. (1) is the number 1, (1,) is a tuple. */
+/* Reads the elements after the opening bracket. (1) is the number 1, and (1,) is a tuple. */
 static bool read_list(struct reader *r, char close, uint32_t depth)
 {
     const size_t from = r->out->len;
@@ -342,14 +344,15 @@ static bool read_list(struct reader *r, char close, uint32_t depth)
     return true;
 }
 
-/* Reads {} or a map. Elements without keys make it a set. */
+/* Reads {}, a map or a set. Elements without keys make a set. */
 static bool read_map(struct reader *r, uint32_t depth)
 {
     const size_t begin = r->at, from = r->out->len;
     bool first = true;
     skip_space(r);
     if (strchr("[{(", peek(r, 0)) && peek(r, 0))
-        /* not a key; without this check such values would be read twice at every depth */
+        /* the value is not a key; without this check such values would be read twice at every
+         * depth */
         return false;
     strbuf_append_c(r->out, "{");
     while (!take(r, '}')) {
@@ -391,7 +394,7 @@ static bool read_value(struct reader *r, uint32_t depth)
 
 /* ---- end of a value ---- */
 
-/* Handles a quote. It opens a string. A third quote directly after an empty string makes it a
+/* Handles a quote, which opens a string. A third quote directly after an empty string opens a
  * triple-quoted string. */
 static void pass_quote(struct literal_end *e, char c)
 {

@@ -1,10 +1,10 @@
 /* Turns arguments in literal syntax into JSON while they arrive: Python's f(a='x') and
  * FunctionGemma's {a:<escape>x<escape>}.
- * Parsers feed all unconsumed text to `literal_scan_feed`. JSON goes out to the answer, or into a
- * buffer for `literal_scan_read`.
- * It is a scanner with a stack of open brackets in a bit set (LITERAL_MAX_DEPTH). Text is held
- * back only for a word, an escape, or a quote that may end a string. The state between two feeds
- * is `struct literal_scan`. */
+ * Parsers feed all unconsumed text to `literal_scan_feed`. The JSON goes out to the answer, or
+ * into a buffer for `literal_scan_read`.
+ * The scanner keeps the open brackets in a bit set (LITERAL_MAX_DEPTH). It holds text back only
+ * for a word, an escape, or a quote that may end a string. `struct literal_scan` holds the state
+ * between two feeds. */
 #include "gateway/answer/literal_scan.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@ enum { MAX_BEHIND = 128 };
 struct place { /* destination of the JSON */
     struct answer *a;
     uint32_t i_call;
-    struct strbuf *out; /* buffer used instead of the answer; NULL = the answer */
+    struct strbuf *out; /* buffer that gets the JSON; NULL = the answer gets it */
 };
 
 static void give(const struct place *p, struct str text)
@@ -66,7 +66,7 @@ static void give_code_point(const struct place *p, uint32_t c)
     }
 }
 
-/* Reads n hexadecimal digits at `text[2]`. Returns false when they are no digits. */
+/* Reads n hexadecimal digits at `text[2]`. Returns false when a byte is not such a digit. */
 static bool read_hex(struct str text, size_t n, uint32_t *out)
 {
     *out = 0;
@@ -80,7 +80,7 @@ static bool read_hex(struct str text, size_t n, uint32_t *out)
 }
 
 /* Writes the character of a Python escape. An unknown escape stands for itself. Returns the
- * consumed bytes; 0 = the escape may continue. */
+ * number of consumed bytes; 0 = the escape may continue. */
 static size_t feed_escape(const struct place *p, struct str text)
 {
     static const char *const from = "abfnrtv0", *const to = "\a\b\f\n\r\t\v";
@@ -245,7 +245,7 @@ static void begin_value(struct literal_scan *s, const struct place *p)
     s->comma = false;
 }
 
-/* Handles a word. Its end is known only when another byte follows. */
+/* Handles a word. The end of a word is known only when another byte follows. */
 static size_t feed_word(struct literal_scan *s, struct str text, const struct place *p, bool *ok)
 {
     size_t n = 0;
@@ -293,8 +293,8 @@ static bool close_bracket(struct literal_scan *s, char c, const struct place *p)
     return true;
 }
 
-/* Handles a missing value. With a model's own quotes a value may be missing; it becomes an empty
- * string, as in vLLM. Returns true for a comma between missing elements, which is ignored. */
+/* Handles a missing value. With a model's own quotes a missing value becomes an empty string, as
+ * in vLLM. Returns true for a comma between missing elements, which is ignored. */
 static bool lacks_value(struct literal_scan *s, char c, const struct place *p)
 {
     if (s->value || !strchr(",)]}", c))

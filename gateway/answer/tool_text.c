@@ -4,9 +4,9 @@
 
 #include "gateway/answer/answer.h"
 
-/* HELD: largest white space after content that is held, because a call may follow;
- * `parser_state.blanks` has room for it. BLANK: largest white space before any content. More
- * than this is content. */
+/* `MAX_HELD` is the largest white space after content that is held, because a call may follow.
+ * `parser_state.blanks` has room for it. `MAX_BLANK` is the largest white space before any
+ * content. Longer white space is content. */
 enum { MAX_HELD = 31, MAX_BLANK = 512 };
 
 static const char kinds[] = " \t\r\n";
@@ -32,7 +32,8 @@ static bool is_blank(struct str s)
     return s.len <= MAX_BLANK && json_skip_space(s, 0) == s.len;
 }
 
-/* Finds the first mark or text to drop. `dropped` is true when it is a text to drop. */
+/* Finds the first mark, or the first text that is to be dropped. `dropped` is true for a text to
+ * drop. */
 static size_t find(const struct tool_text *t, struct str text, size_t *i_mark, bool *dropped)
 {
     size_t i_drop = SIZE_MAX, n = parser_find_first(text, t->marks, i_mark);

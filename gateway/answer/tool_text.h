@@ -1,14 +1,15 @@
 #pragma once
-/* The content between the calls of an answer, for the families of tool parsers. It decides which
- * text goes to the client at once, which may still be a marker, and which white space next to a
- * call is dropped. Pure except for its output to the answer; the text held back is bounded. */
+/* Handles the content between the calls of an answer, for the families of tool parsers. Decides
+ * which text goes to the client at once, which text may still be a marker, and which white space
+ * next to a call is dropped. The functions are pure except for their output to the answer. The
+ * text held back is bounded. */
 #include "gateway/answer/answer_parser.h"
 
 struct tool_text {
     const char *const *marks; /* marks that begin calls, NULL-terminated */
-    const char *const *drop;  /* marks around content that are dropped; NULL = none */
-    bool strips; /* drop white space next to a call; false = only when there is no other content */
-    bool last;   /* drop all content after a call */
+    const char *const *drop;  /* marks around content that are dropped themselves; NULL = none */
+    bool strips; /* true = drop white space next to a call; false = only without other content */
+    bool last;   /* true = drop all content after a call */
 };
 
 /* Gives out content up to the next mark. Returns the number of consumed bytes, including the
@@ -18,6 +19,6 @@ size_t tool_text_feed(const struct tool_text *t, struct parser_state *s, struct 
 /* Holds white space before a possible call that has no mark. Returns false when the text is
  * content. */
 bool tool_text_hold(struct parser_state *s, struct str text);
-/* Gives out a mark that begins no call, and the white space before it, as content. `mark` is
- * NULL for none. */
+/* Gives out a mark that begins no call, and the white space before the mark, as content. `mark`
+ * is NULL when there is no mark. */
 void tool_text_refuse(struct parser_state *s, const char *mark, struct answer *a);

@@ -1,10 +1,10 @@
-/* Types of a tool's parameters by its JSON schema, and the conversion of a model's plain text to
- * a JSON value of such a type.
- * Parsers of tagged calls ask `tool_types_of` at each parameter and give its text with
- * `tool_value_give`. JSON goes out to the answer.
- * The schema is a client's. `n_left` bounds the visited parts, also with circular $ref, and
- * MAX_SEARCHED bounds the search for names. Schemas found here are new references that the
- * caller frees. No state of its own. */
+/* Finds the types of a tool's parameters in the tool's JSON schema, and converts a model's plain
+ * text to a JSON value of such a type.
+ * Parsers of tagged calls ask `tool_types_of` at each parameter and pass its text to
+ * `tool_value_give`. The JSON goes out to the answer.
+ * The schema comes from a client. `n_left` bounds the number of visited parts, also with
+ * circular $ref, and MAX_SEARCHED bounds the search for names. A schema that is found here is a
+ * new reference, which the caller frees. This file keeps no state. */
 #include "gateway/answer/tool_types.h"
 
 #include <ctype.h>
@@ -24,11 +24,11 @@
 struct look {
     const json_t *root; /* document that $ref points into */
     uint32_t n_left;
-    uint32_t n_searched; /* parts searched for a name */
+    uint32_t n_searched; /* number of parts searched for a name */
 };
 enum { MAX_SEARCHED = 10000 };
 
-/* Type names beyond JSON Schema's own that templates and clients use. */
+/* `names` lists JSON Schema's own type names and others that templates and clients use. */
 static const struct {
     const char *name;
     uint32_t type;
@@ -93,8 +93,8 @@ static uint32_t types_of_word(const json_t *type)
     return all;
 }
 
-/* Reads one part of a JSON pointer: ~1 is a slash, ~0 a tilde, %XX a byte. Returns false when it
- * is too long or malformed. */
+/* Reads one part of a JSON pointer, where ~1 is a slash, ~0 a tilde and %XX a byte. Returns
+ * false when the part is too long or malformed. */
 static bool read_part(const char **at, char *out, size_t cap)
 {
     size_t n = 0;
@@ -144,8 +144,8 @@ static const json_t *find_named(struct look *l, const json_t *at, const char *ke
 }
 
 /* Returns the schema that a $ref such as "#", "#/$defs/a" or "#anchor" points to. Text before
- * the # is the "$id" of a part of the document. Returns NULL when it points nowhere in this
- * document. */
+ * the # is the "$id" of a part of the document. Returns NULL when this document has no such
+ * part. */
 static const json_t *target_of(struct look *l, const char *ref)
 {
     const json_t *at = l->root;
@@ -189,7 +189,7 @@ static uint32_t types_of_values(const json_t *list)
 }
 
 /* Returns the types that satisfy both conditions. 0 means no condition. An integer is also a
- * number. When the two exclude each other, either is accepted. */
+ * number. When the two conditions exclude each other, either is accepted. */
 static uint32_t both(uint32_t a, uint32_t b)
 {
     if (!a || !b)
@@ -202,7 +202,7 @@ static uint32_t both(uint32_t a, uint32_t b)
     return common ? common : a | b;
 }
 
-/* Returns 0 when the schema states no type. */
+/* Returns the types that the schema states, or 0 when it states none. */
 static uint32_t types_of(struct look *l, const json_t *schema)
 {
     if (!json_is_object(schema) || l->n_left == 0)
@@ -246,8 +246,8 @@ static enum match match_pattern(const char *pattern, struct str key)
     return yes ? MATCH_YES : MATCH_NO;
 }
 
-/* Joins several schemas: a single one is returned itself, several become {key: [them]}. Returns
- * a new reference, or NULL for an empty list. */
+/* Joins several schemas. A single schema is returned itself; several become {key: [list]}.
+ * Returns a new reference, or NULL for an empty list. */
 static json_t *joined(json_t *list, const char *key)
 {
     json_t *one = NULL;
@@ -293,8 +293,8 @@ static json_t *own_part(const json_t *schema, enum part part, struct str key)
     return joined(all, "anyOf");
 }
 
-/* Returns the part from the schema, its $ref and its branches. Conditions that all hold are
- * joined by allOf, alternatives by anyOf. A new reference; NULL = none. */
+/* Returns the part from the schema, its $ref and its branches. Conditions that must all hold are
+ * joined by allOf, and alternatives by anyOf. The result is a new reference; NULL = none. */
 static json_t *part_of(struct look *l, const json_t *schema, enum part part, struct str key)
 {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
@@ -357,8 +357,8 @@ static bool is_word(struct str s, const char *word)
     return s.len == strlen(word) && strncasecmp(s.ptr, word, s.len) == 0;
 }
 
-/* Writes a number as Python's int() reads it: a sign, and digits with single underscores
- * between. Plus, leading zeros and underscores are left out. */
+/* Writes a number in the form that Python's int() reads: a sign, and digits with single
+ * underscores between them. The plus sign, leading zeros and underscores are left out. */
 static bool give_integer(struct answer *a, uint32_t i_call, struct str s)
 {
     bool negative = s.len > 0 && s.ptr[0] == '-', digit = false;
@@ -384,8 +384,8 @@ static bool give_integer(struct answer *a, uint32_t i_call, struct str s)
     return true;
 }
 
-/* Writes a finite number as Python's float() reads it. A number without a fraction becomes an
- * integer. */
+/* Writes a finite number in the form that Python's float() reads. A number without a fraction
+ * becomes an integer. */
 static bool give_number(struct answer *a, uint32_t i_call, struct str s)
 {
     enum { MOST = 400 };

@@ -1,7 +1,8 @@
 #pragma once
-/* The types of a tool's parameters, and the conversion of a model's text to a JSON value of such
- * a type. For parsers of calls with plain text between tags (tool_tagged.h). Pure. The schema is
- * a client's, so the number of visited parts is bounded (TOOL_TYPES_MAX_LOOKS). */
+/* Finds the types of a tool's parameters, and converts a model's text to a JSON value of such a
+ * type. Parsers use it for calls with plain text between tags (tool_tagged.h). The functions are
+ * pure. The schema comes from a client, so TOOL_TYPES_MAX_LOOKS bounds the number of visited
+ * parts. */
 #include <jansson.h>
 
 #include "common/base/str.h"
@@ -17,25 +18,26 @@ enum {
     TOOL_ARRAY = 32,
     TOOL_STRING = 64,
 };
-enum { TOOL_TYPES_MAX_LOOKS = 1000 }; /* parts of a schema visited for one parameter */
+enum { TOOL_TYPES_MAX_LOOKS = 1000 }; /* most parts of a schema visited for one parameter */
 
-/* Returns the types of the parameter `key` by the tool's whole schema: type (a word or a list),
- * enum, const, anyOf, oneOf, allOf, and $ref into `parameters` (a pointer, an anchor, an $id).
- * Branches add up. When neither `properties` nor a pattern surely has the key, the other
- * patternProperties and additionalProperties count. Returns 0 when no type is stated.
- * `parameters` is the tool's schema, or NULL. */
+/* Returns the types of the parameter `key` by the tool's whole schema. Reads type (a word or a
+ * list), enum, const, anyOf, oneOf, allOf, and $ref into `parameters` (a pointer, an anchor, an
+ * $id). The types of branches are added up. When neither `properties` nor a matching pattern
+ * certainly has the key, the other patternProperties and additionalProperties count. Returns 0
+ * when no type is stated. `parameters` is the tool's schema, or NULL. */
 uint32_t tool_types_of(const json_t *parameters, struct str key);
 
-/* `tool_types_of_schema` returns the types of a part of a tool's schema `root`. The other two
- * return the schema of a key and of a list's items in such a part, as new references; NULL = not
- * stated. */
+/* `tool_types_of_schema` returns the types of a part of a tool's schema `root`. The next two
+ * functions return the schema of a key and of a list's items in such a part, as new references;
+ * NULL = not stated. */
 uint32_t tool_types_of_schema(const json_t *root, const json_t *schema);
 json_t *tool_property_of(const json_t *root, const json_t *schema, struct str key);
 json_t *tool_items_of(const json_t *root, const json_t *schema);
 
-/* Returns false when `text`, the beginning of a value, can only be a string. */
+/* Returns false when a value that begins with `text` can only be a string. */
 bool tool_value_may_be_other(uint32_t types, struct str text);
 /* Writes `text` as the value of an argument. The first type that fits is used, in the order
- * null, integer, number, boolean, object, array, string (vLLM's coerce_to_schema_type). When no
- * type is stated, any valid JSON or literal is used, else a string. */
+ * null, integer, number, boolean, object, array, string, as in vLLM's coerce_to_schema_type.
+ * When no type is stated, any valid JSON or literal is written as such, and other text as a
+ * string. */
 void tool_value_give(struct answer *a, uint32_t i_call, uint32_t types, struct str text);

@@ -1,8 +1,8 @@
 #pragma once
-/* An API key: its tenant, its limits, and the use counted against them. A key has references
- * from the table of keys (auth.h), from each open request and from each lease that is asked for.
- * The last one to drop its reference frees it. limits.h counts the use, and leases.h shares the
- * counts with other gateways. Loop thread only. */
+/* `api_key` holds an API key's tenant, its limits, and the use counted against the limits. The
+ * table of keys (auth.h), each open request and each lease that is asked for hold references to
+ * a key. The key is freed when its last reference is dropped. limits.h counts the use, and
+ * leases.h shares the counts with other gateways. Loop thread only. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,16 +14,17 @@ struct quota_terms {
     double per_s, size;
 };
 
-/* One bucket's lease, beside its level. A positive level is leased and not spent. A negative level
- * is owed to the store. */
+/* `quota_lease` describes the lease of one bucket, beside the bucket's level. A positive level
+ * is leased and not spent. A negative level is owed to the store. */
 struct quota_lease {
-    struct quota_terms terms; /* a lease with other terms starts again */
+    struct quota_terms terms; /* terms of this lease; a lease with other terms starts again */
     double demand;            /* units spent or refused since the last question */
     double want;              /* units that the last question asked for */
     double left;              /* units left in the store after its last answer */
     uint64_t known_until_ns, ask_after_ns, used_ns;
-    uint64_t empty_until_ns; /* expected end of an empty store bucket, from the last answer */
-    uint32_t epoch;          /* `sharing->epoch` when the lease began */
+    /* expected time at which the store's bucket is no longer empty, from the last answer */
+    uint64_t empty_until_ns;
+    uint32_t epoch; /* `sharing->epoch` when the lease began */
     bool asking, empty;
 };
 
@@ -32,12 +33,12 @@ struct key_limits { /* limits of one key; 0 = no limit */
     uint32_t max_open; /* most open requests at once */
     bool has_priority;
     int32_t priority;
-    char *models; /* owned; models that the key may use, "a,b"; NULL = all */
+    char *models; /* models that the key may use, "a,b"; owned; NULL = all models */
 };
 
 struct bucket {
     double level;
-    uint64_t filled_ns;       /* time of the last filling; 0 = full, never used */
+    uint64_t filled_ns;       /* time when the bucket was last filled; 0 = full, never used */
     struct quota_lease lease; /* used when a store shares the bucket */
 };
 
@@ -45,14 +46,15 @@ enum { TENANT_NAME_MAX = 64, API_KEY_ID = 33 };
 
 struct api_key {
     uint64_t tenant;
-    /* The tenant's name for logs, cut to fit. A key without a tenant has the start of its digest
-     * here: sha256:xxxxxxxx. */
+    /* The tenant's name for logs, cut to fit. For a key without a tenant, `name` is the start of
+     * its digest: sha256:xxxxxxxx. */
     char name[TENANT_NAME_MAX];
-    uint32_t n_refs; /* references: the table, open requests, leases that are asked for */
+    /* number of references: from the table, open requests, and leases that are asked for */
+    uint32_t n_refs;
     uint32_t n_open;
     struct key_limits limits;
     struct bucket buckets[QUOTA_COUNT];
-    struct sharing *sharing; /* borrowed; NULL = this gateway counts alone */
+    struct sharing *sharing; /* shared buckets, borrowed; NULL = this gateway counts alone */
     struct api_key *next_active, **prev_active;
     char id[API_KEY_ID]; /* name of the key in a store, from which the key cannot be derived */
 };

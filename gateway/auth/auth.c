@@ -1,9 +1,9 @@
-/* API keys: the table of keys and the file that it comes from.
- * `auth_init` and `auth_look` read options and file into a table; `auth_find` gives the key of a
+/* Keeps the table of API keys and reads it from a file.
+ * `auth_init` and `auth_look` read options and file into a table. `auth_find` finds the key of a
  * request by its Authorization header.
  * Keys are kept as SHA-256 digests only, sorted by digest. Each entry owns one reference to its
- * `api_key`, so a key outlives the table while a request is open. No message repeats a line or a
- * key. Loop thread only. */
+ * `api_key`, so a key outlives the table while a request is open. No message repeats a line of
+ * the file or a key. Loop thread only. */
 #include "gateway/auth/auth.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ uint64_t auth_tenant_id(struct str name)
     return name.len == 0 ? 0 : h ? h : 1;
 }
 
-/* Returns the tenant of a key that names none: the key is a tenant of its own. */
+/* Returns the tenant of a key whose line names no tenant: the key is a tenant of its own. */
 static uint64_t tenant_of_key(const uint8_t digest[DIGEST_BYTES])
 {
     uint64_t h;
@@ -58,7 +58,7 @@ static void set_id(struct api_key *k, const uint8_t digest[DIGEST_BYTES])
     sodium_bin2hex(k->id, sizeof k->id, hash, (sizeof k->id - 1) / 2);
 }
 
-/* Takes ownership of `limits`. */
+/* Adds a key to the table. Takes ownership of `limits`. */
 static enum status add_key(struct auth *a, struct str key, struct str tenant,
                            struct key_limits *limits, struct error *err)
 {
@@ -107,7 +107,7 @@ static enum status sort_keys(struct auth *a, struct error *err)
 
 /* ---- the file ---- */
 
-/* Reads one line of the file. No message repeats the line: it may contain a key. */
+/* Reads one line of the file. No message repeats the line, because it may contain a key. */
 static enum status add_line(struct auth *a, const char *line, struct error *err)
 {
     const char *at = line;
@@ -220,7 +220,7 @@ static void take_over(const struct auth *from, struct auth *to)
             old->key->limits = new->key->limits;
             old->key->tenant = new->key->tenant;
             memcpy(old->key->name, new->key->name, sizeof old->key->name);
-            new->key->limits = l; /* the old limits, freed with the dropped key */
+            new->key->limits = l; /* the old limits are freed with the dropped key */
             api_key_hold(old->key);
             api_key_drop(new->key);
             new->key = old->key;

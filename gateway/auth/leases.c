@@ -1,8 +1,9 @@
-/* Leases of one key's buckets, see leases.h for the scheme.
- * limits.c calls in before and after each request; questions go out through `sharing->ask`, and
- * quotas.c brings the answers with `leases_answer` or `leases_lost`.
- * At most one question per bucket is open. A key is in the active list, with one reference, while
- * any bucket of it has units leased, owed or asked for. Loop thread only; time is an argument. */
+/* Takes and returns the leases of one key's buckets; leases.h describes the scheme.
+ * limits.c calls this file before and after each request. Questions go out through
+ * `sharing->ask`, and quotas.c brings the answers with `leases_answer` or `leases_lost`.
+ * At most one question per bucket is open. A key is in the active list, with one reference,
+ * while any of its buckets has units leased, owed or asked for. Loop thread only; time is an
+ * argument. */
 #include "gateway/auth/leases.h"
 
 #include <math.h>
@@ -10,10 +11,11 @@
 
 #include "common/base/clock.h"
 
-/* time for which an answer is valid and an unused lease is kept */
+/* `LEASE_NS` is the time for which an answer is valid and an unused lease is kept. */
 #define LEASE_NS     (1 * NS_PER_S)
 #define ASK_PAUSE_NS (50 * NS_PER_MS)
-#define ASK_AGAIN_NS (5 * NS_PER_S) /* a bucket may be refilled by hand */
+/* an empty bucket is asked about again after this time: an operator may refill it */
+#define ASK_AGAIN_NS (5 * NS_PER_S)
 #define WAIT_MAX_S   1e8
 
 /* ---- active keys: something is leased, owed or asked for ---- */
@@ -65,7 +67,7 @@ static double amount_to_ask_for(const struct sharing *s, const struct quota_leas
     return fmin(fmax(1, 2 * l->demand), fmax(1, floor(l->terms.size / (2.0 * s->n_gateways))));
 }
 
-/* Reports all that is owed and asks for `want` more. Units that are not spent stay in the
+/* Reports all that is owed and asks for `want` more units. Units that are not spent stay in the
  * bucket. */
 static void ask(struct sharing *s, struct api_key *k, enum quota q, double want)
 {
@@ -173,7 +175,7 @@ static bool tick_bucket(struct sharing *s, struct api_key *k, enum quota q, uint
     struct bucket *b = &k->buckets[q];
     struct quota_lease *l = &b->lease;
     if (l->epoch != s->epoch)
-        return true; /* unused since the link changed */
+        return true; /* the lease has not been used since the link changed */
     if (l->asking)
         return false;
     if (b->level > 0 && now_ns > l->used_ns + LEASE_NS) {
@@ -188,7 +190,8 @@ static bool tick_bucket(struct sharing *s, struct api_key *k, enum quota q, uint
         if (l->demand > 0)
             ask(s, k, q, amount_to_ask_for(s, l));
         else
-            l->empty = false; /* not wanted by any request; its state in the store is unknown now */
+            /* no request wants units, and the state of the store's bucket is unknown now */
+            l->empty = false;
     } else if (b->level < 0) {
         ask(s, k, q, now_ns < l->ask_after_ns ? 0 : amount_to_ask_for(s, l));
     }

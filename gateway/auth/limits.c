@@ -1,10 +1,10 @@
-/* Limits of one API key: parsing them from a key's line, and two token buckets per key (requests
- * and tokens).
- * `limits_admit` is called before a request is queued, `limits_spend` when tokens are known,
- * `limits_open` and `limits_close` around a request.
- * A bucket that all gateways share is filled by leases.c; otherwise time fills it here. The level
- * of a bucket may fall below 0, and never rises above its size. Loop thread only; time is an
- * argument. */
+/* Reads the limits of one API key from its line, and counts use in two token buckets per key
+ * (requests and tokens).
+ * `limits_admit` is called before a request is queued, and `limits_spend` when its tokens are
+ * known. `limits_open` and `limits_close` are called around a request.
+ * leases.c fills a bucket that all gateways share; otherwise time fills the bucket here. The
+ * level of a bucket may fall below 0, and never rises above its size. Loop thread only; time is
+ * an argument. */
 #include "gateway/auth/limits.h"
 
 #include <math.h>
@@ -73,7 +73,8 @@ bool limits_parse(struct key_limits *l, struct str option)
 
 /* ---- buckets ---- */
 
-/* Burst capacity: one second of requests (at least one) and one minute of tokens. */
+/* Returns the terms of a bucket. Its burst capacity is one second of requests (at least one) or
+ * one minute of tokens. */
 static struct quota_terms terms_of(const struct api_key *k, enum quota q)
 {
     double rate = k->limits.requests_per_s, tokens = k->limits.tokens_per_min;
@@ -81,8 +82,8 @@ static struct quota_terms terms_of(const struct api_key *k, enum quota q)
                                : (struct quota_terms){tokens / 60, tokens};
 }
 
-/* Returns this gateway's share of the terms. It applies while the store cannot be asked and each
- * gateway counts its share. */
+/* Returns this gateway's share of the terms. The share applies while the store cannot be asked
+ * and each gateway counts alone. */
 static struct quota_terms share_of(const struct api_key *k, struct quota_terms t)
 {
     double n = k->sharing ? k->sharing->n_gateways : 1;
@@ -96,7 +97,8 @@ static void fill(struct bucket *b, struct quota_terms t, uint64_t now_ns)
     else if (now_ns > b->filled_ns)
         b->level += (double)(now_ns - b->filled_ns) / 1e9 * t.per_s;
     if (b->level > t.size)
-        b->level = t.size; /* also after a new file made the bucket smaller */
+        /* the level can be above the size after a new file made the bucket smaller */
+        b->level = t.size;
     b->filled_ns = now_ns ? now_ns : 1;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-/* Counts the limits of an API key in two token buckets: requests (capacity: one second of them)
- * and tokens of prompts and answers (capacity: one minute). Time is an argument.
+/* Counts the use of an API key in two token buckets: requests (capacity: one second of them) and
+ * tokens of prompts and answers (capacity: one minute). Time is an argument.
  * Tokens are counted when they are known, so a bucket may fall below 0. An admitted request is
- * always finished; the next one waits until the bucket has filled again. A gateway counts alone
- * or with all others (leases.h). Loop thread only. */
+ * always finished; the next request waits until the bucket has filled again. A gateway counts
+ * alone or with all others (leases.h). Loop thread only. */
 #include "common/base/str.h"
 #include "gateway/auth/api_key.h"
 #include "gateway/base/api_error.h"
@@ -13,8 +13,8 @@
 bool limits_parse(struct key_limits *l, struct str option);
 
 /* All functions below accept a NULL key, which has no limits. */
-/* Admits one more request. Returns true and counts it, or returns false with a 429 in `e` that
- * says when to retry. */
+/* Admits one more request. Returns true and counts the request, or returns false with a 429 in
+ * `e` that says when to retry. */
 bool limits_admit(struct api_key *k, uint64_t now_ns, struct api_error *e);
 void limits_open(struct api_key *k); /* counts an open request and holds the key */
 void limits_close(struct api_key *k);

@@ -1,8 +1,9 @@
-/* The Redis behind leases.h: one bucket per key and quota, and the set of live gateways.
- * Questions come from leases.c through `on_ask`; each runs a Lua script, so a bucket is read and
- * changed atomically. The answer goes back through `leases_answer` or `leases_lost`.
- * A question holds one reference to its key until its answer, or the end of the link. Every number
- * from Redis is checked before use. Loop thread only. */
+/* Connects leases.h with Redis, which holds one bucket per key and quota, and the set of live
+ * gateways.
+ * Questions come from leases.c through `on_ask`. Each question runs a Lua script, so a bucket is
+ * read and changed atomically. The answer goes back through `leases_answer` or `leases_lost`.
+ * A question holds one reference to its key until its answer, or the end of the link. Every
+ * number from Redis is checked before use. Loop thread only. */
 #include "gateway/auth/quotas.h"
 
 #include <math.h>
@@ -18,11 +19,11 @@
 
 enum { TICK_MS = 250, PRESENCE_TICKS = 8, GATEWAYS_MAX = 10000 };
 
-/* KEYS: the bucket. ARGV: refill per second, size, take, want. Returns the granted units and the
- * units left. Grants are whole requests and tokens, because a fraction would be of no use in a
- * gateway.
- * The clock is Redis's. When it goes back (another machine took over), the bucket is not filled
- * until the clock passes the old time. */
+/* The script takes units from a bucket and refills it. KEYS: the bucket. ARGV: refill per
+ * second, size, take, want. The script returns the granted units and the units left. Grants are
+ * whole requests and tokens, because a fraction would be of no use in a gateway.
+ * The clock is Redis's. When the clock goes back (another machine took over), the bucket is not
+ * filled until the clock passes the old time. */
 static const char lease_script[] =
     "local now = redis.call('TIME')\n"
     "now = now[1] * 1000000 + now[2]\n"
@@ -43,8 +44,8 @@ static const char lease_script[] =
     "redis.call('EXPIRE', KEYS[1], math.ceil(full))\n"
     "return {string.format('%.6f', grant), string.format('%.6f', level)}\n";
 
-/* KEYS: the set. ARGV: this gateway's instance. Returns the number of gateways seen in the last
- * ten seconds. */
+/* The script reports this gateway as live. KEYS: the set. ARGV: this gateway's instance. The
+ * script returns the number of gateways seen in the last ten seconds. */
 static const char presence_script[] = "local now = tonumber(redis.call('TIME')[1])\n"
                                       "redis.call('ZADD', KEYS[1], now, ARGV[1])\n"
                                       "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 10)\n"
@@ -63,7 +64,7 @@ struct quotas {
 
 struct question {
     struct quotas *owner;
-    struct api_key *key; /* key of the question; one reference is held */
+    struct api_key *key; /* key of the question; the question holds one reference */
     enum quota q;
     double want;
 };
@@ -206,7 +207,7 @@ void quotas_free(struct quotas *q)
     if (!q)
         return;
     loop_timer_stop(q->tick);
-    redis_close(q->redis); /* first, because it drops the keys of open questions */
+    redis_close(q->redis); /* this call is first, because it drops the keys of open questions */
     leases_fini(&q->sharing);
     mem_free(q);
 }

@@ -1,9 +1,9 @@
-/* A pool of threads for long jobs: parsing, templates, tokenizing, compiling.
+/* Runs long jobs on a pool of threads: parsing, templates, tokenizing, compiling.
  * The loop's thread hands a job in with `encode_pool_submit`. A pool thread calls `run`. The job
- * then goes to the list `done`, and the loop's thread calls its `done`.
- * `lock` guards all of `struct encode_pool`. Jobs stay the caller's, but the pool uses their link
- * fields until `done` is called. Each accepted job is given back exactly once. Jobs and bytes are
- * bounded for the pool and for each tenant. */
+ * then goes to the list `done`, and the loop's thread calls the function `done` of the job.
+ * `lock` guards all of `struct encode_pool`. The caller keeps ownership of its jobs, but the
+ * pool uses their link fields until `done` is called. Each accepted job is given back exactly
+ * once. Jobs and bytes are bounded for the pool and for each tenant. */
 #include "gateway/base/encode_pool.h"
 
 #include <pthread.h>
@@ -22,7 +22,7 @@ enum { SMALL, LARGE, N_SIZES };
 struct encode_tenant { /* a tenant with jobs in this pool */
     uint64_t id;
     struct job_list waiting[N_SIZES];
-    uint32_t n_jobs, n_running; /* `n_jobs` counts waiting and running jobs */
+    uint32_t n_jobs, n_running; /* `n_jobs` counts the tenant's waiting and running jobs */
     uint64_t n_bytes;
     struct encode_tenant *next;
 };
@@ -138,12 +138,13 @@ static void *thread_main(void *ctx)
             break;
         p->n_large += size_of(j) == LARGE;
         p->n_running++;
-        if (p->n_jobs > p->n_running) /* a state that allowed this job may allow another one */
+        /* the state that allowed this job may allow another job too */
+        if (p->n_jobs > p->n_running)
             pthread_cond_signal(&p->work);
         pthread_mutex_unlock(&p->lock);
         j->run(j);
         pthread_mutex_lock(&p->lock);
-        /* a large job may run now; this thread looks for one next */
+        /* another large job may run now; this thread looks for it next */
         p->n_large -= size_of(j) == LARGE;
         p->n_running--;
         j->owner->n_running--;
@@ -162,7 +163,7 @@ static void give_back(void *ctx)
     pthread_mutex_unlock(&p->lock);
     for (struct encode_job *next; j; j = next) {
         next = j->next;
-        j->done(j); /* may free the job */
+        j->done(j); /* this call may free the job */
     }
 }
 
@@ -291,7 +292,8 @@ void encode_pool_free(struct encode_pool *p)
     pthread_mutex_unlock(&p->lock);
     for (uint32_t i = 0; i < p->n_threads; i++)
         pthread_join(p->threads[i], NULL);
-    while (p->tenants) { /* jobs that never ran: their owners still have to free them */
+    /* the jobs left here never ran, and their owners still have to free them */
+    while (p->tenants) {
         struct encode_tenant *t = p->tenants;
         struct encode_job *j = t->waiting[t->waiting[SMALL].first ? SMALL : LARGE].first;
         (void)take_out(&t->waiting[size_of(j)], j);

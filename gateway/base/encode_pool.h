@@ -1,15 +1,15 @@
 #pragma once
-/* A few threads for long prompts, because parsing, templates and tokenizing must not delay the
- * loop. The queue is bounded by jobs and by bytes. `run` executes on a pool thread and touches
- * only its job. `done` executes on the loop's thread, also for a dropped job.
+/* Runs jobs for long prompts on a few threads, because parsing, templates and tokenizing must
+ * not delay the loop. The queue is bounded by jobs and by bytes. `run` executes on a pool thread
+ * and touches only its job. `done` executes on the loop's thread, also for a dropped job.
  * Tenants take turns. A tenant's jobs start in the order of arrival, but one thread is kept free
- * of large jobs. So a short prompt never waits behind a whole book. A pool with a single thread
- * takes all jobs in turn. */
+ * of large jobs, so a short prompt never waits behind a very long one. A pool with a single
+ * thread takes all jobs in turn. */
 #include <stdatomic.h>
 
 #include "common/loop/loop.h"
 
-enum { ENCODE_LARGE_BYTES = 128 << 10 }; /* jobs with more bytes are large */
+enum { ENCODE_LARGE_BYTES = 128 << 10 }; /* a job with more bytes than this is large */
 
 struct encode_job {
     void (*run)(struct encode_job *j);
@@ -17,13 +17,13 @@ struct encode_job {
     size_t bytes;        /* memory that the job holds while queued */
     uint64_t tenant;     /* tenant whose share the job uses */
     atomic_bool dropped; /* set by `encode_pool_drop`; a long run may check it and end early */
-    /* used by the pool only */
+    /* The following fields are used by the pool only. */
     struct encode_job *next;
     struct encode_tenant *owner;
     uint64_t seq;
 };
 
-/* Limits of one tenant within a pool. */
+/* `encode_share` limits one tenant within a pool. */
 struct encode_share {
     uint32_t max_jobs; /* most waiting and running jobs */
     uint64_t max_bytes;
@@ -31,7 +31,7 @@ struct encode_share {
 };
 
 struct encode_threads {
-    const char *name; /* name that `ps -L` shows; at most 15 bytes */
+    const char *name; /* name of the threads in `ps -L`; at most 15 bytes */
     uint32_t n;
     int niceness; /* nice value of the threads (common/host/thread.h) */
 };
@@ -40,18 +40,20 @@ struct encode_pool;
 MUST_USE enum status encode_pool_new(struct loop *l, const struct encode_threads *threads,
                                      uint32_t max_jobs, uint64_t max_bytes,
                                      struct encode_pool **out, struct error *err);
-/* Call it before the first job. Without it, one tenant may use the whole pool. */
+/* Sets the share of each tenant. Call this function before the first job. Without it, one tenant
+ * may use the whole pool. */
 void encode_pool_set_share(struct encode_pool *p, const struct encode_share *share);
-uint32_t encode_pool_n_jobs(struct encode_pool *p); /* waiting and running jobs of the pool */
+/* returns the number of waiting and running jobs of the pool */
+uint32_t encode_pool_n_jobs(struct encode_pool *p);
 uint32_t encode_pool_n_jobs_of(struct encode_pool *p, uint64_t tenant);
-/* The job stays the caller's. Returns STATUS_LIMIT when the queue or the tenant's share of it is
- * full; then nothing was taken. */
+/* Queues a job, which the caller still owns. Returns STATUS_LIMIT when the queue or the tenant's
+ * share of the queue is full; then nothing was taken. */
 MUST_USE enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j);
-/* Queues a job that frees memory. It is accepted even when the queue is full. */
+/* Queues a job that frees memory. The job is accepted even when the queue is full. */
 void encode_pool_dispose(struct encode_pool *p, struct encode_job *j);
-/* Drops a job: nobody wants its result any more. A waiting job is not run, frees its room in the
- * queue and comes back through `done` soon. A job that runs or has run comes back as usual. */
+/* Drops a job whose result nobody wants any more. A waiting job is not run, frees its room in
+ * the queue and comes back through `done` soon. A job that runs or has run comes back as usual. */
 void encode_pool_drop(struct encode_pool *p, struct encode_job *j);
-/* Waits for the running jobs, then calls `done` for each job that was not given back. NULL is
- * allowed. */
+/* Waits for the running jobs, then calls `done` for each job that was not given back. `p` may be
+ * NULL. */
 void encode_pool_free(struct encode_pool *p);

@@ -1,5 +1,5 @@
 #pragma once
-/* An option whose value is a JSON object, such as --pooler-config. Pure. */
+/* Reads an option whose value is a JSON object, such as --pooler-config. The functions are pure. */
 #include <jansson.h>
 
 #include "common/base/status.h"
@@ -8,7 +8,7 @@
  * with the value. */
 typedef enum status json_flag_member(const char *key, const json_t *value, void *out,
                                      struct error *err);
-/* Reads all members of the JSON object and stops at the first invalid one. `flag` is the
+/* Reads all members of the JSON object and stops at the first invalid member. `flag` is the
  * option's name, for errors. A NULL `json` has no members. */
 MUST_USE enum status json_flag_read(const char *flag, const char *json, json_flag_member *member,
                                     void *out, struct error *err);

@@ -1,5 +1,5 @@
-/* The calls of /v1/batches in OpenAI's form, as they run on the store's thread.
- * calls.c runs each function as a job: the call's body and query come in, its JSON answer or
+/* Does the work of the calls of /v1/batches, in OpenAI's form, on the store's thread.
+ * calls.c runs each function as a job: the call's body and query come in, and its JSON answer or
  * error goes out.
  * A function may touch only its own `state_call` and the store. Store calls of one gateway never
  * overlap, because the store has a single thread. A new or ended batch is reported to the runner
@@ -122,7 +122,7 @@ static bool is_known(const char *name)
     return false;
 }
 
-/* Returns a member as text. NULL = it is no text, or contains a NUL. */
+/* Returns a member as text. Returns NULL when the member is not text, or contains a NUL byte. */
 static const char *word_of(const json_t *o, const char *name)
 {
     const json_t *v = json_object_get(o, name);

@@ -1,5 +1,6 @@
 #pragma once
-/* The calls of /v1/batches on the store's thread. Each function is the work of a `state_call`. */
+/* Declares the calls of /v1/batches, which run on the store's thread. Each function is the work
+ * of a `state_call`. */
 #include "gateway/batches/call.h"
 
 void batch_call_create(struct state_call *c);

@@ -26,7 +26,7 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
         api_error_set(&c->error, 507, NULL,
                       "The disk of the file store is full. Delete files that you do not need, or "
                       "try again later.");
-    else if (s == STATUS_CLOSED || s == STATUS_IO) /* the log has the reason already */
+    else if (s == STATUS_CLOSED || s == STATUS_IO) /* the log already has the reason */
         api_error_set(&c->error, 503, NULL,
                       "The file store is not available; the gateway's log gives the reason. The "
                       "gateway keeps trying to open it: try again later.");
@@ -34,8 +34,8 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
         api_error_set(&c->error, 500, NULL, "%s", err->text);
 }
 
-/* Returns a value of the query, or "" when it is absent. Ids and words need no %-decoding.
- * Returns false when the value is empty or given twice. */
+/* Reads a value of the query; the value is "" when it is absent. Ids and words need no
+ * %-decoding. Returns false when the value is empty or given twice. */
 static bool query_value(struct state_call *c, const char *name, struct str *out)
 {
     struct str query = c->query;

@@ -1,28 +1,30 @@
 #pragma once
-/* A call of /v1/files or /v1/batches: its request, its work on the store's thread, and its
- * answer. file_calls.c and batch_calls.c define the work; calls.c runs it. */
+/* `state_call` describes a call of /v1/files or /v1/batches: its request, its work on the
+ * store's thread, and its answer. file_calls.c and batch_calls.c define the work, and calls.c
+ * runs it. */
 #include "common/base/str.h"
 #include "gateway/base/api_error.h"
 #include "gateway/base/encode_pool.h"
 #include "gateway/batches/store/store.h"
 
 enum {
-    STATE_LIST_BYTES = 1 << 20,   /* a list ends at this size and says that there is more */
-    STATE_MAX_TENANT_CALLS = 256, /* calls of one tenant, waiting and running */
+    /* most bytes of a list; a longer list stops here and says that there is more */
+    STATE_LIST_BYTES = 1 << 20,
+    STATE_MAX_TENANT_CALLS = 256, /* most waiting and running calls of one tenant */
 };
 
 struct batch_runner;
 struct state_download;
 struct metric;
 
-/* A check of the store's health on the store's thread. The thread writes `health`; the loop
- * reads it when the job is done. */
+/* `look_job` checks the store's health on the store's thread. The thread writes `health`, and
+ * the loop reads it when the job is done. */
 struct look_job {
-    struct encode_job job; /* first: the job's address is the look_job's */
+    struct encode_job job; /* must be the first field: the job's address is the look_job's */
     struct state_calls *all;
     struct state_health health;
     uint32_t ticks, n_lost_before;
-    bool is_out, is_wanted; /* `is_wanted`: run again at once, not at the next tick */
+    bool is_out, is_wanted; /* `is_wanted`: check again at once, not at the next tick */
 };
 
 struct state_calls {
@@ -38,9 +40,9 @@ struct state_calls {
 };
 
 struct state_call {
-    struct encode_job job; /* first: the job's address is the call's */
+    struct encode_job job; /* must be the first field: the job's address is the call's */
     struct state_calls *all;
-    struct http_request *r; /* the HTTP request; NULL = the client left */
+    struct http_request *r; /* HTTP request of the call; NULL = the client has left */
     struct state_call *next, **link;
     void (*work)(struct state_call *c); /* function of the call; runs on the store's thread */
     uint64_t tenant, now_s;
@@ -48,8 +50,9 @@ struct state_call {
     struct str body;                    /* view of `owned_body` */
     char *owned_bytes, *owned_body;
     bool ran;
-    bool again;             /* run again behind the waiting calls: room was made, or work is left */
-    bool has_lines;         /* tells the runner that there may be lines */
+    /* true = run the call again, after the waiting calls: room was made, or work is left */
+    bool again;
+    bool has_lines;         /* true = tell the runner that there may be waiting lines */
     int64_t ended_batch;    /* batch that has just ended, or 0 */
     struct api_error error; /* error to answer with; http_status 0 = use `answer` */
     struct strbuf answer;

@@ -1,9 +1,10 @@
-/* /v1/files and /v1/batches: the loop's side of each call, and the store's single thread.
- * routes/ calls `state_calls_on_request`. The call becomes a job of the store's thread, which runs
- * file_calls.c or batch_calls.c. Its answer is written on the loop when the job is done.
- * Only the store's thread touches the store, except before it starts. A call is in the list
- * `first` until it is answered; when its client leaves, `r` becomes NULL and the job still comes
- * back. Jobs of one tenant never fill the whole queue. */
+/* Runs the calls of /v1/files and /v1/batches: the loop's side of each call, and the store's
+ * single thread.
+ * routes/ calls `state_calls_on_request`. The call becomes a job of the store's thread, which
+ * runs file_calls.c or batch_calls.c. Its answer is written on the loop when the job is done.
+ * Only the store's thread touches the store, except before that thread starts. A call is in the
+ * list `first` until it is answered. When its client leaves, `r` becomes NULL and the job still
+ * comes back. Jobs of one tenant never fill the whole queue. */
 #include "gateway/batches/calls.h"
 
 #include <stdio.h>
@@ -38,7 +39,8 @@ static void job_run(struct encode_job *j)
     if (c->again)
         return;
     c->ran = true;
-    /* freed here, because the kernel takes back the pages of a large body one by one */
+    /* the body is freed on this thread: the kernel takes back the pages of a large body one by
+     * one */
     mem_free(c->owned_body);
     c->owned_body = NULL;
     if (!c->error.http_status && c->answer.failed)
@@ -121,7 +123,8 @@ static void job_done(struct encode_job *j)
     struct state_call *c = (struct state_call *)j;
     struct state_calls *all = c->all;
     if (c->again && c->r && !all->closing) {
-        encode_pool_dispose(all->thread, &c->job); /* its place in the queue is already taken */
+        /* a full queue must not refuse a call that was accepted before */
+        encode_pool_dispose(all->thread, &c->job);
         return;
     }
     bool has_lines = c->has_lines;
@@ -248,7 +251,8 @@ bool state_calls_on_abort(struct state_calls *all, const struct http_request *r)
     for (struct state_call *c = all->first; c; c = c->next)
         if (c->r == r) {
             c->r = NULL;
-            encode_pool_drop(all->thread, &c->job); /* a waiting job is not run */
+            /* the pool does not run a dropped job that still waits */
+            encode_pool_drop(all->thread, &c->job);
             return true;
         }
     return state_downloads_on_abort(all, r);
@@ -282,7 +286,8 @@ enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
         return STATUS_OK;
     make_metrics(c, o->metrics);
     TRY(state_open(o->dir, o->max_bytes, &c->store, err));
-    c->look.health = state_look(c->store); /* the store's thread has not started yet */
+    /* this thread may use the store, because the store's thread has not started yet */
+    c->look.health = state_look(c->store);
     publish(c);
     TRY(start_thread(c, l, o->max_body_bytes, err));
     struct batch_runner_options runner = {.store = c->store,

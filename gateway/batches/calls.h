@@ -1,6 +1,6 @@
 #pragma once
-/* /v1/files and /v1/batches in OpenAI's form. Each call is a job of the store's thread; its
- * answer is written on the loop when the job is done. Loop thread only. */
+/* Serves /v1/files and /v1/batches in OpenAI's form. Each call is a job of the store's thread.
+ * The answer of a call is written on the loop when the job is done. Loop thread only. */
 #include "gateway/batches/store/store.h"
 
 struct http_request;
@@ -10,24 +10,25 @@ struct serving;
 struct state_calls;
 
 struct state_calls_options {
-    const char *dir; /* folder of the store; NULL = no store, every call gets an error */
+    const char *dir; /* folder of the store; NULL = no store, and every call gets an error */
     uint64_t max_bytes;
     uint64_t max_body_bytes; /* most bytes of one upload */
-    struct metrics *metrics; /* borrowed, like `serving` */
-    struct serving *serving; /* borrowed; runs the lines of batches */
-    uint32_t n_lines;        /* most lines running at once */
-    uint64_t max_line_bytes; /* most bytes of running lines */
+    struct metrics *metrics; /* metrics of the gateway; borrowed */
+    struct serving *serving; /* runs the lines of batches; borrowed */
+    uint32_t n_lines;        /* most lines of batches running at once */
+    uint64_t max_line_bytes; /* most bytes of running lines together */
     uint64_t (*wall_s)(void *ctx);
 };
 MUST_USE enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
                                      struct state_calls **out, struct error *err);
 /* checks the store and retries; called every 250 ms */
 void state_calls_tick(struct state_calls *c);
-/* Call it after the HTTP server was closed, before serving and its pool are freed. NULL is
- * allowed. */
+/* Call this function after the HTTP server was closed, and before serving and its pool are
+ * freed. `c` may be NULL. */
 void state_calls_free(struct state_calls *c);
 void state_calls_on_request(struct state_calls *c, struct http_request *r, uint64_t tenant);
-/* The client can take more of a download. */
+/* Continues a download whose client can take more bytes. */
 void state_calls_on_drain(struct state_calls *c, const struct http_request *r);
-/* The client left. Returns false when the request is no call of this module. */
+/* Ends the call of a client that has left. Returns false when the request is no call of this
+ * module. */
 bool state_calls_on_abort(struct state_calls *c, const struct http_request *r);

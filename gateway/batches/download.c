@@ -1,5 +1,5 @@
-/* Downloads of a file: its content is read from the store slice by slice, as the client takes
- * it. So a slow client costs only its stream's buffer, whatever the file's size. */
+/* Downloads a file: its content is read from the store slice by slice, as the client takes it. A
+ * slow client therefore costs only its stream's buffer, whatever the file's size. */
 #include <stdio.h>
 
 #include "common/base/log.h"
@@ -12,16 +12,16 @@
 enum { SLICE_BYTES = 64 << 10, SLICE_MIN_BYTES = 8 << 10 };
 
 struct state_download {
-    struct encode_job job; /* first: the job's address is the download's */
+    struct encode_job job; /* must be the first field: the job's address is the download's */
     struct state_calls *all;
-    struct http_request *r; /* the HTTP request; NULL = the client left */
+    struct http_request *r; /* HTTP request of the download; NULL = the client has left */
     struct state_download *next, **link;
     uint64_t tenant, length, offset;
     char id[STATE_ID_BYTES];
     char *slice; /* bytes that were read and are not written yet */
     size_t n_slice;
     bool begun, running;
-    bool refused; /* the store's thread had no room for the next slice; the tick tries again */
+    bool refused; /* the store's thread had no room for the next slice, so the tick tries again */
     enum status status;
     struct error error;
 };
@@ -35,7 +35,7 @@ static void free_download(struct state_download *d)
     mem_free(d);
 }
 
-/* Runs on the store's thread. */
+/* Reads one slice, on the store's thread. */
 static void read_slice(struct encode_job *j)
 {
     struct state_download *d = (struct state_download *)j;
@@ -67,7 +67,7 @@ static void read_on(struct state_download *d)
     const size_t room = http_stream_room(d->r);
     const uint64_t left = d->length - d->offset;
     if (room < SLICE_MIN_BYTES && room < left)
-        return; /* `on_drain` will follow */
+        return; /* `on_drain` will continue the download */
     d->n_slice = room < SLICE_BYTES ? room : SLICE_BYTES;
     if (left < d->n_slice)
         d->n_slice = (size_t)left;
@@ -126,7 +126,8 @@ void state_download_start(struct state_calls *all, struct http_request *r, uint6
                                  .all = all,
                                  .r = r,
                                  .tenant = tenant,
-                                 .status = STATUS_CLOSED, /* until the job has run */
+                                 /* this status stays until the job has run */
+                                 .status = STATUS_CLOSED,
                                  .link = &all->downloads,
                                  .next = all->downloads};
     snprintf(d->id, sizeof d->id, STR_FMT, STR_ARG(id));

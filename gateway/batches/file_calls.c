@@ -1,4 +1,4 @@
-/* The calls of /v1/files in OpenAI's form. download.c reads a file's content. */
+/* Does the work of the calls of /v1/files, in OpenAI's form. download.c reads a file's content. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static bool fits(char *out, size_t size, struct str s)
     return true;
 }
 
-/* Reads the form's fields purpose and file; all others are ignored. */
+/* Reads the form's fields `purpose` and `file`. All other fields are ignored. */
 static bool read_form(struct state_call *c, struct stored_file *f, struct str *content)
 {
     struct multipart_field fields[MULTIPART_MAX_FIELDS];

@@ -1,5 +1,6 @@
 #pragma once
-/* The calls of /v1/files on the store's thread. Each function is the work of a `state_call`. */
+/* Declares the calls of /v1/files, which run on the store's thread. Each function is the work of
+ * a `state_call`. */
 #include "gateway/batches/call.h"
 
 void file_call_upload(struct state_call *c);

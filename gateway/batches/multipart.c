@@ -11,7 +11,8 @@ static struct str from(struct str s, size_t n)
     return (struct str){s.ptr + n, s.len - n};
 }
 
-/* Returns a parameter of a header, `name=token` or `name="text"`; "" when it is absent. */
+/* Returns a parameter of a header, `name=token` or `name="text"`. Returns "" when the parameter
+ * is absent. */
 static struct str parameter(struct str value, const char *name)
 {
     size_t n = strlen(name);
@@ -65,7 +66,8 @@ bool multipart_read(struct str content_type, struct str body,
                     const char **why)
 {
     static const char type[] = "multipart/form-data";
-    char delimiter[DELIMITER_MAX + 1]; /* CRLF, two dashes and the boundary */
+    /* delimiter between fields: CRLF, two dashes and the boundary */
+    char delimiter[DELIMITER_MAX + 1];
     struct str boundary = parameter(content_type, "boundary");
     *n = 0;
     *why = "The Content-Type must be multipart/form-data with a boundary.";

@@ -1,10 +1,10 @@
 /* Runs the waiting lines of batches as requests of `serving`, in a fixed number of slots.
- * `pump` orders lines from the store's thread when slots are free and the cluster is healthy. Each
- * line becomes a request, with the slot as its reply. Its answer goes back to the store's thread,
- * and the slot is free when the answer is committed.
+ * `pump` orders lines from the store's thread when slots are free and the cluster is healthy.
+ * Each line becomes a request, with the slot as its reply. The answer goes back to the store's
+ * thread, and the slot is free when the answer is committed.
  * A slot has one owner at a time: the loop, or the store's thread while a job runs. A line that
- * got a 503 goes back to the store and runs again. Memory of bodies is bounded by `room`, shared
- * between tenants. */
+ * got a 503 goes back to the store and runs again. `room`, shared between tenants, bounds the
+ * memory of bodies. */
 #include "gateway/batches/runner.h"
 
 #include <string.h>
@@ -20,9 +20,9 @@
 #include "gateway/prepare/dialect.h"
 #include "gateway/serving/serving.h"
 
-enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* pause after a 503: about one second */ };
+enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* `HOLD_TICKS`: pause after a 503, about one second */ };
 
-/* States of a slot:
+/* A slot changes its state like this:
  *   FREE ──take──▶ RUNNING ──answer──▶ SAVING ──committed──▶ FREE
  *                                        ▲│ the disk is full or broken, the thread's queue is full
  *                                        │▼ (the next tick)
@@ -30,7 +30,7 @@ enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* pause after a 503: about one second */ }
 enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_SAVING, SLOT_UNSAVED };
 
 struct batch_slot {
-    struct encode_job job; /* first: the job's address is the slot's */
+    struct encode_job job; /* must be the first field: the job's address is the slot's */
     struct batch_runner *b;
     enum slot_state state;
     struct taken_line line;
@@ -43,7 +43,7 @@ struct batch_slot {
 };
 
 struct take_job {
-    struct encode_job job; /* first: the job's address is the take_job's */
+    struct encode_job job; /* must be the first field: the job's address is the take_job's */
     struct batch_runner *b;
     uint32_t max, n, n_open;
     struct taken_line lines[TAKE_MAX];
@@ -56,11 +56,12 @@ struct batch_runner {
     struct batch_runner_options o;
     struct metric *open, *running, *lines[LINE_OUTCOME_COUNT];
     struct batch_slot *slots;
-    struct room room; /* memory of the lines' bodies, then of the parsed JSON */
+    struct room room; /* charged memory of the lines' bodies, then of the parsed JSON */
     struct take_job take;
-    bool taking, wanted /* true when there may be waiting lines */, any_open, closing;
-    bool save_failed, take_failed; /* the last attempt failed; used on the store's thread only */
-    uint32_t hold;                 /* ticks until lines are taken again */
+    bool taking, wanted /* `wanted`: there may be waiting lines */, any_open, closing;
+    /* the last save or take failed; used on the store's thread only */
+    bool save_failed, take_failed;
+    uint32_t hold; /* number of ticks until lines are taken again */
 };
 
 const struct dialect *batch_dialect(struct str url)
@@ -123,7 +124,8 @@ static enum line_outcome outcome_of(const struct batch_slot *s)
 static void save_done(struct encode_job *j)
 {
     struct batch_slot *s = (struct batch_slot *)j;
-    if (s->saved != STATUS_OK) { /* also when the job never ran because the gateway stops */
+    /* the status is also an error when the job never ran because the gateway stops */
+    if (s->saved != STATUS_OK) {
         s->state = SLOT_UNSAVED;
         return;
     }
@@ -163,7 +165,8 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     save(s);
 }
 
-/* Never called: a line that streams is refused when its batch is created. */
+/* Logs a bug: nothing calls this function, because a line that streams is refused when its batch
+ * is created. */
 static void reply_begin(void *reply, const char *content_type)
 {
     log_error("bug", "what=batch_line_streams type=%s", content_type);
@@ -198,7 +201,7 @@ static char *reply_take_body(void *reply)
 }
 
 /* Charges memory of the parsed request. Its body was freed before. A line that finds no room
- * goes back and waits until others have ended. */
+ * goes back and waits until other lines have ended. */
 static enum status reply_hold(void *reply, uint64_t bytes)
 {
     struct batch_slot *s = reply;
@@ -230,8 +233,8 @@ static struct batch_slot *next_free(const struct batch_runner *b)
     return NULL;
 }
 
-/* Starts a line in a free slot. There is one for each line taken, because only this function
- * fills slots. */
+/* Starts a line in a free slot. There is a free slot for each line taken, because only this
+ * function fills slots. */
 static void run_line(struct batch_runner *b, const struct taken_line *l)
 {
     struct batch_slot *s = next_free(b);
@@ -268,7 +271,7 @@ static void take_done(struct encode_job *j)
         metric_set(b->open, t->n_open);
     }
     for (uint32_t i = 0; i < t->n; i++) {
-        if (b->closing) /* the line waits again after the store is next opened */
+        if (b->closing) /* the line waits in the store until the store is next opened */
             mem_free(t->lines[i].owned_body);
         else
             run_line(b, &t->lines[i]);
@@ -285,7 +288,7 @@ static uint32_t n_free(const struct batch_runner *b)
     return n;
 }
 
-/* Returns true when more lines may be taken. Bodies are charged after they arrive, so one call
+/* Returns true when more lines may be taken. Bodies are charged after they arrive, so one take
  * may exceed the limit by STATE_TAKE_BYTES and one line. */
 static bool has_room(const struct batch_runner *b)
 {
@@ -320,7 +323,7 @@ void batch_runner_tick(struct batch_runner *b)
         if (b->slots[i].state == SLOT_UNSAVED)
             save(&b->slots[i]);
     b->hold -= b->hold > 0;
-    b->wanted = b->wanted || b->any_open; /* a batch may have expired */
+    b->wanted = b->wanted || b->any_open; /* a take also ends batches that have expired */
     pump(b);
 }
 
@@ -362,7 +365,7 @@ struct batch_runner *batch_runner_new(const struct batch_runner_options *o)
     struct batch_runner *b = mem_zalloc(sizeof *b);
     b->o = *o;
     make_metrics(b);
-    b->wanted = true; /* lines left by an earlier process */
+    b->wanted = true; /* an earlier process may have left lines */
     room_init(&b->room, o->max_bytes);
     b->slots = mem_array(o->n_slots, sizeof *b->slots);
     for (uint32_t i = 0; i < o->n_slots; i++) {

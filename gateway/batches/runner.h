@@ -12,24 +12,25 @@ struct metrics;
 struct serving;
 struct state_store;
 
-struct batch_runner_options { /* options; all pointers are borrowed */
+struct batch_runner_options { /* options of a runner; all pointers are borrowed */
     struct state_store *store;
     struct encode_pool *thread; /* thread of the store */
     struct serving *serving;
     struct metrics *metrics;
     uint64_t (*wall_s)(void *ctx);
     uint32_t n_slots;
-    uint64_t max_bytes; /* bytes of bodies and their parsed JSON, shared between tenants */
+    uint64_t max_bytes; /* most bytes of bodies and their parsed JSON, shared between tenants */
 };
 
 /* Returns the dialect for the url of a line; NULL = not allowed in a batch. */
 const struct dialect *batch_dialect(struct str url);
 struct batch_runner *batch_runner_new(const struct batch_runner_options *o);
-/* Call it after the store's thread has ended, before serving is freed. NULL is allowed. */
+/* Call this function after the store's thread has ended, and before serving is freed. `b` may be
+ * NULL. */
 void batch_runner_free(struct batch_runner *b);
-void batch_runner_close(struct batch_runner *b); /* starts no more lines */
+void batch_runner_close(struct batch_runner *b); /* makes the runner start no more lines */
 /* tells the runner that there may be waiting lines */
 void batch_runner_wake(struct batch_runner *b);
-/* the batch has ended: cancels its running lines */
+/* cancels the running lines of a batch that has ended */
 void batch_runner_drop(struct batch_runner *b, int64_t batch_no);
 void batch_runner_tick(struct batch_runner *b); /* retries and takes lines; called every 250 ms */

@@ -1,5 +1,5 @@
-// One answer on the page, while it arrives and after: text with its tokens, reasoning, figures
-// below, and its end.
+// Shows one answer on the page, while it arrives and after: its text with tokens, its reasoning,
+// its figures and its end.
 import { copy, make, number, put, seconds } from "./page.js";
 import { Rendering } from "./text.js";
 import { watchTokens } from "./peek.js";
@@ -8,8 +8,8 @@ const ENDS = { stop: "", length: "cut at the limit of tokens", tool_calls: "ende
 const likely = logprob => logprob > Math.log(.5) ? "" : logprob > Math.log(.1) ? "mid" : "low";
 
 /** Returns [{from, to, tokens}] of `text`. A token whose text matches at the beginning or the end
- * gets an entry of its own. The rest (bytes of one character) shares an entry. Tokens without
- * visible text, such as the end mark of reasoning, are left out. */
+ * gets an entry of its own. The tokens between them (bytes of one character) share an entry.
+ * Tokens without visible text, such as the end mark of reasoning, are left out. */
 function groupsOf(text, tokens) {
   const before = [], after = [];
   let from = 0, to = text.length, first = 0, last = tokens.length;
@@ -23,14 +23,15 @@ function groupsOf(text, tokens) {
 export class Answer {
   content = "";
   #thought = "";
-  #spans = []; // {from, to, className, tokens}
+  #spans = []; // spans of the shown text: {from, to, className, tokens}
   #held = []; // tokens that arrived before their text
   #due = false;
   #isOver = false;
   #first = 0;
   #usage = null;
 
-  /** `again()` is called when the person wants another answer instead of this one. */
+  /** Creates an answer of `model`. `again()` is called when the user wants another answer instead
+   * of this one. */
   constructor(model, again) {
     this.began = performance.now();
     this.body = make("div", { className: "body", tabIndex: 0 });
@@ -92,7 +93,7 @@ export class Answer {
   }
 
   /** Ends the answer. `how` describes the end beside the model's own reason, such as "stopped".
-   * `failure` is a sentence, or null. */
+   * `failure` is a sentence about the error, or null. */
   end(how, failure) {
     const took = performance.now() - (this.#first || this.began), n = this.#usage?.completion_tokens ?? null;
     this.#isOver = true;

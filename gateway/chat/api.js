@@ -1,10 +1,10 @@
-// The gateway's API as the page uses it: /v1/models, /v1/chat/completions and, for base models,
+// Calls the gateway's API for the page: /v1/models, /v1/chat/completions and, for base models,
 // /v1/completions. The key is sent in the Authorization header and never in an address.
 import { NO_KEY, isKey } from "./store.js";
 
 const EVENT_MAX = 4 << 20; // longest event, in characters
 
-/** An error as a sentence for the person at the page. `retryAfter` is in seconds, or null. */
+/** Holds an error as a sentence for the user of the page. `retryAfter` is in seconds, or null. */
 export class Failure extends Error {
   constructor(message, { status = 0, retryAfter = null } = {}) {
     super(message);

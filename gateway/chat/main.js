@@ -1,21 +1,21 @@
-// The gateway's chat page, a playground for its models. It has no framework, uses no other host,
-// and stores only the theme. The conversation and the API key are kept in the page's memory only.
-// See docs/how-to/chat-page.md.
+// Runs the gateway's chat page, a playground for its models. The page has no framework, uses no
+// other host, and stores only the theme. The conversation and the API key are kept in the page's
+// memory only. See docs/how-to/chat-page.md.
 import { Failure, models, newsOf, stream } from "./api.js";
 import { Answer } from "./answer.js";
 import { $, make, put } from "./page.js";
 import { hidePeek } from "./peek.js";
 import { ofBrowser } from "./store.js";
 
-const TOP = 5; // alternatives shown for a token
-const TRIES = 5, WAIT_MAX_S = 60; // retries when the gateway says "later"
+const TOP = 5; // alternatives requested for each token
+const TRIES = 5, WAIT_MAX_S = 60; // retries, and longest wait, when the gateway says "later"
 const RELOAD_MS = 5000;
 
-let key = ""; // never stored, never in an address
-let turns = []; // {user, answer}
-let abort = null; // aborts the current answer
+let key = ""; // API key; never stored, and never part of an address
+let turns = []; // turns of the conversation: {user, element, answer}
+let abort = null; // controller that aborts the current answer
 let reload = 0;
-let isOpenForKey = false; // the page itself opened the settings
+let isOpenForKey = false; // true when the page itself opened the settings, to ask for the key
 const isBase = new Set(); // models without a chat template
 
 /* ---- models ---- */
@@ -38,8 +38,8 @@ function wantKey(text) {
   state("key wanted", "warn");
 }
 
-/** Closes settings that the page opened to ask for the key. On a phone they would cover the
- * conversation. */
+/** Closes the settings if the page opened them to ask for the key. On a phone they would cover
+ * the conversation. */
 function keyIsTaken() {
   if (!isOpenForKey) return;
   const hadFocus = $("settings").contains(document.activeElement);
@@ -85,8 +85,8 @@ async function loadModels() {
 
 const NUMBERS = ["temperature", "top_p", "top_k", "max_tokens", "seed", "presence_penalty", "frequency_penalty"];
 
-/** Returns only parameters that the person has set. The model and the gateway have defaults for
- * the others. */
+/** Returns only the parameters that the user has set. The model and the gateway have defaults for
+ * all others. */
 function parameters() {
   const p = {};
   for (const name of NUMBERS) {
@@ -103,7 +103,7 @@ function parameters() {
   return p;
 }
 
-/** Returns the answered turns and the last one. */
+/** Returns the messages of all answered turns and of the last turn. */
 function messages() {
   const system = $("system").value.trim(), list = system ? [{ role: "system", content: system }] : [];
   turns.forEach((t, i) => {
@@ -180,11 +180,11 @@ async function generate() {
   }
   answer.end(how, failure?.message ?? null);
   put($("said"), failure ? "" : how ? "The answer was stopped." : "The answer is complete.");
-  if (abort !== own) return; // a new chat began meanwhile
+  if (abort !== own) return; // a new chat began while this answer ran
   abort = null;
   busy(false);
   if (failure?.status === 401) wantKey(failure.message);
-  if (failure?.status === 404) loadModels(); // the adapter was removed
+  if (failure?.status === 404) loadModels(); // the adapter was removed, so the list has changed
 }
 
 function send(text) {

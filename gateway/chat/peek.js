@@ -1,8 +1,8 @@
-// The box with a token's probability and its alternatives. The pointer, or the arrow keys in a
-// focused answer, choose the token; screen readers get it from the live region.
+// Shows a box with a token's probability and its alternatives. The pointer, or the arrow keys in a
+// focused answer, choose the token. Screen readers get the box's text from the live region.
 import { $, make, percent, put } from "./page.js";
 
-const TOKENS_MAX = 4; // tokens of one span: a character has at most 4 bytes
+const TOKENS_MAX = 4; // most tokens of one span, because a character has at most 4 bytes
 const BYTES = /^bytes:(?=(\\x[0-9a-f]{2})+$)/; // the API's name of an incomplete character
 const UNSEEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g;
 const escaped = c => c < "\u0100" ? "\\x" + c.charCodeAt().toString(16).padStart(2, "0") : "\\u" + c.charCodeAt().toString(16).padStart(4, "0");
@@ -51,7 +51,8 @@ function show(element, tokens, aloud) {
       t.top.filter(o => o.text !== t.text).slice(0, 3).map(o => `; ${visible(o.text)}: ${percent(o.logprob)}`).join("")).join(". "));
 }
 
-/** `tokensOf(i)` returns the tokens of span i. */
+/** Shows the box for the tokens of an answer's `body`. `tokensOf(i)` returns the tokens of span
+ * i. */
 export function watchTokens(body, tokensOf) {
   const of = target => target instanceof Element ? target.closest(".t") : null;
   const peek = (element, aloud) => element && show(element, tokensOf(element.span), aloud);

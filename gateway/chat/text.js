@@ -1,6 +1,6 @@
 // Turns an answer's text into elements: paragraphs, list items, headings, fenced code, `code` and
 // **bold**. It reads a small part of Markdown and only makes elements and text nodes. Each block
-// is a range of the text. Tokens are ranges too, so they can be elements within a block.
+// is a range of the text. Tokens are ranges too, so a token can be an element within a block.
 import { make } from "./page.js";
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})[^`]*$/, HEADING = /^ {0,3}#{1,6} +/, ITEM = /^\s*([-*+]|\d{1,9}[.)]) +\S/;
@@ -37,9 +37,9 @@ export function blocksOf(text) {
 
 const ELEMENTS = { code: () => make("pre", { tabIndex: 0 }), heading: () => make("h3"), item: () => make("p", { className: "item" }), paragraph: () => make("p") };
 
-/** Keeps the elements of `host` in step with a growing text. */
+/** Updates the elements of `host` while the text grows. */
 export class Rendering {
-  #shown = []; // {kind, from, to, isFinal, element}
+  #shown = []; // blocks on the page: {kind, from, to, isFinal, element}
 
   constructor(host) {
     this.host = host;
@@ -80,10 +80,10 @@ function fillInline(element, text, spans, from, to) {
   fill(element, text, spans, at, to);
 }
 
-/** Adds the text of [from, to), with an element for each span's part. */
+/** Adds the text of [from, to), with an element for the part of each span. */
 function fill(element, text, spans, from, to) {
   let low = 0, high = spans.length;
-  while (low < high) { // find the first span that ends after `from`
+  while (low < high) { // this loop finds the first span that ends after `from`
     const middle = (low + high) >> 1;
     if (spans[middle].to <= from) low = middle + 1;
     else high = middle;

@@ -1,9 +1,10 @@
-/* The parent of compiles and the children that it forks. The parent is one thread that waits for
- * orders and for the end of its children. It opens the tokenizer and builds the vocabulary at
- * the first grammar. A child reads one job from its socket, runs it and answers there.
+/* Runs the parent of compiles and the children that it forks. The parent is one thread that
+ * waits for orders and for the end of its children. It opens the tokenizer, and builds the
+ * vocabulary at the first grammar. A child reads one job from its socket, runs the job and
+ * answers on the socket.
  * Invariants: only a child reads bytes of a client. A child has no descriptor but its socket and
- * can open none. A child is killed when its parent dies. The parent is killed when the gateway
- * dies, which it also sees at the end of the control socket. */
+ * can open no other. A child is killed when its parent dies. The parent is killed when the
+ * gateway dies; it also sees the gateway's death at the end of the control socket. */
 #include "gateway/compile/child.h"
 
 #include <errno.h>
@@ -29,14 +30,14 @@ enum {
     MAX_CHILDREN = 64,
     NICENESS = 10,
     HEAVY_NICENESS = 19,
-    /* Stack of the thread that compiles (text/src/grammar/grammar.rs, STACK_BYTES). Untouched
-     * pages use no memory. */
+    /* `STACK_MIB` is the stack of the thread that compiles (text/src/grammar/grammar.rs,
+     * STACK_BYTES). Untouched pages use no memory. */
     STACK_MIB = 512,
-    HARD_CPU_S = 2, /* seconds beyond the limit that sends SIGXCPU */
+    HARD_CPU_S = 2, /* seconds of processor time between SIGXCPU and SIGKILL */
 };
 
 struct child {
-    int pid; /* process id; 0 = no child here */
+    int pid; /* process id of the child; 0 = this entry is free */
     int fd;  /* socket of the job, used to report how the child died */
     uint64_t id;
 };
@@ -44,7 +45,8 @@ struct child {
 struct parent {
     const char *tokenizer_path, *cache_dir;
     uint64_t memory_mib, cpu_s;
-    struct text_vocabulary *vocabulary; /* NULL = not built yet, or failed; then `why` is set */
+    /* vocabulary of the tokenizer; NULL = not built yet, or failed (`why` is set) */
+    struct text_vocabulary *vocabulary;
     char why[TEXT_ERR_MAX];
     int signals;
     struct child children[MAX_CHILDREN];
@@ -148,11 +150,11 @@ static void limit(int what, uint64_t soft, uint64_t hard)
 {
     const struct rlimit l = {.rlim_cur = soft, .rlim_max = hard};
     if (setrlimit(what, &l) != 0)
-        _exit(1); /* no verdict is better than a process without limits */
+        _exit(1); /* a missing verdict is better than a process without limits */
 }
 
-/* Sets the limits of the process. It sets no limit of processes: each thread counts as one, and
- * so do the user's other processes. */
+/* Sets the limits of the process. The number of processes has no limit here: each thread counts
+ * as one, and so do the user's other processes. */
 static void limit_self(const struct parent *p, bool is_grammar)
 {
     const uint64_t mib = mapped_mib() + (is_grammar ? STACK_MIB : 0) + p->memory_mib;
@@ -164,7 +166,7 @@ static void limit_self(const struct parent *p, bool is_grammar)
     limit(RLIMIT_CPU, p->cpu_s, p->cpu_s + HARD_CPU_S);
     limit(RLIMIT_CORE, 0, 0);
     limit(RLIMIT_FSIZE, 0, 0);
-    limit(RLIMIT_NOFILE, 0, 0); /* from here on no file, socket or pipe can be opened */
+    limit(RLIMIT_NOFILE, 0, 0); /* the process can open no file, socket or pipe from here on */
 }
 
 static void close_from(unsigned first)
@@ -175,7 +177,7 @@ static void close_from(unsigned first)
         close((int)fd);
 }
 
-/* Drops all that the process does not need. Only its memory and one socket stay. */
+/* Drops everything that the process does not need. Only its memory and one socket stay. */
 static void shed(int socket_fd, int parent_pid, int niceness)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -243,7 +245,7 @@ static void say(int fd, const struct compile_frame *f)
     (void)!send(fd, bytes, COMPILE_HEADER_BYTES + f->text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Reports how a child ended that could not report it itself. */
+/* Reports how a child ended, for a child that could not report its own end. */
 static void say_end(int fd, int how, const struct rusage *used)
 {
     const uint32_t cpu_us = microseconds(used);
@@ -273,14 +275,14 @@ static void start_child(struct parent *p, const struct compile_order *o, int own
     const int pid = c < p->children + MAX_CHILDREN ? fork() : -1;
     if (pid == 0)
         run_child(p, o, owned_fd, me);
-    if (pid < 0) { /* the gateway sees that the socket is closed */
+    if (pid < 0) { /* the gateway sees from the closed socket that there is no process */
         close(owned_fd);
         return;
     }
     *c = (struct child){.pid = pid, .fd = owned_fd, .id = o->id};
 }
 
-/* Kills a child. Its pid was not waited for yet, so no other process can have it. */
+/* Kills a child. Its pid was not waited for yet, so no other process can have the pid. */
 static void kill_child(const struct parent *p, uint64_t id)
 {
     for (const struct child *c = p->children; c < p->children + MAX_CHILDREN; c++)
@@ -332,7 +334,7 @@ static bool take_order(struct parent *p)
     return n > 0;
 }
 
-/* Makes the kernel kill these processes before the gateway when memory is short. */
+/* Makes the kernel kill this process and its children before the gateway when memory is short. */
 static void offer_to_oom_killer(void)
 {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -351,8 +353,9 @@ static int watch_children(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Ignores Ctrl-C of a terminal and SIGTERM that a supervisor sends to all processes of a
- * service. The gateway handles them and may need these processes for its last answers. */
+/* Ignores Ctrl-C of a terminal, and SIGTERM that a supervisor sends to all processes of a
+ * service. The gateway handles these signals and may need the compile processes for its last
+ * answers. */
 static void leave_signals_to_gateway(void)
 {
     signal(SIGINT, SIG_IGN);

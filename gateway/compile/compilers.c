@@ -1,8 +1,9 @@
-/* The gateway's side of compile processes. A pool thread calls `compilers_run`, which orders a
- * process from the parent of compiles, sends the job over a socket and waits for the verdict
- * until the deadline.
+/* Runs the gateway's side of compile processes. A pool thread calls `compilers_run`, which
+ * orders a process from the parent of compiles, sends the job over a socket and waits for the
+ * verdict until the deadline.
  * Answers of a process are checked like input of a client. `lock` guards the control socket and
- * the debts only, so jobs run in parallel. A dead parent is started again by the next job. */
+ * the debts only, so jobs run in parallel. When the parent has died, the next job starts it
+ * again. */
 #include "gateway/compile/compilers.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@
 #include "gateway/compile/debts.h"
 
 enum {
-    CONTROL_FD = 3, /* descriptor number in the parent of compiles */
+    CONTROL_FD = 3, /* number of the control descriptor in the parent of compiles */
     TICK_MS = 100,  /* interval at which a job checks whether it was dropped */
     END_WAIT_MS = 2000,
 };
@@ -41,7 +42,7 @@ struct compilers {
     struct metric *outcomes[COMPILE_OUTCOME_COUNT], *seconds, *starts;
 };
 
-struct run { /* one job in one process */
+struct run { /* state of one job in one process */
     struct compilers *c;
     const struct compile_frame *job;
     const struct compile_client *client;
@@ -73,8 +74,8 @@ const char *compile_outcome_words(enum compile_outcome o)
 
 /* ---- the parent of compiles ---- */
 
-/* Copies the variables that a child needs to find libraries, and the sanitizers' options. It
- * copies no secrets. */
+/* Copies the variables that a child needs to find libraries, and the sanitizers' options. No
+ * secrets are copied. */
 static void copy_environment(char *out[], size_t size)
 {
     extern char **environ;
@@ -108,8 +109,8 @@ static int spawn(struct compilers *c, int childs_end)
     return e ? -1 : pid;
 }
 
-/* Returns a descriptor above CONTROL_FD. With dup2 of a descriptor onto itself, exec would close
- * it. */
+/* Returns a descriptor above CONTROL_FD. If the number were already CONTROL_FD, dup2 would do
+ * nothing and exec would close the descriptor. */
 static int moved(int fd)
 {
     const int high = fd > CONTROL_FD ? fd : fcntl(fd, F_DUPFD_CLOEXEC, CONTROL_FD + 1);
@@ -124,7 +125,8 @@ static void close_parent(struct compilers *c)
         return;
     close(c->control);
     c->control = -1;
-    kill(c->pid, SIGKILL); /* not waited for yet, so the pid is still ours; its children die too */
+    /* the parent was not waited for yet, so its pid is still valid; its children die too */
+    kill(c->pid, SIGKILL);
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {
     }
 }
@@ -219,7 +221,7 @@ static void kill_run(struct run *r, bool insists)
     pthread_mutex_lock(&r->c->lock);
     const bool sent = r->c->control >= 0 && send_order(r->c, &o, -1);
     pthread_mutex_unlock(&r->c->lock);
-    /* POLLHUP means that the last descriptor of the other end is closed. */
+    /* POLLHUP means that the last descriptor of the socket's other end is closed. */
     if (!insists || (sent && poll(&p, 1, END_WAIT_MS) == 1))
         return;
     pthread_mutex_lock(&r->c->lock);
@@ -259,8 +261,8 @@ static bool send_some(struct run *r)
     }
 }
 
-/* Returns STATUS_AGAIN when no more bytes have arrived yet, and STATUS_CLOSED when none will
- * arrive. */
+/* Reads the bytes that have arrived. Returns STATUS_AGAIN when there are no more bytes yet, and
+ * STATUS_CLOSED when no more bytes will arrive. */
 static enum status read_some(struct run *r)
 {
     char piece[1 << 14];
@@ -279,7 +281,7 @@ static enum status read_some(struct run *r)
 }
 
 /* Sends the job and waits for the answer. A failed send is not an error here: the process has
- * died or will still answer, and reading shows which. */
+ * died or will still answer, and the next read shows which is true. */
 static enum status wait_answer(struct run *r)
 {
     bool sends = true;
@@ -303,9 +305,9 @@ static enum status wait_answer(struct run *r)
     }
 }
 
-/* Derives the outcome from the signal that ended a process. SIGABRT: an allocation failed or the
- * stack was full. SIGXCPU: the limit of processor time. SIGKILL says nothing about the source:
- * the kernel sends it when the machine is out of memory. */
+/* Derives the outcome from the signal that ended a process. SIGABRT means that an allocation
+ * failed or the stack was full. SIGXCPU means the limit of processor time. SIGKILL says nothing
+ * about the source, because the kernel sends it when the machine is out of memory. */
 static enum compile_outcome outcome_of_death(int signum)
 {
     switch (signum) {

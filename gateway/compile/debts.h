@@ -1,13 +1,13 @@
 #pragma once
-/* Processor time that each tenant's compiles took lately. Above COMPILE_DEBT_MOST_NS the
- * tenant's compiles run at the lowest priority until the debt has decayed. It halves every
- * COMPILE_DEBT_HALF_NS.
+/* Counts the processor time that each tenant's compiles took lately, as a debt. Above
+ * COMPILE_DEBT_MOST_NS the tenant's compiles run at the lowest priority until the debt has
+ * decayed. The debt halves every COMPILE_DEBT_HALF_NS.
  * This changes nothing on a machine with idle cores. On a busy machine, fifty compiles per
  * second of one tenant would take half a core from the streams of all others. The idea is the
  * scheduler's feedback queue (Corbato et al., AFIPS 1962). It is applied to tenants and not to
- * processes, since each compile is a new process.
- * Plain data with a fixed bound. When there are more tenants than entries, the smallest debt is
- * forgotten. */
+ * processes, because each compile is a new process.
+ * The debts are plain data with a fixed bound. When there are more tenants than entries, the
+ * smallest debt is forgotten. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,7 +18,7 @@ enum { COMPILE_DEBTS_KEPT = 64 };
 
 struct compile_debt {
     uint64_t tenant, at_ns;
-    double ns; /* debt at `at_ns`; 0 = the entry is free */
+    double ns; /* processor time owed at `at_ns`; 0 = the entry is free */
 };
 
 struct compile_debts {

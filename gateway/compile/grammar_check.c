@@ -11,18 +11,20 @@
 enum { MAX_KNOWN = 512 };
 
 struct verdict {
-    uint64_t used; /* value of `n_used` at the last use */
-    int status;    /* 0, or the HTTP status of the refusal */
-    char *why;     /* owned; NULL = the grammar compiles */
+    uint64_t used; /* value of `n_used` when this verdict was last used */
+    int status;    /* HTTP status of the refusal; 0 = the grammar compiles */
+    char *why;     /* reason of the refusal, owned; NULL = the grammar compiles */
 };
 
 struct grammar_check {
     const struct text_tokenizer *tokenizer;
     struct compilers *compilers;
-    uint64_t seed; /* secret seed of the hashes, so that nobody can search for collisions */
-    /* guards all fields below; held while the vocabulary is built, not while compiling */
+    uint64_t seed; /* secret seed of the hashes, so that nobody can construct collisions */
+    /* guards all fields below; held while the vocabulary is built, not while a grammar is
+     * compiled */
     pthread_mutex_t lock;
-    struct text_vocabulary *vocabulary; /* NULL = not built yet, or not needed here */
+    /* vocabulary of the tokenizer; NULL = not built yet, or not needed here */
+    struct text_vocabulary *vocabulary;
     XXH128_hash_t known[MAX_KNOWN];
     struct verdict verdicts[MAX_KNOWN];
     uint32_t n_known;
@@ -50,7 +52,7 @@ void grammar_check_free(struct grammar_check *c)
     mem_free(c);
 }
 
-/* Returns NULL when the verdict is unknown. The caller holds the lock. */
+/* Returns the stored verdict on a source, or NULL when it is unknown. The caller holds the lock. */
 static struct verdict *find(struct grammar_check *c, XXH128_hash_t hash)
 {
     for (uint32_t i = 0; i < c->n_known; i++)
@@ -59,7 +61,8 @@ static struct verdict *find(struct grammar_check *c, XXH128_hash_t hash)
     return NULL;
 }
 
-/* Returns true and the stored verdict when the source is known. */
+/* Looks for the stored verdict on a source. Returns true and sets the outputs when the source is
+ * known. */
 static bool recall(struct grammar_check *c, XXH128_hash_t hash, int *status, char why[TEXT_ERR_MAX])
 {
     pthread_mutex_lock(&c->lock);
@@ -89,7 +92,7 @@ static uint32_t make_room(struct grammar_check *c)
 static void remember(struct grammar_check *c, XXH128_hash_t hash, int status, const char *why)
 {
     pthread_mutex_lock(&c->lock);
-    if (!find(c, hash)) { /* two threads may have compiled it at the same time */
+    if (!find(c, hash)) { /* two threads may have compiled this source at the same time */
         const uint32_t i = make_room(c);
         c->known[i] = hash;
         c->verdicts[i] = (struct verdict){
@@ -121,7 +124,8 @@ static int compile_here(struct grammar_check *c, enum grammar_kind kind, struct 
     return s;
 }
 
-/* Returns an `enum text_status`, or -1 when there is no verdict. */
+/* Compiles the grammar in a separate process. Returns an `enum text_status`, or -1 when there is
+ * no verdict. */
 static int compile_elsewhere(struct grammar_check *c, struct grammar_asker *a,
                              enum grammar_kind kind, struct str source, char why[TEXT_ERR_MAX])
 {

@@ -1,11 +1,11 @@
-/* Frames of compile processes: turns bytes into a checked frame. A header is checked before
- * memory for its texts is allocated. The texts grow as bytes arrive, so an announced length
- * alone costs nothing. */
+/* Turns bytes into a checked frame of compile processes. A header is checked before memory for
+ * its texts is allocated. The texts grow as bytes arrive, so an announced length alone costs
+ * nothing. */
 #include "gateway/compile/wire.h"
 
 #include <string.h>
 
-#define MAGIC 0x43584d50u /* "CXMP" in ASCII */
+#define MAGIC 0x43584d50u /* first number of a frame: "CXMP" in ASCII */
 
 struct header {
     uint32_t magic, what;

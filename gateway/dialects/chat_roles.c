@@ -11,7 +11,7 @@ static bool has_role(const json_t *message, const char *role)
     return own && strcmp(own, role) == 0;
 }
 
-/* Returns the text of a part; NULL when it is no text. */
+/* Returns the text of a part, or NULL when the part is not text. */
 static const json_t *part_text(const json_t *part)
 {
     const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
@@ -33,7 +33,8 @@ static bool is_late(const json_t *messages, size_t i)
     return i > 0 && has_role(m, "system") && is_text(json_object_get(m, "content"));
 }
 
-/* Returns true for a message that can be part of a user's turn of text. */
+/* Returns true for a message that can be part of a user's turn of text: a user's text or a late
+ * system message. */
 static bool is_users(const json_t *messages, size_t i)
 {
     const json_t *m = json_array_get(messages, i);
@@ -53,8 +54,8 @@ static bool has_any(const json_t *messages, bool (*is)(const json_t *messages, s
     return false;
 }
 
-/* Returns true when the text is in the rest of the prompt, and moves `left` past it. Texts are
- * searched in their order, so all of them together take one pass. */
+/* Returns true when the text is in the rest of the prompt, and moves `left` past the text. Texts
+ * are searched in their order, so all of them together take one pass. */
 static bool is_shown(struct str text, struct str *left)
 {
     text = str_trim(text, " \t\r\n");
@@ -77,7 +78,7 @@ static bool is_content_shown(const json_t *content, struct str *left)
 }
 
 /* Checks that the prompt contains all messages. Templates that know only users and assistants
- * silently drop the others. */
+ * silently drop all other messages. */
 static bool shows_all(const json_t *messages, const struct prompt *prompt)
 {
     struct str left = prompt->text;
@@ -85,7 +86,7 @@ static bool shows_all(const json_t *messages, const struct prompt *prompt)
         const json_t *m = json_array_get(messages, i);
         const bool matters = is_developers(messages, i) || is_late(messages, i);
         if ((matters || i == 0) && !is_content_shown(json_object_get(m, "content"), &left) &&
-            matters) /* the first message is searched only to move past it */
+            matters) /* the first message is searched only to move `left` past it */
             return false;
     }
     return true;
@@ -93,8 +94,8 @@ static bool shows_all(const json_t *messages, const struct prompt *prompt)
 
 /* ---- the same messages in other roles ---- */
 
-/* Returns the messages with developers as the system. Only gpt-oss was trained on developers;
- * for other models the system has that role. */
+/* Returns the messages with developers' messages in the role of the system. Only gpt-oss was
+ * trained on developers' messages; for other models the system has that role. */
 static json_t *said_by_system(const json_t *messages)
 {
     json_t *out = json_array();
@@ -121,8 +122,9 @@ static void append_content(struct strbuf *b, const json_t *content)
     }
 }
 
-/* Adds the messages from begin to end, which are users' and late system messages. When a system
- * message is among them, they become one turn of the user, because many templates refuse two. */
+/* Adds the messages from `begin` to `end`, which are users' and late system messages. When a
+ * system message is among them, they become one turn of the user, because many templates refuse
+ * two turns in a row. */
 static void add_run(json_t *out, const json_t *messages, size_t begin, size_t end)
 {
     struct strbuf b;
@@ -159,7 +161,8 @@ static json_t *said_by_user(const json_t *messages)
     return out;
 }
 
-/* Renders a prompt from other messages than the request's. The body owns them afterwards. */
+/* Renders a prompt from other messages than those of the request. The body owns these messages
+ * afterwards. */
 static bool prompt_of(struct params *p, const struct prepare_model *m, const char *name,
                       json_t *owned_messages, struct prompt_list *out, struct api_error *e)
 {
@@ -180,7 +183,7 @@ bool chat_roles_prompt(struct params *p, const struct prepare_model *m, struct p
         (ok && shows_all(p->messages, &out->items[0])))
         return ok;
     const bool was_ok = ok;
-    const struct api_error why = *e; /* the error for the original messages */
+    const struct api_error why = *e; /* this copy keeps the error for the original messages */
     if (has_developer)
         ok = prompt_of(p, m, "messages with developers as the system", said_by_system(p->messages),
                        out, e);

@@ -1,5 +1,5 @@
 #pragma once
-/* The dialects that routes and batches choose from. DJL's dialects, for SageMaker, are in
+/* Lists the dialects that routes and batches choose from. DJL's dialects, for SageMaker, are in
  * sagemaker/djl.h. */
 #include "gateway/prepare/dialect.h"
 

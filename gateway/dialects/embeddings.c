@@ -1,5 +1,6 @@
-/* /v1/embeddings: prompts become vectors. Each prompt is submitted as a pooling request, and the
- * answer is one vector and no token. Bodies and answers are OpenAI's with vLLM's additions. */
+/* Serves /v1/embeddings, where prompts become vectors. Each prompt is submitted as a pooling
+ * request, and the answer is one vector and no token. Bodies and answers are OpenAI's with
+ * vLLM's additions. */
 #include <sodium.h>
 
 #include "common/base/mem.h"
@@ -39,7 +40,8 @@ static void append_numbers(struct strbuf *out, const float *v, uint32_t n)
     strbuf_append_c(out, "]");
 }
 
-/* Appends little-endian float32, the byte order of every supported machine. */
+/* Appends the values as little-endian float32, the byte order of every supported machine, in
+ * base64. */
 static void append_base64(struct strbuf *out, const float *v, uint32_t n)
 {
     size_t size = sodium_base64_encoded_len(n * sizeof *v, sodium_base64_VARIANT_ORIGINAL);

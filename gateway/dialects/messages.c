@@ -1,9 +1,9 @@
-/* Bodies of Anthropic's /v1/messages and /v1/messages/count_tokens. prepare.c calls the reads;
- * the result is one prompt. Messages, system and tools become chat's and are then rendered as in
- * openai_chat.c.
+/* Reads bodies of Anthropic's /v1/messages and /v1/messages/count_tokens. prepare.c calls the
+ * reads; the result is one prompt. Messages, system and tools become chat's and are then
+ * rendered as in openai_chat.c.
  * `struct turn` reads one message after the other. Text of neighbouring messages with one role
- * is joined into one message. The body owns all JSON that `params` borrows, old and new messages
- * included. Pure; any thread. */
+ * is joined into one message. The body owns all JSON that `params` borrows, including old and
+ * new messages. The functions are pure, and usable on any thread. */
 #include "gateway/dialects/messages.h"
 
 #include <string.h>
@@ -13,15 +13,15 @@
 #include "gateway/fields/read.h"
 #include "gateway/tools/set.h"
 
-struct turn { /* the message being read */
+struct turn { /* state of reading one message after the other */
     struct params *p;
     size_t i;
-    json_t *withdrawn;  /* names of tools, as keys, that are not offered any more */
+    json_t *withdrawn;  /* names of tools, as keys, that are no longer offered */
     struct strbuf text; /* text blocks of the message, joined by newlines */
     bool has_text;
-    struct strbuf run;    /* text of the last messages, while the next may continue it */
+    struct strbuf run;    /* text of the last messages; the next message may continue it */
     const char *run_role; /* role of `run`; NULL = none */
-    json_t *out;          /* borrowed; messages for the template */
+    json_t *out;          /* messages for the template; borrowed */
     size_t i_last_user;
     struct api_error *e;
 };
@@ -65,8 +65,8 @@ static json_t *take_text(struct turn *t)
     return text;
 }
 
-/* Ends the run: it becomes a message. Its text is joined only once, because messages[] may hold
- * hundreds of thousands of neighbours. Copying the text for each would take hours. */
+/* Ends the run: its text becomes a message. The text is joined only once, because `messages` may
+ * hold hundreds of thousands of neighbours. Copying the text for each would take hours. */
 static void end_run(struct turn *t)
 {
     const struct str s = strbuf_str(&t->run);
@@ -84,8 +84,9 @@ static void append_message(struct turn *t, json_t *owned)
     json_array_append_new(t->out, owned);
 }
 
-/* Moves the text to the run of `role`, which lives as long as the body. Neighbours of one role
- * are one turn, as in Anthropic's API, because many templates refuse two. */
+/* Moves the text to the run of `role`, which lives as long as the body. Neighbouring messages of
+ * one role are one turn, as in Anthropic's API, because many templates refuse two turns in a
+ * row. */
 static void flush_text(struct turn *t, const char *role)
 {
     if (!t->has_text)
@@ -100,8 +101,8 @@ static void flush_text(struct turn *t, const char *role)
     t->has_text = false;
 }
 
-/* Returns true for a block that Claude Code adds to its system prompt for billing. It differs in
- * each request, so it is left out to keep prefixes equal. */
+/* Returns true for a block that Claude Code adds to its system prompt for billing. The block
+ * differs in each request, so it is left out to keep prefixes equal. */
 static bool is_bookkeeping(const json_t *text)
 {
     static const char mark[] = "x-anthropic-billing-header";
@@ -119,7 +120,7 @@ static bool change_tools(struct turn *t, const json_t *block, bool is_removal)
                              "this server reads tool definitions only there.",
                              t->i, type_of(block));
     if (strcmp(type, "tool_reference") != 0)
-        return true; /* tools of an MCP server are left out */
+        return true; /* tools of an MCP server are ignored */
     const struct str name = tool_set_name(t->p, json_object_get(tool, "name"), NULL);
     if (is_removal && name.len > 0)
         json_object_setn_new(t->withdrawn, name.ptr, name.len, json_true());
@@ -155,8 +156,8 @@ static bool plain_block(struct turn *t, const json_t *block, bool is_system)
     return refuse_block(t, block);
 }
 
-/* Returns a string, or text blocks joined. An absent content is an empty text. Returns NULL when
- * it has anything else. */
+/* Returns a string, or the joined text of text blocks. An absent content is an empty text.
+ * Returns NULL when the content is anything else. */
 static json_t *plain_text(struct turn *t, const json_t *content, bool is_system)
 {
     bool ok = true;
@@ -225,7 +226,8 @@ static bool is_passed_over(const char *type)
 {
     static const char *const types[] = {"redacted_thinking", "server_tool_use", "mcp_tool_use",
                                         "mcp_tool_result"};
-    static const char result[] = "_tool_result"; /* web_search_tool_result and similar */
+    /* this suffix matches web_search_tool_result and similar types */
+    static const char result[] = "_tool_result";
     const size_t n = strlen(type), n_result = sizeof result - 1;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(type, types[i]) == 0)
@@ -233,7 +235,7 @@ static bool is_passed_over(const char *type)
     return n > n_result && strcmp(type + n - n_result, result) == 0;
 }
 
-/* Appends reasoning. A turn may have several pieces of it, between its calls. */
+/* Appends reasoning. A turn may have several pieces of reasoning, between its calls. */
 static void add_thought(struct strbuf *out, const json_t *text)
 {
     strbuf_append_c(out, out->len > 0 ? "\n" : "");
@@ -277,8 +279,8 @@ static bool read_assistant(struct turn *t, const json_t *content)
     return ok;
 }
 
-/* Reads a system message within the conversation. It stays at its place, as in Anthropic's API.
- * chat_roles.c handles templates that do not show it. */
+/* Reads a system message within the conversation. The message stays at its place, as in
+ * Anthropic's API. chat_roles.c handles templates that do not show it. */
 static bool read_system_message(struct turn *t, const json_t *content)
 {
     json_t *text = plain_text(t, content, true);
@@ -305,7 +307,7 @@ static bool is_cleared(const struct turn *t, const json_t *message)
     return at && strcmp(at, "next_user_message") == 0 && t->i < t->i_last_user;
 }
 
-/* Applies the settings of a system message, from its place on. */
+/* Applies the settings of a system message from its place in the conversation on. */
 static bool set_effort(struct turn *t, const json_t *message)
 {
     const json_t *config = json_object_get(message, "output_config");
@@ -315,7 +317,8 @@ static bool set_effort(struct turn *t, const json_t *message)
     if (!json_is_string(effort))
         return api_error_set(t->e, 400, "messages",
                              "messages[%zu].output_config.effort must be a string.", t->i);
-    if (!str_eq_c(t->p->reasoning_effort, "none")) /* reasoning is turned off */
+    /* effort "none" turns reasoning off for the whole request */
+    if (!str_eq_c(t->p->reasoning_effort, "none"))
         t->p->reasoning_effort = params_json_str(effort);
     return true;
 }
@@ -354,7 +357,7 @@ static bool read_system(struct turn *t, const json_t *system)
     if (json_is_string(system) || json_is_array(system))
         text = plain_text(t, system, true);
     if (!text) {
-        t->e->http_status = 0; /* replaces the error, which names messages */
+        t->e->http_status = 0; /* this replaces the error of `plain_text`, which names messages */
         return api_error_set(t->e, 400, "system",
                              "system must be a string or a list of text blocks.");
     }
@@ -369,7 +372,7 @@ static bool read_system(struct turn *t, const json_t *system)
     return true;
 }
 
-/* Continues the last message when it is the assistant's. */
+/* Lets the answer continue the last message when that message is the assistant's. */
 static void choose_ending(struct params *p)
 {
     const json_t *last = json_array_get(p->messages, json_array_size(p->messages) - 1);
@@ -395,7 +398,7 @@ bool messages_for_template(struct params *p, struct api_error *e)
     end_run(&t);
     strbuf_fini(&t.text);
     strbuf_fini(&t.run);
-    /* The body owns all that `params` borrows, such as an effort in the messages. */
+    /* The body owns everything that `params` borrows, such as an effort in the messages. */
     json_object_set(p->body, "messages as sent", p->messages);
     json_object_set_new(p->body, "messages", t.out);
     p->messages = t.out;
@@ -413,7 +416,7 @@ static bool read_as(enum api_kind kind, const struct prepare_model *m, json_t *o
     if (!params_init(p, kind, owned_body, &m->policy, &out->error))
         return false;
     if (kind == API_COUNT_TOKENS)
-        p->tool_choice = TOOL_CHOICE_NONE; /* counting tokens needs no calls */
+        p->tool_choice = TOOL_CHOICE_NONE; /* a request that counts tokens needs no calls */
     return messages_for_template(p, &out->error) &&
            chat_roles_prompt(p, m, &out->prompts, &out->error);
 }

@@ -1,9 +1,9 @@
-/* Answers of /v1/messages: one message of content blocks, or a stream of Anthropic's events with
- * a start and an end for each block. Errors have Anthropic's form.
+/* Writes answers of /v1/messages: one message of content blocks, or a stream of Anthropic's
+ * events with a start and an end for each block. Errors have Anthropic's form.
  * answer_writer.c calls the functions in `dialect_messages` with deltas; they append to a
  * buffer.
- * `dialect_state` keeps the open block. At most one block is open, and each is ended before the
- * next. Any thread for `whole`, else the loop. */
+ * `dialect_state` keeps the open block. At most one block is open, and each block is ended
+ * before the next. Any thread may call `whole`; the loop calls all other functions. */
 #include "gateway/dialects/messages.h"
 
 #include <string.h>
@@ -45,7 +45,8 @@ static void append_stop(struct strbuf *out, const struct answer_delta *d)
         strbuf_append_c(out, "null");
 }
 
-/* Appends {"id":…,"type":"message","role":"assistant","model":…,"content": and no more. */
+/* Appends the head of a message,
+ * {"id":…,"type":"message","role":"assistant","model":…,"content":, and nothing after it. */
 static void append_head(struct strbuf *out, const struct answer_shape *a)
 {
     strbuf_printf(out,
@@ -149,7 +150,7 @@ static void write_close(struct strbuf *out, const struct answer_shape *a, struct
 /* ---- answers in one piece ---- */
 
 /* Appends a call's arguments as the model wrote them, if they are an object. Incomplete
- * arguments are not. */
+ * arguments are not an object, so {} is written. */
 static void append_input(struct strbuf *out, struct str text)
 {
     json_t *v = json_text_load(text, JSON_ALLOW_NUL, NULL);

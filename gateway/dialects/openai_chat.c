@@ -1,10 +1,10 @@
-/* From the `messages` of a chat request to one prompt text, by a chat template.
+/* Turns the `messages` of a chat request into one prompt text, by a chat template.
  * Dialects call `openai_chat_prompt` when a request is prepared. Each message is checked and
- * copied in the form that templates read; then the template is rendered here or in a compile
+ * copied in the form that templates read. Then the template is rendered here or in a compile
  * process.
- * The client's JSON is never changed: shallow copies are made first. A template of the request is
- * never parsed on the loop's thread. An error is a 400 for the client, or PREPARE_WANTS_… when
- * this thread must not do the work. Pure except for the compile process. */
+ * The client's JSON is never changed: shallow copies are made first. A template of the request
+ * is never parsed on the loop's thread. An error is a 400 for the client, or PREPARE_WANTS_…
+ * when this thread must not do the work. The functions are pure except for the compile process. */
 #include "gateway/dialects/openai_chat.h"
 
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "common/base/mem.h"
 #include "common/json/text.h"
 
-/* Mark for continue_final_message. It is added to the last message's text before rendering, and
- * the prompt ends where the mark is. So it does not matter which text the template adds after a
- * message, or removes at its end. transformers does the same. */
+/* `GOES_ON` is the mark for continue_final_message. It is added to the last message's text
+ * before rendering, and the prompt ends where the mark is. It therefore does not matter which
+ * text the template adds after a message, or removes at its end. transformers does the same. */
 #define GOES_ON "COXSWAIN_GOES_ON_HERE"
 
 static bool known_role(const char *role)
@@ -50,7 +50,8 @@ static void append_thought(struct strbuf *out, const json_t *part)
     }
 }
 
-/* Returns the text of a content part. Any other type is refused with an error that names it. */
+/* Returns the text of a content part. Refuses any other type of part with an error that names
+ * the type. */
 static const json_t *part_text(const json_t *part, size_t i_message, struct api_error *e)
 {
     static const char *const texts[] = {"text", "input_text", "output_text", NULL};
@@ -88,8 +89,8 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
 }
 
 /* Joins parts to one string with newlines, as vLLM does for templates that read strings.
- * Reasoning goes to `thought`. When `thought` is NULL, it is ordinary text, as in a system
- * prompt that shows how to reason. Returns false with the reason in `e`. */
+ * Reasoning goes to `thought`. When `thought` is NULL, reasoning is ordinary text, as in a
+ * system prompt that shows how to reason. Returns false with the reason in `e`. */
 static bool join_parts(const json_t *parts, size_t i_message, struct strbuf *out,
                        struct strbuf *thought, struct api_error *e)
 {
@@ -119,7 +120,8 @@ static void set_text(json_t *object, const char *name, const struct strbuf *text
     json_object_set_new(object, name, json_stringn(s.ptr, s.len));
 }
 
-/* `out` is the template's copy of the message, whose content is a list of parts. */
+/* Sets the text and the reasoning of a message whose content is a list of parts. `out` is the
+ * template's copy of the message. */
 static void copy_parts(json_t *out, const json_t *parts, size_t i_message, bool is_assistant,
                        struct api_error *e)
 {
@@ -137,9 +139,9 @@ static void copy_parts(json_t *out, const json_t *parts, size_t i_message, bool 
 }
 
 /* Parses a call's arguments, because templates want the value and not its JSON text. Missing or
- * null arguments are an empty object. Text that is not valid JSON stays text (an incomplete call
- * that the client sent back). So does a value that is nested too deep, or has more than `n_left`
- * values; these are left to the request. */
+ * null arguments are an empty object. Text that is not valid JSON stays text: an incomplete call
+ * that the client sent back. A value that is nested too deep, or has more than `n_left` values,
+ * stays text too. `n_left` is the number of values that the request may still have. */
 static void parse_arguments(json_t *call, uint64_t *n_left)
 {
     json_t *function = json_object_get(call, "function");
@@ -159,13 +161,13 @@ static void parse_arguments(json_t *call, uint64_t *n_left)
         json_object_set_new(function, "arguments", parsed);
 }
 
-/* Variants to try when a template fails with the original messages. Some templates (DeepSeek's)
- * append the arguments to a string and need their text. Others (Gemma's) fail at content null in
- * a turn of calls. Templates that accept both succeed in the first try. */
+/* These variants are tried when a template fails with the original messages. Some templates
+ * (DeepSeek's) append the arguments to a string and need their text. Others (Gemma's) fail at
+ * content null in a turn of calls. Templates that accept both succeed in the first try. */
 enum { AS_IT_IS = 0, TEXT_ARGUMENTS = 1, EMPTY_CONTENT = 2, VARIANT_COUNT = 4, ANY_ROLE = 8 };
 
-/* Turns a call of a custom tool into a call of the function that the tool becomes here
- * (tools/set.h). Its arguments are JSON text, like those of other calls. */
+/* Turns a call of a custom tool into a call of the function that stands for the tool here
+ * (tools/set.h). Its arguments are JSON text, like the arguments of other calls. */
 static bool call_function(json_t *call, size_t i_message, size_t i_call, struct api_error *e)
 {
     const json_t *custom = json_object_get(call, "custom");
@@ -197,8 +199,8 @@ static bool call_function(json_t *call, size_t i_message, size_t i_call, struct 
     return true;
 }
 
-/* `out` is the template's copy of the message. An empty list means no calls; some clients send
- * it. */
+/* Copies the calls of a message. `out` is the template's copy of the message. An empty list,
+ * which some clients send, means no calls. */
 static bool copy_calls(json_t *out, size_t i_message, unsigned variant, uint64_t *n_left,
                        struct api_error *e)
 {
@@ -212,7 +214,8 @@ static bool copy_calls(json_t *out, size_t i_message, unsigned variant, uint64_t
     if (!json_is_array(calls))
         return api_error_set(e, 400, "messages", "messages[%zu].tool_calls must be a list.",
                              i_message);
-    json_t *own = json_deep_copy(calls); /* a copy: the body may be read again */
+    /* the calls are copied, because the body may be read again */
+    json_t *own = json_deep_copy(calls);
     json_object_set_new(out, "tool_calls", own);
     for (size_t i = 0; i < json_array_size(own); i++) {
         if (!call_function(json_array_get(own, i), i_message, i, e))
@@ -249,7 +252,8 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
                       i, json_string_value(role));
         return NULL;
     }
-    json_t *out = json_copy((json_t *)m); /* a shallow copy: members are copied before a change */
+    /* this copy is shallow: members are copied before a change */
+    json_t *out = json_copy((json_t *)m);
     json_t *content = json_object_get(m, "content");
     const bool is_none = !content || json_is_null(content);
     const bool is_assistant = strcmp(json_string_value(role), "assistant") == 0;
@@ -257,7 +261,8 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
     const bool may_lack = is_none && (is_assistant || is_tool);
     if (json_is_array(content))
         copy_parts(out, content, i, is_assistant, e);
-    else if (may_lack && (is_tool || variant & EMPTY_CONTENT)) /* the tool returned nothing */
+    /* an absent content is an empty text here */
+    else if (may_lack && (is_tool || variant & EMPTY_CONTENT))
         json_object_set_new(out, "content", json_string(""));
     else if (!json_is_string(content) && !may_lack)
         api_error_set(e, 400, "messages",
@@ -270,8 +275,8 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
     return out;
 }
 
-/* Adds the variables of requests and clients, after our own. A key of chat_template_kwargs
- * overrides. */
+/* Adds the variables of requests and clients, after the gateway's own. A key of
+ * chat_template_kwargs overrides a variable of the same name. */
 static void add_variables(const struct params *p, const struct text_tokenizer *t, json_t *context)
 {
     const char *key;
@@ -286,7 +291,8 @@ static void add_variables(const struct params *p, const struct text_tokenizer *t
         if (str_eq_c(p->reasoning_effort, "none"))
             json_object_set_new(context, "enable_thinking", json_false());
     }
-    if (p->chat_template.len > 0) { /* it has no files next to it that define them */
+    /* the request's own template has no files next to it that define these tokens */
+    if (p->chat_template.len > 0) {
         static const char *const names[] = {"bos_token", "eos_token"};
         const uint32_t ids[] = {text_bos_id(t), text_eos_id(t)};
         for (size_t i = 0; i < 2; i++) {
@@ -300,7 +306,7 @@ static void add_variables(const struct params *p, const struct text_tokenizer *t
             json_object_set(context, key, value);
 }
 
-/* `message` is the template's copy of the last message. */
+/* Adds the mark GOES_ON to the last message. `message` is the template's copy of it. */
 static void mark_final(json_t *message, struct api_error *e)
 {
     json_t *content = json_object_get(message, "content");
@@ -312,7 +318,7 @@ static void mark_final(json_t *message, struct api_error *e)
     }
     struct strbuf b;
     strbuf_init(&b, 0);
-    strbuf_append_str(&b, params_json_str(content)); /* the text may contain NUL */
+    strbuf_append_str(&b, params_json_str(content)); /* the text may contain a NUL byte */
     strbuf_append_str(&b, STR(GOES_ON));
     const struct str s = strbuf_str(&b);
     json_object_set_new(message, "content", json_stringn(s.ptr, s.len));
@@ -359,7 +365,7 @@ bool openai_chat_context(const struct params *p, const struct text_tokenizer *to
     return make_context(p, tokenizer, AS_IT_IS, out, e);
 }
 
-/* Returns the number of equal bytes at the ends. */
+/* Returns the number of equal bytes at the ends of the two texts. */
 static size_t common_end(struct str a, struct str b)
 {
     size_t n = 0;
@@ -368,8 +374,8 @@ static size_t common_end(struct str a, struct str b)
     return n;
 }
 
-/* Cuts the text where the last message's own text ends, with the white space at its end.
- * `n_final` is the number of the message's bytes that the template kept. */
+/* Cuts the text where the last message's own text ends, and keeps the white space at the end of
+ * that text. `n_final` is the number of the message's bytes that the template kept. */
 static bool cut_after_final(const struct params *p, struct str *text, size_t *n_final,
                             struct api_error *e)
 {
@@ -383,7 +389,7 @@ static bool cut_after_final(const struct params *p, struct str *text, size_t *n_
         return api_error_set(e, 400, "continue_final_message",
                              "continue_final_message is set but the final message does not appear "
                              "in the chat after applying the chat template.");
-    uint64_t no_values = 0; /* its calls are not parsed */
+    uint64_t no_values = 0; /* the calls of this copy are not parsed */
     json_t *last =
         message_for_template(json_array_get(p->messages, i), i, AS_IT_IS, &no_values, &none);
     text->len = n - 1;
@@ -392,7 +398,7 @@ static bool cut_after_final(const struct params *p, struct str *text, size_t *n_
     return true;
 }
 
-/* Returns the variants (bits above) that change anything for these messages. */
+/* Returns the variants, as bits of the enum above, that change anything for these messages. */
 static unsigned variants_of(const struct params *p)
 {
     unsigned set = 0;
@@ -406,14 +412,16 @@ static unsigned variants_of(const struct params *p)
     return set;
 }
 
-/* The chosen template: an open one, or a text that a compile process reads and renders. */
+/* `chosen` describes the chosen template: an open template, or a text that a compile process
+ * reads and renders. */
 struct chosen {
-    const struct text_template *open; /* borrowed; NULL = use `source`, or there is none */
+    /* open template, borrowed; NULL = use `source`, or there is no template */
+    const struct text_template *open;
     struct str source;
 };
 
 /* Renders in a compile process. Returns an `enum text_status`. `e` is set when there was no
- * result or the source is no valid template. */
+ * result or the source is not a valid template. */
 static int render_elsewhere(const struct prepare_model *m, struct str source, struct str context,
                             struct strbuf *out, char why[TEXT_ERR_MAX], struct api_error *e)
 {
@@ -441,8 +449,8 @@ static int render_elsewhere(const struct prepare_model *m, struct str source, st
     return status;
 }
 
-/* Returns an `enum text_status`. `e` is set when it was not rendered, or must be rendered
- * elsewhere. */
+/* Renders the template. Returns an `enum text_status`. `e` is set when the template was not
+ * rendered, or must be rendered in another place. */
 static int render_context(const struct prepare_model *m, const struct chosen *c, struct str context,
                           struct strbuf *out, char why[TEXT_ERR_MAX], struct api_error *e)
 {
@@ -521,9 +529,9 @@ static bool render(const struct params *p, const struct prepare_model *m, const 
     return ok;
 }
 
-/* Chooses the request's own template. It is the name of one of the model's templates, as in
- * transformers, or a template text. Such a text is a client's program, so the loop does not even
- * parse it. `own` is a template to free, or NULL. */
+/* Chooses the request's own template. `wanted` is the name of one of the model's templates, as
+ * in transformers, or a template text. Such a text is a client's program, so the loop does not
+ * even parse it. `own` is a template to free, or NULL. */
 static bool choose_own(struct str wanted, const struct prepare_model *m, struct chosen *out,
                        struct text_template **own, struct api_error *e)
 {

@@ -1,6 +1,7 @@
 #pragma once
-/* The `messages` of /v1/chat/completions: checked, copied in the form that templates read, and
- * rendered by the chat template to one prompt text. Pure except for the template; any thread. */
+/* Checks the `messages` of /v1/chat/completions, copies them in the form that templates read,
+ * and renders them by the chat template to one prompt text. The functions are pure except for
+ * the template, and usable on any thread. */
 #include "gateway/prepare/prepared.h"
 
 #define CHAT_MAX_MESSAGES 4096u

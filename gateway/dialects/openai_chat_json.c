@@ -1,8 +1,8 @@
-/* Answers of /v1/chat/completions: chunks of a stream, or one body.
+/* Writes answers of /v1/chat/completions: chunks of a stream, or one body.
  * answer_writer.c calls the functions in `dialect_chat` with deltas; they append JSON to a
  * buffer. Field order and extra fields are vLLM's.
- * Each delta's parts are written exactly once. No state except the head of the chunks, which is
- * made once per stream. `whole` may run on a pool thread. */
+ * Each delta's parts are written exactly once. The only state is the head of the chunks, which
+ * is made once per stream. `whole` may run on a pool thread. */
 #include "common/json/text.h"
 #include "gateway/dialects/chat_roles.h"
 #include "gateway/dialects/dialects.h"
@@ -40,7 +40,7 @@ static uint32_t count(const struct answer_delta *d, enum answer_part_kind kind)
     return n;
 }
 
-/* Appends all parts of a kind as one string. Usually there is only one. */
+/* Appends all parts of a kind as one string. Usually there is only one such part. */
 static void append_text(struct strbuf *out, const struct answer_delta *d,
                         enum answer_part_kind kind)
 {
@@ -58,7 +58,7 @@ static void append_text(struct strbuf *out, const struct answer_delta *d,
     strbuf_fini(&joined);
 }
 
-/* Appends the reasoning under both names: vLLM's and the one of older clients. */
+/* Appends the reasoning under two names: vLLM's name and the name that older clients read. */
 static void append_reasoning(struct strbuf *out, const struct answer_delta *d)
 {
     strbuf_append_c(out, "\"reasoning\":");
@@ -67,8 +67,8 @@ static void append_reasoning(struct strbuf *out, const struct answer_delta *d)
     append_text(out, d, ANSWER_REASONING);
 }
 
-/* Appends a call of a custom tool. Its text is the single argument of the function that the tool
- * is here. */
+/* Appends a call of a custom tool. A function with one argument stands for the tool here, and
+ * that argument is the tool's text. */
 static void append_custom(struct strbuf *out, const struct answer_part *call, struct str name,
                           struct str arguments)
 {
@@ -84,7 +84,7 @@ static void append_custom(struct strbuf *out, const struct answer_part *call, st
 }
 
 /* Appends one entry per call; the parts of a call are adjacent. In a stream, a call that began
- * earlier has its index and more arguments. OpenAI's chunks know only functions. */
+ * earlier has an entry with its index and more arguments. OpenAI's chunks know only functions. */
 static void append_calls(struct strbuf *out, const struct answer_shape *a,
                          const struct answer_delta *d, bool in_stream)
 {
@@ -207,7 +207,7 @@ static void write_chunk(struct strbuf *out, const struct answer_shape *a,
 }
 
 /* Writes a chunk. As in OpenAI's API, a chunk with part of a call has no finish_reason. The
- * stream helpers of OpenAI's packages take a call as complete at the first chunk after it. */
+ * stream helpers of OpenAI's packages take a call as complete at the first chunk after the call. */
 static void write_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                         const struct answer_delta *d)
 {

@@ -1,8 +1,9 @@
-/* Answers of /v1/completions: chunks of a stream, or one body, with echo and log-probabilities.
+/* Writes answers of /v1/completions: chunks of a stream, or one body, with echo and
+ * log-probabilities.
  * answer_writer.c calls the functions in `dialect_completions` with deltas; they append JSON to
  * a buffer.
  * With echo, the first delta begins with the prompt's text and tokens. Text offsets never exceed
- * the text's length. No state; `whole` may run on a pool thread. */
+ * the text's length. This file keeps no state; `whole` may run on a pool thread. */
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
@@ -11,8 +12,8 @@
 
 #define OBJECT "text_completion"
 
-/* Appends the candidates for one token as {"text": logprob}: the top ones, and the chosen one if
- * it is not among them. Two ids may have the same text; a key is written only once. */
+/* Appends the candidates for one token as {"text": logprob}: the top candidates, and the chosen
+ * token if it is not among them. Two ids may have the same text; a key is written only once. */
 static void append_top(struct strbuf *out, const struct answer_shape *a,
                        const struct token_logprobs *t)
 {
@@ -35,12 +36,12 @@ static void append_top(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "}");
 }
 
-/* Tokens with log-probabilities in a delta: with echo the prompt's (the first has none), then
- * the generated ones. */
+/* `shown` lists the tokens with log-probabilities in a delta. With echo the prompt's tokens come
+ * first (the first of them has no log-probabilities), and then the generated tokens. */
 struct shown {
     const struct answer_shape *a;
     const struct answer_delta *d;
-    uint32_t n_prompt, n; /* number of the prompt's tokens, and of all tokens */
+    uint32_t n_prompt, n; /* `n_prompt`: tokens of the prompt; `n`: all tokens */
 };
 
 static struct shown shown_of(const struct answer_shape *a, const struct answer_delta *d)
@@ -54,7 +55,7 @@ static uint32_t shown_id(const struct shown *s, uint32_t i)
     return i < s->n_prompt ? s->d->prompt->ids[i] : s->d->ids[i - s->n_prompt];
 }
 
-/* Returns NULL when the token has no log-probabilities. */
+/* Returns the log-probabilities of token i, or NULL when the token has none. */
 static const struct token_logprobs *shown_row(const struct shown *s, uint32_t i,
                                               struct token_logprobs *buf)
 {
@@ -65,7 +66,7 @@ static const struct token_logprobs *shown_row(const struct shown *s, uint32_t i,
     return i > 0 && buf->n > 0 ? buf : NULL;
 }
 
-/* Appends offsets, never past the end of the text, which a stop string may have cut. */
+/* Appends text offsets. No offset is past the end of the text, which a stop string may have cut. */
 static void append_offsets(struct strbuf *out, const struct shown *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -115,7 +116,8 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]}");
 }
 
-/* Appends the text, after the prompt's text for echo. A completion has only content parts. */
+/* Appends the text. With echo the prompt's text comes first. A completion has only content
+ * parts. */
 static void append_text(struct strbuf *out, const struct answer_shape *a,
                         const struct answer_delta *d)
 {
@@ -132,7 +134,7 @@ static void append_text(struct strbuf *out, const struct answer_shape *a,
     strbuf_fini(&both);
 }
 
-/* Appends a choice, starting after "index". */
+/* Appends a choice, starting after its "index". */
 static void append_choice(struct strbuf *out, const struct answer_shape *a,
                           const struct answer_delta *d)
 {

@@ -1,9 +1,9 @@
-/* JSON shared by OpenAI's dialects: heads, usage, token names, log-probabilities, errors, the list
- * of models.
- * The writers of chat, completions, responses and embeddings call these functions; each appends to
- * the given buffer.
- * Pure, without state; any thread. Field order and extra fields are vLLM's. A token's bytes that
- * are no valid UTF-8 are named "bytes:\x…", so that names stay distinct. */
+/* Writes JSON that OpenAI's dialects share: heads, usage, token names, log-probabilities,
+ * errors, the list of models.
+ * The writers of chat, completions, responses and embeddings call these functions; each function
+ * appends to the given buffer.
+ * The functions are pure and usable on any thread. Field order and extra fields are vLLM's. A
+ * token whose bytes are not valid UTF-8 is named "bytes:\x…", so that names stay distinct. */
 #include "gateway/dialects/openai_json.h"
 
 #include <math.h>
@@ -218,7 +218,8 @@ void openai_model(struct strbuf *out, const struct openai_model *m)
         strbuf_append_json(out, str_from(m->parent));
     else
         strbuf_append_c(out, "null");
-    char id[PROTO_MAX_MODEL_BYTES + 16]; /* derived from the name, so that it never changes */
+    /* id of the model, derived from its name, so that the id never changes */
+    char id[PROTO_MAX_MODEL_BYTES + 16];
     snprintf(id, sizeof id, "modelperm-%s", m->name);
     strbuf_printf(out, ",\"max_model_len\":%u,\"permission\":[{\"id\":", m->max_model_len);
     strbuf_append_json(out, str_from(id));

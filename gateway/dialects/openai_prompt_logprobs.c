@@ -1,9 +1,9 @@
-/* Log-probabilities of the prompt in OpenAI's dialects: vLLM's prompt_logprobs, and the prompt's
- * part of logprobs with echo. */
+/* Writes log-probabilities of the prompt in OpenAI's dialects: vLLM's prompt_logprobs, and the
+ * prompt's part of logprobs with echo. */
 #include "gateway/dialects/openai_prompt_logprobs.h"
 #include "gateway/dialects/openai_json.h"
 
-/* Appends {"logprob":…,"rank":…,"decoded_token":…}, the value after an id. */
+/* Appends {"logprob":…,"rank":…,"decoded_token":…}, the value that follows an id. */
 static void append_entry(struct strbuf *out, const struct answer_shape *a, uint32_t id, float value,
                          uint32_t rank)
 {
@@ -16,7 +16,7 @@ static void append_entry(struct strbuf *out, const struct answer_shape *a, uint3
     strbuf_append_c(out, "}");
 }
 
-/* Appends a row. The prompt's id comes first; when it is one of the best, it keeps its rank
+/* Appends a row. The prompt's id comes first. When it is one of the best ids, it keeps its rank
  * among them. */
 static void append_row(struct strbuf *out, const struct answer_shape *a,
                        const struct prompt_logprobs *s, uint32_t i, uint32_t k)

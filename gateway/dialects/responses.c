@@ -1,8 +1,9 @@
-/* Bodies of OpenAI's /v1/responses. prepare.c calls `responses_read`; the result is one prompt.
- * Items become the messages that chat templates read, and are then rendered as in openai_chat.c.
+/* Reads bodies of OpenAI's /v1/responses. prepare.c calls `responses_read`; the result is one
+ * prompt. Items become the messages that chat templates read, and are then rendered as in
+ * openai_chat.c.
  * `struct reader` reads one item after the other. Neighbouring items of the assistant become one
- * message. The body owns all JSON that `params` borrows. Nothing is kept between requests. Pure;
- * any thread. */
+ * message. The body owns all JSON that `params` borrows. Nothing is kept between requests. The
+ * functions are pure, and usable on any thread. */
 #include "gateway/dialects/responses.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@
 struct reader {
     struct params *p;
     size_t i;    /* index of the item being read */
-    json_t *out; /* borrowed; messages for the template */
+    json_t *out; /* messages for the template; borrowed */
     bool leads;  /* `out[0]` is a system message; its text is in `lead` until the end */
     struct strbuf lead;
     struct api_error *e;
@@ -33,7 +34,8 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* Returns the text of a content part. Any other type is refused with an error that names it. */
+/* Returns the text of a content part. Refuses any other type of part with an error that names
+ * the type. */
 static const json_t *part_text(struct reader *r, const json_t *part)
 {
     static const char *const types[] = {"input_text",   "output_text",    "text",
@@ -60,7 +62,7 @@ static const json_t *part_text(struct reader *r, const json_t *part)
     return NULL;
 }
 
-/* Returns a string, or parts joined by newlines. Returns NULL when there is anything else. */
+/* Returns a string, or parts joined by newlines. Returns NULL when the value is anything else. */
 static json_t *text_of(struct reader *r, const json_t *content, const char *what)
 {
     struct strbuf b;
@@ -86,8 +88,8 @@ static json_t *text_of(struct reader *r, const json_t *content, const char *what
     return joined;
 }
 
-/* Returns the assistant's last message, if the last message is the assistant's. Reasoning, text
- * and calls that follow each other are one message. */
+/* Returns the last message if it is the assistant's, else NULL. Reasoning, text and calls that
+ * follow each other are one message. */
 static json_t *assistant_turn(const struct reader *r)
 {
     json_t *last = json_array_get(r->out, json_array_size(r->out) - 1);
@@ -100,9 +102,9 @@ static json_t *new_turn(struct reader *r)
     return assistant_turn(r);
 }
 
-/* Adds a system message. The instructions and the client's first system messages become one,
- * because many templates accept only one. `out[0]` gets its text at the end. Copying the text at
- * each item would take minutes for a body of a few MB. */
+/* Adds a system message. The instructions and the client's first system messages become one
+ * message, because many templates accept only one. `out[0]` gets its text at the end, because
+ * copying the text at each item would take minutes for a body of a few MB. */
 static void add_system(struct reader *r, json_t *owned_text)
 {
     const size_t n = json_array_size(r->out);
@@ -151,7 +153,7 @@ static bool read_message(struct reader *r, const json_t *item)
     return true;
 }
 
-/* Adds a call of the assistant. The arguments are JSON text. Takes the ownership of name and
+/* Adds a call of the assistant. The arguments are JSON text. Takes ownership of name and
  * arguments. */
 static void add_call(struct reader *r, json_t *id, json_t *owned_name, json_t *owned_arguments)
 {
@@ -185,7 +187,8 @@ static bool read_call(struct reader *r, const json_t *item)
     return true;
 }
 
-/* Reads a custom tool's call as a call of the function with one argument (tools/set.h). */
+/* Reads a custom tool's call as a call of the function with one argument that stands for the
+ * tool (tools/set.h). */
 static bool read_custom_call(struct reader *r, const json_t *item)
 {
     json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");
@@ -203,8 +206,8 @@ static bool read_custom_call(struct reader *r, const json_t *item)
     return true;
 }
 
-/* Reads a call of a tool that OpenAI's models know and the client runs. It becomes a call of a
- * function with the tool's name. */
+/* Reads a call of a tool that OpenAI's models know and the client runs. The call becomes a call
+ * of a function with the tool's name. */
 static bool read_client_call(struct reader *r, const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "call_id");
@@ -260,7 +263,7 @@ static bool read_output(struct reader *r, const json_t *item)
     return text != NULL;
 }
 
-/* Reads a call of a server's own tool: it becomes a call with its output. */
+/* Reads a call of a server's own tool, which becomes a call with its output. */
 static bool read_server_call(struct reader *r, const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "id"), *name = json_object_get(item, "name");
@@ -289,8 +292,8 @@ static bool read_server_call(struct reader *r, const json_t *item, const char *t
     return true;
 }
 
-/* Reads an effort that applies from here on. A different format of the answer must be in the
- * request itself. */
+/* Reads an effort that applies from this item on. A different format of the answer is not
+ * allowed here; it must be in the request itself. */
 static bool read_update(struct reader *r, const json_t *item)
 {
     const json_t *effort = json_object_get(json_object_get(item, "reasoning"), "effort");
@@ -305,7 +308,8 @@ static bool read_update(struct reader *r, const json_t *item)
     return true;
 }
 
-/* Reads reasoning, or else its summary. Encrypted reasoning cannot be read here. */
+/* Reads an item of reasoning, or its summary when the reasoning is absent. Encrypted reasoning
+ * cannot be read here. */
 static bool read_reasoning(struct reader *r, const json_t *item)
 {
     const json_t *content = json_object_get(item, "content");
@@ -409,7 +413,7 @@ static bool read_item(struct reader *r, const json_t *item)
 }
 
 /* Completes the messages. A message with only reasoning gets empty content, because templates
- * join strings. A message with the status incomplete is continued. */
+ * join strings. The answer continues a message with the status incomplete. */
 static void finish_messages(struct params *p, const json_t *input)
 {
     for (size_t i = 0; i < json_array_size(p->messages); i++) {
@@ -446,8 +450,8 @@ bool responses_for_template(struct params *p, struct api_error *e)
     if (ok && json_array_size(r.out) == 0)
         ok = api_error_set(e, 400, "input",
                            "input has nothing that the model can read. Send at least one message.");
-    /* The body owns all that `params` borrows. The client's own items stay, because answers
-     * repeat them. */
+    /* The body owns everything that `params` borrows. The client's own items stay, because
+     * answers repeat them. */
     json_object_set_new(p->body, "messages for the template", r.out);
     p->messages = r.out;
     if (ok)
@@ -475,12 +479,13 @@ static void append_text_config(struct strbuf *out, const json_t *text)
     json_decref(own);
 }
 
-/* Makes the repeated members once per request, because a stream contains them three times. */
+/* Prepares the repeated members once per request, because a stream contains them three times. */
 static void keep_asked(struct params *p)
 {
     static const struct {
         const char *name, *unless;
-        unsigned types; /* bits of accepted types; types without effect are all accepted */
+        /* bits of JSON types that are repeated; for other types the answer has `unless` */
+        unsigned types;
     } repeated[] = {
         {"instructions", "null", 1u << JSON_STRING},
         {"max_output_tokens", "null", 1u << JSON_INTEGER},
@@ -529,7 +534,7 @@ bool responses_read(const struct prepare_model *m, json_t *owned_body, struct pr
     if (responses_for_template(p, &out->error) &&
         chat_roles_prompt(p, m, &out->prompts, &out->error))
         return true;
-    /* the error named chat's field: use this API's name */
+    /* the error names the field of chat, so replace it by this API's field */
     if (strcmp(out->error.param, "messages") == 0)
         snprintf(out->error.param, sizeof out->error.param, "input");
     return false;

@@ -1,5 +1,5 @@
-/* Answers of /v1/responses: one response of items, or a stream of OpenAI's events. In a stream
- * each item begins, comes in pieces, and is repeated complete at its end.
+/* Writes answers of /v1/responses: one response of items, or a stream of OpenAI's events. In a
+ * stream each item begins, comes in pieces, and is repeated complete at its end.
  * answer_writer.c calls the functions in `dialect_responses` with deltas; they append to a
  * buffer.
  * `dialect_state` keeps the open item, its text so far and all complete items, because the last
@@ -16,7 +16,7 @@
 #define ID_PREFIX "resp_"
 
 struct writer {
-    struct strbuf *out; /* buffer of the stream; NULL = only collect the items */
+    struct strbuf *out; /* buffer of the stream; NULL = the writer only collects the items */
     const struct answer_shape *a;
     struct dialect_state *s;
     const struct generation *g; /* generation of the choice; NULL = the request failed */
@@ -30,8 +30,8 @@ static bool is_custom(const struct writer *w)
     return w->s->open_block == ANSWER_CALL && w->s->form == TOOL_IS_CUSTOM;
 }
 
-/* Appends the input of a custom tool: the single argument of the function that the tool is here.
- * Incomplete arguments give as much as there is. */
+/* Appends the input of a custom tool: the argument of the function that stands for the tool
+ * here. Incomplete arguments give their available part. */
 static void append_input(struct strbuf *out, const struct writer *w)
 {
     const struct str arguments = strbuf_str(&w->s->text);
@@ -62,7 +62,8 @@ static void append_item_id(struct strbuf *out, const struct writer *w)
     strbuf_printf(out, "\"%s%s_%u\"", prefix, own, w->s->n_blocks);
 }
 
-/* Appends the content part of a message or of reasoning, with all of its text or none yet. */
+/* Appends the content part of a message or of reasoning, with its whole text or with an empty
+ * text. */
 static void append_part(struct strbuf *out, const struct writer *w, bool full)
 {
     struct str none = STR("");
@@ -78,7 +79,7 @@ static void append_part(struct strbuf *out, const struct writer *w, bool full)
     strbuf_append_c(out, "}");
 }
 
-/* `status` is the status of a complete item; NULL = the item begins. */
+/* Appends the open item. `status` is the status of a complete item; NULL = the item begins. */
 static void append_item(struct strbuf *out, const struct writer *w, const char *status)
 {
     static const char *const types[ANSWER_PART_KIND_COUNT] = {[ANSWER_REASONING] = "reasoning",
@@ -144,7 +145,7 @@ static void write_content_part(const struct writer *w, const char *type, bool fu
 }
 
 /* Appends new log-probabilities. As in vLLM, they cover all tokens, including markers and
- * reasoning. Those since the last piece of text are written with the next. */
+ * reasoning. Log-probabilities since the last piece of text are written with the next piece. */
 static void append_new_logprobs(const struct writer *w)
 {
     struct str all = strbuf_str(&w->s->logprobs);
@@ -174,7 +175,7 @@ static void write_piece(const struct writer *w, struct str text)
 static void write_text_done(const struct writer *w)
 {
     struct str text = strbuf_str(&w->s->text);
-    if (is_custom(w)) { /* the input is known when the arguments are complete */
+    if (is_custom(w)) { /* the input is known only now, because the arguments are complete */
         begin_at(w, "response.custom_tool_call_input.delta");
         strbuf_append_c(w->out, ",\"delta\":");
         append_input(w->out, w);
@@ -204,8 +205,8 @@ static void write_text_done(const struct writer *w)
 
 /* ---- from parts to items ---- */
 
-/* Counts the reasoning's tokens: those that overlap its text, after the ids counted before. A
- * token that ends a marker and begins the text counts. */
+/* Counts the tokens that overlap the reasoning's text, after the ids counted before. A token
+ * that ends a marker and begins the text counts. */
 static void count_reasoning(const struct writer *w)
 {
     struct strbuf all;
@@ -311,7 +312,7 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u, uint3
                   (unsigned long long)u->prompt_tokens + u->completion_tokens);
 }
 
-/* `u` is NULL until the end; `e` is NULL unless the request failed. */
+/* Appends the response. `u` is NULL until the end; `e` is NULL unless the request failed. */
 static void append_response(struct strbuf *out, const struct writer *w, const char *status,
                             const struct answer_usage *u, const struct api_error *e)
 {
@@ -370,7 +371,7 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
                    is_cut ? "incomplete" : "completed", &d->usage, NULL);
 }
 
-/* Nothing to write: the last delta wrote the end, because there is only one choice. */
+/* Writes nothing, because the last delta wrote the end: there is only one choice. */
 static void write_close(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                         const struct answer_usage *u)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* Server-sent events as OpenAI's clients read them. Only the framing is here:
+/* Writes the framing of server-sent events as OpenAI's clients read them.
  * request/answer_writer.c decides when to write (only while http_stream_room allows it). */
 #include "common/base/str.h"
 
@@ -7,6 +7,7 @@
 #define SSE_KEEP_ALIVE   ": keep-alive\n\n"
 #define SSE_DONE         "data: [DONE]\n\n"
 
-/* Begins and ends an event. In between the caller appends its JSON, one line, to `out`. */
+/* These functions begin and end an event. Between them the caller appends its JSON, one line, to
+ * `out`. */
 void sse_begin(struct strbuf *out);
 void sse_end(struct strbuf *out);

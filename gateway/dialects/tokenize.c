@@ -1,4 +1,4 @@
-/* /tokenize and /detokenize: the ids of a text or a chat, and the text of ids. Bodies and
+/* Serves /tokenize and /detokenize: the ids of a text or a chat, and the text of ids. Bodies and
  * answers are vLLM's. No token is generated. */
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #include "gateway/fields/read.h"
 #include "gateway/prepare/dialect.h"
 
-/* Reads a body. As in completions, special tokens are added by default. For a chat they are not,
- * because the template has written them. */
+/* Reads a body. As in completions, special tokens are added by default. For a chat no special
+ * tokens are added, because the template has written them. */
 static bool read_text(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
 {
     struct params *p = &out->params;

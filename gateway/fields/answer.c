@@ -1,4 +1,4 @@
-/* Fields about the form of the answer. */
+/* Defines the fields about the form of the answer. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,8 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
             continue;
         if (at && !field_read_bool(value, full, at, e))
             return false;
-        /* padding against eavesdroppers; TLS protects against them */
+        /* include_obfuscation asks for padding against eavesdroppers, but TLS protects against
+         * them */
         if (!at && strcmp(key, "include_obfuscation") != 0 && !field_unknown_member(c, name, key))
             return false;
     }

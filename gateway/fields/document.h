@@ -1,5 +1,5 @@
 #pragma once
 #include "common/base/str.h"
 
-/* docs/reference/openai.md: every field, its values and its effect. */
+/* Writes docs/reference/openai.md: every field, its values and its effect. */
 void fields_document(struct strbuf *out);

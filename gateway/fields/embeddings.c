@@ -1,4 +1,4 @@
-/* Fields that /v1/embeddings has and completions do not. */
+/* Defines the fields that /v1/embeddings has and completions do not. */
 #include <string.h>
 
 #include "gateway/fields/rows.h"

@@ -60,7 +60,8 @@ bool field_known_members(const struct field_context *c, const char *name, const 
 {
     const char *key;
     json_t *value;
-    if (json_text_is_number(v)) /* the reader of the field refuses it */
+    /* this object stands for a very large number, which the reader of the field refuses */
+    if (json_text_is_number(v))
         return true;
     json_object_foreach((json_t *)v, key, value)
     {

@@ -1,25 +1,27 @@
 #pragma once
-/* A row of the table of fields (table.h): a field's name, its values, the dialects that know it,
- * and its use. A key of a body without a row is unknown. docs/reference/openai.md is made from
- * this. Only for read.c and the parts of the table. */
+/* `field` is a row of the table of fields (table.h): a field's name, its values, the dialects
+ * that know it, and its use. A key of a body without a row is unknown. docs/reference/openai.md
+ * is made from the table. Only read.c and the parts of the table include this header. */
 #include <limits.h>
 
 #include "gateway/params/params.h"
 
 enum field_type {
     FIELD_BOOL,
-    FIELD_INT,      /* int64_t; a real number without a fraction is accepted, as in pydantic */
-    FIELD_U32,      /* uint32_t; accepted like FIELD_INT */
-    FIELD_FLOAT,    /* a double */
-    FIELD_STR,      /* struct str of at most `max` bytes */
-    FIELD_JSON,     /* borrowed json_t of the kind `want`, checked later */
-    FIELD_CUSTOM,   /* read by the function `parse` */
-    FIELD_HARMLESS, /* any value is accepted: it changes no answer; `why` has the reason */
-    FIELD_ONLY,     /* accepted when it asks for the existing behaviour: one of `only` */
-    FIELD_REFUSE,   /* not supported: a 400 with `why`, except for null, false or empty */
+    FIELD_INT,    /* an int64_t; a real number without a fraction is accepted, as in pydantic */
+    FIELD_U32,    /* a uint32_t; accepted like FIELD_INT */
+    FIELD_FLOAT,  /* a number, kept as a double */
+    FIELD_STR,    /* a struct str of at most `max` bytes */
+    FIELD_JSON,   /* a borrowed json_t of the kind `want`, checked later */
+    FIELD_CUSTOM, /* a value that the function `parse` reads */
+    /* any value is accepted, because the field changes no answer; `why` has the reason */
+    FIELD_HARMLESS,
+    FIELD_ONLY, /* a value of `only` is accepted, because it asks for the existing behaviour */
+    /* not supported: gives a 400 with `why`, except for null, false or an empty value */
+    FIELD_REFUSE,
 };
 
-struct field_context { /* extra arguments of a field's own parser */
+struct field_context { /* arguments of a field's own parser */
     const struct params_policy *policy;
     const char *name;
     struct api_error *e;
@@ -29,15 +31,16 @@ struct field_context { /* extra arguments of a field's own parser */
 struct field {
     const char *name;
     enum field_type type;
-    unsigned kinds; /* bits of `enum api_kind` */
+    unsigned kinds; /* dialects that know the field, as bits of `enum api_kind` */
     size_t offset;
     double min, max;
-    bool above_min; /* `min` itself is not allowed */
+    bool above_min; /* the value must be above `min`, not equal to it */
     json_type want;
     bool (*parse)(struct params *p, const json_t *v, const struct field_context *c);
-    const char *only; /* compact JSON texts separated by | */
-    const char *why;  /* reason of a refused or harmless field; else a note for the docs, or NULL */
-    const char *since; /* first version that behaves so */
+    const char *only; /* accepted values, as compact JSON texts separated by | */
+    /* reason of a refused or harmless field; for others a note for the docs, or NULL */
+    const char *why;
+    const char *since; /* first version with this behaviour */
 };
 
 struct field_table {
@@ -109,21 +112,21 @@ struct field_table {
 
 /* ---- for parsers of fields ---- */
 
-/* Most log lines about unknown fields of one request. A body has room for half a million of
- * them, and the loop blocks when the log's pipe is full. */
+/* `FIELD_MOST_TOLD` limits the log lines about unknown fields of one request. A body has room
+ * for half a million unknown fields, and the loop blocks when the log's pipe is full. */
 enum { FIELD_MOST_TOLD = 16 };
 
-/* Returns false with the error "NAME must be WANT, got …". */
+/* Sets the error "NAME must be WANT, got …" and returns false. */
 bool field_wrong_type(struct api_error *e, const char *name, const char *want, const json_t *got);
 /* Returns true for null, false, or an empty text, list or object, which ask for nothing. */
 bool field_is_empty(const json_t *v);
-/* Handles an unknown member `key` of the object `name`: it is refused by its full name, or
- * ignored if the policy allows it. */
+/* Handles an unknown member `key` of the object `name`. The policy decides whether the member is
+ * ignored, or refused by its full name. */
 bool field_unknown_member(const struct field_context *c, const char *name, const char *key);
 /* Counts an ignored unknown field or member, and logs it. */
 void field_tell_ignored(uint32_t *n_ignored, const char *name);
-/* Checks that the members of the object `v` are null or in `known` (NULL-terminated). Others are
- * handled by `field_unknown_member`. Returns true when `v` is no object. */
+/* Checks that the members of the object `v` are null or in `known` (NULL-terminated).
+ * `field_unknown_member` handles all other members. Returns true when `v` is not an object. */
 bool field_known_members(const struct field_context *c, const char *name, const json_t *v,
                          const char *const *known);
 bool field_read_bool(const json_t *v, const char *name, bool *out, struct api_error *e);

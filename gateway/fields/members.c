@@ -1,23 +1,24 @@
 /* Checks the members of objects in a request's lists: messages, parts, blocks, calls, tools and
  * items. read.c calls `fields_check_members` after the fields were read.
- * A member is known when it is read, or when clients or servers add it and it changes no answer.
- * Clients send whole answers back, with more members than a model reads. Other members are
- * refused or ignored by the policy.
+ * A member is known when the gateway reads it, or when clients or servers add it and it changes
+ * no answer. Clients send whole answers back, with more members than a model reads. Other
+ * members are refused or ignored by the policy.
  * In a part of text only the text can change an answer, so all other members are allowed: some
- * clients put a whole message's members there. Pure; any thread. */
+ * clients put a whole message's members there. The functions are pure, and usable on any thread. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/json/text.h"
 #include "gateway/fields/members.h"
 
-/* Position of the walk, such as messages[3].content. The text is made only for an error. */
+/* `place` is the position of the walk, such as messages[3].content. Its text is made only for an
+ * error. */
 struct place {
     const struct field_context *c;
-    const struct place *outer; /* object around this one; NULL = a field of the body */
+    const struct place *outer; /* object around this place; NULL = a field of the body */
     const char *name; /* name of a member of `outer` or of the field; NULL = a list element */
     size_t i;
-    bool is_last; /* the last element of its list */
+    bool is_last; /* true for the last element of a list */
 };
 
 typedef bool (*check_object)(const struct place *at, const json_t *v);
@@ -38,7 +39,8 @@ static bool is_known(const struct place *at, const json_t *v, const char *known)
     char name[64], word[48];
     const char *key;
     json_t *value;
-    if (json_text_is_number(v)) /* the reader refuses it */
+    /* this object stands for a very large number, which its reader refuses */
+    if (json_text_is_number(v))
         return true;
     json_object_foreach((json_t *)v, key, value)
     {
@@ -70,8 +72,8 @@ static bool has(const json_t *v, const char *key)
     return member && !json_is_null(member);
 }
 
-/* Checks a member that would change the answer and is not supported. It is accepted when it asks
- * for nothing, as model_dump() writes it. */
+/* Checks a member that would change the answer and is not supported. It is accepted with a value
+ * that asks for nothing, because model_dump() writes such values. */
 static bool is_off(const struct place *at, const json_t *v, const char *key, const char *why)
 {
     const json_t *value = json_object_get(v, key);
@@ -87,8 +89,8 @@ static bool is_text(const struct place *at, const json_t *v, const char *key)
 
 #define NOT_DONE "is not supported by this server"
 
-/* Checks each object of a list. Values that are no list or no object are refused by their
- * reader. */
+/* Checks each object of a list. The readers of the list refuse values that are no list or no
+ * object. */
 static bool each_in(const struct place *list_at, const json_t *list, check_object check)
 {
     size_t n = json_array_size(list);
@@ -198,7 +200,8 @@ static bool check_block(const struct place *at, const json_t *v)
            is_known(at, v, " type thinking signature data cache_control ");
 }
 
-/* Checks a message. An answer that is sent back is a complete Message. */
+/* Checks a message. It may be an answer that the client sends back, with all members of a
+ * Message. */
 static bool check_message(const struct place *at, const json_t *v)
 {
     const char *role = json_string_value(json_object_get(v, "role"));
@@ -213,7 +216,8 @@ static bool check_message(const struct place *at, const json_t *v)
     return is_known(at, v, known) && each_of(at, v, "content", check_block);
 }
 
-/* Checks that only the model calls tools: this server runs no code that calls them. */
+/* Checks that a tool may be called by the model only, because this server runs no code that
+ * calls tools. */
 static bool check_callers(const struct place *at, const json_t *v)
 {
     const json_t *callers = json_object_get(v, "allowed_callers");
@@ -224,8 +228,8 @@ static bool check_callers(const struct place *at, const json_t *v)
                   "must be [\"direct\"] on this server, or be left out: this server runs no code");
 }
 
-/* Checks a tool. defer_loading has no effect, because the model gets all tools at once. Servers'
- * tools are left out (tools/set.h). */
+/* Checks a tool. defer_loading has no effect, because the model gets all tools at once. Tools
+ * that a server runs are left out (tools/set.h). */
 static bool check_tool(const struct place *at, const json_t *v)
 {
     return (has(v, "type") && !is_of(v, " custom ")) ||

@@ -1,8 +1,10 @@
-/* Fields of Anthropic's messages that OpenAI's chat does not have, or has in another form.
+/* Defines the fields of Anthropic's messages that OpenAI's chat does not have, or has in another
+ * form.
  * read.c reads a body by these rows. A row's own parser writes checked values into `params`.
  * tools/set.c collects the tools.
  * The order of rows matters: tool_choice comes after tools, and thinking after output_config.
- * Values in `params` are borrowed from the body. Pure; any thread. */
+ * Values in `params` are borrowed from the body. The functions are pure, and usable on any
+ * thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +20,8 @@ static const char *type_of(const json_t *v)
     return json_string_value(json_object_get(v, "type"));
 }
 
-/* Reads a tool of a type that Anthropic's models were trained on. It becomes a function when its
- * schema is known, with the name from the request. */
+/* Reads a tool of a type that Anthropic's models were trained on. The tool becomes a function,
+ * with the name from the request, when its schema is known. */
 static bool read_typed_tool(struct params *p, const json_t *tool, const char *type, size_t i,
                             const struct field_context *c)
 {
@@ -70,7 +72,7 @@ static bool parse_tools(struct params *p, const json_t *v, const struct field_co
     return field_tools(p, v, c, read_tool);
 }
 
-/* Leaves out MCP servers, which Anthropic's server would call. The row comes after tools. */
+/* Leaves out MCP servers, which only Anthropic's server would call. This row comes after tools. */
 static bool parse_mcp_servers(struct params *p, const json_t *v, const struct field_context *c)
 {
     if (!json_is_array(v))
@@ -134,8 +136,9 @@ static bool parse_thinking(struct params *p, const json_t *v, const struct field
     return true;
 }
 
-/* Reads `thread`. The package's tool runner asks the server to keep the conversation and later
- * sends only new messages. After the error "thread not found" it sends everything again. */
+/* Reads `thread`. With this field the tool runner of Anthropic's package asks the server to keep
+ * the conversation, and later sends only new messages. After the error "thread not found" it
+ * sends all messages again. */
 static bool parse_thread(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *type = type_of(v);
@@ -149,8 +152,8 @@ static bool parse_thread(struct params *p, const json_t *v, const struct field_c
                          "server keeps no conversations. Send all messages.");
 }
 
-/* Reads `output_config`. It comes before thinking, so that turning thinking off overrides an
- * effort. */
+/* Reads `output_config`. This row comes before thinking, so that turning thinking off overrides
+ * an effort. */
 static bool parse_output_config(struct params *p, const json_t *v, const struct field_context *c)
 {
     static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max"};

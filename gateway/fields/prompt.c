@@ -1,4 +1,4 @@
-/* Fields of the prompt or messages, and how they become ids. */
+/* Defines the fields of the prompt or messages, and how they become ids. */
 #include <string.h>
 
 #include "common/json/text.h"
@@ -57,8 +57,9 @@ static bool parse_reasoning_effort(struct params *p, const json_t *v, const stru
                          c->name);
 }
 
-/* Reads variables for the template. Fields with rows of their own are refused here: a template
- * would bypass --trust-request-chat-template, and the others would be lost silently. */
+/* Reads variables for the template. Fields with rows of their own are refused here. A template
+ * among the variables would bypass --trust-request-chat-template, and other fields would be lost
+ * silently. */
 static bool parse_chat_template_kwargs(struct params *p, const json_t *v,
                                        const struct field_context *c)
 {
@@ -74,8 +75,8 @@ static bool parse_chat_template_kwargs(struct params *p, const json_t *v,
     return true;
 }
 
-/* Reads cache_salt. An empty one is refused: it would share the cache with all requests that
- * have none. */
+/* Reads cache_salt. An empty salt is refused: it would share the cache with all requests that
+ * have no salt. */
 static bool parse_cache_salt(struct params *p, const json_t *v, const struct field_context *c)
 {
     if (!json_is_string(v))
@@ -91,7 +92,7 @@ static bool parse_cache_salt(struct params *p, const json_t *v, const struct fie
 static const struct field rows[] = {
     ROW_STR("model", model, GENERATES | EMBEDDINGS | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
     {ROW("prompt", FIELD_JSON, TEXT), .offset = AT(prompt),
-     .want = JSON_NULL, /* a string or a list, checked in openai_completions.c */
+     .want = JSON_NULL, /* any kind: openai_completions.c accepts a string or a list */
      .why = "a string, strings, ids, or lists of ids; up to 1024"},
     {ROW("prompt", FIELD_JSON, TOKENIZE), .offset = AT(prompt), .want = JSON_STRING,
      .why = "a text; or messages"},

@@ -2,9 +2,9 @@
  * fields.
  * A dialect's `read` calls `params_init` while a request is prepared. Each row of the table
  * (fields_at) is looked up in the body; the row says type, range and target.
- * `params` takes the body also on failure, and all strings and JSON in it are borrowed from the
- * body. The first error ends the reading. Rows are read in the table's order, because some
- * depend on earlier ones. Pure; any thread. */
+ * `params` takes the body also on failure, and all strings and JSON in `params` are borrowed
+ * from the body. The first error ends the reading. Rows are read in the table's order, because
+ * some rows depend on earlier rows. The functions are pure, and usable on any thread. */
 #include "gateway/fields/read.h"
 
 #include <limits.h>
@@ -21,10 +21,11 @@
 
 enum { PARAMS_ARENA_LIMIT = 1 << 20 };
 
-/* Bits of dialects in which a model may call tools. */
+/* `KINDS_OF_CALLS` has the bits of the dialects in which a model may call tools. */
 enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES | API_RESPONSES };
 
-/* A double just above 0 may become 0 as a float, which would have another meaning. */
+/* A double just above 0 may become 0 as a float, and 0 has another meaning. `SMALLEST_FACTOR` is
+ * therefore the smallest value. */
 #define SMALLEST_FACTOR 1e-6f
 
 /* ---- the table ---- */
@@ -147,7 +148,7 @@ static bool check_unknown(struct params *p, enum unknown_fields policy, struct a
     json_object_foreach(p->body, key, value)
     {
         if (p->n_ignored >=
-            FIELD_MOST_TOLD) /* the limit of log lines is reached; each check walks over all rows */
+            FIELD_MOST_TOLD) /* all log lines are used up, and each check walks over all rows */
             return true;
         if (json_is_null(value) || is_known(key, p->kind))
             continue;
@@ -160,8 +161,8 @@ static bool check_unknown(struct params *p, enum unknown_fields policy, struct a
 
 /* ---- rules between fields ---- */
 
-/* Checks log-probabilities before the fields are read. The rows have the bounds of all servers;
- * this server's bound is lower. */
+/* Checks log-probabilities before the fields are read. The rows have the bounds that hold for
+ * all servers; this server's bound may be lower. */
 static bool check_logprobs(const json_t *body, enum api_kind kind,
                            const struct params_policy *policy, struct api_error *e)
 {
@@ -270,7 +271,8 @@ static bool is_prefix(const json_t *messages)
 static void fill_sampling(struct params *p)
 {
     struct sampling_params *s = &p->sampling;
-    /* As in vLLM, below 1e-5 is greedy, and below 0.01 is raised to 0.01 for numerical safety. */
+    /* As in vLLM, a temperature below 1e-5 means greedy, and a temperature below 0.01 is raised
+     * to 0.01 for numerical safety. */
     double t = p->temperature < 1e-5 ? 0 : p->temperature < 0.01 ? 0.01 : p->temperature;
     s->temperature = (float)t;
     s->top_p = t > 0 ? fmaxf((float)p->top_p, SMALLEST_FACTOR) : 1;
@@ -288,7 +290,7 @@ static void fill_sampling(struct params *p)
     s->n_logprobs = (int32_t)p->logprobs;
     p->n_generated = p->best_of ? p->best_of : p->n;
     if (p->n_generated > p->n && s->n_logprobs < 0)
-        s->n_logprobs = 0; /* needed to rank the choices */
+        s->n_logprobs = 0; /* log-probabilities are needed to rank the choices */
     if (p->kind & (API_CHAT | API_RESPONSES))
         s->n_logprobs = !p->want_logprobs ? -1 : p->logprobs < 0 ? 0 : (int32_t)p->logprobs;
 }
@@ -340,7 +342,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     const json_t *max_tokens = json_object_get(out->body, "max_tokens");
     if (kind == API_COMPLETIONS && !out->max_tokens && max_tokens && !json_is_null(max_tokens)) {
         out->prompt_only = true;
-        out->max_tokens = 1; /* the head's smallest value; the token is dropped */
+        out->max_tokens = 1; /* 1 is the smallest value of the head; the sampled token is dropped */
     } else if (kind == API_COMPLETIONS && !out->max_tokens) {
         out->max_tokens = 16;
         out->max_tokens_is_default = true;
@@ -348,7 +350,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     if (!check_unknown(out, policy->unknown, e) || !fields_check_members(out, policy, e) ||
         !check_together(out, policy, e))
         return false;
-    if (!out->tools) /* all tools of the client were left out */
+    if (!out->tools) /* the client sent no tools, or all of its tools were left out */
         out->tool_choice = TOOL_CHOICE_NONE;
     fill_sampling(out);
     return true;

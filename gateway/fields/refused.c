@@ -1,5 +1,5 @@
-/* Fields of OpenAI and vLLM that are not supported. A field that changes no answer is accepted;
- * the others are refused by name. */
+/* Defines the fields of OpenAI and vLLM that are not supported. A field that changes no answer
+ * is accepted. All others are refused by name. */
 #include "common/json/text.h"
 #include "gateway/fields/rows.h"
 #include "gateway/tools/set.h"
@@ -8,7 +8,7 @@
 #define NO_MEDIA "is not supported by this server: its models accept and return text only"
 #define NO_MOVES "is not supported by this server: only the cluster itself moves KV caches"
 
-/* Leaves out web search. The row comes after tools. */
+/* Leaves out web search. This row comes after tools. */
 static bool parse_web_search_options(struct params *p, const json_t *v,
                                      const struct field_context *c)
 {

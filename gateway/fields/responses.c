@@ -1,8 +1,8 @@
-/* Fields of OpenAI's responses that its chat does not have, or has in another form.
+/* Defines the fields of OpenAI's responses that its chat does not have, or has in another form.
  * read.c reads a body by these rows. A row's own parser writes checked values into `params`.
  * tools/set.c collects the tools.
  * The order of rows matters: tool_choice comes after tools. Values in `params` are borrowed from
- * the body. Pure; any thread. */
+ * the body. The functions are pure, and usable on any thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static bool is_word(const json_t *v, const char *const *words)
     return false;
 }
 
-/* Reads a tool in the flat form. Tools that OpenAI's servers run are left out. */
+/* Reads a tool in the flat form. Tools that only OpenAI's servers run are left out. */
 static bool read_tool(struct params *p, json_t *tool, size_t i, const struct field_context *c)
 {
     const char *type = json_string_value(json_object_get(tool, "type"));
@@ -68,7 +68,7 @@ static bool parse_truncation(struct params *p, const json_t *v, const struct fie
     if (!is_auto && (!word || strcmp(word, "disabled") != 0))
         return api_error_set(c->e, 400, c->name, "%s must be \"auto\" or \"disabled\".", c->name);
     if (is_auto)
-        p->truncate_prompt_tokens = -1; /* keep as many tokens as fit, as in vLLM */
+        p->truncate_prompt_tokens = -1; /* -1 keeps as many tokens as fit, as in vLLM */
     return true;
 }
 
@@ -98,8 +98,8 @@ static bool parse_text(struct params *p, const json_t *v, const struct field_con
     return true;
 }
 
-/* Reads members of OpenRouter's form, which chat clients send: enabled, exclude, max_tokens (a
- * budget, which is ignored). */
+/* Reads the members of OpenRouter's form, which chat clients send: enabled, exclude, and
+ * max_tokens (a budget, which is ignored). */
 static bool read_switch(struct params *p, const char *key, const json_t *value,
                         const struct field_context *c)
 {
@@ -155,7 +155,7 @@ static bool parse_reasoning(struct params *p, const json_t *v, const struct fiel
 }
 
 /* Returns true for parts of `include` that have no effect here. Reasoning is never hidden, so it
- * needs no encrypted form. Tools of a server are not run, so they have no results. */
+ * needs no encrypted form. This server does not run hosted tools, so they have no results. */
 static bool is_of_hosted_tools(const char *s)
 {
     static const char *const found[] = {"file_search_call.results",

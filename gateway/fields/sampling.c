@@ -1,8 +1,9 @@
-/* Fields about sampling, and about the end of a text.
+/* Defines the fields about sampling, and about the end of a text.
  * read.c reads a body by these rows. A row's own parser writes checked values into `params`;
  * prepare.c turns bad_words into ids.
- * The order of rows matters: a newer name of a field comes after the older one, so it overrides
- * it. Arrays are on the arena of `params`, all else is borrowed from the body. Pure; any thread. */
+ * The order of rows matters: a newer name of a field comes after the older name, so the newer
+ * one overrides. Arrays are on the arena of `params`, and all other values are borrowed from the
+ * body. The functions are pure, and usable on any thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -111,7 +112,7 @@ static bool refuse_bias_keys(const json_t *v, const char *name, uint32_t vocab, 
         if (is_token_id(key, vocab, &id))
             continue;
         n++;
-        if (at + 48 < sizeof list) /* room for the longest entry */
+        if (at + 48 < sizeof list) /* 48 bytes are room for the longest entry */
             at += (size_t)snprintf(list + at, sizeof list - at, "%s\"%.40s\"", at ? ", " : "", key);
         else if (n > 0 && list[at - 1] != '.')
             at += (size_t)snprintf(list + at, sizeof list - at, ", ...");
@@ -178,8 +179,9 @@ static bool parse_bad_words(struct params *p, const json_t *v, const struct fiel
 }
 
 static const struct field rows[] = {
-    /* max_completion_tokens comes later, so it overrides the older name */
-    ROW_U32("max_tokens", max_tokens, TEXT, 0, 1 << 30), /* 0 only with echo */
+    /* max_completion_tokens comes after max_tokens, so the newer name overrides the older one */
+    /* a value of 0 is allowed only with echo */
+    ROW_U32("max_tokens", max_tokens, TEXT, 0, 1 << 30),
     ROW_U32("max_tokens", max_tokens, CHAT | MESSAGES, 1, 1 << 30),
     ROW_U32("max_completion_tokens", max_tokens, CHAT, 1, 1 << 30),
     ROW_U32("max_output_tokens", max_tokens, RESPONSES, 1, 1 << 30),

@@ -1,6 +1,6 @@
 #pragma once
-/* The table of all fields that a request may hold. */
+/* Provides the table of all fields that a request may hold. */
 #include "gateway/fields/field.h"
 
-/* Returns a row, in the order of reading and documentation. */
-const struct field *fields_at(size_t i); /* NULL after the last row */
+/* Returns row i, in the order of reading and documentation. */
+const struct field *fields_at(size_t i); /* returns NULL after the last row */

@@ -1,8 +1,8 @@
-/* Fields about tools, and about the format of the answer.
+/* Defines the fields about tools, and about the format of the answer.
  * read.c reads a body by these rows. Parsers write into `params`; tools/set.c collects the tools
  * and tools/grammar_source.c makes the grammar.
  * The order of rows matters: tool_choice comes after tools. All values are borrowed from the
- * body or `params.own`. Pure; any thread. */
+ * body or `params.own`. The functions are pure, and usable on any thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static bool parse_structured_outputs(struct params *p, const json_t *v,
     return grammar_from_structured_outputs(p, c->name, v, c->e);
 }
 
-/* Reads guided_WHAT, which vLLM had before structured_outputs. */
+/* Reads guided_json, guided_regex and the like, which vLLM had before structured_outputs. */
 static bool parse_guided(struct params *p, const json_t *v, const struct field_context *c)
 {
     return grammar_from_value(p, c->name, c->name + strlen("guided_"), v, c->e);
@@ -133,7 +133,8 @@ bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
     const char *left = tool_set_left_type(p, name);
     p->tool_choice = TOOL_CHOICE_REQUIRED;
     p->tool_name = tool_set_name(p, name, space);
-    if (p->tool_name.len > 0 || (!p->tools && !left)) /* a request without tools is refused later */
+    /* a request without any tools is refused later */
+    if (p->tool_name.len > 0 || (!p->tools && !left))
         return true;
     if (left && tool_kind_of(left) == TOOL_KIND_CLIENT)
         return api_error_set(
@@ -167,7 +168,8 @@ static bool choose_tool(struct params *p, const json_t *of, const char *type,
     return field_force_tool(p, name, json_object_get(of, "namespace"), c);
 }
 
-/* Returns the type of a choice; NULL for a word. As in vLLM, a named function needs no type. */
+/* Returns the type of a tool_choice, or NULL for a word. As in vLLM, a named function needs no
+ * type. */
 static const char *type_of_choice(const json_t *v)
 {
     const char *type = json_string_value(json_object_get(v, "type"));
@@ -190,7 +192,7 @@ bool field_tool_choice(struct params *p, const json_t *v, const struct field_con
            choose_word(p, json_string_value(json_object_get(of, "mode")), c);
 }
 
-/* The row comes after tools, because it refers to them. */
+/* Reads `tool_choice`. This row comes after tools, because it refers to them. */
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *type = type_of_choice(v);

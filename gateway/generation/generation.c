@@ -1,10 +1,9 @@
-/* One choice of a request: takes Tokens items of the head and makes text, stop strings and deltas
- * of them.
+/* Makes text, stop strings and deltas of one choice from the Tokens items of the head.
  * serving calls `generation_on_tokens` and acts on the event that it returns. The answer writer
  * takes text with `generation_delta` and confirms it with `generation_given`.
- * `stream` decides which tokens are new, so a repeated or lost item is harmless. `ids` grows only,
- * and holds all tokens for a resubmission. Text that may begin a stop string is never given out.
- * No I/O; loop thread only. */
+ * `stream` decides which tokens are new, so a repeated or lost item is harmless. `ids` grows
+ * only, and holds all tokens for a resubmission. Text that may begin a stop string is never
+ * given out. This file does no I/O; loop thread only. */
 #include "gateway/generation/generation.h"
 
 #include <math.h>
@@ -17,7 +16,8 @@ enum { DECODER_LOOK_BACK = 32 };
 #define NOTHING_LEFT                                                                               \
     "No token is allowed next: allowed_token_ids, bad_words, min_tokens and the grammar of the "   \
     "answer together exclude all tokens. Allow more tokens."
-#define NO_LOGPROB (-9999.0f) /* vLLM's value for a missing one: JSON has no -inf */
+/* vLLM's value for a missing log-probability, because JSON has no -inf */
+#define NO_LOGPROB (-9999.0f)
 
 void generation_init(struct generation *g, const struct generation_rules *r, const uint32_t *prompt,
                      uint32_t n_prompt)
@@ -87,7 +87,8 @@ uint32_t generation_count_chars(struct str s)
     return n;
 }
 
-/* Appends decoded text. Returns true when it completes a stop string; the text then ends there. */
+/* Appends decoded text. Returns true when the text completes a stop string; the text then ends
+ * there. */
 static bool push_text(struct generation *g, const struct generation_rules *r, struct str delta)
 {
     struct stop_match m;
@@ -157,8 +158,8 @@ bool generation_shows(const struct generation_rules *r, uint32_t id)
     return !r->skip_special || !text_token_is_special(r->tokenizer, id) || is_marker(r, id);
 }
 
-/* Appends the text of one token. `hidden` is set for the stop id that ended the request and must
- * not be shown. */
+/* Appends the text of one token. `hidden` is set for the stop id that ended the request, which
+ * the client must not see. */
 static enum generation_event push_token(struct generation *g, const struct generation_rules *r,
                                         uint32_t id, bool hidden)
 {
@@ -174,7 +175,8 @@ static enum generation_event push_token(struct generation *g, const struct gener
         return GENERATION_STOPPED;
     if (!is_marker(r, id))
         return GENERATION_NOTHING;
-    struct str marker = {0}; /* the decoder left the special token's text out */
+    /* the decoder gave no text for the special token, so it is added here */
+    struct str marker = {0};
     marker.ptr = (const char *)text_token_bytes(r->tokenizer, id, &marker.len);
     return push_text(g, r, marker) ? GENERATION_STOPPED : GENERATION_NOTHING;
 }
@@ -198,8 +200,8 @@ static void keep_vector(struct generation *g, struct f32_span v)
     g->n_vector = v.n;
 }
 
-/* Takes the rows of prompt log-probabilities in an item. They come before the first token, in
- * items of their own. */
+/* Takes the rows of prompt log-probabilities in an item. Such rows come before the first token,
+ * in items of their own. */
 static enum generation_event take_prompt_logprobs(struct generation *g, const struct tokens_item *t)
 {
     if (t->n_prompt_logprobs == 0 || g->stream.phase != STREAM_OPEN ||

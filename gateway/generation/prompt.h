@@ -1,16 +1,16 @@
 #pragma once
-/* A prompt on its way from the body to token ids. `text` and `ids` are owned. */
+/* `prompt` holds a prompt on its way from the body to token ids. It owns `text` and `ids`. */
 #include "common/base/str.h"
 
 struct prompt {
     struct str text; /* text to tokenize; decoded from ids only for an echo */
-    uint32_t *ids;   /* [n_ids] owned; the prompt's tokens */
+    uint32_t *ids;   /* [n_ids]: tokens of the prompt; owned */
     uint32_t n_ids;
-    bool has_text;     /* false: the client gave token ids */
-    bool is_decoded;   /* `text` was decoded from ids, so no character is cut at its end */
-    bool goes_on;      /* the next prompt in the list continues this one (chunks.h) */
-    uint32_t *offsets; /* [n_ids] code points of text before each id; NULL = not wanted */
-    /* bytes at the end of `text` that start the answer (continue_final_message) */
+    bool has_text;   /* false = the client gave token ids */
+    bool is_decoded; /* true when `text` was decoded from ids, so no character is cut at its end */
+    bool goes_on;    /* true when the next prompt in the list continues this prompt (chunks.h) */
+    uint32_t *offsets; /* [n_ids]: code points of text before each id; NULL = not requested */
+    /* number of bytes at the end of `text` that start the answer (continue_final_message) */
     size_t n_continued;
 };
 
@@ -22,7 +22,7 @@ static inline struct str prompt_continued(const struct prompt *p)
 }
 
 struct prompt_list {
-    struct prompt *items; /* [n] owned */
+    struct prompt *items; /* [n]: the prompts; owned */
     uint32_t n;
 };
 

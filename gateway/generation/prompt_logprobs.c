@@ -49,7 +49,7 @@ enum prompt_logprobs_verdict prompt_logprobs_take(struct prompt_logprobs *s,
                                                   const struct tokens_item *t)
 {
     if (s->n_rows == 0 || t->n_prompt_logprobs == 0)
-        return PROMPT_LOGPROBS_TAKEN; /* the request does not want them */
+        return PROMPT_LOGPROBS_TAKEN; /* the request did not ask for these rows */
     if (t->prompt_start > s->n_known)
         return PROMPT_LOGPROBS_MISSING;
     if (!have_room(s))

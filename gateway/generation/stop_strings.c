@@ -42,7 +42,8 @@ static bool advance(struct stop_matcher *m, const struct stop_set *s, uint32_t i
     struct str p = s->strings[i];
     size_t k = m->state[i];
     if (k == p.len)
-        k = s->fail[i][k]; /* continues after a complete match that was ignored */
+        /* the complete match before was ignored, so matching continues after it */
+        k = s->fail[i][k];
     while (k > 0 && p.ptr[k] != c)
         k = s->fail[i][k];
     if (p.ptr[k] == c)

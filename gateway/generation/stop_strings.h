@@ -1,10 +1,11 @@
 #pragma once
-/* Stop strings in streamed text. Each string has a byte-wise automaton (Knuth, Morris, Pratt
- * 1977). Its state is the length of the longest suffix of the text that begins the stop string.
- * Exactly these bytes must be held back from the client.
+/* Finds stop strings in streamed text. Each string has a byte-wise automaton (Knuth, Morris,
+ * Pratt 1977). Its state is the length of the longest suffix of the text that begins the stop
+ * string. Exactly these bytes must be held back from the client.
  * The result depends on the text alone, not on its split into tokens. The first complete string
- * wins. When several are complete at the same byte, the longest wins. A `stop_set` is immutable
- * and shared by the choices of a request; a matcher belongs to one choice. Single-threaded. */
+ * wins. When several strings are complete at the same byte, the longest wins. A `stop_set` is
+ * immutable and shared by the choices of a request; a matcher belongs to one choice.
+ * Single-threaded. */
 #include "common/base/str.h"
 
 #define STOP_MAX_STRINGS 16u
@@ -12,8 +13,8 @@
 
 struct stop_set {
     uint32_t n;
-    struct str strings[STOP_MAX_STRINGS]; /* owned copies */
-    uint16_t *fail[STOP_MAX_STRINGS];     /* KMP failure table, [len + 1] */
+    struct str strings[STOP_MAX_STRINGS]; /* owned copies of the stop strings */
+    uint16_t *fail[STOP_MAX_STRINGS];     /* KMP failure table of each string, [len + 1] */
 };
 
 struct stop_matcher {
@@ -26,8 +27,8 @@ struct stop_match {
     size_t bytes; /* length of the stop string */
 };
 
-/* `strings` are copied. They must be non-empty, at most STOP_MAX_STRINGS, each at most
- * STOP_MAX_BYTES long. */
+/* Copies the `strings` into a set. They must be non-empty, at most STOP_MAX_STRINGS, each at
+ * most STOP_MAX_BYTES long. */
 void stop_set_init(struct stop_set *s, const struct str *strings, uint32_t n);
 void stop_set_fini(struct stop_set *s);
 /* Feeds text. Returns true when a stop string is complete at `out->end`; the rest was not fed.

@@ -35,7 +35,8 @@ enum stream_verdict stream_on_tokens(struct stream_state *s, const struct tokens
     bool failed =
         t->finish != FINISH_NONE && t->finish != FINISH_STOP && t->finish != FINISH_LENGTH;
     if (failed && t->ids.n == 0)
-        return STREAM_ACCEPT; /* such an error has no position: it ends the request in any case */
+        /* an error without ids has no position, so it ends the request in any case */
+        return STREAM_ACCEPT;
     if (t->start > s->n_received) {
         stream_again(s);
         return STREAM_RESUBMIT;

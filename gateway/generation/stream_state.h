@@ -1,7 +1,7 @@
 #pragma once
-/* The state of one choice's token stream: it decides which ids of a Tokens item are new and
- * whether tokens are missing. Pure data and functions. generation.c uses it; tests/model and
- * tests/sim drive it without text or HTTP.
+/* `stream_state` is the state of one choice's token stream. It decides which ids of a Tokens
+ * item are new and whether tokens are missing. It is pure data with pure functions. generation.c
+ * uses it, and tests/model and tests/sim drive it without text or HTTP.
  *   WAITING ──sent──▶ OPEN ──end──▶ ENDED
  *    ▲                │ link back, gap: attempt + 1
  *    └────────────────┘ */
@@ -21,20 +21,20 @@ struct stream_state {
 };
 
 enum stream_verdict {
-    STREAM_DROP,     /* old attempt, nothing new, or after the end */
-    STREAM_ACCEPT,   /* `ids[*skip ..]` are new, and so is the end if there is one */
-    STREAM_RESUBMIT, /* tokens are missing: back to WAITING, attempt + 1 */
+    STREAM_DROP,     /* the item is of an old attempt, has nothing new, or came after the end */
+    STREAM_ACCEPT,   /* `ids[*skip ..]` are new, and so is the end if the item has one */
+    STREAM_RESUBMIT, /* tokens are missing, so the stream is WAITING again with attempt + 1 */
     STREAM_BROKEN,   /* the head ended the choice before tokens that it already sent */
     STREAM_VERDICT_COUNT
 };
 
 void stream_init(struct stream_state *s);
 void stream_sent(struct stream_state *s);
-/* A new session with the head: everything sent before must be sent again. Returns true when the
- * stream is WAITING now. */
+/* Starts the stream again in a new session with the head, because everything sent before must be
+ * sent again. Returns true when the stream is WAITING now. */
 bool stream_link_up(struct stream_state *s);
 enum stream_verdict stream_on_tokens(struct stream_state *s, const struct tokens_item *t,
                                      uint32_t *skip);
-/* Something other than tokens is missing: back to WAITING, attempt + 1. */
+/* Goes back to WAITING with attempt + 1, because something other than tokens is missing. */
 void stream_again(struct stream_state *s);
 void stream_end(struct stream_state *s);

@@ -1,10 +1,11 @@
-/* The gateway's end of the protocol with the head: session, heartbeats, credits and reconnects.
+/* Speaks the gateway's end of the protocol with the head: session, heartbeats, credits and
+ * reconnects.
  * Frames come in from link.c through `engine_client_on_frame` and `engine_client_on_connection`.
- * Their messages go out through `engine_events`. Messages to the head go through
+ * The messages of these frames go out through `engine_events`. Messages to the head go through
  * `engine_client_send`.
  * Messages are accepted only while the state is OPEN and the session matches. Texts of a message
- * live in the arena `decode` and are valid during the callback only. Loop thread only; time is an
- * argument. */
+ * live in the arena `decode` and are valid during the callback only. Loop thread only; time is
+ * an argument. */
 #include "gateway/head_link/engine_client.h"
 
 #include <stdio.h>
@@ -75,13 +76,13 @@ static void greet(struct engine_client *c)
         m.hello.vocabulary = *c->o.vocabulary;
     link_init(&c->link, c->o.credit_bytes);
     if (encode_and_send(c, &m) != STATUS_OK)
-        return; /* not connected yet: the next tick or connection tries again */
+        return; /* there is no connection yet, so the next tick or connection tries again */
     c->state = ENGINE_GREETING;
     c->greeted_ns = c->now_ns;
     c->connection_lost = false;
 }
 
-/* Drops the connection. With several heads the next one is tried. */
+/* Drops the connection. With several heads the next head is tried. */
 static void reconnect(struct engine_client *c)
 {
     c->connected = false;
@@ -295,8 +296,8 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
     c->now_ns = now_ns;
     c->connected = up;
     if (!up) {
-        /* The session is not lost yet. Either heartbeats run out, or the next connection ends
-         * it: that one has a new name at the head and so no session. */
+        /* The session is not lost yet. It ends when heartbeats run out, or at the next
+         * connection: the new connection has a new name at the head and therefore no session. */
         if (c->state == ENGINE_GREETING)
             lose(c, why, false);
         c->connection_lost = c->state == ENGINE_OPEN;
@@ -304,7 +305,7 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
             set_refused(c, STATUS_OK);
         if (c->state == ENGINE_DOWN && c->n_failures++ % 60 == 0)
             log_event(c->ends ? LOG_INFO : LOG_WARN, "head_unreachable", "why=%s", log_quote(why));
-        c->tried_ns = 0; /* with several heads, the next tick tries the next one */
+        c->tried_ns = 0; /* with several heads, the next tick tries the next head */
         return;
     }
     if (c->state == ENGINE_OPEN && c->connection_lost) {
@@ -322,7 +323,7 @@ static void lose_silent(struct engine_client *c)
     lose(c, c->state == ENGINE_OPEN ? why : "the head did not answer this gateway's Hello", true);
 }
 
-/* Tries the next of several heads until one serves. The socket alone would retry the same
+/* Tries the next of several heads until a head serves. The socket alone would retry the same
  * address forever. */
 static void look_further(struct engine_client *c)
 {
@@ -335,7 +336,7 @@ static void look_further(struct engine_client *c)
 
 void engine_client_tick(struct engine_client *c, uint64_t now_ns)
 {
-    /* If this process's own loop stalled, frames are waiting to be read, so the head was not
+    /* When this process's own loop stalled, frames are waiting to be read, so the head was not
      * silent. Only the time above SILENCE_STALL_NS is excused, as in `silence_look`. Otherwise a
      * loop whose turns are all late would never detect a silent head. */
     if (now_ns - c->now_ns > SILENCE_STALL_NS) {

@@ -1,9 +1,9 @@
 #pragma once
-/* The gateway's end of the link to the head: Hello, Welcome, heartbeats and credits. It sends a
- * new Hello whenever the session is lost: the head was silent for --peer-timeout, a message
- * number was wrong, or the connection is new. `on_link` reports a lost session, and the owner
- * must submit its choices again. Pure except for the bus behind `engine_io`; time is an
- * argument. Loop thread only.
+/* `engine_client` is the gateway's end of the link to the head: Hello, Welcome, heartbeats and
+ * credits. It sends a new Hello whenever the session is lost: the head was silent for
+ * --peer-timeout, a message number was wrong, or the connection is new. `on_link` reports a lost
+ * session, and the owner must submit its choices again. The client is pure except for the bus
+ * behind `engine_io`; time is an argument. Loop thread only.
  *   DOWN ──Hello sent──▶ GREETING ──Welcome──▶ OPEN
  *   ▲                     │ refused, no answer   │ silent, broken, reconnected
  *   └─────────────────────┴────────────────────────┘ */
@@ -11,36 +11,37 @@
 #include "proto/link/silence.h"
 
 #define ENGINE_HEARTBEAT_NS 250000000ull
-#define ENGINE_CONNECT_NS   500000000ull /* time for each of several heads to accept a connection */
+/* nanoseconds for each of several heads to accept a connection */
+#define ENGINE_CONNECT_NS 500000000ull
 
 struct engine_io {
     void *ctx;
-    /* returns STATUS_OK, STATUS_AGAIN, or an error when the link is down */
+    /* sends a frame; returns STATUS_OK, STATUS_AGAIN, or an error when the link is down */
     enum status (*send)(void *ctx, struct str frame);
-    void (*reconnect)(void *ctx); /* drop the connection and all queued messages */
+    void (*reconnect)(void *ctx); /* drops the connection and all queued messages */
 };
 
 struct engine_events {
     void *ctx;
     void (*on_link)(void *ctx, bool up);
-    /* The head refuses this gateway. STATUS_OK: it stopped refusing, or cannot be reached. May
-     * be NULL. */
+    /* Reports that the head refuses this gateway. STATUS_OK means that the head stopped
+     * refusing, or cannot be reached. May be NULL. */
     void (*on_refused)(void *ctx, enum status status);
     void (*on_tokens)(void *ctx, const struct msg_tokens *m);
     void (*on_cluster)(void *ctx, const struct msg_cluster *m);
-    void (*on_writable)(void *ctx); /* credit came back */
-    /* this one and the next may be NULL */
+    void (*on_writable)(void *ctx); /* reports that credit came back */
+    /* the following two functions may be NULL */
     void (*on_adapters)(void *ctx, const struct msg_adapters *m);
     void (*on_adapter_answer)(void *ctx, const struct msg_adapter_answer *m);
 };
 
 struct engine_options {
-    const char *node;                    /* name of this host; borrowed, like the next two */
-    const char *model;                   /* name of the served model, for logs; may be NULL */
+    const char *node;  /* name of this host; borrowed, like `model` and `vocabulary` */
+    const char *model; /* name of the served model, for logs; may be NULL */
     const struct vocabulary *vocabulary; /* vocabulary of the tokenizer; may be NULL */
     uint64_t instance;
     uint64_t credit_bytes; /* bytes that the head may send before a Credit */
-    bool several;          /* several heads: a reconnect goes to the next one */
+    bool several;          /* there are several heads: a reconnect goes to the next head */
 };
 
 enum engine_state { ENGINE_DOWN, ENGINE_GREETING, ENGINE_OPEN, ENGINE_STATE_COUNT };
@@ -51,21 +52,21 @@ struct engine_client {
     struct engine_events events;
     enum engine_state state;
     struct link link;
-    uint64_t silent_ns; /* silence in an open session after which the head is lost */
-    /* no Hello is sent before `retry_ns` */
+    uint64_t silent_ns; /* nanoseconds of silence in an open session after which the head is lost */
+    /* times of the last events; no Hello is sent before `retry_ns` */
     uint64_t now_ns, heard_ns, greeted_ns, beat_ns, retry_ns;
     bool is_overdue;   /* the head had been silent too long at the last tick */
-    uint64_t tried_ns; /* start of the current connection attempt */
+    uint64_t tried_ns; /* time when the current connection attempt began */
     uint64_t term_seen, head_instance;
     uint64_t credit_owed;
-    bool ends;             /* this process is stopping: losing the head is no fault */
-    uint32_t n_failures;   /* failed Hellos in a row */
+    bool ends;             /* this process is stopping, so the loss of the head is no fault */
+    uint32_t n_failures;   /* number of failed Hellos in a row */
     enum status refused;   /* last status passed to `on_refused` */
-    char why_refused[256]; /* last reason that was logged */
+    char why_refused[256]; /* last reason of a refusal that was logged */
     bool connection_lost;  /* the socket was lost while a session was open */
     bool connected;        /* true while the socket is connected */
     bool keeps_grammar;    /* this head keeps grammars, so a Submit may set `same_grammar` */
-    uint64_t n_dropped;    /* frames outside of the current session */
+    uint64_t n_dropped;    /* number of dropped frames from outside of the current session */
     struct arena decode, encode;
     struct strbuf frame;
 };
@@ -75,11 +76,13 @@ void engine_client_init(struct engine_client *c, const struct engine_options *o,
                         uint64_t now_ns);
 void engine_client_fini(struct engine_client *c);
 void engine_client_on_frame(struct engine_client *c, struct str frame, uint64_t now_ns);
-/* Called by the socket's monitor when a connection is up (handshake done) or gone. */
+/* Handles a connection that is up (handshake done) or gone. The socket's monitor calls this
+ * function. */
 void engine_client_on_connection(struct engine_client *c, bool up, const char *why,
                                  uint64_t now_ns);
-void engine_client_tick(struct engine_client *c, uint64_t now_ns); /* called every 125 ms */
+/* keeps the session alive; called every 125 ms */
+void engine_client_tick(struct engine_client *c, uint64_t now_ns);
 void engine_client_goodbye(struct engine_client *c, const char *why);
-/* Returns STATUS_AGAIN without a session or credit, and STATUS_LIMIT when the message is larger
- * than a frame may be. */
+/* Sends a message. Returns STATUS_AGAIN without a session or credit, and STATUS_LIMIT when the
+ * message is larger than a frame may be. */
 MUST_USE enum status engine_client_send(struct engine_client *c, const struct msg *m);

@@ -1,8 +1,10 @@
-/* The first and last station of every HTTP request: CORS, request ids, the access log and spans.
+/* Does the first and last work on every HTTP request: CORS, request ids, the access log and
+ * spans.
  * routes_dispatch calls `front_begin` before anything else, and servers.c calls `front_answered`
  * when the answer is complete.
- * A request's record is made only when a log or a collector wants it, and is freed with its
- * request. No key and no text of a client is written to the log. Loop thread only. */
+ * A request's record is made only when the access log or the export of spans needs it, and is
+ * freed with its request. No key and no text of a client is written to the log. Loop thread
+ * only. */
 #include "gateway/http/front.h"
 
 #include <stdio.h>
@@ -22,7 +24,7 @@ enum { LOG_VALUE_MAX = 512 };
 
 /* ---- CORS ---- */
 
-/* Characters that cannot be in an origin, a method or a header's name. */
+/* `BETWEEN` holds the characters that cannot be in an origin, a method or a header's name. */
 #define BETWEEN "[]\", "
 
 static bool takes_all(const struct option_list *l)
@@ -40,7 +42,8 @@ static void add_view(struct http_request *r, const char *name, struct str value)
     http_add_header(r, name, buf);
 }
 
-/* Adds the allowed values: the browser's own when everything is allowed, else the list. */
+/* Adds the allowed values: the value that the browser asked for when everything is allowed, and
+ * the list otherwise. */
 static void add_allowed(struct http_request *r, const char *name, const struct option_list *l,
                         struct str asked)
 {
@@ -148,7 +151,7 @@ static void name_request(const struct front *f, struct http_request *r)
 static void draw_span_id(struct trace_context *t)
 {
     random_secure(t->span_id, sizeof t->span_id);
-    t->span_id[0] |= 1; /* an id of zeros is invalid */
+    t->span_id[0] |= 1; /* the lowest bit is set, because an id of zeros is invalid */
 }
 
 static void begin_record(const struct front *f, struct http_request *r)
@@ -211,12 +214,12 @@ void front_fini(struct front *f)
 
 static void append(struct strbuf *b, const char *name, struct str value)
 {
-    static const char mark[] = "…"; /* mark for a value that was cut */
+    static const char mark[] = "…"; /* end of a value that was cut */
     char cut[LOG_VALUE_MAX + sizeof mark];
     if (value.len > LOG_VALUE_MAX) {
         size_t n = LOG_VALUE_MAX;
         while (n > LOG_VALUE_MAX - 3 && ((unsigned char)value.ptr[n] & 0xC0) == 0x80)
-            n--; /* do not cut within a character */
+            n--; /* the cut must not be within a character */
         memcpy(cut, value.ptr, n);
         memcpy(cut + n, mark, sizeof mark);
         value = str_from(cut);
@@ -254,8 +257,8 @@ static void append_llm(struct strbuf *b, const struct access_record *n,
         strbuf_printf(b, ",\"ttft\":%.6f", n->ttft);
 }
 
-/* Writes a line of the access log. It contains no keys and no texts: of all headers only the
- * user agent, no query, no body. */
+/* Writes a line of the access log. The line contains no keys and no texts: no query, no body,
+ * and no header except the user agent. */
 static void log_line(struct front *f, const struct http_request *r, const struct access_record *n,
                      const struct http_answered *a)
 {

@@ -1,15 +1,15 @@
 #pragma once
-/* Processing that every request passes, whatever its route: CORS, request ids, and its record
- * for the access log and the span. Loop thread only. */
+/* Declares the processing that every request passes, whatever its route: CORS, request ids, and
+ * its record for the access log and the span. Loop thread only. */
 #include "common/http/server/server.h"
 #include "common/options/front.h"
 #include "common/options/trace.h"
 #include "gateway/trace/export.h"
 
 struct front {
-    const struct front_options *o; /* borrowed; options of this module */
+    const struct front_options *o; /* options of this module; borrowed */
     struct access_log *log;        /* writer of the access log; NULL = none */
-    bool sagemaker; /* ids may come as X-Amzn-SageMaker-Inference-Id; every answer has one */
+    bool sagemaker; /* accept ids from X-Amzn-SageMaker-Inference-Id, and give every answer an id */
     struct trace_export *traces; /* export of spans; NULL = none */
     double sampling;
 };
@@ -21,10 +21,11 @@ MUST_USE enum status front_init(struct front *f, const struct front_options *o,
 MUST_USE enum status front_trace(struct front *f, const struct trace_options *o, const char *host,
                                  struct metrics *registry, struct error *err);
 void front_fini(struct front *f);
-/* Call it before the key is checked, because a browser's preflight has no key. Returns true when
- * the request was answered. */
+/* Handles CORS and the request's id. Call this function before the key is checked, because a
+ * browser's preflight has no key. Returns true when the request was answered. */
 bool front_begin(struct front *f, struct http_request *r);
-/* Returns the request's record so far; NULL = not wanted. Valid until `front_answered`. */
+/* Returns the request's record so far, valid until `front_answered`. Returns NULL when neither
+ * log nor spans need a record. */
 struct access_record *front_record(const struct http_request *r);
-/* Writes a line of the log, and a span. */
+/* Writes a line of the access log, and a span. */
 void front_answered(struct front *f, const struct http_request *r, const struct http_answered *a);

@@ -7,7 +7,8 @@
 
 #define N(a) (uint32_t)(sizeof(a) / sizeof *(a))
 
-/* Buckets of prometheus-fastapi-instrumentator, which vLLM's server uses. */
+/* `duration_bounds` are the buckets of prometheus-fastapi-instrumentator, which vLLM's server
+ * uses. */
 static const double duration_bounds[] = {.1, .5, 1};
 static const double duration_all_bounds[] = {.01, .025, .05, .075, .1,  .25, .5,  .75, 1,  1.5, 2,
                                              2.5, 3,    3.5, 4,    4.5, 5,   7.5, 10,  30, 60};

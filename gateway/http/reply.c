@@ -16,8 +16,9 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     char seconds[16];
     snprintf(seconds, sizeof seconds, "%u", retry_after_s);
     struct http_header_kv header = {"Retry-After", seconds};
-    /* Tells OpenAI's and Anthropic's clients not to retry. The cluster has already retried when
-     * that could help. Two more tries of a request that kills workers would kill up to nine. */
+    /* This header tells OpenAI's and Anthropic's clients not to retry. The cluster has already
+     * retried when that could help. With two more tries, a request that kills workers could kill
+     * up to nine. */
     if (status == 500)
         http_add_header(reply, "x-should-retry", "false");
     http_respond(reply, status, "application/json", json, &header, retry_after_s ? 1 : 0);
@@ -45,7 +46,7 @@ static enum status reply_hold(void *reply, uint64_t bytes)
 
 static void reply_begin(void *reply, const char *content_type)
 {
-    /* X-Accel-Buffering: without it nginx and its ingresses would delay the chunks */
+    /* without X-Accel-Buffering, nginx and its ingresses would delay the chunks */
     static const struct http_header_kv headers[] = {{"Cache-Control", "no-cache"},
                                                     {"X-Accel-Buffering", "no"}};
     http_stream_begin(reply, 200, content_type, headers, 2);

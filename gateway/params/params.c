@@ -16,7 +16,7 @@ struct str params_json_str(const json_t *string)
     " A body is one request: send each line as a request of its own (batch transform: "            \
     "SplitType Line, BatchStrategy SingleRecord)."
 
-/* Returns true for JSON lines: jansson has read a value and found another one after it. */
+/* Returns true for JSON lines: jansson has read a value and found another value after it. */
 static bool has_more_values(const struct json_refusal *r)
 {
     return strncmp(r->json.text, "end of file expected near '{'", 29) == 0;
@@ -63,10 +63,11 @@ json_t *params_parse_json(struct str body, struct api_error *e)
 
 /* ---- after the request is prepared ---- */
 
-/* Members of a body, beside stop, that `params` points into. Each is a short text. */
+/* `viewed` lists the members of a body, beside stop, that `params` points into. Each is a short
+ * text. */
 static const char *const viewed[] = {"model", "cache_salt", "request_id"};
 
-/* Member of `p->own` that holds the name of the forced tool. */
+/* `FORCED` is the member of `p->own` that holds the name of the forced tool. */
 #define FORCED "forced"
 
 void params_settle(struct params *p)
@@ -75,12 +76,13 @@ void params_settle(struct params *p)
     json_t *stop = json_object_get(p->body, p->kind == API_MESSAGES ? "stop_sequences" : "stop");
     for (size_t i = 0; i < sizeof viewed / sizeof *viewed; i++) {
         json_t *v = json_object_get(p->body, viewed[i]);
-        if (json_is_string(v)) /* otherwise this kind of request does not use it */
+        if (json_is_string(v)) /* a request whose member is not a string does not use it */
             json_object_set(kept, viewed[i], v);
     }
     if (p->n_stops > 0)
         json_object_set(kept, "stop", stop);
-    if (p->tool_name.len > 0) { /* `tool_name` points into the tools as sent */
+    /* `tool_name` is copied, because it points into the client's tools */
+    if (p->tool_name.len > 0) {
         json_t *name = json_stringn(p->tool_name.ptr, p->tool_name.len);
         json_object_set_new(p->own, FORCED, name);
         p->tool_name = params_json_str(name);

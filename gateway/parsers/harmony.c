@@ -1,4 +1,5 @@
-/* gpt-oss writes messages: a header, <|message|>, and a body up to the next marker:
+/* Parses the messages of gpt-oss. Each message has a header, <|message|>, and a body up to the
+ * next marker:
  *   <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>
  * The prompt ends in `<|start|>assistant`, or within a header. The header decides about the
  * body: a call (recipient in functions), reasoning (channel analysis), or content. */
@@ -26,8 +27,8 @@ static bool starts_with(struct str s, const char *start)
     return s.len >= n && memcmp(s.ptr, start, n) == 0;
 }
 
-/* Returns the word after `word` in a header, up to white space or a marker. Empty when `word` is
- * missing. */
+/* Returns the word after `word` in a header, up to white space or a marker. Returns an empty
+ * text when `word` is missing. */
 static struct str word_after(struct str header, const char *word)
 {
     bool found;
@@ -41,8 +42,8 @@ static struct str word_after(struct str header, const char *word)
     return (struct str){rest.ptr, n};
 }
 
-/* Returns the step for the body after this header. `name` is the name of the called function, or
- * empty. */
+/* Returns the step for the body after this header. `name` gets the name of the called function,
+ * or an empty text. */
 static uint32_t step_of(struct str header, struct str *name)
 {
     *name = word_after(header, "to=functions.");
@@ -62,7 +63,7 @@ static void harmony_init(const struct answer_parser *p, struct parser_state *s, 
         memcmp(tail.ptr + n - strlen(MESSAGE), MESSAGE, strlen(MESSAGE)) != 0)
         return;
     for (size_t i = n; i-- > 0;)
-        if (starts_with(parser_skip(tail, i), START)) { /* start of the last header */
+        if (starts_with(parser_skip(tail, i), START)) { /* the last header begins here */
             tail = parser_skip(tail, i);
             break;
         }
@@ -85,8 +86,8 @@ static void give(struct parser_state *s, struct str body, bool calls, struct ans
 }
 
 /* Handles text without a header. Text of a model that writes no messages is content; an
- * incomplete header is dropped. One byte is given out, so that the same marker is not found
- * again. */
+ * incomplete header is dropped. One byte is given out, so that the next search does not find the
+ * same marker again. */
 static size_t no_header(struct parser_state *s, struct str text, bool end, bool calls,
                         struct answer *a)
 {
@@ -163,7 +164,8 @@ static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, s
     return parser_run(feed_step, p, s, text, end, a);
 }
 
-/* Passes everything on when the tool parser is of the same kind: that one parses all. */
+/* Passes all text on when the tool parser is of the same kind, because that parser handles
+ * everything. */
 static size_t reasoning_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                              bool end, struct answer *a)
 {

@@ -1,7 +1,7 @@
 #pragma once
-/* gpt-oss: messages in channels, <|channel|>final<|message|>…<|end|>. One reader serves both
- * parsers. As --reasoning-parser alone it leaves calls in the text; as --tool-call-parser it
- * parses everything. */
+/* Parses the messages of gpt-oss in channels, <|channel|>final<|message|>…<|end|>. One reader
+ * serves both parsers. As --reasoning-parser alone it leaves calls in the text; as
+ * --tool-call-parser it parses everything. */
 #include "gateway/answer/answer_parser.h"
 
 extern const struct answer_parser reasoning_parser_harmony, tool_parser_harmony;

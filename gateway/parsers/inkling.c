@@ -1,4 +1,4 @@
-/* Inkling writes blocks, each with a role, an optional name, and a kind:
+/* Parses the blocks of Inkling. Each block has a role, an optional name, and a kind:
  *   <|message_model|>f<|content_invoke_tool_json|>{"name": "f", "args": {…}}<|end_message|>
  * The prompt ends in <|message_model|>, or in a kind. Text between blocks is content. */
 #include "gateway/parsers/inkling.h"
@@ -69,7 +69,7 @@ static void go(struct parser_state *s, size_t mark, bool calls, struct answer *a
         answer_reasoning_again(a);
 }
 
-/* Handles a header. A name before a kind is dropped; without a kind it is content. */
+/* Handles a header. A name before a kind is dropped; a name without a kind is content. */
 static size_t feed_header(struct parser_state *s, struct str text, bool end, bool calls,
                           struct answer *a)
 {
@@ -109,7 +109,7 @@ static size_t feed_think(struct parser_state *s, struct str text, bool end, bool
     answer_reasoning(a, (struct str){text.ptr, n});
     if (i_end == SIZE_MAX)
         return n;
-    if (i_end > 0) /* index 0 repeats the beginning of the block */
+    if (i_end > 0) /* the mark at index 0 repeats the beginning of the block */
         go(s, i_end == 1 ? CALL : END, calls, a);
     return n + strlen(think_ends[i_end]);
 }
@@ -182,7 +182,8 @@ static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, s
     return parser_run(feed_step, p, s, text, end, a);
 }
 
-/* Passes everything on when the tool parser is of the same kind: that one parses all. */
+/* Passes all text on when the tool parser is of the same kind, because that parser handles
+ * everything. */
 static size_t reasoning_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                              bool end, struct answer *a)
 {

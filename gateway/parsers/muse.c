@@ -1,4 +1,4 @@
-/* Muse writes messages, each with a header that names the recipient, and a body:
+/* Parses the messages of Muse. Each message has a header that names the recipient, and a body:
  *   to=self<|message|>…<|eom|><|start|>assistant to=f<|message|><atem:function_calls>
  *   <atem:invoke name="f"><atem:parameter name="a">1</atem:parameter></atem:invoke>
  *   </atem:function_calls><|eom|><|start|>assistant to=user<|message|>…<|eot|>
@@ -26,23 +26,25 @@
 #define TO        "to="
 
 enum {
-    STEP_BEGIN,   /* start of the answer: a header, or text without one */
-    STEP_HEADER,  /* before the next <|message|> */
-    STEP_UNKNOWN, /* in text without a header */
+    STEP_BEGIN,   /* position: start of the answer, at a header or at text without a header */
+    STEP_HEADER,  /* position: before the next <|message|> */
+    STEP_UNKNOWN, /* position: in text without a header */
     STEP_REASONING,
     STEP_CONTENT,
     STEP_DROPPED,
-    STEP_CALLS,  /* between calls */
-    STEP_CALL,   /* in a call, between its parameters */
-    STEP_STRING, /* in a string value */
-    STEP_VALUE,  /* in another value, before its end */
+    STEP_CALLS,  /* position: between two calls */
+    STEP_CALL,   /* position: in a call, between its parameters */
+    STEP_STRING, /* position: in a string value */
+    STEP_VALUE,  /* position: in a value that is not a string, before the value's end */
 };
 enum { MAX_BLANKS = 64, MAX_NAME = 256, MAX_TAG = 1024, NO_TOOL = UINT32_MAX };
-/* The first four marks of each list; the others differ from list to list. */
+/* These indexes name the first four marks of each list, and `I_OWN` the first mark after them.
+ * The other marks differ from list to list. */
 enum { I_MESSAGE, I_EOM, I_EOT, I_START, I_OWN };
 
 struct muse_family {
-    bool glimmer; /* older models: no recipient means the user, unknown ones are tools */
+    /* older models: a missing recipient means the user, and an unknown recipient is a tool */
+    bool glimmer;
 };
 
 static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
@@ -72,8 +74,9 @@ static size_t addressee_before(struct str text, size_t n, bool open)
     return n;
 }
 
-/* Returns the position of the first mark. For <|message|> it is the start of its header. When
- * `i_found` is SIZE_MAX there is none, and text from the result on may become one. */
+/* Returns the position of the first mark. For <|message|> the position is the start of its
+ * header. When `i_found` is SIZE_MAX there is no mark, and text from the returned position on
+ * may become a mark. */
 static size_t find_mark(struct str text, const char *const *marks, size_t *i_found)
 {
     const size_t n = parser_find_first(text, marks, i_found);
@@ -126,7 +129,7 @@ static void enter(const struct answer_parser *p, struct parser_state *s, struct 
         s->step = STEP_CONTENT;
 }
 
-/* Ends a body, after its mark or at the next header. */
+/* Leaves a body, after its mark or at the next header. */
 static size_t leave(struct parser_state *s, size_t n, size_t i_found, const char *const *marks)
 {
     s->step = STEP_HEADER;
@@ -159,7 +162,7 @@ static size_t feed_begin(struct parser_state *s, struct str text, bool end)
     const struct str word = parser_skip(text, n < MAX_BLANKS ? n : 0);
     n = parser_find_first(word, marks, &i_found);
     bool may = n == 0 || (word.len > 0 && json_skip_space(word, 0) == word.len);
-    /* text may begin with to= as well; in a header <|message|> follows the name */
+    /* ordinary text may begin with to= too, but in a header <|message|> follows the name */
     if (may && i_found == 2) {
         for (n = strlen(TO); n < word.len && n < MAX_NAME && is_name_byte(word.ptr[n]);)
             n++;
@@ -191,7 +194,7 @@ static size_t feed_body(const struct answer_parser *p, struct parser_state *s, s
     return leave(s, n, i_found, marks);
 }
 
-/* For a tool parser, handles text without a header. Calls are recognised here too. */
+/* Handles text without a header, for a tool parser. Calls are recognised here too. */
 static size_t feed_unknown(struct parser_state *s, struct str text, bool end, struct answer *a)
 {
     static const char *const marks[] = {ENDS, CALLS, INVOKE, NULL};
@@ -216,7 +219,7 @@ static bool is_word_byte(char c)
 }
 
 /* Returns the position after name=" in a tag, which must come before the tag's end or the next
- * tag. Returns 0 when it is missing; with `more`, it may still arrive. `n` is the end of the
+ * tag. Returns 0 when name=" is missing; with `more`, it may still arrive. `n` is the end of the
  * tag's own name. */
 static size_t find_name(struct str text, size_t n, bool *more)
 {
@@ -237,8 +240,8 @@ static size_t find_name(struct str text, size_t n, bool *more)
 }
 
 /* Reads the attribute name="…" of the tag at the start of `text`, whose own name has n bytes.
- * Returns the end of the tag. Returns 0 when it is no such tag; with `more`, it may still become
- * one. */
+ * Returns the end of the tag. Returns 0 when the text is not such a tag; with `more`, it may
+ * still become such a tag. */
 static size_t read_tag(struct str text, size_t n, bool end, struct str *name, bool *more)
 {
     static const char *const marks[] = {ENDS, NULL};
@@ -311,7 +314,7 @@ static size_t feed_calls(struct parser_state *s, struct str text, bool end, stru
     return n;
 }
 
-/* Ends a call. At the end of the body, a call without an end tag stays open. */
+/* Ends a call. A call without an end tag stays open at the end of the body. */
 static size_t end_call(struct parser_state *s, size_t n, size_t i_found, const char *const *marks)
 {
     if (i_found < I_OWN)
@@ -355,8 +358,8 @@ static void give_value(struct answer *a, uint32_t i_call, uint32_t types, struct
         tool_value_give(a, i_call, types ? types : TOOL_STRING, value);
 }
 
-/* Handles a value. A string is given out as it arrives; any other value at its end, when its
- * type is known. A value that breaks off is given out as far as it goes. */
+/* Handles a value. A string is given out as it arrives. Any other value is given out at its end,
+ * when its type is known. When the answer ends within a value, the available part is given out. */
 static size_t feed_value(struct parser_state *s, struct str text, bool end, struct answer *a)
 {
     static const char *const marks[] = {ENDS, "</atem:invoke>", "</atem:parameter>", NULL};

@@ -1,7 +1,8 @@
 #pragma once
-/* Muse: messages to a recipient, to=self<|message|>…<|eom|>. Before a tool parser of the same
- * kind, the reasoning parser keeps the framing of the remaining text, which the tool parser
- * needs. Before any other parser it removes the framing. A tool parser alone parses everything. */
+/* Parses the messages of Muse to a recipient, to=self<|message|>…<|eom|>. Before a tool parser
+ * of the same kind, the reasoning parser keeps the framing of the remaining text, which the tool
+ * parser needs. Before any other parser it removes the framing. A tool parser alone parses
+ * everything. */
 #include "gateway/answer/answer_parser.h"
 
 extern const struct answer_parser reasoning_parser_muse, tool_parser_muse;

@@ -1,8 +1,8 @@
-/* Reasoning between two markers, most often <think>…</think>. Templates of newer models end the
- * prompt with the opening marker, which begins the reasoning. A prompt that ends with the
- * closing marker has turned it off. In a continued message the last of the two markers counts.
- * Otherwise the text decides: it is reasoning when it begins with the marker, or when the model
- * always reasons first.
+/* Parses reasoning between two markers, most often <think>…</think>. Templates of newer models
+ * end the prompt with the opening marker, which begins the reasoning. A prompt that ends with
+ * the closing marker has turned reasoning off. In a continued message the last of the two
+ * markers counts. Otherwise the text decides: it is reasoning when it begins with the marker, or
+ * when the model always reasons first.
  * `parser_run` calls the step function with all unconsumed text. Parts go out through answer.h.
  * All constants of a family are in `struct think_family`; the state of a choice is the step
  * alone. */
@@ -14,20 +14,22 @@
 #include "gateway/parsers/muse.h"
 #include "gateway/parsers/reasoning.h"
 
-/* THROUGH: after the first marker of a call. */
+/* `STEP_THROUGH` is the step after the first marker of a call. */
 enum { STEP_START, STEP_INSIDE, STEP_PAST, STEP_THROUGH };
-/* Longest white space that is held back before a closing marker, and at the beginning. */
+/* `MAX_BLANKS` is the longest white space that is held back before a closing marker. `MAX_BLANK`
+ * is the longest white space that is held back at the beginning. */
 enum { MAX_BLANKS = 64, MAX_BLANK = 512 };
 
 struct think_family {
     const char *const *open, *const *close; /* alternative markers, NULL-terminated */
-    /* one of `close`: begins a call, which ends the reasoning and is kept; or NULL */
+    /* closing marker that begins a call, which ends the reasoning and is kept; or NULL */
     const char *call;
-    const char *call_end; /* end of a call; NULL = after a call begins nothing is dropped */
-    const char *const *text_close; /* `close` without `call`, when there is a `call` */
+    /* marker that ends a call; NULL = nothing is dropped after a call begins */
+    const char *call_end;
+    const char *const *text_close; /* `close` without the marker `call`, when there is a `call` */
     const char *const *drop;       /* markers removed from the content; NULL = none */
-    bool strips;                   /* drop white space before the closing marker */
-    bool always; /* text without an opening marker is reasoning until the closing one */
+    bool strips;                   /* true = drop white space before the closing marker */
+    bool always; /* true = text without an opening marker is reasoning until the closing marker */
 };
 
 static bool ends_with(struct str s, const char *const *ends)
@@ -40,8 +42,8 @@ static bool ends_with(struct str s, const char *const *ends)
     return false;
 }
 
-/* Returns the step after a text, by the marker that comes last in it. Without a marker there is
- * no reasoning. */
+/* Returns the step after a text, by the marker that comes last in the text. Without a marker
+ * there is no reasoning. */
 static uint32_t step_after(const struct think_family *f, struct str text)
 {
     for (; text.len > 0; text.len--) {
@@ -200,8 +202,8 @@ static size_t append_feed(const struct answer_parser *p, struct parser_state *s,
         }                                                                                          \
     }
 #define THINK(n, o, c, ...) BETWEEN(n, MARKS(o, c), .open = MARKS(o), __VA_ARGS__)
-/* The model always reasons, until the closing marker or a call. A second closing marker is
- * dropped. */
+/* `UNTIL_CALL` defines the parser of a model that always reasons, until the closing marker or a
+ * call. A second closing marker is dropped. */
 #define UNTIL_CALL(n, o, c, calls, calls_end, ...)                                                 \
     BETWEEN(n, MARKS(o, c, calls), .open = MARKS(o), .close = MARKS(c, calls),                     \
             .text_close = MARKS(c), .call = calls, .call_end = calls_end, .drop = MARKS(c),        \
@@ -218,8 +220,8 @@ static size_t append_feed(const struct answer_parser *p, struct parser_state *s,
                   "<|END_THINKING|>")
 #define KIMI_CALLS "<|tool_calls_section_begin|>"
 
-/* Rows by vLLM's names. When a template states in the prompt whether the model reasons, the
- * prompt decides. `always` is for prompts that do not state it. */
+/* `parsers` has rows with vLLM's names. When a template states in the prompt whether the model
+ * reasons, the prompt decides. `always` is for prompts that do not state it. */
 static const struct answer_parser parsers[] = {
     THINK("deepseek_r1", "<think>", "</think>", CLOSE("</think>"), .always = true),
     THINK("deepseek_v3", "<think>", "</think>", CLOSE("</think>")),
@@ -322,7 +324,7 @@ static const struct answer_parser parsers[] = {
     {.name = "minimax_m2_append_think",
      .markers = MARKS("<think>", "</think>"),
      .feed = append_feed},
-    {.name = "granite", /* its markers are plain words, in two spellings */
+    {.name = "granite", /* the markers of granite are plain words, in two spellings */
      .markers = MARKS("Here is my thought process:"),
      .init = think_init,
      .marks = think_marks,

@@ -1,8 +1,10 @@
-/* MiniMax M3's calls: arguments are elements in tags, possibly nested, each tag after a marker.
- * `parser_run` feeds all unconsumed text. A call is held until its end, because a repeated element
- * becomes a list; then its elements are read into a tree and written as JSON by the tool's schema.
- * The tree lives only during `give_arguments`. Depth is bounded by MAX_DEPTH; deeper text stays as
- * it is. `s->i_wrapper` counts the bytes of the held call that were searched, so no byte is
+/* Parses MiniMax M3's calls: arguments are elements in tags, possibly nested, each tag after a
+ * marker.
+ * `parser_run` feeds all unconsumed text. A call is held until its end, because a repeated
+ * element becomes a list. Then its elements are read into a tree and written as JSON by the
+ * tool's schema.
+ * The tree lives only during `give_arguments`. Depth is bounded by MAX_DEPTH; deeper text stays
+ * unchanged. `s->i_wrapper` counts the bytes of the held call that were searched, so no byte is
  * searched twice. */
 #include "gateway/parsers/tool_elements.h"
 
@@ -15,8 +17,9 @@
 
 #define NS "]<]minimax[>["
 
-/* TEXT: content. SEEK: before a call or the end of all calls. NAME: at a call's name. BODY: in
- * the arguments; `s->i_wrapper` bytes of them were searched. */
+/* `STEP_TEXT` is in content, and `STEP_SEEK` before a call or the end of all calls. `STEP_NAME`
+ * is at a call's name. `STEP_BODY` is in the arguments; `s->i_wrapper` bytes of the arguments
+ * were searched. */
 enum { STEP_TEXT, STEP_SEEK, STEP_NAME, STEP_BODY };
 enum { MAX_NAME = 256, MAX_DEPTH = 32 };
 
@@ -32,7 +35,8 @@ static bool starts_with(struct str s, const char *start)
     return s.len >= n && memcmp(s.ptr, start, n) == 0;
 }
 
-/* Returns the name in <name> at the start of text, after the marker. Empty when there is none. */
+/* Returns the name in <name> at the start of text, after the marker. Returns an empty text when
+ * there is no such tag. */
 static struct str read_tag(struct str text)
 {
     const char *end = text.len > 1 ? memchr(text.ptr, '>', text.len) : NULL;
@@ -58,7 +62,7 @@ static json_t *new_node(void)
     return json_pack("{s:{}, s:[]}", "named", "all");
 }
 
-/* Reads an element that is nested too deep: returns its text unchanged, up to its closing tag. */
+/* Reads an element that is nested too deep. Returns its text unchanged, up to its closing tag. */
 static json_t *read_raw(struct str *text, struct str name)
 {
     size_t at = 0;
@@ -82,7 +86,7 @@ static json_t *read_raw(struct str *text, struct str name)
 }
 
 /* Reads one element after its marker. Returns a new reference and moves `text` past the element.
- * Returns NULL when it is malformed or incomplete. */
+ * Returns NULL when the element is malformed or incomplete. */
 static json_t *read_element(struct str *text, struct str *name, uint32_t depth)
 {
     *name = read_tag(*text);

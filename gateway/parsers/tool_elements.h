@@ -1,5 +1,5 @@
 #pragma once
-/* Calls with arguments in nested elements, each tag after a marker (MiniMax M3):
+/* Parses calls with arguments in nested elements, each tag after a marker (MiniMax M3):
  *   ]<]minimax[>[<tool_call> ]<]minimax[>[<invoke name="f"> ]<]minimax[>[<key>x]<]minimax[>[</key>
  * The request's tools define the type of an element. Arguments are given out at the end of their
  * call, because an element may be repeated and is a list then. The held text is never longer

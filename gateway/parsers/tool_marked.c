@@ -1,10 +1,10 @@
-/* Calls with JSON or literal arguments after a marker, for all families in tool_parsers.c of that
- * kind.
- * `parser_run` feeds all unconsumed text to the step function. Content goes through tool_text.c;
- * calls and arguments go out through answer.h.
+/* Parses calls with JSON or literal arguments after a marker, for all families in tool_parsers.c
+ * of that kind.
+ * `parser_run` feeds all unconsumed text to the step function. Content goes through tool_text.c.
+ * Calls and arguments go out through answer.h.
  * All constants of a family are in `struct marked_family`; the state is `struct parser_state`
- * alone. Arguments are given out as they arrive. Text before them is held up to NAMED_MAX_HEAD or
- * MAX_BLANK bytes. A beginning that is no call becomes content, as in vLLM. */
+ * alone. Arguments are given out as they arrive. Text before them is held up to NAMED_MAX_HEAD
+ * or MAX_BLANK bytes. Text that begins like a call and is not one becomes content, as in vLLM. */
 #include "gateway/parsers/tool_marked.h"
 
 #include <ctype.h>
@@ -14,8 +14,9 @@
 #include "gateway/answer/literal_arguments.h"
 #include "gateway/answer/literal_scan.h"
 
-/* REST: members of the object after its arguments. NEXT: another object, or the end of a list.
- * AFTER: before the closing marker. OBJECT: in an object within the text that is no call. */
+/* `STEP_REST` is in members of the object after its arguments. `STEP_NEXT` is before another
+ * object, or the end of a list. `STEP_AFTER` is before the closing marker. `STEP_OBJECT` is in
+ * an object within the text that is not a call. */
 enum {
     STEP_START,
     STEP_TEXT,
@@ -80,8 +81,8 @@ static size_t feed_text(const struct marked_family *f, struct parser_state *s, s
     return n;
 }
 
-/* Handles text that begins like a call and is none: it becomes content with its marker, as in
- * vLLM. An object is skipped as a whole. */
+/* Handles text that begins like a call and is not a call. The text becomes content with its
+ * marker, as in vLLM. An object is skipped as a whole. */
 static void refuse_call(const struct marked_family *f, struct parser_state *s, struct answer *a)
 {
     const bool object = s->i_mark == NO_MARK && f->anywhere && !s->in_list;
@@ -90,7 +91,7 @@ static void refuse_call(const struct marked_family *f, struct parser_state *s, s
     s->json = (struct json_scan){0};
 }
 
-/* `id` is empty when the model gave none. */
+/* Begins a call. `id` is empty when the model gave no id. */
 static void begin_call(struct parser_state *s, struct str name, struct str id, bool object,
                        struct answer *a)
 {
@@ -115,7 +116,8 @@ static bool is_name_byte(char c)
            c == '-' || c == '.' || c == '/';
 }
 
-/* Returns the name in the text before the arguments. Empty when that text is no head of a call. */
+/* Returns the name in the text before the arguments. Returns an empty text when that text is not
+ * the head of a call. */
 static struct str name_in_head(const struct marked_family *f, struct str head)
 {
     head = parser_skip(head, json_skip_space(head, 0));
@@ -131,7 +133,8 @@ static struct str name_in_head(const struct marked_family *f, struct str head)
     return name;
 }
 
-/* Returns the id in a head with this name: functions.f:0, or f:0. Empty when there is none. */
+/* Returns the id in a head with this name, such as functions.f:0 or f:0. Returns an empty text
+ * when there is no id. */
 static struct str own_id(const struct marked_family *f, struct str head, struct str name)
 {
     const size_t n_prefix = f->prefix ? strlen(f->prefix) : 0;
@@ -199,8 +202,8 @@ static size_t feed_literal(const struct marked_family *f, struct parser_state *s
     return at + n;
 }
 
-/* Returns the position after white space and the optional word after a mark. SIZE_MAX = more
- * text is needed. */
+/* Returns the position after white space and the optional word after a mark. Returns SIZE_MAX
+ * when more text is needed. */
 static size_t skip_word(const struct marked_family *f, const struct parser_state *s,
                         struct str text, bool end)
 {
@@ -218,7 +221,7 @@ static size_t skip_word(const struct marked_family *f, const struct parser_state
 }
 
 /* Handles a call up to its arguments. An object without arguments is a call only after a mark or
- * within a list. Elsewhere it is just JSON with a name in it. */
+ * within a list. Elsewhere such an object is ordinary JSON with a name in it. */
 static size_t feed_head(const struct marked_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -272,7 +275,8 @@ static size_t feed_arguments(struct parser_state *s, struct str text, struct ans
     answer_arguments(a, s->i_call, (struct str){text.ptr, n});
     if (res == JSON_SCAN_DONE && s->in_object) {
         s->step = STEP_REST;
-        s->json = (struct json_scan){.begun = true, .depth = 1}; /* inside the call's object */
+        /* the scan continues inside the call's object */
+        s->json = (struct json_scan){.begun = true, .depth = 1};
     } else if (res != JSON_SCAN_MORE) {
         s->step = STEP_AFTER;
     }
@@ -317,7 +321,7 @@ static size_t feed_rest(struct parser_state *s, struct str text)
 }
 
 /* Returns the start of the next object, list or name after a call or a list, with or without a
- * comma. Returns SIZE_MAX when more text is needed, and text.len when something else follows.
+ * comma. Returns SIZE_MAX when more text is needed, and text.len when anything else follows.
  * `at` is the position after white space. */
 static size_t find_follower(const struct marked_family *f, struct str text, size_t at)
 {
@@ -374,7 +378,8 @@ static size_t feed_closes(const struct marked_family *f, struct parser_state *s,
     return near && here && i_close != SIZE_MAX ? at + strlen(f->closes[i_close]) : 0;
 }
 
-/* Handles the text after a call. A call without a closing marker ends where the next one begins. */
+/* Handles the text after a call. A call without a closing marker ends where the next call
+ * begins. */
 static size_t feed_after(const struct marked_family *f, struct parser_state *s, struct str text,
                          bool end)
 {

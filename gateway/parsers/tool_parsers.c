@@ -1,5 +1,5 @@
-/* The tool parsers by vLLM's names. Families that differ only in their markers are rows here;
- * the others have files of their own.
+/* Lists the tool parsers by vLLM's names. Families that differ only in their markers are rows
+ * here; all other families have files of their own.
  * `find_parsers` of model.c calls `tool_parser_find` at the start. Every table is constant, so
  * any thread may use a parser.
  * A row gives a name, the markers that detokenizing must keep, and its family's constants
@@ -116,7 +116,7 @@
 
 static const char *const no_marks[] = {NULL};
 
-/* A call, or a list of calls, between two markers. */
+/* The families of `between` write a call, or a list of calls, between two markers. */
 static const struct answer_parser between[] = {
     MARKED(
         "hermes", .markers = MARKS("<tool_call>", "</tool_call>"),
@@ -160,7 +160,7 @@ static const struct answer_parser between[] = {
                   .bare = '[')),
 };
 
-/* A marker before the call, none after it. */
+/* The families of `open_ended` write a marker before the call and no marker after it. */
 static const struct answer_parser open_ended[] = {
     MARKED("granite", .markers = MARKS("<|tool_call|>", "<tool_call>"),
            FAMILY(STRIPPED(MARKS("<|tool_call|>", "<tool_call>")), .n_opens = 2, .bare = '[')),
@@ -179,7 +179,7 @@ static const struct answer_parser open_ended[] = {
                   .between = ';')),
 };
 
-/* The name comes before the arguments. */
+/* The families of `named` write the name before the arguments. */
 static const struct answer_parser named[] = {
     MARKED("mistral", .n_id = 9, .markers = MARKS("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"),
            FAMILY(TEXT(MARKS("[TOOL_CALLS]")), .n_opens = 1, .named = true, .sep = "[")),
@@ -201,7 +201,7 @@ static const struct answer_parser named[] = {
                   .sep = PLAMO("end_tool_name"))),
 };
 
-/* Arguments in literal syntax. */
+/* The families of `literals` write arguments in literal syntax. */
 static const struct answer_parser literals[] = {
     MARKED("pythonic", .markers = MARKS("<|python_tag|>"),
            FAMILY(TEXT(MARKS("<|python_tag|>")), .n_opens = 1, .bare = '[', .named = true,
@@ -225,7 +225,7 @@ static const struct answer_parser literals[] = {
                   .quote = "<escape>")),
 };
 
-/* Each argument in tags of its own. */
+/* The families of `tagged` write each argument in tags of its own. */
 static const struct answer_parser tagged[] = {
     QWEN_XML("qwen3_coder", "<tool_call>", "</tool_call>", true, true),
     QWEN_XML("qwen3_xml", "<tool_call>", "</tool_call>", true, true),

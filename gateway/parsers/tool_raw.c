@@ -1,5 +1,5 @@
-/* An answer that a grammar makes a single call of a custom tool: all of its text is the tool's
- * input. */
+/* Parses an answer that a grammar makes a single call of a custom tool: all of its text is the
+ * tool's input. */
 #include "gateway/parsers/tool_raw.h"
 #include "gateway/answer/answer.h"
 #include "gateway/answer/literal_scan.h"
@@ -9,8 +9,8 @@ enum { STEP_BEGIN, STEP_TEXT, STEP_END };
 static size_t feed(const struct answer_parser *p, struct parser_state *s, struct str text, bool end,
                    struct answer *a)
 {
-    /* An answer without text is a call with empty input, if the grammar ended it so. A cut
-     * answer has not reached its call, and may have been cut within its reasoning. */
+    /* When the grammar ended an answer without text, it is a call with empty input. An answer
+     * that was cut has not reached its call, and may have been cut within its reasoning. */
     if (s->step == STEP_BEGIN && (text.len > 0 || (end && !a->is_cut))) {
         s->i_call = answer_call(a, a->rules->raw_name);
         answer_arguments(a, s->i_call, STR("{\"input\": \""));

@@ -1,11 +1,11 @@
-/* Calls with one tag per argument and plain text in it, for all families in tool_parsers.c of that
- * kind.
- * `parser_run` feeds all unconsumed text to the step function. Content goes through tool_text.c;
- * calls and arguments go out through answer.h. The tool's schema decides the type of a value
+/* Parses calls with one tag per argument and plain text in it, for all families in
+ * tool_parsers.c of that kind.
+ * `parser_run` feeds all unconsumed text to the step function. Content goes through tool_text.c.
+ * Calls and arguments go out through answer.h. The tool's schema decides the type of a value
  * (tool_types.h).
  * All constants of a family are in `struct tagged_family`; the state is `struct parser_state`
- * alone. Strings are given out as they arrive. Values of other types are held until their end, at
- * most MAX_HELD_VALUE bytes. `n_seen` and `n_first` keep searched positions, so no byte is
+ * alone. Strings are given out as they arrive. Values of other types are held until their end,
+ * at most MAX_HELD_VALUE bytes. `n_seen` and `n_first` keep searched positions, so no byte is
  * searched twice. */
 #include "gateway/parsers/tool_tagged.h"
 
@@ -18,15 +18,15 @@
 
 enum {
     STEP_TEXT,
-    STEP_HEAD,    /* before the name */
-    STEP_SEEK,    /* before the mark of a name */
-    STEP_KEY,     /* before a key, or the call's end */
-    STEP_VALUE,   /* at the start of a value */
-    STEP_STRING,  /* in a string value */
-    STEP_OTHER,   /* in a value of another type */
-    STEP_PAST,    /* after a value, before its end tag */
-    STEP_WRAPPED, /* in a value that may hold all arguments */
-    STEP_NEXT,    /* after a call */
+    STEP_HEAD,    /* position: before the name of a call */
+    STEP_SEEK,    /* position: before the mark of a name */
+    STEP_KEY,     /* position: before a key, or before the call's end */
+    STEP_VALUE,   /* position: at the start of a value */
+    STEP_STRING,  /* position: in a string value */
+    STEP_OTHER,   /* position: in a value that is not a string */
+    STEP_PAST,    /* position: after a value, before the value's end tag */
+    STEP_WRAPPED, /* position: in a value that may hold all arguments */
+    STEP_NEXT,    /* position: after a call */
 };
 
 enum {
@@ -87,8 +87,8 @@ static bool is_name_byte(char c)
            c == '-' || c == '.' || c == '/' || c == ':';
 }
 
-/* Reads a name and its end at the start of text. Returns 0 when it is missing; with `more`, it
- * may still arrive. */
+/* Reads a name and its end at the start of text. Returns 0 when the name is missing; with
+ * `more`, it may still arrive. */
 static size_t read_name(const struct tagged_family *f, struct str text, struct str *name,
                         bool *more)
 {
@@ -121,8 +121,8 @@ static size_t read_name(const struct tagged_family *f, struct str text, struct s
     return found && (at == 0 || f->name_close) ? n + at + strlen(f->name_end) : 0;
 }
 
-/* Returns the position after the mark of a name. SIZE_MAX = more text is needed; text.len + 1 =
- * something else is there. */
+/* Returns the position after the mark of a name. Returns SIZE_MAX when more text is needed, and
+ * text.len + 1 when other text is there. */
 static size_t find_name_mark(const struct tagged_family *f, const struct parser_state *s,
                              struct str text)
 {
@@ -197,8 +197,8 @@ static void give_key(struct parser_state *s, struct str key, struct answer *a)
 
 static const struct str wrappers[] = {{"arguments", 9}, {"input", 5}};
 
-/* Returns true when the key may hold all arguments: it is the first argument, has such a name,
- * and the tool has no parameter of that name. */
+/* Returns true when the key may hold all arguments. It must be the first argument and have a
+ * name for all arguments, and the tool must have no parameter of that name. */
 static bool may_wrap(const struct tagged_family *f, struct parser_state *s, struct str key,
                      const struct answer *a)
 {
@@ -212,8 +212,8 @@ static bool may_wrap(const struct tagged_family *f, struct parser_state *s, stru
     return false;
 }
 
-/* Returns the types of a value, stated by the tool, or by the model next to the key. 0 = not
- * stated. */
+/* Returns the types of a value, stated by the tool, or by the model next to the key. Returns 0
+ * when no type is stated. */
 static uint32_t types_of_value(const struct tagged_family *f, const struct parser_state *s,
                                struct str key, struct str says, const struct answer *a)
 {
@@ -241,8 +241,8 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* Reads a key after its tag, which ends at `from`. A key that is too long is skipped. Returns
- * the consumed bytes; 0 = more text is needed. `n_seen` and `n_first` are the positions searched
- * for the key's end and its value. */
+ * the number of consumed bytes; 0 = more text is needed. `n_seen` and `n_first` are the
+ * positions where the searches for the key's end and for its value continue. */
 static size_t feed_key_name(const struct tagged_family *f, struct parser_state *s, struct str text,
                             size_t from, struct answer *a)
 {
@@ -303,7 +303,7 @@ static size_t feed_value(const struct tagged_family *f, struct parser_state *s, 
     const bool here = f->cdata && parser_find_marker(parser_skip(text, at), CDATA, &found) == 0;
     if (here && !found && !end)
         return 0;
-    s->in_list = found; /* in character data */
+    s->in_list = found; /* true = the value is character data (CDATA) */
     s->n_seen = s->n_first = 0;
     s->value = (struct literal_end){0};
     s->step = s->types != TOOL_STRING ? STEP_OTHER : STEP_STRING;
@@ -312,8 +312,8 @@ static size_t feed_value(const struct tagged_family *f, struct parser_state *s, 
     return here && found ? at + strlen(CDATA) : at + (f->trim && text.ptr[0] == '\n');
 }
 
-/* Returns the end of a value: its end tag, or, where that may be missing, the next key or the
- * end of the call. */
+/* Returns the end of a value, which is its end tag. Where the end tag may be missing, the next
+ * key or the end of the call ends the value. */
 static size_t find_value_end(const struct tagged_family *f, const struct parser_state *s,
                              struct str text, bool *found)
 {
@@ -328,8 +328,8 @@ static size_t find_value_end(const struct tagged_family *f, const struct parser_
     return at;
 }
 
-/* Returns the length of the white space at the end of a value that may belong to the tags: a
- * newline, or all of it. */
+/* Returns the length of the white space at the end of a value that may belong to the tags: one
+ * newline, or all white space. */
 static size_t end_of_tags(const struct tagged_family *f, const struct parser_state *s,
                           struct str value)
 {
@@ -342,7 +342,7 @@ static size_t end_of_tags(const struct tagged_family *f, const struct parser_sta
     return n;
 }
 
-/* Gives out a string as it arrives, except for white space that may be its end. */
+/* Gives out a string as it arrives, except for white space that may be the end of the string. */
 static size_t feed_string(const struct tagged_family *f, struct parser_state *s, struct str text,
                           struct answer *a)
 {
@@ -366,9 +366,9 @@ static bool is_readable(struct str value)
     return ok;
 }
 
-/* Returns the end of a list or an object. It is the first end tag outside of a string. When that
- * makes no valid value, it is the first end tag at all. SIZE_MAX = more text is needed. No text
- * is searched twice. */
+/* Returns the end of a list or an object, which is the first end tag outside of a string. When
+ * the text up to that tag is not a valid value, the end is the first end tag at all. Returns
+ * SIZE_MAX when more text is needed. No text is searched twice. */
 static size_t find_held_end(const struct tagged_family *f, struct parser_state *s, struct str text,
                             bool end)
 {
@@ -389,7 +389,7 @@ static size_t find_held_end(const struct tagged_family *f, struct parser_state *
     }
 }
 
-/* Gives out a list or an object in which the answer has ended, as far as it goes. */
+/* Gives out the available part of a list or an object in which the answer has ended. */
 static void give_cut_off(struct parser_state *s, struct str text, struct answer *a)
 {
     struct json_scan json = {0};
@@ -412,7 +412,7 @@ static size_t give_value(const struct tagged_family *f, struct parser_state *s, 
     return n;
 }
 
-/* Handles a list or an object. It is read as a whole: as JSON, as a literal, or as text. */
+/* Handles a list or an object. The value is read as a whole: as JSON, as a literal, or as text. */
 static size_t feed_held(const struct tagged_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -430,8 +430,9 @@ static size_t feed_held(const struct tagged_family *f, struct parser_state *s, s
     return 0;
 }
 
-/* Handles a value that is no plain string. It is given out at its end. A value that may be a
- * string becomes one as soon as no other type fits, or when it is too long to hold. */
+/* Handles a value that is not a plain string. The value is given out at its end. A value that
+ * may be a string becomes a string as soon as no other type fits, or when the value is too long
+ * to hold. */
 static size_t feed_other(const struct tagged_family *f, struct parser_state *s, struct str text,
                          bool end, struct answer *a)
 {
@@ -454,7 +455,7 @@ static size_t feed_other(const struct tagged_family *f, struct parser_state *s, 
     return give_value(f, s, text, value.len, a);
 }
 
-/* Gives out the members of the object {"a": 1}. */
+/* Gives out the members of an object such as {"a": 1}. */
 static bool give_members(struct parser_state *s, struct str text, const json_t *properties,
                          struct answer *a)
 {
@@ -476,8 +477,9 @@ static bool give_members(struct parser_state *s, struct str text, const json_t *
     return ok;
 }
 
-/* Handles a value that may hold all arguments, under a key that is no parameter of the tool. It
- * is unwrapped when all its members are parameters of the tool and the call ends after it. */
+/* Handles a value that may hold all arguments, under a key that is not a parameter of the tool.
+ * The value is unwrapped when all its members are parameters of the tool and the call ends after
+ * the value. */
 static size_t feed_wrapped(const struct tagged_family *f, struct parser_state *s, struct str text,
                            struct answer *a)
 {
@@ -510,8 +512,8 @@ static size_t feed_past(const struct tagged_family *f, struct parser_state *s, s
     return is_end ? n + n_end : n;
 }
 
-/* Handles the text after a call: the closing tag, another call between the same tags, or
- * neither. */
+/* Handles the text after a call: the closing tag, another call between the same tags, or other
+ * text. */
 static size_t feed_next(const struct tagged_family *f, struct parser_state *s, struct str text,
                         bool end)
 {
@@ -520,7 +522,7 @@ static size_t feed_next(const struct tagged_family *f, struct parser_state *s, s
     struct str rest = parser_skip(text, at);
     bool here = at <= MAX_HELD && parser_find_first(rest, next, &i_found) == 0;
     if (here && i_found == SIZE_MAX && !end)
-        return 0; /* no text yet, or the beginning of a mark */
+        return 0; /* there is no text yet, or only the beginning of a mark */
     s->said = false;
     s->step = STEP_TEXT;
     if (!here || i_found == SIZE_MAX)

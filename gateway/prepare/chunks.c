@@ -56,7 +56,8 @@ static double length_of(const double *v, uint32_t n)
     return sqrt(sum);
 }
 
-/* Scales a vector to length 1. A zero vector or one that is not finite stays as it is. */
+/* Scales a vector to length 1. A zero vector, or a vector with a value that is not finite, stays
+ * unchanged. */
 static void normalise_vector(double *v, uint32_t n)
 {
     double length = length_of(v, n);
@@ -73,7 +74,7 @@ void chunks_join(const struct generation *const *pieces, const struct prompt *co
     for (uint32_t i = 0; i < n; i++)
         n_ids += prompts[i]->n_ids;
     for (uint32_t i = 0; i < n; i++) {
-        /* vectors that were not cut have the right length already */
+        /* vectors that were not cut already have length 1 */
         bool is_cut = n_out < pieces[i]->n_vector;
         for (uint32_t k = 0; k < n_out; k++)
             v[k] = k < pieces[i]->n_vector ? (double)pieces[i]->vector[k] : 0;

@@ -10,7 +10,7 @@ static bool cannot(struct api_error *e, const char *why)
     return api_error_set(e, 400, "prompt", "prompt cannot be decoded for echo: %s", why);
 }
 
-/* `offsets` is NULL when they are not wanted. */
+/* Decodes the prompt's ids into `text`. `offsets` is NULL when the caller needs no offsets. */
 static bool decode(const struct text_tokenizer *t, bool skip_special, const struct prompt *p,
                    struct strbuf *text, uint32_t *offsets, struct api_error *e)
 {
@@ -49,8 +49,8 @@ bool echo_text(const struct text_tokenizer *t, bool skip_special, struct prompt 
 }
 
 /* Returns how many bytes of the remaining client text belong to an id. Text that the tokenizer
- * added (a <bos>, a space in front) counts as 0. When the tokenizer changed the text (such as to
- * lower case), characters are counted instead of bytes. */
+ * added (a <bos>, a space in front) counts as 0. When the tokenizer changed the text, for
+ * instance to lower case, characters are counted instead of bytes. */
 static size_t length_in(const struct text_tokenizer *t, uint32_t id, struct str rest)
 {
     struct str b = {0};

@@ -42,8 +42,8 @@ static struct str behind_blanks(struct str s)
 }
 
 /* Adds a member in front and leaves the client's text unchanged, because its numbers may be
- * longer than a JSON library can keep. When a member occurs twice, the last one counts, which is
- * the client's. */
+ * longer than a JSON library can keep. When a member occurs twice, the last one counts. The
+ * client's own member therefore wins. */
 bool outputs_make_compact(struct params *p, struct api_error *e)
 {
     static const char member[] = "{\"x-guidance\":{\"whitespace_flexible\":false}";

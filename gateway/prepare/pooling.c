@@ -11,7 +11,7 @@
 static bool is_on(const json_t *config, const char *mode)
 {
     char key[64];
-    /* newer files have a single word instead of flags */
+    /* newer files of sentence-transformers have a single word instead of flags */
     const json_t *word = json_object_get(config, "pooling_mode");
     snprintf(key, sizeof key, "pooling_mode_%s%s", mode,
              strcmp(mode, "lasttoken") ? "_tokens" : "");

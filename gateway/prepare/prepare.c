@@ -1,10 +1,10 @@
-/* From a body's bytes to a prepared request: parse, check the fields, render, check the grammar,
- * tokenize, check lengths.
+/* Turns a body's bytes into a prepared request: parse, check the fields, render, check the
+ * grammar, tokenize, check lengths.
  * serving/start.c calls `prepare_request` on the loop or on a pool thread; the fuzzer calls it
  * too. The dialect's `read` checks the fields and makes the prompts.
- * It is pure: it reads only `prepare_model` and the body, and writes only `prepared`.
- * `prepare_place` limits the work. With PREPARE_WANTS_… in the error the caller must call it
- * again elsewhere. The first error ends it. */
+ * `prepare_request` is pure: it reads only `prepare_model` and the body, and writes only
+ * `prepared`. `prepare_place` limits the work. With PREPARE_WANTS_… in the error the caller must
+ * call it again in another place. The first error ends the preparing. */
 #include "gateway/prepare/prepare.h"
 
 #include <stdio.h>
@@ -17,12 +17,12 @@
 #include "gateway/tools/blame.h"
 #include "gateway/tools/grammar_source.h"
 
-/* MAX_COMPILES is the limit of one request. It includes the search for the tool at fault, which
- * halves the list at each step. */
+/* `MAX_COMPILES` is the limit of one request. The number includes the search for the tool at
+ * fault, which halves the list at each step. */
 enum { MAX_BAD_WORD_IDS = 4096, MAX_COMPILES = 10 };
 
-/* Returns the largest number of ids in a prompt: the context, or for embeddings the limit of
- * --pooler-config. */
+/* Returns the largest number of ids in a prompt. The limit is the context, or for embeddings the
+ * limit of --pooler-config. */
 static uint32_t max_input(const struct prepare_model *m, const struct params *p)
 {
     if (p->sampling.pooling == POOLING_NONE)
@@ -33,7 +33,7 @@ static uint32_t max_input(const struct prepare_model *m, const struct params *p)
     return m->chunks ? CHUNKS_MAX_IDS : m->max_model_len;
 }
 
-/* `field` is the dialect's name for the prompt. */
+/* Tokenizes one prompt. `field` is the dialect's name for the prompt. */
 static bool encode_prompt(const struct prepare_model *m, const struct params *p, const char *field,
                           struct prompt *out, struct api_error *e)
 {
@@ -42,7 +42,7 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     size_t n = 0;
     const uint32_t most = max_input(m, p);
     /* Up to twice the limit, the error tells the exact length of a text. A longer text is
-     * refused early, and its length stays unknown. */
+     * refused early, so its length stays unknown. */
     size_t limit = (size_t)most * 2;
     int s = text_encode(m->tokenizer, out->text.ptr, out->text.len, p->add_special_tokens, limit,
                         &ids, &n, why);
@@ -65,8 +65,8 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     return true;
 }
 
-/* Prepares the parts of the prompt that the answer repeats: its text, and the offset of each id
- * in it. */
+/* Prepares the parts of the prompt that the answer repeats: the prompt's text, and the offset of
+ * each id in the text. */
 static bool prepare_echo(const struct prepare_model *m, const struct params *p, bool cut,
                          struct prompt *out, struct api_error *e)
 {
@@ -79,7 +79,8 @@ static bool prepare_echo(const struct prepare_model *m, const struct params *p, 
 }
 
 /* Adds the tokens of a word at the beginning of a text, and after a space. As in vLLM, the
- * second form counts only when the two differ in their first token alone. UINT32_MAX ends each. */
+ * second form counts only when the two forms differ in their first token alone. UINT32_MAX ends
+ * each form. */
 static bool add_bad_word(const struct prepare_model *m, const char *word, uint32_t *out,
                          uint32_t *n_out, struct api_error *e)
 {
@@ -142,9 +143,9 @@ static bool check_grammar(const struct prepare_model *m, const struct params *p,
     return false;
 }
 
-/* Allows reasoning before the grammar. It is required when the prompt has begun it or the model
- * always reasons. It is forbidden when the prompt has ended it. Otherwise it is optional. A chat
- * has one prompt. */
+/* Allows reasoning before the grammar. Reasoning is required when the prompt has begun it or the
+ * model always reasons. It is forbidden when the prompt has ended it. Otherwise it is optional.
+ * A chat has one prompt. */
 static bool let_reason(const struct prepare_model *m, const struct dialect *d, struct prepared *out,
                        struct api_error *e)
 {
@@ -156,7 +157,7 @@ static bool let_reason(const struct prepare_model *m, const struct dialect *d, s
            grammar_after_reasoning(&out->params, &marks, e);
 }
 
-/* As in vLLM, a truncation above the context is an error. */
+/* Checks truncate_prompt_tokens. As in vLLM, a truncation above the context is an error. */
 static bool check_truncation(const struct prepare_model *m, const struct params *p,
                              struct api_error *e)
 {
@@ -168,8 +169,8 @@ static bool check_truncation(const struct prepare_model *m, const struct params 
                          (long long)p->truncate_prompt_tokens, most);
 }
 
-/* Cuts a prompt to truncate_prompt_tokens; keeps its end or its beginning. Returns true when it
- * was longer. */
+/* Cuts a prompt to truncate_prompt_tokens, and keeps its end or its beginning. Returns true when
+ * the prompt was longer. */
 static bool truncate_prompt(const struct prepare_model *m, const struct params *p,
                             struct prompt *out)
 {
@@ -178,7 +179,7 @@ static bool truncate_prompt(const struct prepare_model *m, const struct params *
         return false;
     if (keep < 0 && p->sampling.pooling != POOLING_NONE)
         keep = (int64_t)max_input(m, p);
-    else if (keep < 0) /* keep room for the answer */
+    else if (keep < 0) /* the rest of the context is room for the answer */
         keep = (int64_t)m->max_model_len -
                (p->max_tokens && !p->max_tokens_is_default ? (int64_t)p->max_tokens : 1);
     if (keep < 0 || out->n_ids <= keep)
@@ -194,8 +195,9 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
 {
     if (prompt->n_ids == 0)
         return api_error_set(e, 400, field, "The prompt must hold at least one token.");
-    bool bends = !p->max_tokens || p->max_tokens_is_default; /* the head shortens it to fit */
-    bool pools = p->sampling.pooling != POOLING_NONE;        /* a vector needs no room */
+    /* the head shortens max_tokens to fit */
+    bool bends = !p->max_tokens || p->max_tokens_is_default;
+    bool pools = p->sampling.pooling != POOLING_NONE; /* a vector needs no room in the context */
     uint64_t want = pools ? 0 : bends ? 1 : p->max_tokens;
     const uint32_t most = max_input(m, p);
     if (prompt->n_ids + want <= most)
@@ -219,7 +221,7 @@ static bool check_prompt_logprobs(const struct prepared *x, struct api_error *e)
 {
     const struct params *p = &x->params;
     uint64_t n_ids = 0, k = (uint64_t)p->sampling.n_prompt_logprobs + 1;
-    /* completions repeat them in each choice */
+    /* completions repeat the prompt's log-probabilities in each choice */
     uint64_t times = p->kind == API_COMPLETIONS ? (uint64_t)p->n : 1;
     if (p->sampling.n_prompt_logprobs < 0)
         return true;

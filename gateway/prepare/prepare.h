@@ -1,7 +1,7 @@
 #pragma once
-/* From a body's bytes to a request that can be submitted: parse, check, render, tokenize, check
- * the context length. One pure call, so it runs inline for small bodies, on a pool thread for
- * long ones, and in the fuzzer. */
+/* Turns a body's bytes into a request that can be submitted: parse, check, render, tokenize,
+ * check the context length. This is one pure call, so it runs inline for small bodies, on a pool
+ * thread for long bodies, and in the fuzzer. */
 #include "gateway/prepare/dialect.h"
 
 void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,

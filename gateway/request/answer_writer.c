@@ -1,10 +1,10 @@
 /* Writes the answer of a request: chunks of a stream as tokens arrive, or one body at the end.
- * `api_request_flush` is called after new tokens and when a client has read. It takes deltas from
- * the generations, feeds them through the parsers (answer/), and lets the dialect make JSON. The
- * JSON goes out through `reply_ops`.
- * Any write may find that the client left; then `r->reply` is NULL and nothing more is written. A
- * large answer is written on the pool. Until its job is done, the loop only reads the request's
- * choices. Loop thread, except for `write_run` and `answer_run`. */
+ * `api_request_flush` is called after new tokens and when a client has read. It takes deltas
+ * from the generations, feeds them through the parsers (answer/), and lets the dialect make
+ * JSON. The JSON goes out through `reply_ops`.
+ * Any write may find that the client has left; then `r->reply` is NULL and nothing more is
+ * written. A large answer is written on the pool. Until its job is done, the loop only reads the
+ * request's choices. Loop thread, except for `write_run` and `answer_run`. */
 #include "gateway/request/answer_writer.h"
 
 #include "common/base/mem.h"
@@ -13,8 +13,8 @@
 #include "gateway/request/pool_work.h"
 
 enum {
-    /* Above these limits the pool writes the answer. Below them the loop needs a few
-     * milliseconds: numbers with their names, and bytes of text. */
+    /* The pool writes an answer above these limits. Below them the loop needs a few
+     * milliseconds. The limits count numbers with their names, and bytes of text. */
     INLINE_ENTRIES = 8192,
     INLINE_BYTES = 256 << 10,
     ID_BYTES = 8 /* estimated bytes of a token id in JSON, with its comma */
@@ -25,7 +25,7 @@ static bool has_reasoning(const struct api_request *r)
     return r->s->o.model.reasoning && r->dialect->call_prefix;
 }
 
-/* Sums up the usage that was given to the dialect so far. */
+/* Adds up the usage that was given to the dialect so far. */
 static struct answer_usage usage_of(const struct api_request *r)
 {
     struct answer_usage u = {0};
@@ -41,8 +41,8 @@ static struct answer_usage usage_of(const struct api_request *r)
     return u;
 }
 
-/* Returns the log-probabilities of the choice's prompt, or NULL when they are not wanted. All
- * choices of a prompt share them. */
+/* Returns the log-probabilities of the choice's prompt, or NULL when the request does not ask
+ * for them. All choices of a prompt share them. */
 static const struct prompt_logprobs *prompt_logprobs_of(const struct api_request *r,
                                                         const struct api_choice *c)
 {
@@ -90,7 +90,7 @@ static void write_delta(struct api_request *r, struct api_choice *c,
     make_delta(r, c, c->i_choice, d, &a);
     if (a.n_parts == 0 && !a.end && !(ids_matter && a.n_ids > 0)) {
         generation_took_text(&c->g, d);
-        return; /* a parser holds it back */
+        return; /* a parser holds the text back */
     }
     strbuf_reset(out);
     r->dialect->delta(out, &r->shape, &r->dialect_state, &a);
@@ -127,14 +127,14 @@ static void finish_stream(struct api_request *r)
     api_request_retire(r, OUTCOME_COUNT);
 }
 
-/* Implements `stream_interval`: a chunk waits for so many tokens, except for the first and last
- * chunk. */
+/* Returns true when a chunk may be written. By `stream_interval` a chunk waits for that number
+ * of tokens, except for the first and last chunk. */
 static bool is_due(const struct api_request *r, const struct api_choice *c)
 {
     const struct generation *g = &c->g;
     const struct prompt_logprobs *s = prompt_logprobs_of(r, c);
     if (s && !prompt_logprobs_complete(s))
-        return false; /* prompt log-probabilities must be written first */
+        return false; /* the prompt's log-probabilities must be written first */
     return !g->begun || generation_ended(g) ||
            g->n_ids - g->n_given_ids >= r->prepared.params.stream_interval;
 }
@@ -150,7 +150,7 @@ static void flush_stream(struct api_request *r)
         struct generation_delta d;
         if (is_due(r, c) && generation_delta(&c->g, &r->rules, ids_matter, &d)) {
             if (r->reply_ops->room(r->reply) == 0)
-                return; /* `on_drain` follows when the client has read */
+                return; /* `on_drain` calls again when the client has read */
             write_delta(r, c, &d, ids_matter);
         }
         all_given = all_given && c->g.end_given;
@@ -159,8 +159,8 @@ static void flush_stream(struct api_request *r)
         finish_stream(r);
 }
 
-/* Collects the choices of a prompt: all in order, or the n best by log-probability per token,
- * best first. */
+/* Collects the choices of a prompt: either all in order, or the n choices with the best
+ * log-probability per token, best first. */
 static void collect_prompt(struct api_request *r, uint32_t i_prompt, struct answer_delta *out)
 {
     const struct params *p = &r->prepared.params;
@@ -205,7 +205,8 @@ static void respond_out(struct api_request *r)
     serving_trim_out(s);
 }
 
-/* Collects the texts of all choices. It runs only once, because it feeds the parsers. */
+/* Collects the texts of all choices. It runs only once per request, because it feeds the
+ * parsers. */
 static void collect(struct api_request *r)
 {
     struct whole_answer *w = &r->whole;
@@ -235,7 +236,7 @@ static uint64_t count_entries(const struct api_request *r)
 }
 
 /* Returns the bytes of texts and ids in the answer. Each choice repeats the prompt when the
- * request wants it. */
+ * request asks for it. */
 static uint64_t count_bytes(const struct api_request *r)
 {
     const struct whole_answer *w = &r->whole;
@@ -252,8 +253,8 @@ static uint64_t count_bytes(const struct api_request *r)
     return n;
 }
 
-/* Runs on a pool thread. All choices have ended, and the loop only reads them until this is
- * done. */
+/* Writes the answer on a pool thread. All choices have ended, and the loop only reads them until
+ * this job is done. */
 static void write_run(struct encode_job *j)
 {
     struct api_request *r = (struct api_request *)j;
@@ -267,10 +268,11 @@ static void write_done(struct encode_job *j)
     r->on_pool = NULL;
     if (r->state == API_RUNNING)
         respond_text(r, &r->whole.out);
-    /* otherwise the client left meanwhile, and the next sweep frees the request */
+    /* in any other state the client has left, and the next sweep frees the request */
 }
 
-/* Returns false when the pool is full. `bytes` is the estimated size of the answer. */
+/* Hands the writing to the pool. Returns false when the pool is full. `bytes` is the estimated
+ * size of the answer. */
 static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(struct encode_job *j),
                            void (*done)(struct encode_job *j))
 {
@@ -280,7 +282,7 @@ static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(st
     const struct encode_job job = {
         .run = run,
         .done = done,
-        /* The request holds this memory anyway; the number only marks the job as large. */
+        /* The request already holds this memory; the number only marks the job as large. */
         .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
     return api_request_to_pool(r, s->pool, &job);
 }
@@ -299,8 +301,8 @@ static void answer_done(struct encode_job *j)
         respond_text(r, &r->whole.out);
 }
 
-/* Writes an answer that needs no tokens. Two full contexts of ids and texts are some 100,000
- * entries, too many for the loop. When the pool is full, the loop writes them anyway. */
+/* Writes an answer that needs no tokens. Two full contexts of ids and texts are about 100,000
+ * entries, too many for the loop. When the pool is full, the loop writes them nevertheless. */
 void api_answer_prepared(struct api_request *r)
 {
     struct serving *s = r->s;

@@ -1,5 +1,5 @@
 #pragma once
-/* The writing side of a request: it decides when a choice is written. The dialect decides how. */
+/* Decides when a choice of a request is written. The dialect decides how it is written. */
 #include "gateway/request/state.h"
 
 /* Writes all text that is ready and has room. Ends the answer when all choices have ended. A

@@ -6,7 +6,7 @@
 #include "gateway/parsers/tool_parsers.h"
 #include "gateway/parsers/tool_raw.h"
 
-/* Chooses the parsers for the answers, and the special tokens that these need to see. */
+/* Chooses the parsers for the answers, and the special tokens that these parsers need to see. */
 static void choose_parsers(struct api_request *r)
 {
     const struct serving_options *o = &r->s->o;

@@ -8,7 +8,7 @@
 #include "gateway/request/table.h"
 
 static const unsigned state_next[API_STATE_COUNT] = {
-    /* each entry is the bit set of allowed next states */
+    /* each entry is the set of allowed next states, as bits */
     [API_PREPARING] = 1u << API_RUNNING | 1u << API_DONE,
     [API_RUNNING] = 1u << API_STREAMING | 1u << API_DONE,
     [API_STREAMING] = 1u << API_DONE,
@@ -25,7 +25,7 @@ void api_request_enter(struct api_request *r, enum api_state next)
 
 void api_request_fail(struct api_request *r, const struct api_error *e)
 {
-    if (e->http_status >= 500) /* such errors are no fault while the gateway stops */
+    if (e->http_status >= 500) /* while the gateway stops, such errors are no fault */
         log_event(r->s->over ? LOG_INFO : LOG_WARN, "request_failed", "id=%s status=%d why=%s",
                   r->id_text, e->http_status, log_quote(e->message));
     if (r->reply)
@@ -50,7 +50,9 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
     }
     if (r->on_pool)
         encode_pool_drop(r->on_pool,
-                         &r->job); /* a client that left must not delay the prompts behind it */
+                         /* the prompt of a client that has left must not delay the prompts behind
+                          * it */
+                         &r->job);
     api_request_enter(r, API_DONE);
     request_table_leave(r);
     request_table_remove(r);

@@ -1,8 +1,9 @@
-/* The gateway's metrics of requests and of the cluster, under vLLM's names.
- * serving reports choices here as they start and end; cluster.c passes on the numbers of the head.
- * `/metrics` renders the registry.
- * The registry owns all metrics; `struct serving_metrics` borrows them and owns `labels`. Counters
- * of the head may restart with another head, so only their growth is added. Loop thread only. */
+/* Keeps the gateway's metrics of requests and of the cluster, under vLLM's names.
+ * serving reports choices here as they start and end; cluster.c passes on the numbers of the
+ * head. `/metrics` renders the registry.
+ * The registry owns all metrics; `struct serving_metrics` borrows them and owns `labels`.
+ * Counters of the head may restart with another head, so only their growth is added. Loop thread
+ * only. */
 #include "gateway/request/metrics.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 #define N(a) (uint32_t)(sizeof(a) / sizeof *(a))
 
-/* vLLM's buckets (v1/metrics/buckets.py), so that its dashboards work here */
+/* these are vLLM's buckets (v1/metrics/buckets.py), so that its dashboards work here */
 static const double ttft_bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                                      1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 static const double latency_bounds[] = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
@@ -221,8 +222,8 @@ static void pass_on(struct passed_on *p, uint64_t value)
     p->last = value;
 }
 
-/* Sets the series that describes the KV cache. It appears after the head's first report, and
- * another replica's values replace it. */
+/* Sets the series that describes the KV cache. The series appears after the head's first report,
+ * and another replica's values replace the old ones. */
 static void tell_cache(struct serving_metrics *m, const struct cluster_load *c)
 {
     struct strbuf l;

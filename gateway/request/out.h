@@ -1,5 +1,5 @@
 #pragma once
-/* The single buffer for writing answers: one chunk or one reply at a time. */
+/* Manages the single buffer for writing answers, which holds one chunk or one reply at a time. */
 #include "gateway/request/state.h"
 
 void api_request_write_out(struct api_request *r); /* writes the buffer as a chunk of the stream */

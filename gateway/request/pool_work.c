@@ -2,7 +2,8 @@
 
 #include "common/base/mem.h"
 
-/* Bytes of a body. A larger one may have a tree of thousands of values, which the pool frees. */
+/* `MOST_FREED_HERE` is the largest body whose values the loop frees. A larger body may have a
+ * tree of thousands of values, which the pool frees. */
 enum { MOST_FREED_HERE = 16 << 10 };
 
 bool api_request_to_pool(struct api_request *r, struct encode_pool *pool,
@@ -15,7 +16,7 @@ bool api_request_to_pool(struct api_request *r, struct encode_pool *pool,
 }
 
 struct leftover {          /* memory of a request that has ended */
-    struct encode_job job; /* first: the job's address is the leftover's */
+    struct encode_job job; /* must be the first field: the job's address is the leftover's */
     struct prepared prepared;
     char *owned_body;
 };
@@ -30,7 +31,7 @@ static void leftover_run(struct encode_job *j)
 
 static void leftover_done(struct encode_job *j)
 {
-    leftover_run(j); /* frees now when the pool ended before the job ran */
+    leftover_run(j); /* this frees the memory now if the pool ended before the job ran */
     mem_free(j);
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-/* Work of a request that runs on a pool. */
+/* Runs work of a request on a pool. */
 #include "gateway/request/state.h"
 
 /* Hands a copy of `job` to the pool. Returns false when the pool has no room. */
 bool api_request_to_pool(struct api_request *r, struct encode_pool *pool,
                          const struct encode_job *job);
-/* Frees the request's body and parsed values; on the pool when that takes long. */
+/* Frees the request's body and parsed values. The pool does this when it takes long. */
 void api_request_free_prepared(struct api_request *r);

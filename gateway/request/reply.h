@@ -1,31 +1,35 @@
 #pragma once
-/* The way out of an answer: to a client's connection, a line of a batch, or a test. */
+/* `reply_ops` is the way out of an answer: to a client's connection, a line of a batch, or a
+ * test. */
 #include "gateway/prepare/dialect.h"
 
 struct api_request;
 
-/* Functions of the receiver of an answer: the HTTP server, a batch or a test. `reply` is opaque.
- * It is dead after respond, end, drop, or serving_on_abort. */
+/* `reply_ops` holds functions of the receiver of an answer: the HTTP server, a batch or a test.
+ * `reply` is opaque. A reply is dead after respond, end, drop, or serving_on_abort. */
 struct reply_ops {
-    /* tells the reply which request it belongs to */
+    /* tells the reply to which request it belongs */
     void (*attach)(void *reply, struct api_request *r);
     void (*respond)(void *reply, int http_status, struct str json, uint32_t retry_after_s);
-    void (*begin)(void *reply, const char *content_type); /* status 200, starts a stream */
+    void (*begin)(void *reply, const char *content_type); /* starts a stream with status 200 */
     size_t (*room)(void *reply);
     void (*write)(void *reply, struct str chunk);
     void (*end)(void *reply);
-    /* Drops the connection because the model took too long. `begun`: begin was called before. */
+    /* Drops the connection because the model took too long. `begun` is true when `begin` was
+     * called before. */
     void (*drop)(void *reply, bool begun);
-    /* Adds a header to the answer, before respond and begin. NULL = the receiver has no headers. */
+    /* Adds a header to the answer, before `respond` or `begin`. NULL = the receiver has no
+     * headers. */
     void (*add_header)(void *reply, const char *name, const char *value);
     /* Gives the bytes of `serving_request.body` to the caller, who frees them with mem_free.
      * NULL = the caller must copy them. */
     char *(*take_body)(void *reply);
-    /* Nobody reads `serving_request.body` any more. NULL = the body has no cost. */
+    /* Tells the receiver that nobody reads `serving_request.body` any more. NULL = the body has
+     * no cost. */
     void (*release_body)(void *reply);
-    /* Reserves so many bytes beside the body until the request is answered. Returns STATUS_AGAIN
-     * when the tenant has no room now, and STATUS_LIMIT when it never will; the request must be
-     * refused then. NULL = not counted. */
+    /* Reserves `bytes` beside the body until the request is answered. Returns STATUS_AGAIN when
+     * the tenant has no room now. Returns STATUS_LIMIT when the tenant will never have this
+     * room; the request must be refused then. NULL = the memory is not counted. */
     enum status (*hold)(void *reply, uint64_t bytes);
 };
 

@@ -1,11 +1,11 @@
 #pragma once
 /* `api_request` is one request for tokens, from its body to the last byte of the answer.
- * `serving` holds all of them.
+ * `serving` holds all requests.
  *   PREPARING ──▶ RUNNING ──▶ STREAMING ──▶ DONE     (not streamed: RUNNING ──▶ DONE)
  *     └────────────┴──────────────┴── error, client gone ──▶ DONE
  * A request owns its choices (generation.h does their work). This folder decides when to write,
- * the dialect how. A stream begins with the first token, so that earlier errors have an HTTP
- * status. Each file here does one thing with a request; serving/ decides when. */
+ * and the dialect decides how. A stream begins with the first token, so that earlier errors have
+ * an HTTP status. Each file here does one thing with a request; serving/ decides when. */
 #include "common/base/clock.h"
 #include "gateway/auth/limits.h"
 #include "gateway/base/encode_pool.h"
@@ -14,47 +14,48 @@
 #include "gateway/request/reply.h"
 #include "gateway/request/submit_queue.h"
 
-enum { SERVING_MAX_ANSWER = 256 << 20 }; /* bytes of one body, or of one write of a stream */
-enum { SERVING_MAX_MODEL = 255 }; /* bytes of `serving_request.model`; no model has a longer name */
+enum { SERVING_MAX_ANSWER = 256 << 20 }; /* most bytes of one body, or of one write of a stream */
+/* most bytes of `serving_request.model`; no model has a longer name */
+enum { SERVING_MAX_MODEL = 255 };
 
 enum api_state { API_PREPARING, API_RUNNING, API_STREAMING, API_DONE, API_STATE_COUNT };
 
 struct api_request;
 struct api_choice {
-    struct submit_entry pending; /* first: the entry's address is the choice's */
+    struct submit_entry pending; /* must be the first field: the entry's address is the choice's */
     struct generation g;
     struct answer answer;
     struct api_request *owner;
     uint32_t i_choice;
-    /* time of the Submit; time spent waiting in the head for a step */
+    /* `submit_ns`: time of the Submit; `queue_ns`: time spent waiting in the head for a step */
     uint64_t submit_ns, queue_ns;
 };
 
-/* An answer in one piece, from the end of its choices to its bytes. */
+/* `whole_answer` is an answer in one piece, from the end of its choices to its bytes. */
 struct whole_answer {
-    struct answer_delta *deltas; /* [n], owned; NULL = not collected yet */
+    struct answer_delta *deltas; /* [n]: a delta for each choice, owned; NULL = not collected yet */
     uint32_t n;
     struct answer_usage usage;
-    struct strbuf out; /* buffer that the pool writes into */
+    struct strbuf out; /* bytes of the answer, which the pool writes */
 };
 
 struct serving;
 struct api_request {
-    struct encode_job job; /* first: the job's address is the request's */
+    struct encode_job job; /* must be the first field: the job's address is the request's */
     struct serving *s;
     enum api_state state;
-    /* Pool that works on the request, which must not be freed then; NULL = none. */
+    /* Pool that works on the request now, so the request must not be freed; NULL = none. */
     struct encode_pool *on_pool;
-    int wants;   /* PREPARE_WANTS_…: must be prepared elsewhere; 0 = prepared */
-    void *reply; /* receiver of the answer; NULL = answered, or the client left */
+    int wants;   /* PREPARE_WANTS_… of the place that must prepare the request; 0 = prepared */
+    void *reply; /* receiver of the answer; NULL = answered, or the client has left */
     const struct reply_ops *reply_ops;
     const struct dialect *dialect;
-    char *owned_body; /* memory behind `body` while a pool has the request; NULL = the reply's */
+    char *owned_body; /* memory of `body` while a pool has the request; NULL = the reply owns it */
     struct str body;
     struct prepare_model model;
-    struct api_key *key; /* key with its limits; NULL = none */
-    uint64_t tenant, arrival_ns, deadline_ns /* 0 = none */, created_s, last_write_ns,
-        last_progress_ns;
+    struct api_key *key; /* key of the caller, with its limits; NULL = none */
+    uint64_t tenant, arrival_ns, deadline_ns /* `deadline_ns`: 0 = no deadline */, created_s,
+        last_write_ns, last_progress_ns;
     struct prepared prepared;
     struct request_id id;
     char id_text[PARAMS_MAX_REQUEST_ID + 16]; /* id that the client sees */
@@ -68,45 +69,49 @@ struct api_request {
     struct api_choice *choices;
     uint32_t n_choices, n_ended;
     char asked_model[SERVING_MAX_MODEL + 1]; /* model named outside of the body; "" = none */
-    struct str lora;                  /* requested adapter; borrowed from `prepared.params` */
-    bool counted;                     /* in the table and counted in `n_open_choices` */
-    struct api_request *next, **link; /* in the list of live requests, or of dead ones */
+    struct str lora; /* requested adapter; borrowed from `prepared.params` */
+    bool counted;    /* true = the request is in the table and counted in `n_open_choices` */
+    struct api_request *next, **link; /* links in the list of live requests, or of dead requests */
     struct api_request *next_bucket, **link_bucket;
 };
 
-/* Functions that send to the head. Submit returns STATUS_AGAIN when the link is down or has no
- * credit, and STATUS_LIMIT when the message is too large to be ever sent. */
+/* `engine_ops` holds functions that send to the head. `submit` returns STATUS_AGAIN when the
+ * link is down or has no credit. It returns STATUS_LIMIT when the message is too large to be
+ * ever sent. */
 struct engine_ops {
     void *ctx;
     enum status (*submit)(void *ctx, const struct msg_submit *m);
     enum status (*cancel)(void *ctx, const struct msg_cancel *m);
     enum status (*finish)(void *ctx, const struct msg_finish *m);
-    bool (*keeps_grammar)(void *ctx); /* this head keeps grammars; NULL = it does not */
+    /* returns true when this head keeps grammars; NULL = it does not */
+    bool (*keeps_grammar)(void *ctx);
 };
 
 struct gateway_adapters;
 struct serving_options {
-    /* borrowed; adapters that requests may name; or NULL */
+    /* adapters that requests may name, borrowed; NULL = none */
     const struct gateway_adapters *adapters;
     const char *const *served_names; /* names of the model, borrowed; at least one */
     size_t n_served_names;
     struct prepare_model model;
     const struct answer_parser *tool_parser; /* parser of tool calls; NULL = none */
-    const uint32_t *marker_ids; /* borrowed; special tokens that the parsers need to see */
+    const uint32_t *marker_ids; /* special tokens that the parsers need to see; borrowed */
     uint32_t n_marker_ids;
-    const uint32_t *eos_ids; /* borrowed; ids that end an answer */
+    const uint32_t *eos_ids; /* ids that end an answer; borrowed */
     uint32_t n_eos_ids;
-    bool checks_tokens; /* check that no forbidden token arrives; the sampler may send one */
+    /* true = check that no forbidden token arrives, because the sampler may send one */
+    bool checks_tokens;
     uint32_t max_open_choices;
-    uint64_t queue_timeout_ns;  /* time a request waits without a ready replica */
-    uint64_t head_timeout_ns;   /* time without the head, before the first token */
-    uint64_t pause_timeout_ns;  /* time without head or replica, after the first token */
-    uint64_t submit_timeout_ns; /* time with the head but without credit: an overload */
-    /* time without a token, then the connection is dropped; 0 = no limit */
+    uint64_t queue_timeout_ns; /* longest wait of a request without a ready replica */
+    uint64_t head_timeout_ns;  /* longest wait without the head, before the first token */
+    uint64_t pause_timeout_ns; /* longest wait without head or replica, after the first token */
+    /* longest wait with the head but without credit, which means overload */
+    uint64_t submit_timeout_ns;
+    /* longest time without a token, after which the connection is dropped; 0 = no limit */
     uint64_t chunk_timeout_ns;
     uint64_t keep_alive_ns; /* interval of keep-alives in silent streams; 0 = none */
-    size_t inline_bytes;    /* longer bodies are prepared on the pool */
-    /* Borrowed; pool for requests with grammars or own templates to compile. NULL = the threads
+    size_t inline_bytes;    /* longer bodies than this are prepared on the pool */
+    /* Pool for requests with grammars or own templates to compile, borrowed. NULL = the threads
      * of `pool` compile. */
     struct encode_pool *compile_pool;
     uint64_t (*now_ns)(void *ctx);
@@ -117,15 +122,16 @@ struct serving_options {
 enum { SERVING_BUCKETS = 4096 };
 #define SERVING_DRAIN_PAUSE_NS (30 * NS_PER_S)
 
-/* The link to the head and the cluster behind it, as this gateway knows them. */
+/* `cluster_view` describes the link to the head and the cluster behind it, as this gateway knows
+ * them. */
 struct cluster_view {
     bool link_up;
-    enum status refused; /* reason of the head's refusal; STATUS_OK = not refused */
-    uint64_t link_changed_ns, replica_lost_ns; /* `replica_lost_ns` is 0 while a replica is ready */
-    bool known;                                /* the head has reported the fields below */
+    enum status refused; /* reason of the head's refusal; STATUS_OK = the head does not refuse */
+    uint64_t link_changed_ns, replica_lost_ns; /* `replica_lost_ns`: 0 while a replica is ready */
+    bool known; /* true when the head has reported the fields below */
     bool gives_prompt_logprobs, one_class;
-    uint32_t n_replicas_ready, max_model_len; /* `max_model_len` 0 = unknown */
-    uint32_t start_s; /* expected seconds to start a replica when none is required to run */
+    uint32_t n_replicas_ready, max_model_len; /* `max_model_len`: 0 = unknown */
+    uint32_t start_s; /* expected seconds until a replica starts, when none is required to run */
     uint32_t max_loras;
 };
 
@@ -133,21 +139,23 @@ struct serving {
     struct serving_options o;
     struct engine_ops engine;
     const struct reply_ops *reply;
-    struct encode_pool *pool; /* borrowed; NULL = everything runs inline */
+    struct encode_pool *pool; /* pool for long prompts, borrowed; NULL = everything runs inline */
     struct serving_metrics metrics;
-    struct api_request *buckets[SERVING_BUCKETS]; /* requests by a hash of the id */
-    struct api_request *first;                    /* all live requests, youngest first */
-    struct api_request *dead;                     /* ended requests; `serving_sweep` frees them */
-    struct submit_queue pending;                  /* choices waiting to be submitted */
+    /* hash table of requests, by the hash of the id */
+    struct api_request *buckets[SERVING_BUCKETS];
+    struct api_request *first;    /* all live requests, youngest first */
+    struct api_request *dead;     /* ended requests; `serving_sweep` frees them */
+    struct submit_queue pending;  /* choices waiting to be submitted */
     struct request_id grammar_of; /* request whose grammar this session sent last; 0 = none */
-    bool awaits_credit; /* a large choice waits for credit; other events need not try it */
+    /* a large choice waits for credit, so other events need not try to submit it */
+    bool awaits_credit;
     uint32_t n_requests, n_open_choices;
-    bool draining; /* the gateway stops: a stream may pause for SERVING_DRAIN_PAUSE_NS */
-    bool over;     /* all requests were ended; a new one gets the same error */
+    bool draining; /* the gateway is stopping: a stream may pause for SERVING_DRAIN_PAUSE_NS */
+    bool over;     /* all requests were ended; a new request gets the same error */
     struct cluster_view cluster;
     uint32_t *scratch_ids; /* prompt and generated tokens of one Submit */
     size_t cap_scratch_ids;
-    struct strbuf out; /* the chunk or reply being built */
+    struct strbuf out; /* chunk or reply that is being written */
 };
 
 static inline uint64_t serving_now(const struct serving *s)

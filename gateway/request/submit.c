@@ -21,7 +21,8 @@ static struct u32_span submit_ids(struct api_choice *c, const struct prompt *p)
     return (struct u32_span){s->scratch_ids, (uint32_t)n};
 }
 
-/* Returns the milliseconds left until the timeout, at least 1, because 0 means no timeout. */
+/* Returns the milliseconds left until the timeout, at least 1. Returns 0 when there is no
+ * timeout. */
 static uint64_t ms_left(const struct api_request *r)
 {
     uint64_t t = serving_now(r->s);
@@ -71,7 +72,7 @@ enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
         .n_known_logprobs = c->g.prompt_logprobs.n_known,
         .sampling = params->sampling,
     };
-    /* complete, or another choice asks for them */
+    /* the rows are complete, or another choice asks for them */
     if (prompt_logprobs_complete(&c->g.prompt_logprobs))
         m.sampling.n_prompt_logprobs = -1;
     m.sampling.i_prompt = c->i_choice / params->n_generated;
@@ -96,7 +97,7 @@ void api_choice_finish(struct api_choice *c)
                            .i_choice = c->i_choice,
                            .attempt = c->g.stream.attempt,
                            .n_tokens = c->g.n_ids};
-    /* When this is not sent, further tokens make `api_request_on_tokens` send it again. */
+    /* When this message is lost, further tokens make `api_request_on_tokens` send it again. */
     (void)!s->engine.finish(s->engine.ctx, &m);
 }
 
@@ -106,7 +107,7 @@ void api_choice_cancel(struct api_choice *c)
     struct msg_cancel m = {
         .id = c->owner->id, .i_choice = c->i_choice, .attempt = c->g.stream.attempt};
     if (c->g.stream.phase == STREAM_OPEN || c->g.stream.attempt > 1)
-        /* if it is lost, `serving_on_tokens` sends it again */
+        /* when this message is lost, `serving_on_tokens` sends it again */
         (void)!s->engine.cancel(s->engine.ctx, &m);
     stream_end(&c->g.stream);
 }

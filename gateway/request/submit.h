@@ -1,10 +1,11 @@
 #pragma once
-/* Messages to the head about one choice. */
+/* Sends messages to the head about one choice. */
 #include "gateway/request/state.h"
 
-/* `bytes` is the approximate size of the message. Returns STATUS_AGAIN and STATUS_LIMIT as
- * `engine_ops` does. */
+/* Submits a choice. `bytes` gets the approximate size of the message. Returns STATUS_AGAIN and
+ * STATUS_LIMIT as `engine_ops` does. */
 enum status api_choice_submit(struct api_choice *c, uint64_t *bytes);
-/* The choice ended here, for instance at a stop string. The head must generate no more tokens. */
+/* Tells the head that the choice has ended here, for instance at a stop string. The head must
+ * generate no more tokens. */
 void api_choice_finish(struct api_choice *c);
 void api_choice_cancel(struct api_choice *c);

@@ -4,10 +4,11 @@
 
 struct tenant_submits {
     uint64_t tenant;
-    int64_t surplus; /* bytes that the tenant may still send in this round; below 0 = owed */
+    /* bytes that the tenant may still send in this round; a value below 0 is owed */
+    int64_t surplus;
     struct submit_entry *first, **last;
-    struct tenant_submits *next, *prev;                /* the ring of tenants */
-    struct tenant_submits *next_bucket, **link_bucket; /* the hash bucket's list */
+    struct tenant_submits *next, *prev;                /* links in the ring of tenants */
+    struct tenant_submits *next_bucket, **link_bucket; /* links in the list of the hash bucket */
 };
 
 static struct tenant_submits *find(const struct submit_queue *q, uint64_t tenant)

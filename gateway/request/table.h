@@ -1,6 +1,6 @@
 #pragma once
-/* The table of requests: the list of all live ones, and a hash by id of those with choices at
- * the head. */
+/* Keeps the table of requests: the list of all live requests, and a hash by id of the requests
+ * with choices at the head. */
 #include "gateway/request/state.h"
 
 /* Adds a live request, which also counts as open for its key. */

@@ -5,8 +5,8 @@ static enum access_verdict granted_if(bool ok)
     return ok ? ACCESS_GRANTED : ACCESS_WANTS_KEY;
 }
 
-/* Returns true for a caller who may learn which paths exist, and read /metrics: with either kind
- * of key. At the admin address only the admin key counts, if there is one. */
+/* Returns true for a caller that has a key of either kind. Such a caller may learn which paths
+ * exist, and read /metrics. At the admin address only the admin key counts, if there is one. */
 static bool is_known(const struct access_rules *r, const struct access_caller *c)
 {
     if (c->on_admin_address && r->admin_key)
@@ -24,8 +24,8 @@ static enum access_verdict decide_admin(const struct access_rules *r, const stru
     return elsewhere ? ACCESS_NOT_HERE : ACCESS_NO_ADMIN_KEY;
 }
 
-/* Decides about metrics. When they have an address of their own, the public address requires a
- * key for them, because the whole world may reach it. */
+/* Decides about metrics. When metrics have an address of their own, the public address requires
+ * a key for them, because anybody on the Internet may reach it. */
 static enum access_verdict decide_metrics(const struct access_rules *r,
                                           const struct access_caller *c)
 {

@@ -1,29 +1,29 @@
 #pragma once
-/* The decision about access to routes, as one pure function, so that a test can try each route
- * with each key. Access is denied by default. When keys are configured, every route that is not
- * open requires one. So do unknown paths and methods, so that a stranger cannot learn which
- * paths exist. */
+/* Decides about access to routes in one pure function, so that a test can try each route with
+ * each key. Access is denied by default. When keys are configured, every route that is not open
+ * requires a key. Unknown paths and methods require a key too, so that a stranger cannot learn
+ * which paths exist. */
 #include "gateway/routes/route.h"
 
 struct access_rules {
-    bool keys, admin_key; /* true when any are configured */
+    bool keys, admin_key; /* true when API keys, or an admin key, are configured */
     bool admin_address;   /* admin routes and metrics have an address of their own */
     bool metrics_public;
 };
 
 struct access_caller {
     bool on_admin_address;
-    bool has_key, has_admin_key; /* the request has a valid key of this kind */
+    bool has_key, has_admin_key; /* true when the request has a valid key of this kind */
 };
 
 enum access_verdict {
     ACCESS_GRANTED,
     ACCESS_WANTS_KEY,    /* 401: a key is missing or wrong */
-    ACCESS_NOT_HERE,     /* 404: not at this address */
+    ACCESS_NOT_HERE,     /* 404: the route is not served at this address */
     ACCESS_NO_ADMIN_KEY, /* 403: no admin key is configured, so nobody has access */
 };
 
-/* `row` is NULL for an unknown path or method; ACCESS_GRANTED then means that the caller may get
- * the 404 or 405. */
+/* Decides about one request. `row` is NULL for an unknown path or method; ACCESS_GRANTED then
+ * means that the caller may get the 404 or 405. */
 enum access_verdict access_decide(const struct access_rules *r, const struct access_caller *c,
                                   const struct http_route *row);

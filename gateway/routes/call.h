@@ -1,5 +1,5 @@
 #pragma once
-/* Helpers for all handlers. */
+/* Provides helpers for all handlers. */
 #include "common/http/server/server.h"
 #include "gateway/auth/api_key.h"
 #include "gateway/routes/route.h"
@@ -9,8 +9,8 @@ static inline uint64_t call_tenant(const struct call *c)
 {
     return c->key ? c->key->tenant : 0;
 }
-/* Returns the arguments for serving, filled from the request and its key. A handler changes them
- * as needed. */
+/* Returns the arguments for serving, filled from the request and its key. A handler may change
+ * them. */
 struct serving_request call_serving(const struct call *c, const struct dialect *d);
 /* Answers with an error in OpenAI's form. */
 void call_error(struct http_request *r, int status, const char *code, const char *text);

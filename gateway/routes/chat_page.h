@@ -1,7 +1,7 @@
 #pragma once
-/* The chat page: files that are built into cox-gateway. `GET /` is the page itself, `GET
- * /chat/FILE` its scripts and styles. They contain no data and need no key. The page asks for
- * the key, keeps it in its memory only, and calls the same API as all clients. */
+/* Serves the chat page from files that are built into cox-gateway. `GET /` is the page itself,
+ * and `GET /chat/FILE` gives its scripts and styles. They contain no data and need no key. The
+ * page asks for the key, keeps it in its memory only, and calls the same API as all clients. */
 #include "common/base/str.h"
 
 struct api_server;

@@ -1,9 +1,9 @@
-/* From a request's first line to its handler: finds the row, checks key, host and room, then calls
- * the handler.
+/* Leads a request from its first line to its handler: finds the row, checks key, host and room,
+ * then calls the handler.
  * servers.c calls `routes_body_max` and `routes_reads_body` after the headers, and
  * `routes_dispatch` after the body. Each request gets exactly one answer, from here or from its
  * handler.
- * Access is decided by access.c only. The key is looked up again at each step and passed in
+ * Only access.c decides about access. The key is looked up again at each step and passed in
  * `struct call`; nothing is kept between requests. Loop thread only. */
 #include "gateway/routes/dispatch.h"
 
@@ -19,7 +19,8 @@
 
 #define JSON_TYPE "application/json"
 
-/* Bytes of a body that names an adapter and its path. It is parsed on the loop. */
+/* `MAX_SMALL_BODY` limits a body that names an adapter and its path. Such a body is parsed on
+ * the loop. */
 enum { MAX_SMALL_BODY = 64 << 10 };
 
 /* Finds the route for this gateway. A chat page that is turned off is an unknown path. */
@@ -45,8 +46,8 @@ static void answer_with(struct http_request *r, const struct dialect *d, const s
     strbuf_fini(&b);
 }
 
-/* Returns the dialect for errors of an unknown path. Anthropic's packages read only their own
- * form. */
+/* Returns the dialect for errors of an unknown path. Anthropic's packages read only Anthropic's
+ * form of an error. */
 static const struct dialect *dialect_of_path(struct str path)
 {
     const struct str messages = STR("/v1/messages");
@@ -97,7 +98,8 @@ static enum access_verdict verdict_of(const struct api_server *a, const struct h
     return access_decide(&rules, &caller, row);
 }
 
-/* Returns false when the request was refused and answered. */
+/* Checks the caller's access to the row. Returns false when the request was refused and
+ * answered. */
 static bool is_allowed(struct api_server *a, struct http_request *r, const struct http_route *row,
                        bool on_admin_address, bool has_key)
 {
@@ -119,7 +121,7 @@ static bool is_allowed(struct api_server *a, struct http_request *r, const struc
     return false;
 }
 
-/* Returns the row if access is granted, else NULL. `key` is set to the caller's key or NULL. */
+/* Returns the row if access is granted, else NULL. Sets `key` to the caller's key or NULL. */
 static const struct http_route *row_for(struct api_server *a, const struct http_request *r,
                                         bool on_admin_address, const struct api_key **key)
 {
@@ -138,7 +140,8 @@ static void say_whose(struct http_request *r, const struct api_key *key)
     http_set_tenant(r, key ? key->tenant : 0);
 }
 
-/* Returns false when the host rule refused the request, and it was answered. */
+/* Checks the request by the host rule. Returns false when the rule refused the request, which
+ * was then answered. */
 static bool is_let_in(struct api_server *a, struct http_request *r, const struct http_route *row,
                       bool on_admin_address)
 {
@@ -151,8 +154,8 @@ static bool is_let_in(struct api_server *a, struct http_request *r, const struct
     return false;
 }
 
-/* Checks that there is room for an answer, before anything is computed. Returns false when it
- * was refused and answered. */
+/* Checks that there is room for an answer, before anything is computed. Returns false when the
+ * request was refused and answered. */
 static bool has_room(struct http_request *r, const struct http_route *row)
 {
     if (!row || row->access != ACCESS_KEY || http_answer_has_room(r))
@@ -181,7 +184,7 @@ uint64_t routes_body_max(struct api_server *a, struct http_request *r, bool on_a
 {
     const struct api_key *key = NULL;
     const struct http_route *row = row_for(a, r, on_admin_address, &key);
-    /* waiting for a body that nobody reads would only hold a connection */
+    /* to wait for a body that nobody reads would only hold a connection */
     if (!row || !has_body(row))
         return 0;
     say_whose(r, key);

@@ -1,8 +1,8 @@
-/* Handlers of the routes, except for SageMaker's and the chat page's.
- * dispatch.c calls a handler after all checks. Short answers are written at once; requests for
- * tokens go to serving, files and batches to batches/, adapters to serving/adapters.c.
- * `struct call` is borrowed for the call. Its request lives until it is answered, which a handler
- * or the module behind it does exactly once. Loop thread only. */
+/* Handles the routes, except for SageMaker's and the chat page's.
+ * dispatch.c calls a handler after all checks. Short answers are written at once. Requests for
+ * tokens go to serving, files and batches to batches/, and adapters to serving/adapters.c.
+ * `struct call` is borrowed for the call. Its request lives until it is answered. A handler, or
+ * the module behind it, answers exactly once. Loop thread only. */
 #include "gateway/routes/handlers.h"
 
 #include <stdio.h>
@@ -35,8 +35,8 @@ void route_get_health(struct api_server *a, const struct call *c)
         call_error(c->request, 503, NULL, why);
 }
 
-/* Answers a load balancer's question whether to send requests here. Without a ready replica
- * requests wait and are told so, which is better for a client than no address. */
+/* Tells a load balancer whether to send requests here. Without a ready replica requests wait and
+ * get an error that says so, which is better for a client than no address. */
 void route_get_accepting(struct api_server *a, const struct call *c)
 {
     const char *why = "the gateway is shutting down";
@@ -75,7 +75,7 @@ static void before_metrics(void *ctx)
     metric_set(m->a->compiles_waiting, encode_pool_n_jobs(m->a->compile_pool));
 }
 
-/* /livez, /readyz, /metrics: the same answers as from every process. */
+/* Serves /livez, /readyz and /metrics with the same answers as every other process. */
 void route_get_admin(struct api_server *a, const struct call *c)
 {
     struct metrics_reader m = {a, c->key};
@@ -110,7 +110,7 @@ void route_get_openapi(struct api_server *a, const struct call *c)
     http_respond(c->request, 200, JSON_TYPE, strbuf_str(&a->openapi), NULL, 0);
 }
 
-/* Returns entry i of the model list: first the served names, then the adapters. */
+/* Returns entry i of the list of models: first the served names, then the adapters. */
 static bool model_at(const struct api_server *a, size_t i, struct openai_model *out)
 {
     const char *base = a->served_names[0];
@@ -145,8 +145,8 @@ void route_get_models(struct api_server *a, const struct call *c)
     answer_json(c->request, &b);
 }
 
-/* Decodes "org%2Fname" to "org/name", because the openai package escapes a slash so. Other
- * escapes are compared as they are. */
+/* Decodes "org%2Fname" to "org/name", because the openai package escapes a slash in this way.
+ * Other escapes are compared without decoding. */
 static struct str decode_name(struct str in, char *buf, size_t size)
 {
     size_t n = 0;
@@ -195,7 +195,8 @@ void route_post_prompt(struct api_server *a, const struct call *c)
     serving_on_request(&a->serving, c->request, &q);
 }
 
-/* Chat completions in OpenAI's form; on SageMaker another name for /invocations. */
+/* Serves chat completions in OpenAI's form. On SageMaker this path is another name for
+ * /invocations. */
 void route_post_chat(struct api_server *a, const struct call *c)
 {
     if (a->config->sagemaker)
@@ -204,7 +205,7 @@ void route_post_chat(struct api_server *a, const struct call *c)
         route_post_prompt(a, c);
 }
 
-/* Answers SageMaker's probe in DJL's form, and any other like /health. */
+/* Answers SageMaker's probe in DJL's form, and any other probe like /health. */
 void route_get_ping(struct api_server *a, const struct call *c)
 {
     if (!sagemaker_get_ping(a, c->request))
@@ -232,8 +233,8 @@ void route_post_unload_adapter(struct api_server *a, const struct call *c)
 void route_files_and_batches(struct api_server *a, const struct call *c)
 {
     struct api_error e = {0};
-    /* Lines of a batch outlive their key and are not counted for it, so a limited key could
-     * bypass its limits. */
+    /* Lines of a batch live longer than their key and are not counted for it, so a limited key
+     * could bypass its limits. */
     if (limits_any(c->key) && str_eq_c(http_method(c->request), "POST") &&
         str_eq_c(http_path(c->request), "/v1/batches") &&
         !api_error_set(&e, 403, NULL,
@@ -245,7 +246,8 @@ void route_files_and_batches(struct api_server *a, const struct call *c)
     state_calls_on_request(a->state, c->request, call_tenant(c));
 }
 
-/* Responses are not stored, so none can be read, deleted or cancelled. */
+/* Answers that there is no such response: responses are not stored, so none can be read, deleted
+ * or cancelled. */
 void route_no_response(struct api_server *a, const struct call *c)
 {
     struct str path = http_path(c->request), prefix = STR("/v1/responses/");

@@ -1,5 +1,5 @@
 #pragma once
-/* The handlers of the routes, except for SageMaker's (sagemaker.h) and the chat page's. */
+/* Declares the handlers of the routes, except for SageMaker's (sagemaker.h) and the chat page's. */
 #include "gateway/routes/state.h"
 
 void route_get_health(struct api_server *a, const struct call *c);

@@ -1,9 +1,9 @@
-/* Makes the OpenAPI document of this gateway: GET /openapi.json and `cox-gateway openapi`.
- * It takes openapi.json, which is written by hand, and adds bodies from the table of fields and
+/* Makes the OpenAPI document of this gateway, for GET /openapi.json and `cox-gateway openapi`.
+ * The hand-written openapi.json is the base. This file adds bodies from the table of fields and
  * security from the table of routes. Members named x-… are instructions for this file and are
  * removed.
  * The document depends only on the tables and `struct openapi_world`, so it is made once at the
- * start. All JSON is owned by the document being made. */
+ * start. The document that is being made owns all JSON. */
 #include "gateway/routes/openapi.h"
 
 #include <stdio.h>
@@ -19,7 +19,8 @@
 
 static const struct {
     enum api_kind kind;
-    const char *name, *family; /* prefix of fields with another form in this dialect */
+    /* `family`: prefix of fields that have another form in this dialect */
+    const char *name, *family;
 } kinds[] = {
     {API_COMPLETIONS, "completions", ""},
     {API_CHAT, "chat", ""},
@@ -48,7 +49,7 @@ static json_t *schema_by_hand(const json_t *by_hand, const char *family, const c
     return json_deep_copy(v ? v : json_object_get(by_hand, name));
 }
 
-/* Returns a bound of the table: an integer when it is whole. 2^63 exceeds the range of JSON's
+/* Returns a bound of the table, as an integer when it is whole. 2^63 exceeds the range of JSON's
  * reader, so it stays a real number. */
 static json_t *bound(double d)
 {
@@ -76,7 +77,7 @@ static json_t *only_schema(const char *only)
     return json_pack("{s:o}", "enum", list);
 }
 
-/* Returns NULL when the field accepts anything. */
+/* Returns the schema of a field, or NULL when the field accepts anything. */
 static json_t *field_schema(const struct field *f, const json_t *by_hand, const char *family)
 {
     static const char *const types[] = {
@@ -117,8 +118,8 @@ static bool is_required(const json_t *request, const char *name)
     return false;
 }
 
-/* Returns the schema of a member. null is the same as absent, so only required members exclude
- * it. */
+/* Returns the schema of a member. null is the same as an absent member, so only required members
+ * exclude null. */
 static json_t *property(const struct field *f, const json_t *by_hand, const char *family,
                         const json_t *request)
 {
@@ -139,8 +140,8 @@ static json_t *property(const struct field *f, const json_t *by_hand, const char
     return s;
 }
 
-/* Returns the schema for unknown members. Even when they are refused, null is allowed like an
- * absent member. */
+/* Returns the schema for unknown members. Even when unknown members are refused, null is allowed
+ * like an absent member. */
 static json_t *unknown_members(enum unknown_fields policy)
 {
     return policy == UNKNOWN_REFUSE ? json_pack("{s:s}", "type", "null") : json_true();
@@ -162,7 +163,7 @@ static json_t *request_schema(const struct openapi_world *w, size_t i_kind, cons
     return s;
 }
 
-/* Replaces "additionalProperties": "unknown" by the policy. */
+/* Replaces "additionalProperties": "unknown" by the schema of the policy. */
 static void fill_unknown(json_t *v, enum unknown_fields policy)
 {
     const char *key;
@@ -241,8 +242,8 @@ static void add_body_and_answer(json_t *op)
     json_decref(stream);
 }
 
-/* Adds an error. When the operation has an answer of this status, JSON is added to it, because
- * errors before the handler use the same status. */
+/* Adds an error. When the operation already has an answer of this status, the error's JSON is
+ * added to that answer, because errors before the handler use the same status. */
 static void add_error(json_t *op, const char *status, const char *shape)
 {
     json_t *responses = json_object_get(op, "responses");
@@ -365,7 +366,7 @@ static void add_operations(const struct openapi_world *w, json_t *doc)
 
 /* ---- the document ---- */
 
-/* On SageMaker, chat's path belongs to DJL, and health has DJL's form. */
+/* Adapts the paths to SageMaker, where chat's path belongs to DJL, and health has DJL's form. */
 static void use_sagemaker(json_t *paths)
 {
     static const char *const methods[] = {"get", "post"};

@@ -74,8 +74,8 @@ void routes_print(struct strbuf *out)
         strbuf_printf(out, "%s %s %s\n", routes[i].method, routes[i].path, names[routes[i].access]);
 }
 
-/* Matches a path with a pattern. * stands for one segment, ** at the end for any rest; neither
- * matches an empty text. */
+/* Compares a path with a pattern. * stands for one segment, and ** at the end stands for any
+ * rest. Neither matches an empty text. */
 static bool path_matches(const char *pattern, struct str path)
 {
     const char *at = path.ptr, *end = path.ptr + path.len;

@@ -1,9 +1,9 @@
-/* Handlers of DJL Serving's paths, and of SageMaker's runtime in front of them.
- * dispatch.c calls them. Model and adapter come from headers, attributes or the path; then the
- * body goes to serving with a dialect of DJL's form (sagemaker/djl_dialects.c) and the reply of
- * the caller's protocol.
- * Every refusal has the form that the caller's protocol expects. Only `has_served` is kept between
- * requests. Loop thread only. */
+/* Handles DJL Serving's paths, and the paths of SageMaker's runtime in front of them.
+ * dispatch.c calls these handlers. Model and adapter come from headers, attributes or the path.
+ * Then the body goes to serving with a dialect of DJL's form (sagemaker/djl_dialects.c) and the
+ * reply of the caller's protocol.
+ * Every refusal has the form that the caller's protocol expects. Only `has_served` is kept
+ * between requests. Loop thread only. */
 #include "gateway/routes/sagemaker.h"
 
 #include <string.h>
@@ -19,7 +19,8 @@
 
 #define JSON_TYPE "application/json"
 
-/* MB that a batch transform job may have in flight: requests × MB per request. */
+/* `TRANSFORM_TOTAL_MB` limits the MB that a batch transform job may have in flight: requests ×
+ * MB per request. */
 enum { TRANSFORM_TOTAL_MB = 100 };
 
 static const struct dialect *form_of(const struct api_server *a)
@@ -77,8 +78,8 @@ static struct str predicted_model(struct str path)
 }
 
 /* Returns true when the request names another model: model_name in a header, an attribute or the
- * query, or the path. There is only one model, so the name is only checked. In a path it may be
- * "model", DJL's name for the container's model. */
+ * query, or the path. There is only one model, so the name is only checked. In a path the name
+ * may be "model", DJL's name for the container's model. */
 static bool names_another(const struct api_server *a, struct http_request *r,
                           const struct djl_headers *h, struct str *name)
 {
@@ -91,7 +92,7 @@ static bool names_another(const struct api_server *a, struct http_request *r,
     return name->len > 0 && !is_served(a, *name);
 }
 
-/* `model` is the name from the endpoint's headers, or "". */
+/* Handles a request for tokens. `model` is the name from the endpoint's headers, or "". */
 static void invoke(struct api_server *a, const struct call *c, const struct reply_ops *ops,
                    struct str model)
 {
@@ -128,8 +129,8 @@ void sagemaker_post_invocation(struct api_server *a, const struct call *c)
 
 /* ---- the runtime in front of the container ---- */
 
-/* Returns the reply functions for "/endpoints/NAME/…"; NULL = neither path. Every NAME means
- * this deployment. */
+/* Returns the reply functions for "/endpoints/NAME/…", or NULL when the path is unknown. Every
+ * NAME means this deployment. */
 static const struct reply_ops *endpoint_of(struct str path)
 {
     struct str prefix = STR("/endpoints/");
@@ -151,8 +152,8 @@ static bool is_ours(const struct api_server *a, const struct call *c, struct str
            (is_served(a, name) || gateway_adapters_find(&a->adapters, name));
 }
 
-/* Returns the name of an inference component, or of the file of a multi-model endpoint. Here it
- * is a model or an adapter. */
+/* Returns the name of an inference component, or of the file of a multi-model endpoint. Here the
+ * name stands for a model or an adapter. */
 static struct str asked_model(struct http_request *r)
 {
     struct str name = http_header(r, "X-Amzn-SageMaker-Inference-Component"), end = STR(".tar.gz");
@@ -213,8 +214,8 @@ bool sagemaker_get_ping(struct api_server *a, struct http_request *r)
     return true;
 }
 
-/* Returns the size of the longest prompt in JSON. A token is about two characters, each up to
- * six bytes as a \u escape. Other members of the request add little. */
+/* Returns the size of the longest prompt in JSON, in MB. A token is about two characters, each
+ * up to six bytes as a \u escape. Other members of the request add little. */
 static uint64_t payload_mb(const struct api_server *a)
 {
     enum { TOKEN_BYTES = 12 };

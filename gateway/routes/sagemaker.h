@@ -1,5 +1,5 @@
 #pragma once
-/* Handlers of DJL Serving's paths, and of SageMaker's in front of them
+/* Declares handlers of DJL Serving's paths, and of SageMaker's in front of them
  * (docs/reference/sagemaker.md). Loop thread only. */
 #include "gateway/routes/state.h"
 
@@ -7,9 +7,10 @@
 void sagemaker_post_invocation(struct api_server *a, const struct call *c);
 /* Handles /endpoints/NAME/invocations and …/invocations-response-stream. */
 void sagemaker_post_endpoint(struct api_server *a, const struct call *c);
-/* Returns false when not on SageMaker, or never ready so far; /health answers then. */
+/* Answers /ping. Returns false when this is not SageMaker, or when the model was never ready so
+ * far. /health answers then. */
 bool sagemaker_get_ping(struct api_server *a, struct http_request *r);
-/* Answers how batch transform may send its records when its job does not define it. */
+/* Tells how batch transform may send its records when its job does not define it. */
 void sagemaker_get_execution_parameters(struct api_server *a, const struct call *c);
 /* Answers 404 or 405 in DJL's form. */
 void sagemaker_answer_unknown(struct http_request *r, int status, const char *allow);

@@ -20,25 +20,28 @@ struct api_server {
     struct loop *loop;
     struct metrics *metrics;
     uint64_t started_s;
-    const char *const *served_names; /* borrowed from the config or the model */
+    /* names of the served models, borrowed from the config or the model */
+    const char *const *served_names;
     size_t n_served_names;
     struct serving serving;
     struct gateway_adapters adapters;
     struct state_calls *state;
     struct encode_pool *compile_pool;
     struct metric *compiles_waiting;
-    struct strbuf openapi; /* the document of /openapi.json */
-    /* rules of access */
+    struct strbuf openapi; /* text of the document /openapi.json */
+    /* the following fields hold the rules of access */
     struct auth auth;
-    /* keys for calls about adapters; without any, nobody has access */
+    /* keys for calls about adapters; without any such key, nobody has access */
     struct admin_keys admin_keys;
     struct host_rule hosts, admin_hosts;
-    /* addresses and connections */
+    /* the following fields hold the addresses and connections */
     struct front front;
     struct http_metrics http_metrics;
     struct gateway_tls tls;
     struct http_server *server;
-    struct http_server *admin_server; /* NULL = admin routes are at the public address */
-    bool stopping;   /* shutting down: probes fail, requests are accepted for --shutdown-delay */
-    bool has_served; /* /ping succeeded once; later failures are reported as such */
+    /* server of the admin routes; NULL = they are at the public address */
+    struct http_server *admin_server;
+    /* the gateway is shutting down: probes fail, requests are accepted for --shutdown-delay */
+    bool stopping;
+    bool has_served; /* /ping has succeeded once; later failures are reported as failures */
 };

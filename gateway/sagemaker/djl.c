@@ -15,18 +15,18 @@
 #include "gateway/prepare/dialect.h"
 
 enum { MAX_DROPPED_BYTES = 200 };
-#define BATCH (DJL_ROLLING | DJL_TGI) /* both forms of rolling_batch=vllm */
+#define BATCH (DJL_ROLLING | DJL_TGI) /* `BATCH`: both forms of rolling_batch=vllm */
 #define EVERY (BATCH | DJL_ASYNC | DJL_STATIC)
 enum djl_format { FORMAT_JSON, FORMAT_LINES, FORMAT_SSE };
 
 struct translation {
     enum djl_form form;
     const struct djl_answers *answers;
-    json_t *to; /* the new body with OpenAI's fields */
+    json_t *to; /* new body with OpenAI's fields */
     bool greedy, sampled;
     struct djl_params djl;
-    const char *format;    /* name of the format; NULL = not given */
-    struct strbuf dropped; /* names of dropped parameters */
+    const char *format;    /* name of the output format; NULL = not given */
+    struct strbuf dropped; /* names of the parameters that were dropped */
     struct api_error *e;
 };
 
@@ -61,7 +61,7 @@ static bool take_do_sample(struct translation *t, const char *key, json_t *v)
     return true;
 }
 
-/* Reads top_k. All values up to 0 turn it off, which is -1 here. */
+/* Reads top_k. All values up to 0 turn top_k off, which is -1 here. */
 static bool take_top_k(struct translation *t, const char *key, json_t *v)
 {
     bool off = json_is_number(v) && json_number_value(v) <= 0;
@@ -122,8 +122,8 @@ static bool take_output_formatter(struct translation *t, const char *key, json_t
     return true;
 }
 
-/* A row without `take` becomes OpenAI's field `to`. A parameter without a row is dropped with a
- * warning. */
+/* `parameter` is a row of DJL's parameters. A row without `take` becomes OpenAI's field `to`. A
+ * parameter without a row is dropped with a warning. */
 static const struct parameter {
     const char *name, *to;
     unsigned forms;
@@ -189,8 +189,8 @@ static bool take_parameters(struct translation *t, json_t *given)
 }
 
 /* Sets DJL's defaults. Sampling is greedy unless there is a temperature or do_sample (not for
- * DJL_ASYNC). Answers have the chosen tokens' log-probabilities, and in one piece the prompt's
- * when wanted. best_of alone means n. */
+ * DJL_ASYNC). Answers have the chosen tokens' log-probabilities. An answer in one piece also has
+ * the prompt's, when the request asks for them. best_of alone means n. */
 static void fill_defaults(struct translation *t)
 {
     json_t *to = t->to, *best_of = json_object_get(to, "best_of");
@@ -209,7 +209,7 @@ static void fill_defaults(struct translation *t)
 
 /* ---- members next to the parameters ---- */
 
-/* Reads the adapter: a name or a list of one; "" is the model itself. */
+/* Reads the adapter: a name, or a list of one name. "" is the model itself. */
 static bool take_adapter(struct translation *t, json_t *v)
 {
     if (json_is_array(v) && json_array_size(v) == 1)
@@ -223,7 +223,7 @@ static bool take_adapter(struct translation *t, json_t *v)
     return true;
 }
 
-/* Finds the format. An unknown name gives the form's default, like none. */
+/* Finds the output format. An unknown or absent name gives the form's default. */
 static enum djl_format find_format(struct translation *t, bool stream)
 {
     if (t->format && strncmp(t->format, "jsonlines", 9) == 0)
@@ -271,8 +271,8 @@ static bool is_text(const json_t *v)
     return json_is_string(v) && json_string_length(v) > 0;
 }
 
-/* Returns true for a list of texts. A static batch may have several; OpenAI's reader limits
- * their number. */
+/* Returns true for a list of texts. A static batch may have several texts; OpenAI's reader
+ * limits their number. */
 static bool is_batch(const json_t *v)
 {
     size_t n = json_array_size(v);
@@ -390,7 +390,7 @@ bool djl_read(enum djl_form form, const struct djl_answers *answers, const struc
     else
         ok = read_inputs(&t, m, owned_body, out);
     strbuf_fini(&t.dropped);
-    json_decref(t.to);       /* params has a reference of its own */
-    json_decref(owned_body); /* the body in params shares its values */
+    json_decref(t.to);       /* `params` has its own reference to this body */
+    json_decref(owned_body); /* the body in `params` has its own references to the shared values */
     return ok;
 }

@@ -1,9 +1,10 @@
 #pragma once
-/* Bodies of DJL Serving's clients for a SageMaker endpoint, on one path:
- * {"inputs":…,"parameters":{…}}, or chat's messages. Each becomes OpenAI's fields, which the
- * table of fields checks; docs/reference/sagemaker.md has the list.
+/* Reads bodies of DJL Serving's clients for a SageMaker endpoint. On one path a body is
+ * {"inputs":…,"parameters":{…}}, or has chat's messages. Each body becomes OpenAI's fields,
+ * which the table of fields checks; docs/reference/sagemaker.md has the list.
  * Four forms differ in their answers: ROLLING (rolling_batch=vllm), TGI (the same with
- * tgi_compat), ASYNC (async_mode) and STATIC (lists, as in a pipeline). Pure; any thread. */
+ * tgi_compat), ASYNC (async_mode) and STATIC (lists, as in a pipeline). The functions are pure,
+ * and usable on any thread. */
 #include "gateway/prepare/dialect.h"
 
 #define DJL_DEFAULT_NEW_TOKENS   30u
@@ -11,7 +12,8 @@
 
 enum djl_form { DJL_ROLLING = 1, DJL_ASYNC = 2, DJL_TGI = 4, DJL_STATIC = 8 };
 
-/* Dialects of the answer for bodies that need another one than the form's own. */
+/* `djl_answers` holds the dialects of the answer for bodies that need another dialect than the
+ * form's own. */
 struct djl_answers {
     const struct dialect *sse, *chat, *chat_sse, *async_chat, *async_prompt;
 };

@@ -1,5 +1,5 @@
-/* DJL's dialects: the reader and the writers for each form and schema. Chat has OpenAI's JSON,
- * one line each unless it is an SSE stream. */
+/* Defines DJL's dialects: the reader and the writers for each form and schema. Chat has OpenAI's
+ * JSON, one JSON text per line unless the stream is SSE. */
 #include "gateway/sagemaker/djl_dialects.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static const char *sse_type(const struct params *p)
     return SSE_CONTENT_TYPE;
 }
 
-/* Appends OpenAI's events as lines: without "data: ", and without [DONE]. JSON contains no line
+/* Appends OpenAI's events as lines, without "data: " and without [DONE]. JSON contains no line
  * ends. */
 static void append_lines(struct strbuf *out, struct str events)
 {
@@ -112,7 +112,7 @@ static bool read_tgi(const struct prepare_model *m, json_t *owned_body, struct p
 static bool read_static(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
 static bool read_async(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
 
-/* A silent stream gets no keep-alive, because clients expect JSON in every line. */
+/* `COMMON` has no keep-alive for silent streams, because clients expect JSON in every line. */
 #define COMMON(label, field) .name = label, .id_prefix = "chatcmpl-", .prompt_field = field
 #define ROLLING              .read = read_rolling, .status = djl_rolling_status
 #define ASYNC                                                                                      \

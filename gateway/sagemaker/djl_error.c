@@ -1,6 +1,6 @@
-/* DJL's errors. An invalid request, or a failure before the first token, gets a 424 in the
- * handler's form. A refusal in front of the model has the front end's form, with the name of a
- * Java class. */
+/* Writes DJL's errors. An invalid request, or a failure before the first token, gets a 424 in
+ * the handler's form. A refusal in front of the model has the front end's form, with the name of
+ * a Java class. */
 #include "gateway/sagemaker/djl_error.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { INVALID = 424 };
 
-/* Set before the loop starts, constant after that. */
+/* `statuses` is set before the loop starts and constant after that. */
 static struct djl_statuses statuses = DJL_STATUSES;
 
 enum status djl_read_statuses(const struct option_list *words, struct djl_statuses *out,
@@ -58,20 +58,20 @@ static bool is_about_the_request(const struct api_error *e)
            (e->http_status == 400 || e->http_status == 404 || e->http_status == 422);
 }
 
-/* Returns true when a key's limit was reached, which DJL does not know. Such clients get a 429,
- * as OpenAI's do. */
+/* Returns true when a key's limit was reached, an error that DJL does not know. Such clients get
+ * a 429, as OpenAI's clients do. */
 static bool is_throttled(const struct api_error *e)
 {
     return e->http_status == 429 && e->code && strcmp(e->code, "rate_limit_exceeded") == 0;
 }
 
-/* Returns true when the queue is full, as opposed to no worker being ready. */
+/* Returns true when the queue is full. Returns false when no worker is ready. */
 static bool is_capacity(const struct api_error *e)
 {
     return e->http_status == 429 || (e->http_status == 503 && e->retry_after_s);
 }
 
-/* Returns the status. DJL has no 429 unless its operator chose one. */
+/* Returns the HTTP status of an error. DJL has no 429 unless its operator chose one. */
 int djl_async_status(const struct api_error *e)
 {
     if (is_about_the_request(e))

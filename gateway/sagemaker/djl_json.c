@@ -1,8 +1,8 @@
-/* Answers to `inputs`: a line per token in a stream, or one body.
+/* Writes answers to `inputs`: a line per token in a stream, or one body.
  * answer_writer.c calls the functions through the dialects in djl_dialects.c; they append JSON
  * to a buffer.
- * The texts of all tokens joined are exactly the answer's text (djl_pieces). The last line of a
- * stream repeats the whole text, which `generation.said` keeps. `djl_whole` may run on a pool
+ * The texts of all tokens together are exactly the answer's text (djl_pieces). The last line of
+ * a stream repeats the whole text, which `generation.said` keeps. `djl_whole` may run on a pool
  * thread. */
 #include <string.h>
 
@@ -17,7 +17,7 @@ struct str djl_next_piece(struct djl_pieces *p, const struct answer_shape *a, ui
     struct str bytes = openai_token(a, id, buf);
     size_t end = p->given, left = p->text.len - p->matched;
     if (p->matched == 0 && bytes.len > 1 && *bytes.ptr == ' ' && left > 0 && *p->text.ptr != ' ')
-        /* the first space of a text may be hidden */
+        /* the tokenizer may hide the first space of a text */
         bytes = (struct str){bytes.ptr + 1, bytes.len - 1};
     if (bytes.len > 0 && bytes.len <= left &&
         memcmp(bytes.ptr, p->text.ptr + p->matched, bytes.len) == 0) {
@@ -48,7 +48,7 @@ static const char *score_key(const struct answer_shape *a)
     return a->params->djl.is_async || a->params->djl.is_tgi ? "logprob" : "log_prob";
 }
 
-/* `score` is NULL for a token without one. */
+/* Appends a token and its score. `score` is NULL for a token without a score. */
 static void append_scored(struct strbuf *out, const struct answer_shape *a, uint32_t id,
                           struct str text, const float *score)
 {
@@ -71,7 +71,7 @@ static void append_token(struct strbuf *out, const struct answer_shape *a, uint3
     append_scored(out, a, id, text, &score);
 }
 
-/* Returns the log-probability of the chosen token; 0 when the head sent none. */
+/* Returns the log-probability of the chosen token, or 0 when the head sent none. */
 static float score_of(const struct answer_delta *d, uint32_t i)
 {
     return d->logprobs && d->logprobs[i].n > 0 ? d->logprobs[i].values[0] : 0;
@@ -90,7 +90,7 @@ static void append_tokens(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-/* Appends the prompt's tokens for decoder_input_details. The first one has no log-probability. */
+/* Appends the prompt's tokens for decoder_input_details. The first token has no log-probability. */
 static void append_prefill(struct strbuf *out, const struct answer_shape *a,
                            const struct answer_delta *d)
 {
@@ -127,7 +127,8 @@ static void append_top_tokens(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-/* Returns the reason of the end. DJL's rolling batch uses eos_token for stop strings too. */
+/* Returns the reason of the end. As in DJL's rolling batch, a stop string has the reason
+ * eos_token too. */
 static const char *finish_name(const struct answer_shape *a, const struct answer_delta *d)
 {
     if (d->finish == ANSWER_LENGTH)
@@ -149,7 +150,7 @@ void djl_generated(struct strbuf *out, const struct answer_shape *a, const struc
     strbuf_fini(&all);
 }
 
-/* Appends {"finish_reason":…,"generated_tokens":… and no more. */
+/* Appends the head {"finish_reason":…,"generated_tokens":… and nothing after it. */
 static void append_details(struct strbuf *out, const struct answer_shape *a,
                            const struct answer_delta *d)
 {
@@ -192,8 +193,8 @@ static void append_line_end(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "}");
 }
 
-/* Writes a line per token. When the end has no token (text was held back), its line has the
- * token id -1, as in DJL: clients read ["token"]["text"] in every line. */
+/* Writes a line per token. When the end has no token, because text was held back, its line has
+ * the token id -1, as in DJL: clients read ["token"]["text"] in every line. */
 void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                const struct answer_delta *d)
 {
@@ -224,7 +225,7 @@ void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_
 void djl_close(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                const struct answer_usage *u)
 {
-    /* nothing to write: the last line is complete */
+    /* there is nothing to write, because the last line is complete */
 }
 
 /* ---- in one piece ---- */

@@ -1,4 +1,5 @@
-/* Answers of static batches, as of a Hugging Face pipeline: lists, and texts without tokens. */
+/* Writes answers of static batches in the form of a Hugging Face pipeline: lists, and texts
+ * without tokens. */
 #include "gateway/sagemaker/djl_static.h"
 #include "gateway/sagemaker/djl_error.h"
 #include "gateway/sagemaker/djl_json.h"
@@ -32,8 +33,8 @@ void djl_static_whole(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-/* Writes an error. A failure in the handler has the handler's form, a refusal in front of it the
- * front end's. */
+/* Writes an error. A failure in the handler has the handler's form. A refusal in front of the
+ * model has the front end's form. */
 void djl_static_error(struct strbuf *out, const struct api_error *e, bool in_stream)
 {
     int status = djl_rolling_status(e);

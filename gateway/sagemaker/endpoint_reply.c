@@ -1,9 +1,9 @@
-/* Replies in the form of SageMaker's runtime, which stands in front of a container.
+/* Sends replies in the form of SageMaker's runtime, which stands in front of a container.
  * routes/sagemaker.c chooses one of two sets of reply functions; serving calls them. Answers go
- * out as they are, or in event-stream messages; the container's errors are wrapped in a
+ * out unchanged, or in event-stream messages. The container's errors are wrapped in a
  * ModelError.
- * A reply is a struct http_request and owns nothing else. Each answer goes out once; a stream is
- * ended by `end` or `drop`. Loop thread only. */
+ * A reply is a struct http_request and owns nothing else. Each answer goes out once. `end` or
+ * `drop` ends a stream. Loop thread only. */
 #include "gateway/sagemaker/endpoint_reply.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 enum { MODEL_ERROR = 424, THROTTLED = 429 };
 
-/* SDKs look for an error's name in this header first, then in the body. */
+/* SDKs look for an error's name in the header `ERROR_TYPE` first, then in the body. */
 #define ERROR_TYPE "x-amzn-ErrorType"
 #define VARIANT    "x-Amzn-Invoked-Production-Variant", "AllTraffic"
 
@@ -65,7 +65,7 @@ static void attach(void *reply, struct api_request *r)
     http_set_user(reply, r);
 }
 
-/* Answers with the container's error, with its status and body inside. */
+/* Answers with the container's error, whose status and body are members of the answer. */
 static void respond_model_error(struct http_request *r, int status, struct str body)
 {
     const struct http_header_kv header = {ERROR_TYPE, "ModelError"};
@@ -90,7 +90,7 @@ static void respond_model_error(struct http_request *r, int status, struct str b
     strbuf_fini(&b);
 }
 
-/* Answers that a key's limit was reached. This is the gateway's limit and not the model's, so
+/* Answers that a key's limit was reached. The limit is the gateway's and not the model's, so
  * SDKs wait and retry. */
 static void respond_throttled(struct http_request *r, struct str body, uint32_t retry_after_s)
 {

@@ -1,15 +1,16 @@
 #pragma once
-/* Answers in the form of SageMaker's runtime in front of a container, for boto3 and other SDKs.
- * The container's errors are a ModelError, and streams consist of events. Replies are struct
- * http_request. Loop thread only. */
+/* Sends answers in the form of SageMaker's runtime in front of a container, for boto3 and other
+ * SDKs. The container's errors become a ModelError, and streams consist of events. Replies are
+ * struct http_request. Loop thread only. */
 #include "common/http/server/server.h"
 #include "gateway/prepare/dialect.h"
 
 struct reply_ops;
 
-extern const struct reply_ops endpoint_whole_ops;  /* InvokeEndpoint */
-extern const struct reply_ops endpoint_stream_ops; /* InvokeEndpointWithResponseStream */
-/* Errors of the gateway itself, such as a missing key. It reads no body. */
+extern const struct reply_ops endpoint_whole_ops;  /* replies of InvokeEndpoint */
+extern const struct reply_ops endpoint_stream_ops; /* replies of InvokeEndpointWithResponseStream */
+/* `dialect_endpoint` writes errors of the gateway itself, such as a missing key. It reads no
+ * body. */
 extern const struct dialect dialect_endpoint;
 
 /* Refuses a request in front of the model: {"__type","code","Message"}. */

@@ -1,8 +1,9 @@
-/* The gateway's list of LoRA adapters, and the two calls that load and unload one.
+/* Keeps the gateway's list of LoRA adapters, and handles the two calls that load and unload an
+ * adapter.
  * The head sends the names (`gateway_adapters_on_names`). A call of a client becomes an order to
  * the head, and the head's answer becomes the HTTP answer.
- * At most ADAPTER_CALLS_MAX calls are open. Each ends with exactly one answer: by the head, by a
- * timeout or by the loss of the link. Loop thread only; time is an argument. */
+ * At most ADAPTER_CALLS_MAX calls are open. Each call ends with exactly one answer: by the head,
+ * by a timeout or by the loss of the link. Loop thread only; time is an argument. */
 #include "gateway/serving/adapters.h"
 
 #include <stdio.h>
@@ -93,7 +94,7 @@ static const char *unknown_key(const json_t *body)
     return NULL;
 }
 
-/* Returns false when the order is wrong and was answered. */
+/* Reads the order from the call's body. Returns false when the order is wrong and was answered. */
 static bool read_order(const struct gateway_adapters *a, void *reply, const json_t *body, bool on,
                        struct msg_adapter_order *m)
 {

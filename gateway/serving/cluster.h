@@ -1,10 +1,12 @@
 #pragma once
-/* The state of the head and the cluster as the head reports it, and its effect on requests. */
+/* Keeps the state of the head and the cluster as the head reports it, and applies it to
+ * requests. */
 #include "gateway/request/state.h"
 
 void serving_on_cluster(struct serving *s, const struct msg_cluster *m);
-/* The head refuses this gateway. STATUS_OK: it stopped refusing. STATUS_UNSUPPORTED: this
- * gateway's model is not the workers' model, so requests get a 503 at once. */
+/* Handles a refusal by the head. STATUS_OK means that the head has stopped refusing.
+ * STATUS_UNSUPPORTED means that this gateway's model is not the workers' model, so requests get
+ * a 503 at once. */
 void serving_on_refused(struct serving *s, enum status status);
 bool serving_is_of_another_model(const struct serving *s);
 /* Returns true when a replica is ready, or none is required, and the gateway is not draining.

@@ -8,9 +8,9 @@ void serving_add_pending(struct serving *s, struct api_choice *c)
     submit_queue_add(&s->pending, &c->pending, c->owner->tenant, serving_now(s));
 }
 
-/* Stops at the first choice without credit, so that a large choice gets its turn. Each try costs
- * time in proportion to the size. So a large choice is tried again only after new credit, not at
- * each event. */
+/* Submits waiting choices and stops at the first choice without credit, so that a large choice
+ * gets its turn. Each try costs time in proportion to the size. A large choice is therefore
+ * tried again only after new credit, not at each event. */
 void serving_pump_on(struct serving *s)
 {
     struct submit_entry *next;

@@ -1,10 +1,9 @@
-/* The start of a request: its body is prepared on the loop or a pool, then the request is refused,
+/* Starts a request: its body is prepared on the loop or a pool. Then the request is refused,
  * answered, or its choices are queued.
- * `api_request_start` comes from serving.c. A prepared request goes to pump.c, or to an error
- * answer.
+ * serving.c calls `api_request_start`. A prepared request goes to pump.c, or to an error answer.
  * The loop's thread owns the request. While a pool prepares it (state API_PREPARING), only the
- * pool's job touches `prepared`, and the request is not freed. The body's bytes are the
- * connection's or `owned_body`. */
+ * pool's job touches `prepared`, and the request is not freed. The body's bytes belong to the
+ * connection or to `owned_body`. */
 #include "gateway/serving/start.h"
 
 #include <stdio.h>
@@ -25,7 +24,7 @@
 #include "gateway/serving/pump.h"
 #include "gateway/tools/set.h"
 
-enum { MOST_COPIED_HERE = 64 << 10 }; /* bytes of a body that may be copied on the loop */
+enum { MOST_COPIED_HERE = 64 << 10 }; /* most bytes of a body that may be copied on the loop */
 
 static void reject(struct api_request *r, const struct api_error *e)
 {
@@ -72,7 +71,8 @@ static void fill_shape(struct api_request *r)
     r->shape.tokenizer = r->s->o.model.tokenizer;
 }
 
-/* These faults depend on the ids of the model, so they show only here. */
+/* Checks allowed_token_ids. These faults depend on the ids of the model, so they can be found
+ * only here. */
 static void check_allowed(const struct api_request *r, struct api_error *e)
 {
     const struct forbidden f = api_request_forbidden(r);
@@ -118,8 +118,8 @@ static void check_cluster(const struct api_request *r, struct api_error *e)
     }
 }
 
-/* Logs tools that a server would have to run. This server runs none: the model does not see
- * them, and the answer says so. */
+/* Logs tools that a server would have to run. This server runs no tools: the model does not see
+ * such tools, and the answer says so. */
 static void tell_left_out(const struct api_request *r)
 {
     struct strbuf types;
@@ -140,7 +140,8 @@ static void on_prepared(struct api_request *r)
     struct serving *s = r->s;
     struct api_error e = r->prepared.error;
     struct params *p = &r->prepared.params;
-    if (r->reply_ops->release_body) /* the answer may take hours */
+    /* the body is released now, because the answer may take hours */
+    if (r->reply_ops->release_body)
         r->reply_ops->release_body(r->reply);
     if (r->prepared.dialect)
         r->dialect = r->prepared.dialect;
@@ -170,7 +171,8 @@ static void on_prepared(struct api_request *r)
         reject(r, &e);
         return;
     }
-    if (!s->cluster.one_class) /* one class: a key's priority would fail every request */
+    /* with only one class, a key's priority would make every request fail */
+    if (!s->cluster.one_class)
         p->priority = limits_priority(r->key, p->priority);
     if (p->timeout_s > 0)
         r->deadline_ns = r->arrival_ns + (uint64_t)(p->timeout_s * 1e9);
@@ -209,7 +211,7 @@ static void prepare(struct api_request *r)
     const int status = r->prepared.error.http_status;
     r->wants = status == PREPARE_WANTS_POOL || status == PREPARE_WANTS_COMPILING ? status : 0;
     if (!r->wants) {
-        mem_free(r->owned_body); /* nobody reads the bytes again; their length is kept */
+        mem_free(r->owned_body); /* nobody reads the bytes again, and only their length is kept */
         r->owned_body = NULL;
         r->body.ptr = NULL;
         return;
@@ -230,7 +232,7 @@ static void job_done(struct encode_job *j)
     struct api_request *r = (struct api_request *)j;
     r->on_pool = NULL;
     if (r->state != API_PREPARING)
-        return; /* the client left meanwhile; the next sweep frees the request */
+        return; /* the client has left, and the next sweep frees the request */
     if (r->wants)
         prepare_elsewhere(r);
     else
@@ -239,8 +241,8 @@ static void job_done(struct encode_job *j)
 }
 
 /* Returns a copy of the body that the request owns. A large body is taken from its connection
- * instead: copying takes about 1 ms per MB on the loop, mostly for new pages. Returns NULL when
- * there is no memory. */
+ * instead of copied, because copying takes about 1 ms per MB on the loop, mostly for new pages.
+ * Returns NULL when there is no memory. */
 static char *own_body(struct api_request *r, struct str body)
 {
     if (body.len > MOST_COPIED_HERE && r->reply_ops->take_body)
@@ -296,6 +298,6 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
         prepare_elsewhere(r);
         return;
     }
-    r->body = (struct str){0}; /* the bytes stay the connection's */
+    r->body = (struct str){0}; /* the connection still owns the bytes */
     on_prepared(r);
 }

@@ -50,7 +50,7 @@ static void observe_end(struct api_request *r, const struct api_choice *c)
     struct serving_metrics *m = &r->s->metrics;
     const struct choice_times times = times_of(c);
     uint32_t longest = 0;
-    if (!c->g.first_token_ns) /* embeddings have no tokens */
+    if (!c->g.first_token_ns) /* embeddings have no tokens, so the prompt is counted here */
         serving_metrics_prompt(m, n_prompt_of(c), c->g.n_cached);
     serving_metrics_end(m, c->g.finish == FINISH_LENGTH ? OUTCOME_LENGTH : OUTCOME_STOP, &times,
                         n_prompt_of(c), c->g.n_cached, c->g.n_ids);

@@ -1,5 +1,5 @@
 #pragma once
 #include "gateway/request/state.h"
 
-/* Tokens, or the end, of choice `i_choice` have arrived. */
+/* Handles tokens, or the end, of choice `i_choice`. */
 void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t);

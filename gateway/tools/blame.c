@@ -21,7 +21,7 @@ static bool is_verdict(int status)
     return status == 0 || status == 400;
 }
 
-/* Compiles the grammar for calls of these tools, and sets the status. */
+/* Compiles the grammar for calls of these tools, and sets `status` to the verdict. */
 static void look(struct search *s, const json_t *tools)
 {
     json_t *schema = tool_schema_of_calls(tools, (struct str){0}, true);
@@ -34,7 +34,7 @@ static void look(struct search *s, const json_t *tools)
     json_decref(schema);
 }
 
-/* Returns the tools that may be called: all, or only the tool that tool_choice names. */
+/* Returns the tools that may be called: all tools, or only the tool that tool_choice names. */
 static json_t *callable(const struct params *p)
 {
     json_t *list = json_array();
@@ -48,8 +48,8 @@ static json_t *callable(const struct params *p)
 }
 
 /* Returns the half of the list with the tool at fault: the first half when its grammar fails,
- * else the second. The second is compiled only when a single tool is left. Takes the reference
- * `list` and returns a new one. */
+ * else the second half. The second half is compiled only when it has a single tool. Takes the
+ * reference `list` and returns a new one. */
 static json_t *half(struct search *s, json_t *list)
 {
     const size_t n = json_array_size(list), n_first = n / 2;
@@ -102,7 +102,7 @@ static void name_tool(const struct params *p, struct str name, struct str why, s
     strbuf_fini(&words);
 }
 
-/* `list` has one tool, or none. */
+/* Compiles the grammar of the last candidate. `list` has one tool, or none. */
 static void look_at_last(struct search *s, const struct params *p, const json_t *list,
                          struct str name)
 {

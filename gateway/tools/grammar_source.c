@@ -2,8 +2,9 @@
  * The parsers of fields (fields/) call one function for response_format, structured_outputs or
  * guided_*. prepare.c then adds the grammar of forced tool calls, and the reasoning before a
  * grammar.
- * At most one grammar is kept in `params.sampling`; a second one is an error that names both
- * fields. Sources are copied to `params.arena`. Pure; any thread. */
+ * At most one grammar is kept in `params.sampling`; a second grammar is an error that names both
+ * fields. Sources are copied to `params.arena`. The functions are pure, and usable on any
+ * thread. */
 #include "gateway/tools/grammar_source.h"
 
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static bool keep_text(struct params *p, const char *name, enum grammar_kind kind
     return keep(p, name, kind, params_json_str(v), e);
 }
 
-/* Appends a string in Lark's syntax: as in JSON, but DEL must be escaped too. */
+/* Appends a string in Lark's syntax, which is JSON's syntax except that DEL must be escaped too. */
 static void append_lark_text(struct strbuf *b, const char *json)
 {
     for (const char *del; (del = strchr(json, 0x7F)); json = del + 1) {
@@ -81,7 +82,7 @@ static void append_lark_text(struct strbuf *b, const char *json)
     strbuf_append_c(b, json);
 }
 
-/* Keeps a choice as the grammar start: "a" | "b". */
+/* Keeps a choice as a grammar such as start: "a" | "b". */
 static bool keep_choice(struct params *p, const char *name, const json_t *v, struct api_error *e)
 {
     struct strbuf b;
@@ -178,7 +179,7 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
         for (size_t i = 0; i < sizeof known / sizeof *known && !is_known; i++)
             is_known = strcmp(key, known[i]) == 0;
         if (json_is_null(value) || (json_is_false(value) && strcmp(key, "json") != 0))
-            continue; /* not given, or switched off */
+            continue; /* this form is not given, or is switched off */
         if (!is_known)
             return api_error_set(e, 400, name, "%s.%.40s is not supported by this server.", name,
                                  key);
@@ -208,8 +209,8 @@ static void drop_format(struct params *p)
             p->grammar_field = NULL;
 }
 
-/* Returns true when the schema's root can be an object: it states no type, or object is one of
- * the types. */
+/* Returns true when the schema's root can be an object: the schema states no type, or object is
+ * one of its types. */
 static bool may_be_object(const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type");
@@ -222,7 +223,7 @@ static bool may_be_object(const json_t *schema)
     return word ? strcmp(word, "object") == 0 : !json_is_array(type);
 }
 
-/* Refuses tools with a schema that is no object. Arguments are always objects, so no call of
+/* Refuses tools whose schema is not an object's. Arguments are always objects, so no call of
  * such a tool could be valid. */
 static bool check_roots(const struct params *p, struct api_error *e)
 {
@@ -281,7 +282,7 @@ bool grammar_after_reasoning(struct params *p, const struct reasoning_marks *m, 
     json_t *whole = json_pack("{s:o, s:o, s:b, s:i, s:s%}", "open", texts(m->open), "close",
                               texts(m->close), "begun", m->begun, "kind", (int)s->grammar_kind,
                               "source", s->grammar.ptr, s->grammar.len);
-    p->grammar_field = NULL; /* the new grammar replaces it */
+    p->grammar_field = NULL; /* the new grammar replaces the one before */
     bool ok = keep_json(p, name, GRAMMAR_AFTER_REASONING, whole, e);
     json_decref(whole);
     return ok;

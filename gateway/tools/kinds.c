@@ -1,5 +1,5 @@
-/* Types of tools, and the schemas of those that Anthropic's clients run. Both are constant
- * lists: a provider never changes a dated type, but publishes it with a new date. */
+/* Lists the types of tools, and the schemas of the types that Anthropic's clients run. Both
+ * lists are constant: a provider never changes a dated type, but publishes it with a new date. */
 #include "gateway/tools/kinds.h"
 
 #include <stdbool.h>
@@ -40,9 +40,9 @@ enum tool_kind tool_kind_of(const char *type)
                                          "tool_search_tool_regex",
                                          "programmatic_tool_calling",
                                          "advisor",
-                                         "container",      /* vLLM's name, for gpt-oss */
-                                         "browser_search", /* Groq's name */
-                                         "x_search",       /* xAI's name */
+                                         "container", /* vLLM's name of this type, for gpt-oss */
+                                         "browser_search", /* Groq's name of this type */
+                                         "x_search",       /* xAI's name of this type */
                                          NULL},
                              *const client[] = {"bash",
                                                 "text_editor",
@@ -63,14 +63,14 @@ enum tool_kind tool_kind_of(const char *type)
 /* ---- functions ---- */
 
 struct member {
-    const char *name, *type, *says; /* `type` is a JSON type, or "lines" for two integers */
+    const char *name, *type, *says; /* `type`: a JSON type, or "lines" for two integers */
 };
 
 struct known_tool {
-    const char *types[3]; /* ends with NULL, or is full */
+    const char *types[3]; /* names of the types; the list ends with NULL, or is full */
     const char *name, *says;
-    const char *commands; /* values of the member command, separated by blanks; NULL = any text */
-    const char *required; /* second required member besides command; or NULL */
+    const char *commands; /* values of the member `command`, separated by blanks; NULL = any text */
+    const char *required; /* second required member, beside `command`; or NULL */
     const struct member *members;
 };
 
@@ -88,7 +88,7 @@ static const struct member bash_members[] = {
         "view_range", "lines", "view: the first and the last line to show, from 1; -1 is the end." \
     }
 
-/* The command insert is not offered: some clients name its text new_str, others insert_text.
+/* The command `insert` is not offered: some clients name its text new_str, others insert_text.
  * str_replace can do the same. */
 static const struct member editor_members[] = {
     EDITS,

@@ -21,10 +21,11 @@ bool schema_key_is_map(const char *key)
 
 struct walk {
     const char *place;
-    json_t *ids;      /* $id → JSON pointer of its resource in the document */
-    json_t *anchors;  /* pointer of a resource, '#', name of the anchor → pointer */
-    struct strbuf at; /* pointer of the current schema */
-    bool moves;       /* second pass: all names are known and references are rewritten */
+    json_t *ids; /* JSON pointers of resources in the document, by $id */
+    /* JSON pointers of anchors, by the pointer of the resource, '#' and the anchor's name */
+    json_t *anchors;
+    struct strbuf at; /* JSON pointer of the current schema */
+    bool moves; /* true in the second pass: all names are known and references are rewritten */
 };
 
 static void append_part(struct strbuf *b, const char *key)
@@ -66,8 +67,8 @@ static void note_anchor(struct walk *w, const json_t *schema, const char *key, c
     json_decref(whole);
 }
 
-/* Returns the pointer that `ref` leads to, seen from `resource`, as a new string. NULL = the
- * target is not in this document. */
+/* Returns the pointer that `ref` leads to, seen from `resource`, as a new string. Returns NULL
+ * when the target is not in this document. */
 static json_t *resolve(const struct walk *w, const char *ref, const char *resource)
 {
     const char *hash = strchr(ref, '#'), *fragment = hash ? hash + 1 : "";
@@ -148,8 +149,8 @@ static void walk_map(struct walk *w, const char *key, json_t *map, const char *r
     w->at.len = before;
 }
 
-/* Returns the pointer of a schema with its own $id as a new string; NULL = it has none and
- * belongs to the resource around it. */
+/* Returns the pointer of a schema with its own $id as a new string. Returns NULL when the schema
+ * has no $id and belongs to the resource around it. */
 static json_t *own_resource(struct walk *w, const json_t *schema)
 {
     const char *id = json_string_value(json_object_get(schema, "$id"));

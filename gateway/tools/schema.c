@@ -1,10 +1,10 @@
-/* The JSON schema of an answer that must call tools, made from the tools' own schemas.
+/* Makes the JSON schema of an answer that must call tools from the tools' own schemas.
  * grammar_source.c and blame.c call `tool_schema_of_calls`. Each tool's parameters are copied,
- * moved to #/$defs/toolN with their references, and then closed: an object with listed properties
- * gets additionalProperties: false.
- * The schemas are a client's: MAX_DEPTH and MAX_LOOKS bound the search. When it is not sure which
- * members an object may have, the object stays open. The request's own JSON is never changed.
- * Pure; any thread. */
+ * moved to #/$defs/toolN with their references, and then closed: an object with listed
+ * properties gets additionalProperties: false.
+ * The schemas come from a client, so MAX_DEPTH and MAX_LOOKS bound the search. When it is not
+ * certain which members an object may have, the object stays open. The request's own JSON is
+ * never changed. The functions are pure, and usable on any thread. */
 #include "gateway/tools/schema.h"
 
 #include <stdio.h>
@@ -18,12 +18,14 @@ enum { MAX_REF = 1024, MAX_LOOKS = 2000, MAX_DEPTH = 32 };
 /* ---- members stated by a schema ---- */
 
 struct closer {
-    const char *place;      /* place of the tool, "#/$defs/tool3" */
+    const char *place;      /* place of the tool, such as "#/$defs/tool3" */
     const json_t *document; /* parameters of the tool, an object schema */
-    uint32_t n_looks; /* schemas visited for one object; bounded, because schemas are a client's */
+    /* number of schemas visited for one object; bounded, because schemas come from a client */
+    uint32_t n_looks;
 };
 
-/* Returns the target of a reference that `tool_refs_move` has rewritten; NULL = not found. */
+/* Returns the target of a reference that `tool_refs_move` has rewritten, or NULL when there is
+ * none. */
 static const json_t *target_of(const struct closer *c, const char *ref)
 {
     static const char *const rooms[] = {"/$defs/", "/definitions/"};
@@ -84,7 +86,7 @@ static bool collect(struct closer *c, const json_t *schema, json_t *names, uint3
     for (const char *const *k = open; *k; k++)
         if (json_object_get(schema, *k))
             return false;
-    /* false: the list is complete, stated by the schema or set here */
+    /* false means a complete list of members, stated by the schema or set here */
     if (more && !json_is_false(more))
         return false;
     if (!lists_names_alone(json_object_get(schema, "dependencies")))
@@ -112,8 +114,8 @@ static bool lists_members(const json_t *schema)
            json_array_size(json_object_get(schema, "allOf")) > 0;
 }
 
-/* Closes an object that lists its members. Members listed by its parts are added to its own
- * properties, because additionalProperties looks only at those. */
+/* Closes an object that lists its members. Members that its parts list are added to its own
+ * properties, because additionalProperties looks only at these. */
 static void close_object(struct closer *c, json_t *schema)
 {
     json_t *names = json_object(), *v, *own = json_object_get(schema, "properties");
@@ -131,7 +133,8 @@ static void close_object(struct closer *c, json_t *schema)
     json_decref(names);
 }
 
-/* The role of a schema: it describes a whole object, a part of one, or only a condition. */
+/* `closing` is the role of a schema: it describes a whole object, a part of an object, or only a
+ * condition. */
 enum closing { CLOSE_WHOLE, CLOSE_PART, CLOSE_NONE };
 
 static enum closing closing_of(const json_t *schema, const char *key, enum closing outer)
@@ -165,7 +168,8 @@ static void close_all(struct closer *c, json_t *schema, enum closing closing)
     json_t *v;
     if (!json_is_object(schema))
         return;
-    if (closing == CLOSE_WHOLE) /* before its parts, because it reads their members */
+    /* the object is closed before its parts, because this reads the members of the parts */
+    if (closing == CLOSE_WHOLE)
         close_object(c, schema);
     json_object_foreach(schema, key, v)
     {
@@ -181,8 +185,9 @@ static void close_all(struct closer *c, json_t *schema, enum closing closing)
 
 /* ---- definitions used as parts ---- */
 
-/* Collects references to definitions that are only parts of an object: in an allOf, in a choice
- * next to members, or by a $ref next to members. `open` is the set of these references. */
+/* Collects references to definitions that are only parts of an object. Such a reference is in an
+ * allOf, in a choice next to members, or in a $ref next to members. `open` is the set of these
+ * references. */
 static void find_parts(const json_t *schema, bool is_part, json_t *open)
 {
     const char *key;
@@ -228,8 +233,8 @@ static void close_document(struct closer *c, json_t *parameters)
 
 /* ---- calls ---- */
 
-/* Returns true when the schema states anything about members. Otherwise the tool has no
- * arguments. */
+/* Returns true when the schema states anything about members. A schema that does not is the
+ * schema of a tool without arguments. */
 static bool speaks_of_members(const json_t *schema)
 {
     static const char *const keys[] = {"properties",
@@ -254,7 +259,8 @@ static bool speaks_of_members(const json_t *schema)
     return false;
 }
 
-/* Returns the tool's parameters as a definition for the whole schema, always an object. */
+/* Returns the tool's parameters as a definition for the whole schema. The definition is always
+ * an object. */
 static json_t *definition_of(const json_t *function, const char *place)
 {
     json_t *parameters = json_deep_copy(json_object_get(function, "parameters"));

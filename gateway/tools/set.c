@@ -1,10 +1,11 @@
-/* The tools of a request in one form, and the origin of each, so that answers use the client's
- * words.
- * Parsers of fields (fields/tools.c, fields/responses.c, fields/messages.c) build the list between
- * `tool_set_begin` and `tool_set_end`. Templates, grammars and parsers read `p->tools`; dialects
- * ask `tool_origin_of`.
+/* Keeps the tools of a request in one form, and the origin of each tool, so that answers use the
+ * client's words.
+ * Parsers of fields (fields/tools.c, fields/responses.c, fields/messages.c) build the list
+ * between `tool_set_begin` and `tool_set_end`. Templates, grammars and parsers read `p->tools`;
+ * dialects ask `tool_origin_of`.
  * Everything is in `p->own`, so it is freed with `params`. `index_names` must run after each
- * change of the list. Pure; any thread, one thread per `params`. */
+ * change of the list. The functions are pure. Any thread may use them, but only one thread per
+ * `params`. */
 #include "gateway/tools/set.h"
 
 #include <stdio.h>
@@ -13,12 +14,12 @@
 #include "common/json/text.h"
 #include "gateway/tools/kinds.h"
 
-/* Members of `p->own`. */
+/* These names are the members of `p->own`. */
 #define LIST    "tools"
 #define ORIGINS "origins"
 #define LEFT    "left out"
-/* Indexes by name: the position in the list; the full name of a namespace's function, by its
- * short name; the type of a tool that was left out. */
+/* The following members are indexes by name. They give the position in the list, the full name
+ * of a namespace's function by its short name, and the type of a tool that was left out. */
 #define NAMES      "places"
 #define SHORTS     "shorts"
 #define LEFT_NAMES "left names"
@@ -103,8 +104,8 @@ static json_t *remember(struct params *p, const char *name, enum tool_form form,
     return o;
 }
 
-/* Returns the description of a custom tool. It includes the grammar of the input, so that the
- * model knows it. */
+/* Returns the description of a custom tool. The description includes the grammar of the input,
+ * so that the model knows it. */
 static json_t *described(const json_t *tool, const char *syntax, const json_t *definition)
 {
     struct strbuf b;
@@ -122,8 +123,8 @@ static json_t *described(const json_t *tool, const char *syntax, const json_t *d
     return out;
 }
 
-/* Returns true when the regex has alternatives outside of brackets. Each anchor belongs to one
- * alternative then. */
+/* Returns true when the regex has alternatives outside of brackets. In that case each anchor
+ * belongs to one alternative. */
 static bool has_choice(struct str regex)
 {
     uint32_t depth = 0;
@@ -155,8 +156,8 @@ static bool ends_anchored(struct str regex)
     return n_escapes % 2 == 0;
 }
 
-/* Returns the regex as a pattern for the whole text. It may have anchors of its own. A schema's
- * patterns are ECMA-262's, where named groups have no P as in Python. */
+/* Returns the regex as a pattern for the whole text. The regex may have anchors of its own.
+ * Patterns of a schema follow ECMA-262, where named groups have no P as in Python. */
 static json_t *whole_pattern(struct str regex)
 {
     struct strbuf b;
@@ -188,7 +189,8 @@ bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct 
 {
     const json_t *format = json_object_get(tool, "format"), *name = json_object_get(tool, "name");
     const char *type = json_string_value(json_object_get(format, "type"));
-    const json_t *inner = json_object_get(format, "grammar"); /* chat nests it one level deeper */
+    /* chat nests the grammar one level deeper */
+    const json_t *inner = json_object_get(format, "grammar");
     const json_t *of = json_text_is_object(inner) ? inner : format;
     const char *syntax = json_string_value(json_object_get(of, "syntax"));
     json_t *definition = json_object_get(of, "definition");
@@ -303,7 +305,8 @@ bool tool_set_check_schema(const json_t *parameters, const char *where, struct a
                                       : "a number");
 }
 
-/* Returns the object with the members of a tool. Chat has it in a member with the type's name. */
+/* Returns the object with the members of a tool. In chat this object is a member with the type's
+ * name. */
 static const json_t *said(const json_t *tool)
 {
     const char *type = json_string_value(json_object_get(tool, "type"));
@@ -339,8 +342,8 @@ static struct str name_at(const struct params *p, size_t i)
     return text_of(json_object_get(json_array_get(p->tools, i), "function"), "name");
 }
 
-/* Builds the indexes by name. Returns false when two tools have the same name and a call would
- * be ambiguous for the client; `twice` is the second one's position. */
+/* Builds the indexes by name. Returns false when two tools have the same name, so that a call
+ * would be ambiguous for the client; `twice` is the position of the second tool. */
 static bool index_names(struct params *p, size_t *twice)
 {
     json_t *at = json_object(), *shorts = json_object();
@@ -392,7 +395,8 @@ struct str tool_set_name(const struct params *p, const json_t *name, const json_
     const char *own = json_string_value(name);
     if (!own || !*own)
         return (struct str){0};
-    if (json_string_length(space) == 0) { /* a tool's own name comes before one in a namespace */
+    /* a tool without a namespace has precedence over a tool within one */
+    if (json_string_length(space) == 0) {
         const struct str found = listed(p, own);
         const json_t *whole = json_object_get(json_object_get(p->own, SHORTS), own);
         return found.len > 0 || !whole ? found : listed(p, json_string_value(whole));
@@ -411,7 +415,8 @@ const char *tool_set_left_type(const struct params *p, const json_t *name)
                                 : NULL;
 }
 
-/* Keeps only the tools that are (kept) or are not (!kept) among the keys of `names`, in order. */
+/* Keeps only the tools that are among the keys of `names`, or with `kept` false only the other
+ * tools. The order stays the same. */
 static void keep(struct params *p, const json_t *names, bool kept)
 {
     json_t *list = json_array();

@@ -1,11 +1,11 @@
-/* The access log's writer. The loop appends lines to one buffer; a thread writes the other, ten
- * times a second or when there is much.
+/* Writes the access log. The loop appends lines to one buffer. A thread writes the other buffer,
+ * ten times a second or when there is much to write.
  * Nothing here waits for a reader. A pipe is opened again with O_NONBLOCK, so that the file
  * description shared with other processes keeps its flags.
- * Before each write the file is checked. When it was moved or removed (by logrotate for
+ * Before each write the file is checked. When the file was moved or removed (by logrotate for
  * instance), it is created again at its path.
- * `mutex` guards the fields marked so; all others belong to the thread. Waiting lines are
- * bounded by WAITING_BYTES; lines beyond are lost and counted. */
+ * `mutex` guards the fields marked so; all other fields belong to the thread. WAITING_BYTES
+ * bounds the waiting lines; lines beyond this limit are lost and counted. */
 #include "gateway/trace/access_log.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ enum {
 };
 #define NAP_NS   (100 * NS_PER_MS)
 #define RETRY_NS NS_PER_S
-#define TELL_NS  (60 * NS_PER_S) /* shortest time between messages about one reason */
+#define TELL_NS  (60 * NS_PER_S) /* shortest time between two messages about one reason */
 #define LAST_NS  (2 * NS_PER_S)
 
 struct access_log {
@@ -44,17 +44,17 @@ struct access_log {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake, over;
-    struct strbuf front; /* guarded by the mutex, like the next three */
+    struct strbuf front; /* lines that wait; guarded by the mutex, like the next three fields */
     bool stop, done;     /* `done`: the thread has ended */
-    bool left;           /* close stopped waiting; the metrics are gone */
-    /* fields used by the thread only */
+    bool left;           /* close stopped waiting for the thread, and the metrics are gone */
+    /* the following fields are used by the thread only */
     struct strbuf back;
-    int fd;                    /* -1 = closed */
-    size_t piece;              /* most bytes of one write */
-    bool is_stdout, in_line;   /* `in_line`: the last line was cut */
-    bool is_lost, told;        /* the last write failed; the failure was logged */
-    int why;                   /* errno of the last message */
-    uint64_t told_ns, open_ns; /* time of the last message; time of the next attempt to open */
+    int fd;                  /* descriptor of the log; -1 = closed */
+    size_t piece;            /* most bytes of one write */
+    bool is_stdout, in_line; /* `in_line`: the last line was cut off */
+    bool is_lost, told;      /* `is_lost`: the last write failed; `told`: the failure was logged */
+    int why;                 /* errno of the last message */
+    uint64_t told_ns, open_ns; /* times of the last message, and of the next attempt to open */
 };
 
 /* ---- the file ---- */
@@ -89,7 +89,7 @@ static void close_file(struct access_log *l)
     l->in_line = false;
 }
 
-/* Returns true when the path has another file or none. */
+/* Returns true when the path leads to another file or to no file. */
 static bool has_moved(const struct access_log *l)
 {
     struct stat ours, there;
@@ -120,7 +120,7 @@ static bool is_set(struct access_log *l, const bool *flag)
     return set;
 }
 
-/* Writes up to the end of a line, because others write to the same pipe. */
+/* Writes up to the end of a line, because other processes write to the same pipe. */
 static ssize_t write_piece(const struct access_log *l, const char *bytes, size_t n)
 {
     if (n > l->piece) {
@@ -131,8 +131,8 @@ static ssize_t write_piece(const struct access_log *l, const char *bytes, size_t
     return w < 0 && errno == ENOTSOCK ? write(l->fd, bytes, n) : w;
 }
 
-/* Writes all bytes. Returns 0 or errno; *done is the number of bytes written. It waits for a
- * slow reader until the other buffer is full. */
+/* Writes all bytes. Returns 0 or errno; *done is the number of bytes written. The function waits
+ * for a slow reader until the other buffer is full. */
 static int write_all(struct access_log *l, struct str bytes, size_t *done)
 {
     while (*done < bytes.len) {

@@ -1,7 +1,7 @@
 #pragma once
-/* `access_record` has the facts about a request for the access log and the span. It is filled
- * while the request lives and read once, after the answer. It contains no text and no key of a
- * client. Loop thread only. */
+/* `access_record` has the facts about a request for the access log and the span. The record is
+ * filled while the request lives and read once, after the answer. It contains no text and no key
+ * of a client. Loop thread only. */
 #include "gateway/request/metrics.h"
 #include "gateway/trace/context.h"
 
@@ -12,20 +12,21 @@ enum { ACCESS_RECORD_NAME_MAX = 128 };
 struct access_record {
     struct trace_context trace;
     uint64_t begun_wall_ns;
-    char tenant[ACCESS_RECORD_NAME_MAX]; /* tenant of the key, or "" */
-    /* set for a request for tokens, once it has choices */
+    char tenant[ACCESS_RECORD_NAME_MAX]; /* name of the key's tenant, or "" */
+    /* the following fields are set for a request for tokens, once it has choices */
     bool is_llm, stream;
-    char id[ACCESS_RECORD_NAME_MAX], model[ACCESS_RECORD_NAME_MAX]; /* both as in the answer */
+    /* id and model as in the answer */
+    char id[ACCESS_RECORD_NAME_MAX], model[ACCESS_RECORD_NAME_MAX];
     uint32_t n, max_tokens, n_choices, n_ended;
     double temperature, top_p;
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
     bool has_first_token, by_length;
-    double ttft; /* seconds; valid with `has_first_token` */
+    double ttft; /* seconds to the first token; valid with `has_first_token` */
     struct choice_phases phases;
 };
 
-void access_record_copy(char out[ACCESS_RECORD_NAME_MAX],
-                        struct str s); /* cuts at a character if needed */
+/* Copies `s`. A text that is too long is cut between characters. */
+void access_record_copy(char out[ACCESS_RECORD_NAME_MAX], struct str s);
 /* Copies the request's current state. */
 void access_record_take(struct access_record *n, const struct api_request *r);
 /* Returns "stop", "length", "error" or "abort". `http_status` is the status of the answer;

@@ -19,7 +19,7 @@ static int digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Reads n bytes of lower-case hex. The standard does not allow upper case. */
+/* Reads n bytes of lower-case hex. The standard does not allow upper-case hex. */
 static bool read_hex(const char *at, size_t n, uint8_t *out)
 {
     for (size_t i = 0; i < n; i++) {
@@ -70,7 +70,7 @@ static bool value_is_fine(struct str value)
     return value.len > 0 && value.len <= VALUE_MAX;
 }
 
-/* Checks a list of key=value; members may be empty. */
+/* Checks a list of key=value pairs. A member of the list may be empty. */
 static bool state_is_fine(struct str h)
 {
     if (h.len > TRACE_STATE_MAX)
@@ -113,7 +113,7 @@ void trace_context_begin(struct trace_context *out, const uint8_t random[TRACE_I
     memcpy(out->trace_id, random, TRACE_ID_BYTES);
     if (is_zero(out->trace_id, TRACE_ID_BYTES))
         out->trace_id[0] = 1;
-    /* the 56 bits that the standard requires to be random */
+    /* the standard requires these 56 bits to be random */
     for (size_t i = 9; i < TRACE_ID_BYTES; i++)
         low = low << 8 | out->trace_id[i];
     out->sampled = (double)low < ratio * 0x1p56;

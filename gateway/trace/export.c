@@ -11,7 +11,7 @@
 #include "gateway/trace/span.h"
 
 enum {
-    QUEUE_SPANS = 2048, /* OpenTelemetry's default, like BATCH_SPANS */
+    QUEUE_SPANS = 2048, /* most waiting spans; OpenTelemetry's default, like BATCH_SPANS */
     QUEUE_BYTES = 4 << 20,
     QUEUE_KEEP_BYTES = 64 << 10,
     BATCH_SPANS = 512,
@@ -25,15 +25,15 @@ struct trace_export {
     struct trace_export_options o;
     struct http_target to;
     struct metric *exported, *dropped;
-    struct strbuf span; /* used by the loop: the span being made */
+    struct strbuf span; /* span that is being made; used by the loop only */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct strbuf queue; /* guarded by the lock: spans, joined by commas */
-    uint32_t n_queued;   /* guarded by the lock: number of spans in `queue` */
-    bool stop, done;     /* guarded by the lock; `done`: the thread has ended */
+    struct strbuf queue; /* waiting spans, joined by commas; guarded by the lock */
+    uint32_t n_queued;   /* number of spans in `queue`; guarded by the lock */
+    bool stop, done;     /* `done`: the thread has ended; both are guarded by the lock */
     atomic_bool hurry;   /* makes the running post give up */
-    struct strbuf batch; /* used by the thread only: the batch being posted */
+    struct strbuf batch; /* batch that is being posted; used by the thread only */
     bool is_away;        /* the last post failed and was logged */
     int refused;         /* status of the last refusal; 0 = accepted */
 };
@@ -130,7 +130,7 @@ static void *thread_main(void *ctx)
             break;
         if (t->n_queued > 0)
             deliver(t);
-        if (t->stop && t->is_away) { /* at the end a missing collector is not tried twice */
+        if (t->stop && t->is_away) { /* a missing collector gets no second try at the end */
             metric_add(t->dropped, t->n_queued);
             break;
         }

@@ -1,6 +1,6 @@
 #pragma once
-/* Export of spans to a collector. The loop adds spans; a thread posts them in batches
- * (OTLP/HTTP, JSON) every second, or sooner when many wait. Serving never waits for it. Spans
+/* Exports spans to a collector. The loop adds spans. A thread posts them in batches (OTLP/HTTP,
+ * JSON) every second, or sooner when many spans wait. Serving never waits for the export. Spans
  * that do not fit while the collector is slow or away are dropped and counted. A failed batch is
  * retried a few times, as the specification requires. */
 #include "common/base/metrics.h"
@@ -8,8 +8,9 @@
 
 struct trace_export;
 
-struct trace_export_options { /* borrowed until `trace_export_free` */
-    const char *endpoint;     /* http://HOST:PORT[/PATH]; default path /v1/traces */
+struct trace_export_options { /* options of an export, borrowed until `trace_export_free` */
+    /* address of the collector: http://HOST:PORT[/PATH]; default path /v1/traces */
+    const char *endpoint;
     const char *service_name, *host;
 };
 
@@ -19,5 +20,5 @@ MUST_USE enum status trace_export_new(const struct trace_export_options *o,
                                       struct error *err);
 void trace_export_add(struct trace_export *t, const struct access_record *n, int http_status,
                       bool aborted, uint64_t duration_ns);
-/* Posts the remaining spans for at most two seconds. NULL is allowed. */
+/* Posts the remaining spans for at most two seconds, and frees the export. `t` may be NULL. */
 void trace_export_free(struct trace_export *t);

@@ -1,12 +1,13 @@
 #pragma once
-/* A request as an OpenTelemetry span, in OTLP/HTTP's JSON (opentelemetry.io/docs/specs/otlp):
- * "llm_request" with vLLM's attributes, gen_ai.*. Pure. */
+/* Writes a request as an OpenTelemetry span, in OTLP/HTTP's JSON
+ * (opentelemetry.io/docs/specs/otlp): "llm_request" with vLLM's attributes, gen_ai.*. The
+ * functions are pure. */
 #include "gateway/trace/access_record.h"
 
-/* Append the parts of a batch around its spans, which stand between head and tail, joined by
- * commas. */
+/* These functions append the beginning and the end of a batch. The spans, joined by commas,
+ * stand between head and tail. */
 void trace_batch_head(struct strbuf *out, const char *service_name, const char *host);
 void trace_batch_tail(struct strbuf *out);
-/* `http_status` and `aborted` are as in `access_record_outcome`. */
+/* Appends a span. `http_status` and `aborted` are as in `access_record_outcome`. */
 void trace_span(struct strbuf *out, const struct access_record *n, int http_status, bool aborted,
                 uint64_t duration_ns);

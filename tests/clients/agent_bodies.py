@@ -1,4 +1,4 @@
-"""Request bodies of clients that cannot be installed as packages here, with the fields that these clients send.
+"""Makes request bodies of clients that cannot be installed as packages here, with the fields that these clients send.
 Each function returns the body of the first turn, or of the turn after the tool results in `results`.
 The bodies are written by hand, from the clients' sources."""
 
@@ -19,7 +19,8 @@ def text(words, **more):
 
 
 def opencode(results):
-    """opencode uses the AI SDK's openai-compatible provider: cache_control on messages, a reasoning effort, tools without `strict`."""
+    """opencode uses the AI SDK's openai-compatible provider. It sends cache_control on messages, a reasoning effort, and tools
+    without `strict`."""
     calls = [m for call, said in results for m in (
         {"role": "assistant", "content": "", "reasoning_content": "I look.", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": said, **EPHEMERAL})]
@@ -29,7 +30,8 @@ def opencode(results):
 
 
 def aider(results):
-    """aider uses LiteLLM: cache_control on content parts, `thinking` in Anthropic's form, and no tools. A result is the next user message."""
+    """aider uses LiteLLM. It sends cache_control on content parts, `thinking` in Anthropic's form, and no tools. A result is the
+    next user message."""
     said = [m for _, words in results for m in ({"role": "assistant", "content": "I need the note."}, {"role": "user", "content": words})]
     return {"model": "caller", "messages": [{"role": "system", "content": text(SYSTEM, **EPHEMERAL)}, {"role": "user", "content": QUESTION}, *said],
             "temperature": 0, "stream": True, "stream_options": {"include_usage": True}, "thinking": {"type": "enabled", "budget_tokens": 1024},

@@ -68,7 +68,7 @@ def run(name, url, model, folder, proxy=None, max_tokens=1024, timeout=120):
     `proxy` is the HTTP proxy for hosts other than this machine."""
     with tempfile.TemporaryDirectory(prefix="cox-agent-") as home:
         args, env = {"claude": claude, "codex": codex, "qwen": qwen}[name](url, model, Path(home), max_tokens)
-        # Qwen Code has no setting for exceptions from a proxy, so it would send requests for its own server there too.
+        # Qwen Code cannot exclude hosts from a proxy, so it would send requests for its own server to the proxy too.
         away = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy) if proxy and name != "qwen" else {}
         local = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
         return subprocess.run([str(program(name)), *args], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,

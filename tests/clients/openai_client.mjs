@@ -98,7 +98,7 @@ async function test_timeout_and_abort() {
     await assert.rejects(client.chat.completions.create({ ...ask, max_tokens: 2000 }, { timeout: 500 }), OpenAI.APIConnectionTimeoutError);
     const stream = await client.chat.completions.create({ ...ask, max_tokens: 2000, stream: true });
     let n = 0;
-    for await (const _ of stream) if (++n === 3) break; // the gateway sees the close
+    for await (const _ of stream) if (++n === 3) break; // the gateway sees the end of the stream
     assert.equal(n, 3);
 }
 
@@ -131,7 +131,7 @@ async function test_demo_structured_output() {
 }
 
 async function test_demo_tools_in_a_stream() {
-    // `runTools` is the package's own loop: it runs the function of a tool call and sends the
+    // `runTools` is the package's own loop. It runs the function of a tool call and sends the
     // result to the model.
     const called = [];
     const add = ({ a, b }) => { called.push([a, b]); return String(a + b); };
@@ -143,7 +143,7 @@ async function test_demo_tools_in_a_stream() {
     await runner.done();
     const [[a, b]] = called;
     assert.ok(Number.isInteger(a) && Number.isInteger(b));
-    assert.equal(runner.messages.at(-1).role, "tool"); // with `tool_choice` it ends here
+    assert.equal(runner.messages.at(-1).role, "tool"); // with `tool_choice` the loop ends here
 }
 
 const tests = [

@@ -1,9 +1,10 @@
-"""Code that the scripts of this folder share: the addresses of the clusters, and a runner for the test_* functions of a script.
+"""Holds the code that the scripts of this folder share: the addresses of the clusters, and a runner for the test_* functions of a
+script.
 
 tests/e2e/test_clients.py runs the scripts with .venv-clients/bin/python.
 The last line of output is a JSON object: null for each function that passed, or its traceback.
 COX_URL is the address of a cluster of null workers (model "null", needs COX_KEY).
-COX_DEMO_URL is the address of a cluster with the demo model ("demo", no key); it is empty when there is none.
+COX_DEMO_URL is the address of a cluster with the demo model ("demo", no key). It is empty when there is no such cluster.
 """
 import asyncio
 import inspect
@@ -16,7 +17,7 @@ SECONDS = 60 * int(os.environ["COX_SLOW"])
 
 
 def raises(kinds, call):
-    """Returns the exception that call() raises; it must be one of `kinds`."""
+    """Calls call() and returns the exception that it raises, which must be one of `kinds`."""
     try:
         call()
     except kinds as e:

@@ -4,8 +4,8 @@
     tests/run_python tests/hostile/attack.py --list
 
 The gateway holds when the attack's own condition is met (attacks.py), every GET /health meanwhile is answered within --health-s,
-the process lives, and with --pid its memory and its children's stays below --memory-mib. Exit status 1: it did not hold against
-one attack.
+the process lives, and with --pid the memory of it and its children stays below --memory-mib. The exit status is 1 when the gateway
+did not hold against an attack.
 """
 import argparse
 import http.client
@@ -91,7 +91,8 @@ def delete_file(t):
 
 
 def strike(attack, t, pid=0, health_s=2.0, memory_mib=1024):
-    """Runs an attack. Returns "" or the reason why the gateway did not hold, and the results."""
+    """Runs an attack. Returns "" or the reason why the gateway did not hold, the results, the longest time of GET /health in
+    seconds, and the most memory in MiB."""
     health, memory = Health(t), Memory(pid, 2 * memory_mib)
     shots = attack.shots(t)
     health.start()
@@ -118,7 +119,7 @@ def fits(attack, has):
 
 
 def wanted(attacks, names):
-    """Selects attacks by name or by family; without names, all."""
+    """Selects attacks by name or by family. Without names all attacks are selected."""
     return [a for a in attacks if not names or a.name in names or a.family in names]
 
 

@@ -1,5 +1,5 @@
-"""The list of all attacks. An attack has a name, shots to send, and a rule for their results. attack.py and neighbour.py check the
-effect on others for all attacks alike (the probe, the gateway's memory and life)."""
+"""Lists all attacks. An attack has a name, shots to send, and a rule for their results. attack.py and neighbour.py check the effect
+on other clients for all attacks alike (the probe, the gateway's memory and life)."""
 import dataclasses
 import json
 from collections.abc import Callable
@@ -13,9 +13,9 @@ REFUSALS = {400, 401, 403, 404, 405, 408, 411, 413, 414, 415, 417, 421, 422, 429
 class Target:
     host: str
     port: int
-    key: str = ""  # "" = the gateway has no keys
+    key: str = ""  # API key; "" = the gateway has no keys
     model: str = "demo"
-    file_id: str = ""  # a file of 15 MiB, when the gateway keeps files
+    file_id: str = ""  # id of a file of 15 MiB, when the gateway keeps files
 
     def head(self, method, path, n=None, key=True, more=(), host=None, close=True):
         lines = [f"{method} {path} HTTP/1.1", f"Host: {host or f'{self.host}:{self.port}'}"]
@@ -43,9 +43,9 @@ class Target:
 
 
 def named(r: Result):
-    """Returns why this refusal does not name its reason; "" when it does."""
+    """Returns why this refusal does not name its reason, or "" when it does."""
     if r.status in (408, 431):
-        return ""  # the request was not read to its end
+        return ""  # the server did not read such a request to its end
     try:
         e = json.loads(r.text())["error"]
         return "" if e["message"] else f"{r.status} without a message"
@@ -87,10 +87,10 @@ def anything(results, t):
 @dataclasses.dataclass
 class Attack:
     name: str
-    family: str  # the attack's row in the table
+    family: str  # row of the attack in the table
     shots: Callable[[Target], list]
     holds: Callable[[list, Target], str] = answered  # returns "" or the reason for a failure
-    needs: tuple = ()  # any of keys, no_keys, state, template
+    needs: tuple = ()  # conditions of the attack: keys, no_keys, state, template
     seconds: float = 25.0  # most seconds until all shots have an answer
 
 

@@ -1,11 +1,11 @@
-"""Attacks with grammars, schemas and regular expressions: their cost to compile and to run, however they are spelled, and the fate
-of an answer that they cannot finish."""
+"""Attacks with grammars, schemas and regular expressions: their cost to compile and to run, in any spelling, and the end of an
+answer that the model cannot finish."""
 import json
 import sys
 
 from attacks import Attack, answered
 
-sys.setrecursionlimit(20000)  # json writes deep schemas recursively
+sys.setrecursionlimit(20000)  # the module json writes deep schemas recursively
 
 
 def patterns(n, repeat=5, by="allOf"):

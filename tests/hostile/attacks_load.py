@@ -1,4 +1,5 @@
-"""Attacks with much of what is allowed: prompts that make steps long, many requests, files until the disk or the limit is full."""
+"""Attacks with large amounts of allowed work: prompts that make steps long, many requests, and files until the disk or the limit is
+full."""
 import itertools
 import json
 
@@ -9,7 +10,7 @@ number = itertools.count()
 
 
 def words(n):
-    """A new prompt each time, so that none of it is cached."""
+    """Returns a new prompt each time, so that no part of it is cached."""
     k = next(number)
     return f"{k} " + " ".join(f"w{(k * 7919 + i * 104729) % 9973}" for i in range(n))
 
@@ -62,7 +63,7 @@ def files_go(results, t):
 
 
 def every_one_is_told(results, t):
-    """Accepts 200, 404, or a 503 with retry-after."""
+    """Checks that each answer is a 200, a 404, or a 503 with retry-after."""
     bad = [r.status for r in results if r.status not in (200, 404) and not (r.status == 503 and b"retry-after:" in r.body.lower())]
     return f"statuses {sorted(set(bad))} of {len(bad)}" if bad else ""
 

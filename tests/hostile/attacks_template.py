@@ -1,4 +1,4 @@
-"""Attacks with a request's chat template (--trust-request-chat-template) and its input: memory and time of every filter."""
+"""Attacks with a request's chat template (--trust-request-chat-template) and its input, which cost memory and time in every filter."""
 from attacks import Attack
 
 

@@ -8,8 +8,8 @@ streams, which runs alone and attacked in turns. It prints these figures and wri
 - its tokens a second and times to the first token, alone and attacked, and its failures (bar: 0);
 - each process's peak memory beside the chart's limit, and restarts (bar: 0);
 - the outcomes of each attack's shots.
-Exit status 1 when a bar is missed. --short checks only failures, restarts and memory, which do not depend on how busy the machine
-is.
+The exit status is 1 when a bar is missed. --short checks only failures, restarts and memory, which do not depend on how busy the
+machine is.
 
 The hostile client is a process of its own at nice 10 with prepared bytes (shots.py). Its CPU time is in the report, as a fraction
 of a core.
@@ -36,7 +36,7 @@ from real_model import MODEL
 from shots import Engine, Shot
 
 MAX_OPEN = 3000
-SLOW_SHOT_S = 30  # time limit of a shot in the crowd; without an answer by then it is abandoned
+SLOW_SHOT_S = 30  # most seconds of a shot beside other shots; a shot without an answer by then is abandoned
 
 
 def chart_limits():
@@ -61,7 +61,7 @@ class Hostile:
         self.t, self.rate, self.random = t, rate, random.Random(seed)
         self.engine = Engine(t.host, t.port)
         self.outcomes, self.open = collections.defaultdict(collections.Counter), collections.Counter()
-        self.later = collections.deque()  # deletions of uploaded files
+        self.later = collections.deque()  # ids of uploaded files that are still to be deleted
         self.deck = [(a.name, s) for a in attacks for s in self.cut(a.shots(t))]
         self.n_left_out = 0
 
@@ -103,7 +103,7 @@ class Hostile:
         while self.engine.n_open and time.monotonic() < end:
             self.engine.poll(0.1)
         for name, n_open in self.open.items():
-            self.outcomes[name]["open"] += n_open  # shots without an end so far
+            self.outcomes[name]["open"] += n_open  # these shots have not ended yet
         return n
 
 
@@ -112,7 +112,7 @@ def hostile_main(t, names, has, rate, seconds, seed, pipe):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     h = Hostile(t, [a for a in wanted(all_attacks(), names) if fits(a, has)], rate, seed)
-    pipe.send("ready")  # its bytes are ready; making them costs more than sending them
+    pipe.send("ready")  # the attack's bytes are ready now, because making them costs more than sending them
     pipe.recv()
     before, begin = time.process_time(), time.monotonic()
     n = h.run(seconds)
@@ -121,7 +121,8 @@ def hostile_main(t, names, has, rate, seconds, seed, pipe):
 
 
 def start_hostile(polite, watch, *args):
-    """The polite tenant goes on while the hostile one gets ready: a client that waited would count its own pause as the cluster's."""
+    """Keeps the polite tenant running while the hostile tenant prepares. If the polite tenant waited, its own pause would count as a
+    delay of the cluster."""
     ours, theirs = multiprocessing.Pipe()
     p = multiprocessing.get_context("fork").Process(target=hostile_main, args=(*args, theirs), daemon=True)
     p.start()
@@ -136,7 +137,7 @@ def start_hostile(polite, watch, *args):
 
 
 class Watch:
-    """Watches the memory and the lives of the cluster's processes, once a second."""
+    """Watches the memory and the restarts of the cluster's processes, once a second."""
 
     def __init__(self, cluster, kill_mib=3000):
         self.cluster, self.kill_mib = cluster, kill_mib
@@ -152,7 +153,7 @@ class Watch:
                 self.restarts.append(name)
             mib = resident_mib(pid)
             self.most[name] = max(self.most.get(name, 0), mib)
-            if mib > self.kill_mib:  # a kernel would have ended it at its limit
+            if mib > self.kill_mib:  # a kernel would have ended the process at its limit
                 os.kill(pid, signal.SIGKILL)
         self.last = pids
 
@@ -180,7 +181,7 @@ def run_phases(o, cluster, watch, polite, hostile_target, has):
             polite.run(0.5, watch.look)
         reports.append(pipe.recv())
         p.join()
-        polite.run(o.rest_s, watch.look)  # the aftermath of an attack counts neither as alone nor as attacked
+        polite.run(o.rest_s, watch.look)  # the time after an attack counts neither as alone nor as attacked
         print(f"phase {i + 1} of {o.phases}: alone {summary(alone)}, attacked {summary(attacked)}, failures {len(polite.failures)}, "
               f"restarts {len(watch.restarts)}, MiB { {k: round(v) for k, v in watch.most.items()} }", flush=True)
     return alone, attacked, reports

@@ -1,4 +1,4 @@
-"""The polite tenant: streams in one thread, and the gaps between their tokens."""
+"""Runs the polite tenant: streams in one thread, and the gaps between their tokens."""
 import dataclasses
 import time
 
@@ -6,7 +6,7 @@ from shots import Connection, Engine, Shot
 
 
 class Stream(Connection):
-    """A stream that notes when each token came. Anything other than tokens and a complete end is a fault."""
+    """Notes when each token of a stream came. Anything other than tokens and a complete end is a fault."""
 
     def __init__(self, engine, shot, done):
         self.marks, self.rest, self.ended_well, self.fault = [], b"", False, ""
@@ -27,15 +27,15 @@ class Stream(Connection):
 
 
 class Polite:
-    """Keeps n streams running; a stream that has ended is followed by the next one."""
+    """Keeps n streams running. When a stream has ended, the next stream starts."""
 
     def __init__(self, t, n=16, tokens=256):
         self.t, self.n, self.tokens = t, n, tokens
         self.engine = Engine(t.host, t.port)
         self.failures, self.n_done, self.n_asked = [], 0, 0
         self.live = {}
-        self.gaps = []  # (time, seconds)
-        self.firsts = []  # (time, seconds from the request to the first token)
+        self.gaps = []  # gaps between tokens, as (time, seconds)
+        self.firsts = []  # times to the first token, as (time, seconds from the request to the token)
         self.n_tokens = 0
 
     def ask(self):
@@ -58,7 +58,7 @@ class Polite:
         self.live[k] = Stream(self.engine, shot, done)
 
     def run(self, seconds, each_second=lambda: None):
-        """Runs the streams for a time; returns their figures."""
+        """Runs the streams for a time, and returns the figures of this time."""
         self.collect()
         begin, before = time.monotonic(), self.n_tokens
         end, tick = begin + seconds, begin
@@ -77,7 +77,8 @@ class Polite:
         return seen
 
     def collect(self):
-        """Two tokens of one read have a gap of 0 between them, as their reader sees it."""
+        """Collects the gaps of the running streams. Two tokens of one read have a gap of 0 between them, because their reader sees
+        them at once."""
         for s in list(self.live.values()):
             self.keep(s)
 
@@ -93,7 +94,7 @@ class Polite:
         s.marks = s.marks[-1:]
 
     def close(self):
-        """Ends the streams that are still open; these are no failures."""
+        """Ends the streams that are still open. Such streams are no failures."""
         failures = list(self.failures)
         for s in list(self.live.values()):
             s.end()
@@ -107,7 +108,7 @@ def percentile(values, q):
 
 @dataclasses.dataclass
 class Seen:
-    """Figures of a period: the gaps between tokens and the times to the first token, in seconds, and the number of tokens."""
+    """Holds the figures of a period: the gaps between tokens and the times to the first token, in seconds, and the number of tokens."""
 
     gaps: list = dataclasses.field(default_factory=list)
     firsts: list = dataclasses.field(default_factory=list)
@@ -123,7 +124,7 @@ def in_ms(values, name, q):
 
 
 def summary(seen):
-    """Gaps alone would hide requests that wait to begin, and streams that never do."""
+    """Returns the figures of a period. Gaps alone would hide requests that wait to begin, and streams that never begin."""
     return {"gaps": len(seen.gaps), **in_ms(seen.gaps, "p50_ms", 0.5), **in_ms(seen.gaps, "p99_ms", 0.99),
             **in_ms(seen.gaps, "p99_9_ms", 0.999), "max_ms": round(max(seen.gaps, default=0) * 1000, 1),
             "tokens_per_s": round(seen.n_tokens / max(seen.seconds, 1e-9), 1), "first_tokens": len(seen.firsts),

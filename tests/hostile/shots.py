@@ -1,4 +1,4 @@
-"""Prepared bytes on raw sockets, thousands at once in one thread: the client of tests/hostile.
+"""Sends prepared bytes on raw sockets, thousands at once in one thread: the client of tests/hostile.
 
 A Shot describes the bytes to send, their speed, and how much of the answer is read. The Engine runs shots side by side and gives
 a Result for each. It parses only the status line, so a shot costs the hostile client only about 0.2 ms of CPU.
@@ -10,29 +10,29 @@ import socket
 import time
 from collections.abc import Callable
 
-KEPT_BYTES = 256 << 10  # bytes of an answer that are kept for inspection
+KEPT_BYTES = 256 << 10  # most bytes of an answer that are kept for inspection
 PIECE = 64 << 10
 
 
 @dataclasses.dataclass
 class Shot:
-    data: bytes  # sent as fast as possible
-    drip: bytes = b""  # then sent repeatedly
+    data: bytes  # bytes sent first, as fast as possible
+    drip: bytes = b""  # bytes that are then sent repeatedly
     drip_every_s: float = 1.0  # seconds between the repeats
     drip_times: int = 0  # number of repeats
-    tail: bytes = b""  # sent last
-    read: float = -1  # bytes a second read from the answer; 0 = none; -1 = as fast as they come
-    hold_s: float = 30.0  # the client leaves after this time
-    shutdown: bool = False  # sends FIN after the data, and reads on
+    tail: bytes = b""  # bytes sent last
+    read: float = -1  # bytes a second read from the answer; 0 = none; -1 = as fast as possible
+    hold_s: float = 30.0  # seconds after which the client leaves
+    shutdown: bool = False  # true = the client sends FIN after the data, and reads on
 
 
 @dataclasses.dataclass
 class Result:
-    status: int = 0  # 0 = no answer
-    body: bytes = b""  # head and body, at most KEPT_BYTES
+    status: int = 0  # HTTP status of the answer; 0 = no answer
+    body: bytes = b""  # head and body of the answer, at most KEPT_BYTES
     n_bytes: int = 0
     seconds: float = 0.0
-    closed: bool = False  # closed by the server; False: the client left
+    closed: bool = False  # true = the server closed the connection; false = the client left
     error: str = ""
 
     def text(self):
@@ -63,7 +63,7 @@ class Connection:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.sock.setblocking(False)
         if shot.read >= 0:
-            room = max(4096, int(shot.read / 2))  # a slow read finds its bytes there
+            room = max(4096, int(shot.read / 2))  # a slow reader needs a buffer with room for half a second of bytes
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         try:
             self.sock.connect(engine.address)
@@ -71,7 +71,7 @@ class Connection:
             pass
         except OSError as e:
             self.result.error = str(e)
-            engine.later(0, lambda: self.end())  # not inside of start()
+            engine.later(0, lambda: self.end())  # end() must not run inside of start()
             self.ended = False
             return
         self.ended = False
@@ -101,7 +101,7 @@ class Connection:
         except OSError as e:
             self.result.error = str(e)
             self.want(self.events & ~selectors.EVENT_WRITE)
-            self.read_all()  # the buffer may hold a refusal that was sent before the connection was closed
+            self.read_all()  # the buffer may hold a refusal that was sent before the server closed the connection
             return
         self.want(self.events & ~selectors.EVENT_WRITE)
         if self.drips > 0:
@@ -161,7 +161,7 @@ class Connection:
         self.engine.later(0.1, self.sip)
 
     def is_over(self):
-        """Returns whether the server has closed, even behind bytes that a slow client has not read yet."""
+        """Returns whether the server has closed the connection, also when the client has not yet read the bytes before the end."""
         try:
             return any(not self.sock.recv(PIECE) for _ in range(64))
         except BlockingIOError:
@@ -198,12 +198,12 @@ class Engine:
         self.n_open += 1
         try:
             Connection(self, shot, done)
-        except OSError as e:  # no descriptor is left
+        except OSError as e:  # there is no free descriptor
             self.n_open -= 1
             done(Result(error=str(e)))
 
     def poll(self, seconds):
-        """Waits for at most this time for something to do, and does it."""
+        """Waits at most `seconds` for something to do, and does it."""
         now = time.monotonic()
         wait = min(seconds, max(0.0, self.timers[0][0] - now)) if self.timers else seconds
         for key, events in self.selector.select(wait):
@@ -216,7 +216,7 @@ class Engine:
             heapq.heappop(self.timers)[2]()
 
     def run(self, shots, seconds):
-        """Runs all shots at once; returns the results in the order of the shots."""
+        """Runs all shots at once, and returns the results in the order of the shots."""
         results = [None] * len(shots)
 
         def keep(i):

@@ -1,5 +1,5 @@
-"""Runs each attack that holds once against a null cluster; WIRED names them by family or by name. COX_HOSTILE_ALL=1 runs all of
-them, also those that take longer than 26 s. neighbour.py runs a crowd of them beside a polite tenant."""
+"""Runs each attack that holds once against a null cluster; WIRED names these attacks by family or by name. COX_HOSTILE_ALL=1 runs
+all attacks, also those that take longer than 26 s. neighbour.py runs many attacks at once beside a polite tenant."""
 import os
 
 import pytest
@@ -10,11 +10,12 @@ from neighbour import chart_limits
 
 ALL = bool(os.environ.get("COX_HOSTILE_ALL"))
 WIRED = {"disk", "bytes", "host", "inline", "allof", "template", "stop", "unread/content", "body/of_a_ping", "body/of_a_probe"}
-LONG = 26.0  # most seconds that a short attack may ask for, except for those of the disk
+LONG = 26.0  # most seconds of a short attack, except for attacks on the disk
 
 
 def chosen(needs_keys):
-    """Attacks without keys are known by their needs; all others use a key."""
+    """Returns the attacks that need keys, or those that need none. An attack without keys has no_keys in its `needs`; all other
+    attacks use a key."""
     found = [a for a in all_attacks() if ("no_keys" in a.needs) != needs_keys]
     return found if ALL else [a for a in found if {a.name, a.family} & WIRED and (a.seconds <= LONG or a.family == "disk")]
 

@@ -1,6 +1,7 @@
-/* Batches and their lines in the store, from an input file to the files of answers.
- * batch_calls.c and runner.c call in, on the store's thread. Lines go in from an input file, are
- * taken and answered one by one, and leave as output and error files when the batch ends.
+/* Stores batches and their lines, from an input file to the files of answers.
+ * batch_calls.c and runner.c call this file on the store's thread. Lines come in from an input
+ * file, are taken and answered one by one, and leave as output and error files when the batch
+ * ends.
  * Each public function is one transaction: it commits all of its changes or none. The end of a
  * batch writes the files and deletes the lines together, so each line is in the files exactly
  * once. Values from the database are checked, because the file may be damaged. */
@@ -20,7 +21,7 @@
 #include "gateway/batches/store/sql.h"
 #include "gateway/batches/store/store.h"
 
-enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's largest value is 10^9 bytes */
+enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* must be below SQLite's largest value, 10^9 bytes */
 
 #define BATCH_COLUMNS                                                                              \
     "id, tenant, endpoint, input, output, error, state, created, expires, ended, lines, "          \
@@ -91,7 +92,8 @@ static enum status insert_batch(struct state_store *s, const struct stored_batch
     return STATUS_OK;
 }
 
-/* Returns STATUS_INVALID with the reason in `b->failure` when the file is no batch. */
+/* Inserts one line of the input file. Returns STATUS_INVALID with the reason in `b->failure`
+ * when the file is not a valid batch. */
 static enum status insert_line(struct state_store *s, sqlite3_stmt *q, struct stored_batch *b,
                                struct str text, struct error *err)
 {
@@ -111,7 +113,7 @@ static enum status insert_line(struct state_store *s, sqlite3_stmt *q, struct st
     } else {
         status = state_error(s, err, "add a line");
     }
-    sqlite3_reset(q); /* the statement borrows the texts that are freed next */
+    sqlite3_reset(q); /* until this reset the statement borrows the texts that are freed next */
     batch_input_line_fini(&l);
     return status;
 }
@@ -175,7 +177,8 @@ static enum status set_read(struct state_store *s, int64_t no, const struct stor
     return state_run(s, q, "read a batch", err);
 }
 
-/* Checks the room before the input file is read, because the call may be repeated many times. */
+/* Checks the room before the input file is read, because the caller may repeat the call many
+ * times. */
 static enum status may_add(struct state_store *s, const struct stored_batch *b, struct error *err)
 {
     int64_t no;
@@ -305,16 +308,16 @@ static enum status set_ended(struct state_store *s, int64_t no, const struct sto
     state_bind(q, 6, str_from(b->failure));
     sqlite3_bind_int64(q, 7, b->i_line_of_failure);
     TRY(state_run(s, q, "end a batch", err));
-    /* In a damaged file a row may be found but not changed. Without an error it would be found
-     * again and again. */
+    /* In a damaged file a row may be found but not changed. Without an error that row would be
+     * found again and again. */
     return sqlite3_changes(s->db) > 0 ? STATUS_OK
                                       : error_set(err, STATUS_IO,
                                                   "the database state.sqlite is damaged: the row "
                                                   "of an ended batch cannot be changed");
 }
 
-/* Fails a batch, within a transaction. Its answers are deleted with the lines, because they find
- * no room. */
+/* Fails a batch, within a transaction. Its answers are deleted with the lines, because the
+ * answers do not fit into the store. */
 static enum status fail_batch(struct state_store *s, struct stored_batch *b, int64_t no,
                               uint64_t now_s, const struct error *why, struct error *err)
 {
@@ -327,8 +330,9 @@ static enum status fail_batch(struct state_store *s, struct stored_batch *b, int
     return set_ended(s, no, b, err);
 }
 
-/* Writes the files after a savepoint, because only part of a file may fit. The savepoint ends
- * before any line is deleted: SQLite keeps a copy of each page that changes after it. */
+/* Writes the files after a savepoint, because possibly only a part of a file fits. The savepoint
+ * ends before any line is deleted, because SQLite keeps a copy of each page that changes after a
+ * savepoint. */
 static enum status write_files(struct state_store *s, struct stored_batch *b, int64_t no,
                                enum batch_state why, uint64_t now_s, struct error *err)
 {
@@ -343,8 +347,8 @@ static enum status write_files(struct state_store *s, struct stored_batch *b, in
     return status;
 }
 
-/* Ends a batch, within a transaction: the files are written, the lines deleted, and the state is
- * `why`. When the files do not fit, the batch fails; otherwise it would block all later ones. */
+/* Ends a batch, within a transaction: writes the files, deletes the lines and sets the state to
+ * `why`. When the files do not fit, the batch fails; otherwise it would block all later batches. */
 static enum status end_batch(struct state_store *s, struct stored_batch *b, int64_t no,
                              enum batch_state why, uint64_t now_s, struct error *err)
 {
@@ -394,8 +398,8 @@ enum status state_cancel_batch(struct state_store *s, uint64_t tenant, struct st
     return status;
 }
 
-/* Finds the oldest batch for a condition with one number. Returns STATUS_NOT_FOUND when there is
- * none. */
+/* Finds the oldest batch for a condition with one number. Returns STATUS_NOT_FOUND when no batch
+ * meets the condition. */
 static enum status find_batch(struct state_store *s, const char *sql, int64_t number,
                               struct stored_batch *b, int64_t *no, struct error *err)
 {

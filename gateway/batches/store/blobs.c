@@ -1,7 +1,7 @@
-/* Reading files in slices. SQLite finds a position in a large value by following all pages
- * before it; an open handle remembers them. The last few handles are kept open, by row. So a
- * file is walked only once, even when many clients read it. An open handle holds back the
- * write-ahead log, so every write closes them first (state_close_blobs). */
+/* Reads files in slices. SQLite finds a position in a large value by following all pages before
+ * that position, and an open handle remembers these pages. The last few handles are kept open,
+ * by row, so a file is walked only once, even when many clients read it. An open handle holds
+ * back the write-ahead log, so every write closes all handles first (state_close_blobs). */
 #include "gateway/batches/store/blobs.h"
 
 #include "gateway/batches/store/sql.h"
@@ -17,7 +17,7 @@ static struct open_blob *oldest(struct state_store *s)
 
 void state_close_blob(struct open_blob *b)
 {
-    sqlite3_blob_close(b->blob); /* NULL is allowed */
+    sqlite3_blob_close(b->blob); /* SQLite accepts NULL here */
     *b = (struct open_blob){0};
 }
 

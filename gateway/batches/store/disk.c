@@ -2,7 +2,7 @@
 
 #include <sys/statvfs.h>
 
-enum { FULL_BYTES = 1 << 20 }; /* below this the disk counts as full */
+enum { FULL_BYTES = 1 << 20 }; /* with less free space than this the disk counts as full */
 #define LOW_BYTES (64ull << 20)
 
 struct disk_room state_disk_room(const struct state_store *s)

@@ -1,5 +1,5 @@
 #pragma once
-/* Free space on the store's disk. */
+/* Measures the free space on the store's disk. */
 #include "gateway/batches/store/state.h"
 
 struct disk_room {
@@ -10,6 +10,6 @@ bool disk_room_is_low(struct disk_room r);
 /* Returns true when the store's disk has no room left. */
 bool state_disk_is_full(const struct state_store *s);
 bool state_disk_is_low(const struct state_store *s);
-/* Checks that the disk has room for twice the bytes: they are in the log and in the database
- * until the log is cut. Returns STATUS_NO_MEMORY when it has not. */
+/* Checks that the disk has room for twice the bytes, because they are in the log and in the
+ * database until the log is cut. Returns STATUS_NO_MEMORY when the disk has less room. */
 enum status state_wants(struct state_store *s, uint64_t bytes, struct error *err);

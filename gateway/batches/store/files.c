@@ -1,9 +1,9 @@
-/* Uploaded files and files of answers in the store.
- * file_calls.c and download.c call in, on the store's thread; batches.c and output.c use the
- * functions of files.h within their own transactions.
+/* Stores uploaded files and files of answers.
+ * file_calls.c and download.c call this file on the store's thread. batches.c and output.c use
+ * the functions of files.h within their own transactions.
  * A tenant finds only its own files. Each change is one transaction. A deleted file disappears
- * at once, but the content of a large one is removed piece by piece (gone.c), and every query
- * has STATE_NOT_GONE for that. */
+ * at once, but the content of a large file is removed piece by piece (gone.c). Every query
+ * therefore has STATE_NOT_GONE. */
 #include "gateway/batches/store/store.h"
 
 #include <stdio.h>
@@ -131,8 +131,9 @@ static enum status delete_now(struct state_store *s, int64_t no, struct error *e
     return state_run(s, q, "delete a file", err);
 }
 
-/* Deletes a file. A large one is removed piece by piece. On a full disk or in a full store it is
- * removed at once, without writing zeros over it, because they would need room. */
+/* Deletes a file. A large file is removed piece by piece. On a full disk or in a full store any
+ * file is removed at once, without zeros over its content, because writing zeros would need
+ * room. */
 static enum status delete_file(struct state_store *s, uint64_t tenant, struct str id,
                                struct error *err)
 {
@@ -207,7 +208,7 @@ enum status state_read_file(struct state_store *s, uint64_t tenant, struct str i
     int64_t no;
     uint64_t bytes;
     TRY(state_ready(s, err));
-    /* the file may have been deleted meanwhile */
+    /* the file may have been deleted since the previous slice */
     TRY(state_find_file(s, tenant, id, &no, &bytes, err));
     struct open_blob *b = state_blob(s, no, err);
     if (!b)

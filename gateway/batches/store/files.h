@@ -1,12 +1,12 @@
 #pragma once
-/* Rows of files, for batches. */
+/* Declares the functions on rows of files that batches need. */
 #include "gateway/batches/store/state.h"
 
-/* Finds a tenant's file by its id: its row and size. Returns STATUS_NOT_FOUND when there is
- * none. */
+/* Finds the row and the size of a tenant's file by its id. Returns STATUS_NOT_FOUND when the
+ * tenant has no such file. */
 enum status state_find_file(struct state_store *s, uint64_t tenant, struct str id, int64_t *no,
                             uint64_t *bytes, struct error *err);
-/* Must run within a transaction. When `content.ptr` is NULL, that many zeros are stored, to be
- * overwritten later. */
+/* Inserts a file. The call must be within a transaction. When `content.ptr` is NULL,
+ * `content.len` zeros are stored, to be overwritten later. */
 enum status state_insert_file(struct state_store *s, struct stored_file *f, struct str content,
                               struct error *err);

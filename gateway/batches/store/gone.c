@@ -1,12 +1,12 @@
-/* Deleted large files: they are hidden at once, and their content is removed piece by piece.
+/* Removes deleted large files, which are hidden at once and lose their content piece by piece.
  *   a file ──hidden: its number is in `gone`──▶ zeros over its content, one piece in each step
  *      ──▶ its row and its pages go, without zeros of SQLite's own
  * Deleting a file of 256 MiB at once, with zeros over it, would block the store's only thread
  * for seconds. A piece takes as long as a small upload. When the disk is short of room, or an
  * upload finds none, the row is deleted without zeros, like SQLite's secure_delete = FAST. Zeros
- * would first go into the log and use the room that the deletion shall free.
- * Each step is a transaction. After a crash the next process continues. A step that cannot write
- * is tried again by the next `state_look`. */
+ * would first go into the log and use the room that the deletion must free.
+ * Each step is a transaction. After a crash the next process continues. The next `state_look`
+ * repeats a step that cannot write. */
 #include "gateway/batches/store/gone.h"
 #include "gateway/batches/store/disk.h"
 #include "gateway/batches/store/log.h"
@@ -78,7 +78,7 @@ static enum status zero(struct state_store *s, int64_t no, int64_t from, bool *d
     sqlite3_blob *blob = NULL;
     if (sqlite3_blob_open(s->db, "main", "file", "content", no, 1, &blob) != SQLITE_OK) {
         sqlite3_blob_close(blob);
-        *done = true; /* no such row, or unreadable: it is deleted as it is */
+        *done = true; /* the row is missing or unreadable, so it is deleted without zeros */
         return STATUS_OK;
     }
     const int64_t left = sqlite3_blob_bytes(blob) - from;

@@ -5,8 +5,8 @@
 #include "gateway/batches/store/sql.h"
 
 enum {
-    LOG_FRAMES = 1000,   /* a longer log is moved into the database */
-    LOG_FRAMES_LOW = 64, /* limit for the same move when the disk is short of room */
+    LOG_FRAMES = 1000,   /* most frames of the log; a longer log is moved into the database */
+    LOG_FRAMES_LOW = 64, /* most frames when the disk is short of room */
 };
 
 enum status state_checkpoint(struct state_store *s)

@@ -1,9 +1,9 @@
-/* The life of the store's database: opened, lost, opened again.
+/* Opens the store's database, and opens it again after a loss.
  *   CLOSED ──opened──▶ OPEN ──an error of the file or the disk──▶ CLOSED
  *    └── after 1, 2, 4 … 30 s: tried again by the next call or look ──┘
  * A full disk closes nothing: reads and deletions go on, and writes get an error. A database
  * that cannot be opened (a full, read-only or missing folder, a foreign file) does not stop the
- * gateway from starting. Its calls get the reason, which is logged once. */
+ * gateway from starting. Calls to the store get the reason, which is logged once. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,8 +23,9 @@ enum { MIN_PAGES = 64, OLD_MAX_PAGES = 16384 };
 #define BACKOFF_MIN_NS NS_PER_S
 #define BACKOFF_MAX_NS (30 * NS_PER_S)
 
-/* With WAL and NORMAL a process that dies loses nothing. After a power failure the last commits
- * may be lost, but the file stays consistent, and lines with lost answers run again. */
+/* `schema` creates the tables. With journal mode WAL and synchronous = NORMAL a process that
+ * dies loses nothing. After a power failure the last commits may be lost, but the file stays
+ * consistent, and lines with lost answers run again. */
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS file (no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT "
     "NULL,"
@@ -46,7 +47,7 @@ static const char schema[] =
     "CREATE INDEX IF NOT EXISTS line_taken ON line (batch, n) WHERE state = 1;"
     "CREATE INDEX IF NOT EXISTS batch_open ON batch (tenant, no) WHERE state = 0;"
     "CREATE INDEX IF NOT EXISTS batch_due ON batch (expires) WHERE state = 0;"
-    /* so a tenant's list does not walk through the files of others */
+    /* with this index the list of a tenant does not read the files of other tenants */
     "CREATE INDEX IF NOT EXISTS file_of_tenant ON file (tenant, no);"
     "CREATE INDEX IF NOT EXISTS batch_of_tenant ON batch (tenant, no);" STATE_GONE_SCHEMA
         STATE_SHARE_SCHEMA;
@@ -54,7 +55,7 @@ static const char schema[] =
 /* ---- opening ---- */
 
 /* Rewrites a database of an older version, which cannot return pages to the disk. Only a small
- * one, with room beside it. */
+ * database is rewritten, and only when the disk has room for a second copy. */
 static void modernise(struct state_store *s)
 {
     struct error ignored;
@@ -92,7 +93,8 @@ static enum status bound_pages(struct state_store *s, uint64_t more, struct erro
 static enum status make_schema(struct state_store *s, struct error *err)
 {
     TRY(bound_pages(s, MIN_PAGES, err));
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err)); /* a half-made schema would stay in the file */
+    /* without a transaction a half-made schema could stay in the file */
+    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
     TRY(state_end(s, state_exec(s, schema, err), err));
     return bound_pages(s, 0, err);
 }
@@ -101,23 +103,25 @@ static enum status prepare_file(struct state_store *s, struct error *err)
 {
     sqlite3_busy_timeout(s->db, 0);
     TRY(state_exec(s, "PRAGMA locking_mode = EXCLUSIVE", err));
-    TRY(state_exec(s, "PRAGMA temp_store = MEMORY", err)); /* no files outside of the folder */
-    TRY(state_exec(s, "PRAGMA secure_delete = ON", err));  /* write zeros over deleted data */
-    /* only for a new file: the pragma writes, and an old file may have no room */
+    /* SQLite must write no files outside of the folder */
+    TRY(state_exec(s, "PRAGMA temp_store = MEMORY", err));
+    /* SQLite writes zeros over deleted data */
+    TRY(state_exec(s, "PRAGMA secure_delete = ON", err));
+    /* this runs only for a new file: the pragma writes, and an old file may have no room */
     if (state_pragma(s, "PRAGMA page_count") == 0)
         TRY(state_exec(s, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA user_version = 1", err));
     TRY(state_exec(s, "PRAGMA journal_mode = WAL", err));
     TRY(state_exec(s, "PRAGMA synchronous = NORMAL", err));
     sqlite3_wal_hook(s->db, on_commit, s);
     TRY(make_schema(s, err));
-    if (s->was_open) /* taken lines are running in this process */
+    if (s->was_open) /* the lines that are taken now run in this process */
         return STATUS_OK;
     enum status status = wait_again(s, err);
-    /* wait_again is tried again by state_begin */
+    /* state_begin calls wait_again once more */
     return status == STATUS_NO_MEMORY ? STATUS_OK : status;
 }
 
-/* Makes the missing folders of the file's path, accessible only to this user. */
+/* Creates the missing folders of the file's path, accessible only to this user. */
 static enum status make_folders(const char *dir, char *path, struct error *err)
 {
     for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
@@ -134,8 +138,8 @@ static enum status make_folders(const char *dir, char *path, struct error *err)
     return STATUS_OK;
 }
 
-/* Closes a broken database without a checkpoint: the file may be another one now, or the disk
- * may refuse writes. */
+/* Closes a broken database without a checkpoint, because the path may lead to another file now,
+ * or the disk may refuse writes. */
 static void close_broken(struct state_store *s)
 {
     state_close_blobs(s);
@@ -171,7 +175,7 @@ static enum status open_db(struct state_store *s, struct error *err)
 
 /* ---- lost and opened again ---- */
 
-/* Logs the loss once, and again only for another reason. */
+/* Logs the loss once for each reason. */
 static void note_lost(struct state_store *s, enum status status, const struct error *why)
 {
     s->n_lost++;
@@ -195,7 +199,7 @@ static enum status try_open(struct state_store *s, struct error *err)
         status = open_db(s, err);
     bool is_refused = !s->was_open && (status == STATUS_INVALID || status == STATUS_EXISTS);
     if (status != STATUS_OK) {
-        if (!is_refused) /* state_open returns the error */
+        if (!is_refused) /* a refusal needs no log line, because state_open returns the error */
             note_lost(s, status, err);
         return status;
     }
@@ -208,7 +212,7 @@ static enum status try_open(struct state_store *s, struct error *err)
     return STATUS_OK;
 }
 
-/* Returns true when the file was moved or removed. Writes to it would be lost. */
+/* Returns true when the file was moved or removed. Writes to such a file would be lost. */
 static bool has_moved(struct state_store *s)
 {
     int moved = 0;

@@ -1,5 +1,6 @@
-/* The files of a batch's answers. Their sizes are measured, files of zeros are made, and then
- * written line by line. So the memory needed is one line, even for hundreds of MiB of answers. */
+/* Writes the files of a batch's answers. It measures the sizes, makes files of zeros, and then
+ * writes the files line by line. The memory needed is therefore one line, even for hundreds of
+ * MiB of answers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "gateway/batches/store/lines.h"
 #include "gateway/batches/store/sql.h"
 
-enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's largest value is 10^9 bytes */
+enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* must be below SQLite's largest value, 10^9 bytes */
 enum { OUTPUT_ANSWERS, OUTPUT_ERRORS, N_OUTPUTS };
 
 struct output {
@@ -133,7 +134,8 @@ static enum status close_outputs(struct state_store *s, struct outputs *o, enum 
 {
     for (int i = 0; i < N_OUTPUTS; i++) {
         const struct output *f = &o->files[i];
-        if (sqlite3_blob_close(f->blob) != SQLITE_OK && so_far == STATUS_OK) /* NULL is allowed */
+        /* SQLite accepts NULL here */
+        if (sqlite3_blob_close(f->blob) != SQLITE_OK && so_far == STATUS_OK)
             so_far = state_error(s, err, "write answers");
         if (so_far == STATUS_OK && f->at != f->bytes)
             so_far = error_set(err, STATUS_IO,

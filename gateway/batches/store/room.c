@@ -1,12 +1,13 @@
-/* Room on the store's disk.
- * A deletion frees pages in the database, but must first write some into SQLite's log. On a full
- * disk it would fail for lack of the room that it is about to free. So the store keeps a
- * reserve, a file of zeros next to the database.
+/* Keeps room on the store's disk.
+ * A deletion frees pages in the database, but must first write some pages into SQLite's log. On
+ * a full disk it would fail for lack of the room that it is about to free. The store therefore
+ * keeps a reserve, a file of zeros next to the database.
  * A deletion that finds no room removes the reserve and tries again. Then unused pages at the
- * end of the database are returned to the disk, a few at a time, since moving them needs room
- * too. Then the reserve is made again.
- * Transactions stay as safe as before: the log and its commits are unchanged. A crash between
- * two steps leaves a database without a reserve, which the next tick makes. */
+ * end of the database are returned to the disk. Only a few pages are returned at a time, because
+ * moving them needs room too. Finally the reserve is made again.
+ * The reserve does not weaken transactions, because the log and its commits are unchanged. A
+ * crash between two steps leaves a database without a reserve, and the next tick makes the
+ * reserve again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -17,12 +18,12 @@
 #include "gateway/batches/store/sql.h"
 
 enum {
-    RESERVE_BYTES = 2 << 20, /* deleting 512 MiB writes 1.2 MB of page lists */
+    RESERVE_BYTES = 2 << 20, /* size of the reserve; deleting 512 MiB writes 1.2 MB of page lists */
     STEP_MIN_PAGES = 16,
-    /* pages returned in one call: 4 MiB, so that other calls can run in between */
+    /* one call returns at most 4 MiB of pages, so that other calls can run in between */
     SHRINK_MAX_PAGES = 1024,
-    /* Log frames per moved page: the page, its parent and its entry, doubled because other
-     * programs write to the disk too. */
+    /* `FRAMES_PER_PAGE` counts the log frames per moved page: the page, its parent and its
+     * entry. The number is doubled because other programs write to the disk too. */
     FRAMES_PER_PAGE = 6,
 };
 /* ---- the reserve ---- */
@@ -55,9 +56,9 @@ static void make_reserve(const struct state_store *s)
     close(fd);
 }
 
-/* SQLite may be built to write zeros over deleted data (secure_delete). They take as much of the
- * log as the file is long. Pages of a deletion on a full disk are returned to the disk without
- * zeros. */
+/* SQLite may be built to write zeros over deleted data (secure_delete). The zeros take as much
+ * of the log as the file is long. On a full disk, the pages of a deletion are returned to the
+ * disk without zeros. */
 void state_overwrite(struct state_store *s, bool always)
 {
     struct error ignored;
@@ -92,7 +93,7 @@ bool state_shrink(struct state_store *s)
     uint64_t done = 0;
     if (!s->db)
         return false;
-    (void)state_checkpoint(s); /* the log itself may take the room */
+    (void)state_checkpoint(s); /* the log itself may occupy the missing room */
     while (done < SHRINK_MAX_PAGES) {
         uint64_t unused = state_pragma(s, "PRAGMA freelist_count");
         snprintf(sql, sizeof sql, "PRAGMA incremental_vacuum(%llu)",
@@ -101,7 +102,7 @@ bool state_shrink(struct state_store *s)
             break;
         (void)state_checkpoint(s);
         uint64_t left = state_pragma(s, "PRAGMA freelist_count");
-        if (left >= unused) /* a database older than incremental_vacuum frees nothing */
+        if (left >= unused) /* a database made without incremental_vacuum frees nothing */
             break;
         done += unused - left;
     }

@@ -1,15 +1,15 @@
-/* A tenant's share of the store. A tenant may have a multiple of the room that it leaves free
- * for others. A single tenant may use 7/8 of the store. A later one still finds room, and a
- * tenant with little data is refused last. These are the dynamic thresholds of shared buffers
- * (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+/* Limits a tenant's share of the store. A tenant may use at most a fixed multiple of the room
+ * that is still free for others. A single tenant may use 7/8 of the store. A later tenant still
+ * finds room, and a tenant with little data is refused last. These are the dynamic thresholds of
+ * shared buffers (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
  * While an eighth of the store is free, no tenant can exceed its share, so nothing is counted. */
 #include <stdio.h>
 
 #include "gateway/batches/store/share.h"
 #include "gateway/batches/store/sql.h"
 
-/* Bytes of a row without its content, with its index entries. Measured: 415 for a file with the
- * longest name, 530 for a batch with the longest failure. */
+/* `ROW_BYTES` is the size of a row without its content, with its index entries. It was measured
+ * as 415 for a file with the longest name, and 530 for a batch with the longest failure. */
 enum { ROW_BYTES = 640 };
 
 static uint64_t share_free(struct state_store *s, uint64_t *max)

@@ -12,7 +12,7 @@ bool state_errno_is_no_room(int e)
     return e == ENOSPC || e == EDQUOT || e == EFBIG;
 }
 
-/* Returns the status of the last error. `e` is errno after the failed call. sqlite3_system_errno
+/* Returns the status of the last error. `e` is errno after the failed call: sqlite3_system_errno
  * is not set in all cases, and state_ready clears errno at the start of each call. */
 static enum status status_of(struct state_store *s, int e)
 {

@@ -1,8 +1,9 @@
-/* The order in which lines are taken. A free slot goes to the tenant with the fewest running
- * lines. Among equals it goes to the first one after the tenant that had the last slot, so that
- * a single slot moves round. A tenant's own lines go in order, from the oldest batch first.
- * So all tenants with waiting lines finally have equally many slots, whatever the order and
- * length of their batches (max-min fairness: Bertsekas and Gallager, Data Networks, 6.5.2). */
+/* Chooses the order in which lines are taken. A free slot goes to the tenant with the fewest
+ * running lines. Among equal tenants it goes to the first tenant after the owner of the last
+ * slot, so a single slot is given to each tenant in turn. A tenant's own lines go in order, from
+ * the oldest batch first.
+ * All tenants with waiting lines finally have equally many slots, whatever the order and length
+ * of their batches (max-min fairness: Bertsekas and Gallager, Data Networks, 6.5.2). */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -10,17 +11,17 @@
 #include "gateway/batches/store/sql.h"
 
 enum {
-    /* Tenants to consider. There are fewer slots, so at least one of these tenants has a waiting
-     * line if any has. */
+    /* `TURNS_MAX` is the number of tenants to consider. There are fewer slots than this, so when
+     * any tenant has a waiting line, at least one of the considered tenants has one. */
     TURNS_MAX = 2048,
-    SKIPPED_MAX = 64 /* damaged rows to skip in one call */
+    SKIPPED_MAX = 64 /* most damaged rows skipped in one call */
 };
 
 struct turn {
-    int64_t tenant; /* signed, as in SQLite */
+    int64_t tenant; /* number of the tenant, signed as in SQLite */
     uint32_t n_taken;
-    bool is_done;           /* no more waiting lines */
-    int64_t batch_no, line; /* last line that was considered; 0, -1 = none */
+    bool is_done;           /* the tenant has no more waiting lines */
+    int64_t batch_no, line; /* last line that was considered; 0 and -1 = none yet */
 };
 
 struct turns {
@@ -57,7 +58,7 @@ static enum status add_tenants(struct state_store *s, sqlite3_stmt *q, int64_t f
     return STATUS_OK;
 }
 
-/* Lists the tenants with open batches, starting after the last one served. */
+/* Lists the tenants with open batches, starting after the tenant that was served last. */
 static enum status list_tenants(struct state_store *s, struct turns *t, struct error *err)
 {
     sqlite3_stmt *q = state_prepare(s,
@@ -121,7 +122,7 @@ static enum status find_line(struct state_store *s, sqlite3_stmt *q, struct turn
     sqlite3_bind_int64(q, 1, t->tenant);
     sqlite3_bind_int64(q, 2, t->batch_no);
     sqlite3_bind_int64(q, 3, t->line);
-    sqlite3_bind_int64(q, 4, STATE_MAX_LINES - 1); /* a line with a damaged number never runs */
+    sqlite3_bind_int64(q, 4, STATE_MAX_LINES - 1); /* a line with a damaged number is never taken */
     int rc = sqlite3_step(q);
     t->is_done = rc != SQLITE_ROW;
     if (rc == SQLITE_ROW) {
@@ -138,8 +139,8 @@ static enum status find_line(struct state_store *s, sqlite3_stmt *q, struct turn
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "take lines");
 }
 
-/* Uses the index of open batches. SQLite would choose the tenant's index and walk through all
- * ended batches. */
+/* `TAKE` uses the index of open batches. Without this hint SQLite would choose the tenant's
+ * index and walk through all ended batches. */
 #define TAKE                                                                                       \
     "SELECT line.batch, line.n, line.body, batch.endpoint FROM batch INDEXED BY batch_open "       \
     "CROSS JOIN line ON line.batch = batch.no WHERE batch.tenant = ?1 AND batch.state = 0 "        \
@@ -166,7 +167,7 @@ static enum status take(struct state_store *s, struct turns *t, uint32_t max,
             s->last_tenant = next->tenant;
             n_bytes += strlen(l->owned_body);
             ++*n;
-        } else { /* a damaged row would be taken again and again */
+        } else { /* a damaged row is skipped, because it would be taken again and again */
             mem_free(l->owned_body);
             skipped++;
         }

@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-/* `want`: the expected parts in order, as R(reasoning), C(content) and [name](arguments). */
-/* CONTINUED: the answer continues `prompt`, from its second byte on. */
+/* `want` holds the expected parts in order, as R(reasoning), C(content) and [name](arguments). */
+/* With the flag CONTINUED the answer continues `prompt`, from its second byte on. */
 enum { ONE_CALL = 1, DROP_REASONING = 2, CONTINUED = 4 };
 struct answer_case {
     unsigned flags;
@@ -275,7 +275,8 @@ static const struct answer_case cases[] = {
     {0, "qwen3", "hermes", "", "<think>a</think>\n\nb" CALL("f", "{}"), "R(a)C(\n\nb)[f]({})"},
 };
 
-/* All parts so far, as a client would join them: neighbours of one kind are one part. */
+/* `heard` holds all parts so far, joined as a client would join them: neighbours of one kind are
+ * one part. */
 struct heard {
     char text[4096];
     size_t n;
@@ -318,7 +319,8 @@ static void hear(struct heard *h, const struct answer_delta *d)
     }
 }
 
-static json_t *tool_list; /* f(s string, n number, b boolean, o object or list) */
+/* parameters of the tool f: s string, n number, b boolean, o object or list */
+static json_t *tool_list;
 
 static int load_tools(void **state)
 {
@@ -337,8 +339,7 @@ static int drop_tools(void **state)
     return 0;
 }
 
-/* Feeds the text in two pieces, cut after `at` bytes. With `every`, each byte is a piece of its
- * own. */
+/* Feeds the text in two pieces, cut after `at` bytes. With `every`, each byte is its own piece. */
 static void feed(const struct answer_case *c, size_t at, bool every, struct heard *h,
                  enum answer_finish *finish)
 {
@@ -362,7 +363,7 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
     for (size_t i = 0; i < n;) {
         size_t k = every ? 1 : i < at ? at - i : n - i;
         struct answer_delta d = {.finish = ANSWER_STOP};
-        char piece[1024]; /* a copy, so that a read past the piece shows */
+        char piece[1024]; /* copy of the piece, so that a read past its end shows */
         memcpy(piece, c->text + i, k);
         answer_feed(&a, (struct str){piece, k}, false, &d);
         hear(h, &d);
@@ -377,7 +378,7 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
     answer_fini(&a);
 }
 
-/* `marks` returns the markers that a grammar has to allow before the answer proper. */
+/* `marks` returns the markers that a grammar has to allow before the answer itself. */
 static void test_marks(void **state)
 {
     static const struct {
@@ -437,7 +438,7 @@ static void test_parsers(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* A reply that reached its length limit reports that reason, also in the middle of a call. */
+/* An answer that reached its length limit reports that reason, also in the middle of a call. */
 static void test_finish(void **state)
 {
     struct answer_rules rules = {.tools = tool_parser_find("hermes"), .call_prefix = "call-"};
@@ -459,7 +460,7 @@ static void test_raw_call(void **state)
     static const struct {
         const char *text;
         enum answer_finish ends, finish;
-        const char *input; /* NULL: no call */
+        const char *input; /* input of the expected call; NULL = no call */
         const char *stop;  /* the client's stop string that ended the answer */
     } answers[] = {
         {"thinks", ANSWER_LENGTH, ANSWER_LENGTH, NULL, NULL},
@@ -489,8 +490,8 @@ static void test_raw_call(void **state)
     }
 }
 
-/* A call's id is made by the gateway in the form that the model's template accepts, or it is the
- * id that the model wrote. */
+/* The gateway makes a call's id in the form that the model's template accepts, or keeps the id
+ * that the model wrote. */
 static void test_ids(void **state)
 {
     static const char mistral[] = "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]f[ARGS]{}",
@@ -520,7 +521,7 @@ static void test_ids(void **state)
     answer_fini(&a);
 }
 
-/* The text that a parser holds back is bounded: a header or a name that never ends becomes
+/* The text that a parser holds back is bounded. A header or a name that never ends becomes
  * content. */
 static void test_bounds(void **state)
 {
@@ -538,13 +539,13 @@ static void test_bounds(void **state)
         feed(&c, strlen(text), false, &whole, &finish);
         feed(&c, 0, true, &pieces, &finish);
         assert_string_equal(whole.text, pieces.text);
-        assert_int_equal(whole.n, strlen(text) + 3); /* 3 for "C(" and ")" */
+        assert_int_equal(whole.n, strlen(text) + 3); /* "C(" and ")" add 3 bytes */
     }
 }
 
 /* Returns a pseudo-random number below `n`. The tests at the end feed markers and pieces of JSON
- * in random order to every parser. Whole and byte by byte, the parts must be the same, and no
- * text may be held back at the end. */
+ * in random order to every parser. The parts must be the same for the whole text and for single
+ * bytes, and no text may be held back at the end. */
 static uint32_t draw(uint32_t *seed, size_t n)
 {
     *seed = *seed * 1664525u + 1013904223u;

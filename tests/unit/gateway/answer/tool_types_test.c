@@ -27,7 +27,8 @@ enum {
     S = TOOL_STRING
 };
 
-/* Schemas of the parameter "a" and the types that they allow. `$defs` is next to "a". */
+/* `type_cases` lists schemas of the parameter "a" and the types that they allow. `$defs` is next
+ * to "a". */
 static const struct {
     const char *schema;
     uint32_t types;
@@ -230,7 +231,7 @@ static void give(uint32_t types, const char *text, char *out, size_t cap)
     struct answer a;
     answer_init(&a, &rules, 0, &prompt);
     const uint32_t i_call = answer_call(&a, STR("f"));
-    const size_t before = a.bytes.len; /* the call's id and name */
+    const size_t before = a.bytes.len; /* bytes of the call's id and name */
     tool_value_give(&a, i_call, types, str_from(text));
     snprintf(out, cap, "%.*s", (int)(a.bytes.len - before), a.bytes.ptr + before);
     answer_fini(&a);
@@ -247,7 +248,7 @@ static void test_values(void **state)
     }
 }
 
-/* A text that becomes another type than a string has no prefix that is taken for a string. */
+/* When a text becomes a type other than a string, no prefix of it is taken for a string. */
 static void test_beginnings(void **state)
 {
     for (size_t i = 0; i < sizeof value_cases / sizeof *value_cases; i++) {

@@ -32,7 +32,7 @@ static int64_t tenant_of(const struct auth *a, const char *authorization, const 
     return k ? (int64_t)(k->tenant >> 1) : -1;
 }
 
-/* sha256("key-h"), the output of `printf %s key-h | sha256sum`. */
+/* `HASH_OF_KEY_H` is sha256("key-h"), the output of `printf %s key-h | sha256sum`. */
 #define HASH_OF_KEY_H "81e6d02d2d54b0748bc868cd3daec1a7e652c0840655a82bcecee91d73fa5070"
 
 static void test_keys(void **state)
@@ -40,7 +40,7 @@ static void test_keys(void **state)
     static const struct {
         const char *header, *bare;
         bool ok;
-        const char *tenant; /* NULL = a tenant of the key's own */
+        const char *tenant; /* name of the tenant; NULL = the key is a tenant of its own */
     } cases[] = {
         {"Bearer flag-key", "", true, NULL},
         {"bearer  flag-key ", "", true, NULL},
@@ -50,7 +50,7 @@ static void test_keys(void **state)
         {"Bearer key-h", "", true, "acme"},
         {"Bearer key-o", "", true, NULL},
         {"", "key-a", true, "acme"},
-        {"Bearer no", "key-a", false, ""}, /* the first header decides */
+        {"Bearer no", "key-a", false, ""}, /* the first of two headers decides */
         {"Bearer sha256:" HASH_OF_KEY_H, "", false, ""},
         {"Bearer " HASH_OF_KEY_H, "", false, ""},
         {"Bearer key-c", "", false, ""},
@@ -94,7 +94,7 @@ static void test_no_keys(void **state)
     assert_int_equal(auth_init(&a, &none, NULL, NULL), STATUS_OK);
     assert_int_equal(a.n_entries, 0);
     assert_null(auth_find(&a, STR("Bearer x"), STR("")));
-    /* boto3 signs its requests: a signature is not a key, and does not hide the key in another
+    /* boto3 signs its requests. A signature is not a key, and does not hide the key in another
      * header. */
     assert_null(auth_find(&a, STR("AWS4-HMAC-SHA256 Credential=x"), STR("")));
     assert_int_equal(auth_look(&a, &changed, NULL), STATUS_OK);
@@ -136,7 +136,7 @@ static void test_bad_files(void **state)
     }
 }
 
-/* Looks twice, because at the first look the file may still be half written. */
+/* Calls `auth_look` twice, because at the first call the file may still be half written. */
 static enum status look_twice(struct auth *a, bool *changed, struct error *err)
 {
     assert_int_equal(auth_look(a, changed, err), STATUS_OK);
@@ -170,7 +170,7 @@ static void test_file_changes(void **state)
     assert_string_equal(stays->limits.models, "m");
     assert_true(stays->tenant == auth_tenant_id(STR("four")));
     assert_null(auth_find(&a, STR(""), STR("goes")));
-    assert_int_equal(goes->n_open, 1); /* its open request still uses it */
+    assert_int_equal(goes->n_open, 1); /* the open request of the key still uses it */
     limits_close(goes);
     assert_non_null(auth_find(&a, STR(""), STR("comes")));
     assert_non_null(auth_find(&a, STR(""), STR("flag-key")));
@@ -180,7 +180,7 @@ static void test_file_changes(void **state)
         write_file(broken[i]);
         assert_int_not_equal(look_twice(&a, &changed, &err), STATUS_OK);
         assert_false(changed);
-        /* the change is reported once */
+        /* `auth_look` reports the change once */
         assert_int_equal(auth_look(&a, &changed, &err), STATUS_OK);
         assert_ptr_equal(auth_find(&a, STR(""), STR("stays")), stays);
         assert_int_equal(a.n_entries, 3);

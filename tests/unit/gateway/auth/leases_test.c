@@ -45,7 +45,7 @@ struct world {
     double level[QUOTA_COUNT]; /* tokens in the store's buckets, for one key */
     uint64_t filled_ns, now_ns, delay_ns;
     uint64_t n_asked;
-    bool deaf; /* the store takes no question */
+    bool deaf; /* true = the store takes no question */
 };
 
 static bool on_ask(void *ctx, struct api_key *k, enum quota q, double take, double want)
@@ -99,7 +99,7 @@ static void answer(struct world *w, struct gateway *g, const struct question *a)
     w->filled_ns = w->now_ns;
     w->level[a->q] = fmin(size[a->q], w->level[a->q] - a->take);
     double grant = fmin(a->want, fmax(0, w->level[a->q]));
-    /* the formula of quotas.c */
+    /* this is the formula of quotas.c */
     grant = grant < fmin(1, size[a->q]) ? 0 : grant > 1 ? floor(grant) : grant;
     w->level[a->q] -= grant;
     leases_answer(&g->sharing, a->key, a->q, grant, w->level[a->q], w->now_ns);
@@ -156,9 +156,10 @@ static void together_they_keep_to_the_rate(void **state)
         uint32_t n;
         double rate;
         const char *limits;
-        double offered_per_s; /* requests/s at each gateway, or at the first one only */
+        /* requests per second at each gateway, or at the first gateway only */
+        double offered_per_s;
         bool first_alone;
-        double least; /* admitted share of the rate over the whole time, at least */
+        double least; /* smallest admitted share of the rate over the whole time */
     } cases[] = {
         {2, 20, "rate=20", 200, false, 0.9},      {4, 100, "rate=100", 300, false, 0.9},
         {2, 1, "rate=1", 20, false, 0.7},         {3, 0.2, "rate=0.2", 5, false, 0.5},
@@ -177,8 +178,8 @@ static void together_they_keep_to_the_rate(void **state)
             if (got > most + over || got < cases[i].least * cases[i].rate * (double)seconds)
                 fail_msg("%s at %u gateways: %g admitted in %llu s", cases[i].limits, w.n, got,
                          (unsigned long long)seconds);
-            /* A gateway asks at most once for each admitted request, and once in 50 ms while it
-             * has none to give. */
+            /* A gateway asks at most once for each admitted request. While it has no units to
+             * give, it asks once in 50 ms. */
             if ((double)w.n_asked > got + 20.0 * w.n * (double)seconds)
                 fail_msg("%s: %llu questions for %g requests", cases[i].limits,
                          (unsigned long long)w.n_asked, got);
@@ -191,7 +192,8 @@ static void below_its_rate_nobody_is_refused(void **state)
     struct world w;
     struct rng rng = {7};
     begin(&w, 3, "rate=100");
-    for (int i = 0; i < 40000; i++) { /* 20 s; 60 requests/s, each at any gateway */
+    /* the loop lasts 20 s, with 60 requests/s, each at any gateway */
+    for (int i = 0; i < 40000; i++) {
         if (rng_next(&rng) % 1000 < 30)
             assert_true(request(&w, (uint32_t)(rng_next(&rng) % 3)));
         step(&w, MS / 2);
@@ -205,7 +207,7 @@ static void a_burst_at_one_is_a_whole_bucket(void **state)
     struct world w;
     begin(&w, 2, "rate=40");
     step(&w, 2000 * MS);
-    for (int i = 0; i < 200; i++) { /* 100 ms in all */
+    for (int i = 0; i < 200; i++) { /* the loop lasts 100 ms */
         (void)request(&w, 0);
         step(&w, MS / 2);
     }
@@ -216,7 +218,7 @@ static void a_burst_at_one_is_a_whole_bucket(void **state)
 static void tokens_are_counted_when_they_are_known(void **state)
 {
     struct world w;
-    begin(&w, 2, "tokens=6000"); /* 100 tokens/s */
+    begin(&w, 2, "tokens=6000"); /* the rate is 100 tokens/s */
     for (int i = 0; i < 20000; i++) {
         for (uint32_t k = 0; k < 2; k++)
             if (i % 100 == 0 && request(&w, k))
@@ -265,7 +267,7 @@ static void what_is_owed_is_told_of_later(void **state)
     assert_true(w.n_asked > 0 && w.level[QUOTA_TOKENS] < -390);
     assert_false(request(&w, 0));
     for (int i = 0; i < 200; i++)
-        step(&w, 250 * MS); /* refills 10 tokens/s */
+        step(&w, 250 * MS); /* time refills 10 tokens/s */
     assert_true(request(&w, 0));
     end(&w);
 }
@@ -281,19 +283,21 @@ static void alone_each_has_its_share(void **state)
         step(&w, MS / 2);
     }
     uint64_t shared = admitted(&w);
-    /* the link is lost: the answer on its way fails first */
+    /* when the link is lost, the answer that is still expected fails first */
     leases_lost(w.gateways[0].key, QUOTA_REQUESTS);
     leases_link(&w.gateways[0].sharing, false);
     w.gateways[0].n_questions = 0;
     step(&w, 250 * MS);
     assert_null(w.gateways[0].sharing.active);
-    for (int i = 0; i < 10000; i++) { /* 10 s in all */
+    for (int i = 0; i < 10000; i++) { /* the loop lasts 10 s */
         (void)request(&w, 0);
         step(&w, MS);
     }
-    assert_in_range(admitted(&w) - shared, 90, 112); /* a quarter of the rate and of the burst */
+    /* these are a quarter of the rate and of the burst */
+    assert_in_range(admitted(&w) - shared, 90, 112);
     leases_link(&w.gateways[0].sharing, true);
-    assert_true(request(&w, 0)); /* on credit: the level that it filled alone is gone */
+    /* this request is on credit, because the level that time had filled is gone */
+    assert_true(request(&w, 0));
     assert_true(w.gateways[0].key->buckets[QUOTA_REQUESTS].level <= 0);
     end(&w);
 }
@@ -325,7 +329,7 @@ static void an_empty_bucket_is_looked_at_again(void **state)
         assert_false(request(&w, 0));
     }
     assert_false(limits_admit(g->key, w.now_ns, &e));
-    /* the largest value that is told; the real wait is about a day */
+    /* 3600 s is the largest value that a client is told; the real wait is about a day */
     assert_int_equal(e.retry_after_s, 3600);
     assert_true(w.n_asked < 10);
     w.level[QUOTA_TOKENS] = 60;

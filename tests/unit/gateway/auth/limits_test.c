@@ -25,7 +25,7 @@ static struct api_key *make(const char *options)
     return k;
 }
 
-/* Returns 0 when a request is admitted, otherwise the seconds to wait. */
+/* Asks to admit a request. Returns 0 when it is admitted, otherwise the seconds to wait. */
 static uint32_t ask(struct api_key *k, uint64_t t)
 {
     struct api_error e = {0};
@@ -79,7 +79,7 @@ static void test_rate(void **state)
     assert_int_equal(ask(k, START + 99 * S), 1); /* a clock that goes back adds nothing */
     api_key_drop(k);
 
-    k = make("rate=0.1"); /* a rate below 1/s still admits one request */
+    k = make("rate=0.1"); /* even with a rate below 1/s one request is admitted */
     assert_int_equal(ask(k, START), 0);
     assert_int_equal(ask(k, START), 10);
     assert_int_equal(ask(k, START + 4 * S), 6);
@@ -93,12 +93,14 @@ static void test_tokens(void **state)
     assert_int_equal(ask(k, START), 0);
     limits_spend(k, 59, START);
     assert_int_equal(ask(k, START), 0);
-    limits_spend(k, 21, START); /* admitted requests finish: 20 tokens over the limit */
+    /* admitted requests may finish, so the use is 20 tokens over the limit */
+    limits_spend(k, 21, START);
     assert_int_equal(ask(k, START), 21);
     assert_int_equal(ask(k, START + 20 * S), 1);
     assert_int_equal(ask(k, START + 21 * S), 0);
     limits_spend(k, 1000000, START + 21 * S);
-    assert_int_equal(ask(k, START + 21 * S), 3600); /* the longest wait that a client is told */
+    /* 3600 s is the longest wait that a client is told */
+    assert_int_equal(ask(k, START + 21 * S), 3600);
     api_key_drop(k);
 }
 
@@ -112,7 +114,7 @@ static void test_streams(void **state)
     assert_int_equal(ask(k, START), 1);
     limits_close(k);
     assert_int_equal(ask(k, START), 0);
-    api_key_drop(k); /* removed from the file; its open request still uses it */
+    api_key_drop(k); /* the key is removed from the file, but its open request still uses it */
     assert_int_equal(k->n_open, 1);
     limits_close(k);
 }

@@ -18,7 +18,7 @@
 enum { N_JOBS = 50 };
 
 struct job {
-    struct encode_job job; /* must be the first field */
+    struct encode_job job; /* must be the first field: the job's address is the struct's */
     bool has_run;
 };
 
@@ -31,7 +31,7 @@ static int n_done, stop_at;
 static void run(struct encode_job *j)
 {
     assert_false(pthread_equal(pthread_self(), loop_thread));
-    pthread_mutex_lock(&gate); /* a test holds it to keep the queue full */
+    pthread_mutex_lock(&gate); /* a test holds `gate` to keep the queue full */
     pthread_mutex_unlock(&gate);
     ((struct job *)j)->has_run = true;
 }
@@ -109,11 +109,13 @@ static void test_bounds(void **state)
         encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 4, 350, &p, &err), STATUS_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
-    assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_LIMIT); /* too many bytes */
+    /* job 3 has too many bytes */
+    assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_LIMIT);
     jobs[3].job.bytes = 10;
     assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_OK);
     jobs[4].job.bytes = 10;
-    assert_int_equal(encode_pool_submit(p, &jobs[4].job), STATUS_LIMIT); /* too many jobs */
+    /* job 4 is one job too many */
+    assert_int_equal(encode_pool_submit(p, &jobs[4].job), STATUS_LIMIT);
     pthread_mutex_unlock(&gate);
     stop_at = 4;
     loop_run(loop);
@@ -124,7 +126,7 @@ static void test_bounds(void **state)
     encode_pool_free(p);
 }
 
-/* A job that only frees memory is accepted by a full queue, and counts like any other job. */
+/* A full queue accepts a job that only frees memory. The job counts like any other job. */
 static void test_dispose(void **state)
 {
     struct encode_pool *p;
@@ -146,8 +148,8 @@ static void test_dispose(void **state)
     encode_pool_free(p);
 }
 
-/* When the pool is freed, every queued job comes back, run or not, so that its owner can free
- * it. */
+/* When the pool is freed, every queued job comes back, whether it has run or not, so that its
+ * owner can free it. */
 static void test_free_gives_back(void **state)
 {
     struct encode_pool *p;
@@ -182,7 +184,8 @@ static void test_small_ones_do_not_wait_for_large_ones(void **state)
             jobs[i].job.bytes = ENCODE_LARGE_BYTES + 1;
             assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
         }
-        for (int i = 8; i < 12; i++) { /* each one after the previous one has come back */
+        /* each small job is submitted after the job before it has come back */
+        for (int i = 8; i < 12; i++) {
             jobs[i].job.bytes = ENCODE_LARGE_BYTES;
             jobs[i].job.run = run_at_once;
             stop_at = n_done + 1;
@@ -201,11 +204,12 @@ static void test_small_ones_do_not_wait_for_large_ones(void **state)
     }
 }
 
-/* A dropped job, because its client has gone, does not run. Its room is free at once, wherever
- * it was in the queue. */
+/* A job that is dropped, because its client has gone, does not run. Its room is free at once, at
+ * any place in the queue. */
 static void test_dropped(void **state)
 {
-    static const int drops[] = {2, 4, 1, 3}; /* in the middle, the last, the first, the only one */
+    /* places in the queue: in the middle, the last, the first, the only one */
+    static const int drops[] = {2, 4, 1, 3};
     struct encode_pool *p;
     struct error err;
     pthread_mutex_lock(&gate);
@@ -214,11 +218,11 @@ static void test_dropped(void **state)
         STATUS_OK);
     for (int i = 0; i < 5; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
-    /* The thread may have taken job 0 already, so the test does not drop it. */
+    /* The thread may already have taken job 0, so the test does not drop it. */
     for (int i = 0; i < 4; i++)
         encode_pool_drop(p, &jobs[drops[i]].job);
     for (int i = 0; i < 4; i++)
-        encode_pool_drop(p, &jobs[drops[i]].job); /* it has ended already: no effect */
+        encode_pool_drop(p, &jobs[drops[i]].job); /* a second drop of the same job has no effect */
     for (int i = 5; i < 9; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     assert_int_equal(encode_pool_submit(p, &jobs[9].job), STATUS_LIMIT);
@@ -254,8 +258,7 @@ static void submit_of(struct encode_pool *p, int begin, int end, uint64_t tenant
     }
 }
 
-/* However many jobs one tenant has queued, another tenant's next job waits for at most one of
- * them. */
+/* Another tenant's next job waits for at most one job of a tenant that has queued many jobs. */
 static void test_tenants_take_turns(void **state)
 {
     struct encode_pool *p;
@@ -271,7 +274,7 @@ static void test_tenants_take_turns(void **state)
     pthread_mutex_unlock(&gate);
     stop_at = 26;
     loop_run(loop);
-    /* The thread may have taken tenant 1's first job before the others came. */
+    /* The thread may have taken tenant 1's first job before the other jobs came. */
     const int begin = ran[1] == 1;
     for (int i = 0; i < 9; i++)
         assert_int_equal(ran[begin + i], 1 + i % 3);
@@ -295,8 +298,8 @@ static void run_counted(struct encode_job *j)
     ((struct job *)j)->has_run = true;
 }
 
-/* A tenant with jobs that do not end holds all threads but one. Another tenant's job runs
- * meanwhile. */
+/* A tenant with jobs that do not end holds all threads but one. On that thread another tenant's
+ * job runs. */
 static void test_no_tenant_has_all_threads(void **state)
 {
     const struct encode_share share = {.max_jobs = 10, .max_bytes = 1 << 20, .max_running = 2};
@@ -313,7 +316,8 @@ static void test_no_tenant_has_all_threads(void **state)
         jobs[i].job.run = run_counted;
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     }
-    assert_int_equal(encode_pool_submit(p, &jobs[10].job), STATUS_OK); /* a job of tenant 0 */
+    /* job 10 belongs to tenant 0 */
+    assert_int_equal(encode_pool_submit(p, &jobs[10].job), STATUS_OK);
     jobs[11].job.tenant = 1;
     /* the tenant's share is full */
     assert_int_equal(encode_pool_submit(p, &jobs[11].job), STATUS_LIMIT);
@@ -326,7 +330,7 @@ static void test_no_tenant_has_all_threads(void **state)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     stop_at = 12;
     assert_int_equal(encode_pool_submit(p, &jobs[12].job), STATUS_OK);
-    loop_run(loop); /* ends, although `gate` is still locked */
+    loop_run(loop); /* the loop ends, although `gate` is still locked */
     assert_true(jobs[12].has_run);
     pthread_mutex_unlock(&gate);
     stop_at = 18;
@@ -379,7 +383,7 @@ static void run_as_pair(struct encode_job *j)
     ((struct job *)j)->has_run = true;
 }
 
-/* When a tenant's large job ends, two jobs may start: the tenant's next one, and a large one of
+/* When a tenant's large job ends, two jobs may start: the tenant's next job, and a large job of
  * another tenant. Both threads must be woken. */
 static void test_an_end_may_let_in_two(void **state)
 {
@@ -399,7 +403,7 @@ static void test_an_end_may_let_in_two(void **state)
     jobs[1].job.run = jobs[2].job.run = run_as_pair;
     for (int i = 0; i < 3; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
-    /* time for the first job to start and for the other thread to find nothing to do */
+    /* in this time the first job starts and the other thread finds nothing to do */
     usleep(50000);
     pthread_mutex_unlock(&gate);
     stop_at = 3;

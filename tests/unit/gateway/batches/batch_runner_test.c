@@ -205,11 +205,11 @@ static void test_lines_are_answered(void **state)
     assert_true(RUNNING == 0 && LINES("completed") == 0);
     batch_runner_wake(f.b);
     run_until(two_submitted);
-    assert_int_equal(w.n_submits, N_SLOTS); /* at most this many lines at once */
+    assert_int_equal(w.n_submits, N_SLOTS); /* at most N_SLOTS lines run at once */
     assert_true(RUNNING == N_SLOTS && OPEN == 1);
     assert_string_equal(w.submits[0].sampling.max_tokens == 4 ? "4" : "?", "4");
     tokens(0, 0, "abcd", FINISH_LENGTH);
-    run_until(three_submitted); /* its slot is free again */
+    run_until(three_submitted); /* the slot of the answered line is free again */
     tokens(1, 0, "abcd", FINISH_LENGTH);
     tokens(2, 0, "abcd", FINISH_LENGTH);
     run_until(none_open);
@@ -227,8 +227,9 @@ static void test_overload_waits(void **state)
     w.now_ns += 400000000000ull;
     set_cluster(0);
     w.now_ns += 400000000000ull;
-    serving_tick(&w.s);                  /* no workers for too long */
-    assert_true(LINES("released") == 0); /* not before the store has recorded it */
+    serving_tick(&w.s); /* there have been no workers for too long */
+    /* a line is released only after the store has recorded it */
+    assert_true(LINES("released") == 0);
     set_cluster(1);
     run_until(four_submitted);
     assert_true(LINES("released") == 2 && LINES("failed") == 0 && LINES("completed") == 0);
@@ -263,8 +264,8 @@ static bool one_submitted_one_released(void)
     return w.n_submits == 1 && LINES("released") > 0;
 }
 
-/* Two lines keep 300 KB each, and the shared room of 1 MiB fits one of them at a time. The other
- * line waits in the store. */
+/* Two lines keep 300 KB each, and the shared room of 1 MiB fits one of these lines at a time.
+ * The other line waits in the store. */
 static void test_lines_that_keep_much_take_turns(void **state)
 {
     struct stored_batch b = add_tools(2, 1000);

@@ -16,7 +16,7 @@
 static void test_forms(void **state)
 {
     static const struct {
-        /* the parts, as "name/filename=content " each; NULL = refused */
+        /* `want` holds the parts, as "name/filename=content " each; NULL = the body is refused. */
         const char *type, *body, *want;
     } cases[] = {
         {TYPE, PURPOSE "--B--\r\n", "purpose/=batch "},
@@ -58,7 +58,7 @@ static void test_forms(void **state)
     }
 }
 
-/* The parser refuses every prefix of a good body and reads no byte behind it. */
+/* The parser refuses every prefix of a good body and reads no byte after the prefix. */
 static void test_cuts(void **state)
 {
     static const char body[] = PURPOSE "--B--";

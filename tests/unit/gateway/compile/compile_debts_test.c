@@ -1,5 +1,5 @@
-/* Tests the accounts of processor time that tenants' compiles take: when a tenant counts as
- * heavy, how time is forgotten, and how many accounts there are. */
+/* Tests the accounts of processor time that tenants' compiles take. The tests check when a
+ * tenant counts as heavy, how time is forgotten, and how many accounts there are. */
 #include "gateway/compile/debts.h"
 
 #include <setjmp.h>
@@ -24,11 +24,12 @@ static void test_heavy_and_forgotten(void **state)
     assert_false(compile_debts_is_heavy(&d, 7, 2 * SEC));
     compile_debts_add(&d, 7, 4 * SEC, SEC);
     assert_true(compile_debts_is_heavy(&d, 7, 30 * SEC));
-    assert_false(compile_debts_is_heavy(&d, 7, 33 * SEC)); /* 4.5 s, halved 3.2 times */
+    /* the debt was 4.5 s and was halved 3.2 times */
+    assert_false(compile_debts_is_heavy(&d, 7, 33 * SEC));
 }
 
 /* A tenant with a compile of 30 ms in each second is never heavy. A tenant with 50 ms in each
- * second is. */
+ * second is heavy. */
 static void test_a_part_of_a_core(void **state)
 {
     struct compile_debts d = {0};
@@ -51,7 +52,7 @@ static void test_the_least_is_forgotten(void **state)
         compile_debts_add(&d, t, 2 * SEC, SEC);
     assert_false(compile_debts_is_heavy(&d, 1, SEC));
     assert_true(compile_debts_is_heavy(&d, 1001, SEC));
-    compile_debts_add(&d, 1001, 0, 0); /* a clock that goes back */
+    compile_debts_add(&d, 1001, 0, 0); /* the clock goes back here */
     assert_true(compile_debts_is_heavy(&d, 1001, 0));
 }
 

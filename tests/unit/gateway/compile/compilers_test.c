@@ -95,8 +95,8 @@ static void test_templates(void **state)
     compilers_free(c);
 }
 
-/* Under a sanitizer the allocator needs other addresses, and ends the process in another way
- * when it gets no memory. */
+/* `SANITIZED` is 1 with a sanitizer. The allocator then needs other addresses, and ends the
+ * process in another way when it gets no memory. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #else

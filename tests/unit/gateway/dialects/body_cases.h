@@ -1,5 +1,5 @@
 #pragma once
-/* Table-driven tests of a dialect's bodies: the messages that the chat template gets, or the
+/* Tests a dialect's bodies with tables: the messages that the chat template gets, or the
  * refusal. The including file must include <cmocka.h> first. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,9 @@ struct body_dialect {
 };
 
 struct body_case {
-    const char *fields, *want; /* the body without its braces; the expected messages as JSON */
-    bool goes_on;              /* the answer continues the last assistant message */
+    /* `fields`: the body without its braces; `want`: the expected messages as JSON */
+    const char *fields, *want;
+    bool goes_on; /* true = the answer continues the last assistant message */
 };
 
 struct body_refusal {
@@ -35,7 +36,7 @@ static inline bool body_read(const struct body_dialect *d, const char *body, str
     return params_init(p, d->kind, json, &policy, e) && d->for_template(p, e);
 }
 
-/* Checks every case. `common`: fields that all bodies have, with a comma at the end. */
+/* Checks every case. `common` holds fields that all bodies have, with a comma at the end. */
 static inline void check_bodies(const struct body_dialect *d, const char *common,
                                 const struct body_case *cases, size_t n)
 {

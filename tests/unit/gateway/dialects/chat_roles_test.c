@@ -1,4 +1,4 @@
-/* Tests messages of roles that a chat template shows, hides or refuses, and the prompts that
+/* Tests messages whose role a chat template shows, hides or refuses, and the prompts that
  * result. */
 #include "gateway/dialects/chat_roles.h"
 #include "gateway/fields/read.h"
@@ -29,7 +29,7 @@
 #define SYSTEM                 MESSAGE("system", "\"rules\"")
 
 static const struct {
-    /* `want`: the prompt, or a part of the error when refused */
+    /* `want` is the prompt, or a part of the error when the request is refused. */
     const char *source, *messages, *want;
     bool refused;
 } cases[] = {
@@ -38,8 +38,8 @@ static const struct {
     {STRICT("['system', 'user']"), DEVELOPER "," USER, "<system> be kind <user>hi", false},
     {KNOWN("['system', 'user']"), SYSTEM "," DEVELOPER "," USER,
      "<system>rules<system> be kind <user>hi", false},
-    /* The template shows a system message only at the start: the text of a second one joins the
-     * user's message. */
+    /* The template shows a system message only at the start, so the text of a second system
+     * message joins the user's message. */
     {LEADING, DEVELOPER "," USER, "<system> be kind <user>hi", false},
     {LEADING, SYSTEM "," DEVELOPER "," USER, "<system>rules<user> be kind \n\nhi", false},
     {LEADING, USER "," SYSTEM, "<user>hi\n\nrules", false},
@@ -49,7 +49,7 @@ static const struct {
     {LEADING, SYSTEM "," USER "," SYSTEM, "<system>rules<user>hi\n\nrules", false},
     {STRICT("['user']"), DEVELOPER "," USER, "no developer", true},
     {STRICT("['user']"), SYSTEM "," USER, "no system", true},
-    /* a leading system message is left to the template */
+    /* the template alone decides about a leading system message */
     {KNOWN("['user']"), SYSTEM "," USER, "<user>hi", false},
 };
 

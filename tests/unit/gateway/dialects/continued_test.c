@@ -24,8 +24,8 @@ static const char raises[] =
     "{% if messages[-1].content == '' %}{{ raise_exception('empty') }}{% endif %}" EACH(
         "{{ m.content }}");
 
-/* `content`: the last message's content, as JSON. `want`: the prompt; NULL = the request is
- * refused. `n_continued`: bytes at the prompt's end that the answer continues. */
+/* `content` is the last message's content, as JSON. `want` is the prompt; NULL = the request is
+ * refused. `n_continued` is the number of bytes at the prompt's end that the answer continues. */
 static const struct {
     const char *source, *content, *want;
     size_t n_continued;

@@ -40,7 +40,8 @@ static void ask_message(const char *body)
 static void test_messages_stream(void **state)
 {
     ask_message("{\"max_tokens\":80,\"stream\":true," MESSAGES "," A_TOOL "}");
-    assert_int_equal(w.submits[0].n_prompt, 3); /* the template received the tool */
+    /* a prompt of 3 ids shows that the template received the tool */
+    assert_int_equal(w.submits[0].n_prompt, 3);
     tokens(0, 0, "<think>w", FINISH_NONE);
     tokens(0, 8, "hy</think>so", FINISH_NONE);
     tokens(0, 20, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\"", FINISH_NONE);
@@ -48,7 +49,8 @@ static void test_messages_stream(void **state)
     struct strbuf *b = &w.client.body;
     assert_non_null(strstr(strbuf_str(b).ptr, "\"id\":\"toolu_"));
     char *call = strstr(strbuf_str(b).ptr, "\"toolu_");
-    call[5] = 'x'; /* hidden from `assert_body`, which replaces the message's id only */
+    /* the call's id is hidden from `assert_body`, which replaces only the message's id */
+    call[5] = 'x';
     memset(call + 7, 'y', 32);
     w.id_prefix = "msg_";
     assert_body(
@@ -108,7 +110,7 @@ static void test_messages_call_whole(void **state)
         {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": 1}}</tool_call>", "{\"a\": 1}",
          "tool_use"},
         {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": ", "{}", "max_tokens"},
-        /* A forced call: the grammar makes the answer a list of calls. */
+        /* This call is forced, so the grammar makes the answer a list of calls. */
         {"[{\"name\":\"f\",\"arguments\":{\"a\": 1}}]", "{\"a\": 1}", "tool_use"},
     };
     for (uint32_t i = 0; i < 3; i++) {
@@ -194,7 +196,8 @@ static void test_embeddings(void **state)
     answer_vector(0, a, 3);
     assert_body(
         VECTORS(VECTOR("0", "[3,4,12]") "," VECTOR("1", "[0.600000024,0.800000012,0]"), "5"));
-    ask_vectors("{\"input\":[104,105],\"dimensions\":2}"); /* normalised again to length 1 */
+    /* the shorter vector is normalised again to length 1 */
+    ask_vectors("{\"input\":[104,105],\"dimensions\":2}");
     answer_vector(2, a, 3);
     assert_body(VECTORS(VECTOR("0", "[0.600000024,0.800000012]"), "2"));
     ask_vectors("{\"input\":\"hi\",\"dimensions\":2,\"use_activation\":false,\"encoding_format\":"
@@ -246,9 +249,9 @@ static void test_lengths_of_embeddings(void **state)
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"param\":\"truncate_prompt_tokens\""));
 }
 
-/* An input of 5 ids with a context of 2 is computed in pieces of 2, 2 and 1 ids and averaged by
- * their lengths. By hand: the mean of (1,0), (0,1) and (0.6,0.8) with weights 2, 2 and 1 is
- * (2.6,2.8)/5, normalised (0.680451095,0.73279351). */
+/* An input of 5 ids with a context of 2 is computed in pieces of 2, 2 and 1 ids, whose vectors
+ * are averaged by their lengths. By hand: the mean of (1,0), (0,1) and (0.6,0.8) with weights 2,
+ * 2 and 1 is (2.6,2.8)/5. Normalised, it is (0.680451095,0.73279351). */
 static void test_long_embeddings(void **state)
 {
     float a[] = {1, 0}, b[] = {0, 1}, c[] = {0.6f, 0.8f}, d[] = {0.25f, 0.5f};

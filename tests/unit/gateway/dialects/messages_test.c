@@ -49,7 +49,7 @@ static void test_messages(void **state)
          "[" USER("a\\nb\\nc") "]", false},
         {"\"messages\":[" USER("a") "," MODEL("b") "," USER("c") "," MODEL("d") "]",
          "[" USER("a") ", " MODEL("b") ", " USER("c") ", " MODEL("d") "]", true},
-        /* a call, its result, and text beside the result */
+        /* the body has a call, its result, and text beside the result */
         {"\"messages\":[" USER(
              "a") ",{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\","
                   "\"signature\":\"\"},{\"type\":\"redacted_thinking\",\"data\":\"\"},{\"type\":"
@@ -277,8 +277,8 @@ static void test_bookkeeping_is_left_out(void **state)
 
 #define SYSTEM(members) "{\"role\":\"system\"," members "}"
 
-/* Tests a message that holds for one turn, an effort that changes within the conversation, and
- * the result of a search for tools. */
+/* A system message can hold for one turn and can change the effort within the conversation. The
+ * result of a search for tools is read as text. */
 static void test_system_messages_of_a_turn(void **state)
 {
     static const struct body_case cases[] = {
@@ -369,7 +369,7 @@ static void test_left_out_types_are_told(void **state)
     strbuf_fini(&b);
 }
 
-/* A tool's type is a known word, alone or with a date behind it. */
+/* A tool's type is a known word, alone or followed by a date. */
 static void test_kinds_of_types(void **state)
 {
     static const char *const
@@ -400,7 +400,8 @@ static void test_kinds_of_types(void **state)
 static void test_typed_tools_of_clients(void **state)
 {
     static const struct {
-        const char *tool, *name, *members; /* members of its parameters, in order */
+        /* `members`: expected members of the tool's parameters, in order */
+        const char *tool, *name, *members;
     } rows[] = {
         {"{\"type\":\"bash_20250124\",\"name\":\"bash\"}", "bash", "command restart "},
         {"{\"type\":\"bash_20241022\"}", "bash", "command restart "},
@@ -461,8 +462,8 @@ static void test_a_thread_that_goes_on_was_not_found(void **state)
     strbuf_fini(&b);
 }
 
-/* Joining many neighbours must take time linear in their text. Once each neighbour copied all
- * text before it. */
+/* Joining many neighbouring messages must take time linear in their text. An earlier version
+ * copied all text before each neighbour. */
 static void test_many_neighbours_are_one_turn(void **state)
 {
     enum { MANY = 40000 };

@@ -14,7 +14,8 @@
 #include <cmocka.h>
 
 struct context_case {
-    const char *body, *want; /* `want`: the template's context, or a part of the error's message */
+    /* `want`: the context of the template, or a part of the error's message */
+    const char *body, *want;
     bool ok;
 };
 
@@ -107,7 +108,7 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":"
               "\"thinking\",\"thinking\":\"t\"}]}"),
      CONTEXT("{\"role\":\"system\",\"content\":\"x\\nt\"}"), true},
-    /* a tool that returned nothing */
+    /* the tool has returned nothing */
     {MESSAGES("{\"role\":\"tool\",\"tool_call_id\":\"1\"}"),
      CONTEXT("{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"\"}"), true},
     {MESSAGES("{\"role\":\"user\",\"content\":[7]}"), "must be an object", false},
@@ -207,8 +208,8 @@ static void test_deep_arguments_stay_text(void **state)
     }
 }
 
-/* A template that writes <role>content</role> and then opens the assistant's message as the
- * generation prompt. */
+/* The template of this test writes <role>content</role> and then opens the assistant's message
+ * as the generation prompt. */
 static void test_prompt(void **state)
 {
     static const char source[] =
@@ -248,8 +249,8 @@ static void test_prompt(void **state)
     text_template_free(tmpl);
 }
 
-/* Templates of model families, reduced to their calls. Most write the arguments object as JSON;
- * DeepSeek's template joins strings. */
+/* The test has templates of model families, reduced to their calls. Most write the arguments
+ * object as JSON; DeepSeek's template joins strings. */
 static void test_arguments(void **state)
 {
 #define CALLS "{% for c in messages[0].tool_calls %}{% set f = c.function %}"
@@ -263,7 +264,7 @@ static void test_arguments(void **state)
         {CALLS "{{ f.name + '\\n' + f.arguments + '\\n' }}{% endfor %}", "f\n{\"a\":\"b\"}\n"},
         {CALLS "{{ f.arguments | tojson }}{{ raise_exception('no') }}{% endfor %}", NULL},
         /* An answer may consist of calls alone. Gemma's template then iterates over the content;
-         * others test whether it is none. */
+         * other templates test whether the content is none. */
         {"{% for x in messages[0].content %}{{ x }}{% endfor %}" CALLS
          "{{ f.arguments | tojson }}{% endfor %}",
          "{\"a\": \"b\"}"},

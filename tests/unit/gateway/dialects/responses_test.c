@@ -30,7 +30,7 @@ static void test_items(void **state)
         {"\"input\":\"hi\"", "[" USER("hi") "]", false},
         {"\"input\":\"hi\",\"instructions\":\"be kind\"",
          "[{\"role\": \"system\", \"content\": \"be kind\"}, " USER("hi") "]", false},
-        /* two system messages at the start become one; a later one stays separate */
+        /* two system messages at the start become one; a later system message stays separate */
         {"\"instructions\":\"a\",\"input\":[{\"role\":\"developer\",\"content\":\"b\"}," USER(
              "c") ",{\"type\":\"message\",\"role\":\"system\",\"content\":\"d\"}]",
          "[{\"role\": \"system\", \"content\": \"a\\n\\nb\"}, " USER(
@@ -61,13 +61,13 @@ static void test_items(void **state)
          "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALLED(
              "x", "f", "{}") "]}, " MODEL("late") "]",
          false},
-        /* the summary stands for missing text; encrypted content is left out */
+        /* the summary is used when the reasoning has no text; encrypted content is left out */
         {"\"input\":[{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":"
          "\"t\"}]},{\"type\":\"reasoning\",\"summary\":[],\"encrypted_content\":\"x\"}," USER(
              "a") "]",
          "[{\"role\": \"assistant\", \"content\": \"\", \"reasoning\": \"t\"}, " USER("a") "]",
          false},
-        /* an answer with status "incomplete" is continued, a complete one is not */
+        /* the model continues an answer with status "incomplete", but not a complete answer */
         {"\"input\":[" USER("a") ",{\"type\":\"message\",\"role\":\"assistant\",\"status\":"
                                  "\"incomplete\",\"content\":[{\"type\":\"output_text\",\"text\":"
                                  "\"b\"}]}]",
@@ -77,7 +77,8 @@ static void test_items(void **state)
     check_bodies(&dialect, "", cases, sizeof cases / sizeof *cases);
 }
 
-/* Items of tools that are no functions, and items with nothing for a model to read. */
+/* Items of tools that are not functions are read too, and items with nothing for a model to read
+ * are left out. */
 static void test_items_of_other_tools(void **state)
 {
     static const struct body_case cases[] = {
@@ -192,7 +193,7 @@ static void test_fields(void **state)
     params_fini(&p);
 }
 
-/* Tests which tools remain and which one is forced for each `tool_choice`. */
+/* The test checks which tools remain and which tool is forced for each `tool_choice`. */
 static void test_choices(void **state)
 {
 #define SET                                                                                        \
@@ -205,7 +206,7 @@ static void test_choices(void **state)
         const char *choice;
         size_t n;
         enum tool_choice is;
-        const char *name, *left; /* `name`: the forced tool */
+        const char *name, *left; /* `name`: name of the forced tool */
     } cases[] = {
         {"\"auto\"", 4, TOOL_CHOICE_AUTO, "", "web_search"},
         {"\"none\"", 4, TOOL_CHOICE_NONE, "", "web_search"},
@@ -243,8 +244,8 @@ static void test_choices(void **state)
     }
 }
 
-/* With many tools and a list that allows each of them, every tool is found by a lookup in
- * constant time. */
+/* Every tool is found by a lookup in constant time, even with many tools and a list that allows
+ * each of them. */
 static void test_many_tools_are_chosen_from(void **state)
 {
     enum { N = 4000 };
@@ -428,7 +429,8 @@ static void test_refused_fields(void **state)
 #define STREAM      ",\"stream\":true"
 #define WITH_A_TOOL ",\"tools\":" A_TOOL
 
-/* A run of 32 hexadecimal digits is a random id, and is compared as ID. */
+/* Compares the answer with `want`. A run of 32 hexadecimal digits is a random id, and is
+ * compared as ID. */
 static void assert_answer(const char *want)
 {
     struct strbuf b;
@@ -458,7 +460,8 @@ static void ask(const char *body)
 static void test_stream(void **state)
 {
     ask(ASK(STREAM WITH_A_TOOL));
-    assert_int_equal(w.submits[0].n_prompt, 3); /* the template received the tool */
+    /* a prompt of 3 ids shows that the template received the tool */
+    assert_int_equal(w.submits[0].n_prompt, 3);
     tokens(0, 0, "<think>w", FINISH_NONE);
     tokens(0, 8, "hy</think>so", FINISH_NONE);
     tokens(0, 20, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\"", FINISH_NONE);
@@ -549,7 +552,7 @@ static void test_whole(void **state)
         {ASK(WITH_A_TOOL), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", FINISH_LENGTH,
          HEAD("incomplete", "null", CUT) "[" F_CALL("0", "incomplete", "{\\\"a\\\":") "]" USAGE(
              "3", "40", "0", "43") TAIL(A_TOOL, "0")},
-        {ASK(""), "$", FINISH_STOP, /* EOS is the first token */
+        {ASK(""), "$", FINISH_STOP, /* the first token is EOS */
          HEAD("completed", "null", "null") "[]" USAGE("2", "1", "0", "3") TAIL("[]", "0")},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -591,7 +594,7 @@ static void assert_has(const char *want)
         fail_msg("%s lacks %s", strbuf_str(&w.client.body).ptr, want);
 }
 
-/* A stream has each token's log-probability once with its piece and again in the last event. A
+/* A stream has each token's log-probability once with its piece and once in the last event. A
  * whole answer has it once. */
 static void test_logprobs(void **state)
 {
@@ -670,8 +673,8 @@ static void test_errors(void **state)
                                                                                "[]", "0")));
 }
 
-/* Joining many system messages must take time linear in their text. Once each item copied all
- * text before it. */
+/* Joining many system messages must take time linear in their text. An earlier version copied
+ * all text before each item. */
 static void test_many_system_messages_are_one(void **state)
 {
     enum { MANY = 40000 };

@@ -1,7 +1,7 @@
 /* Tests the parts of an answer beside its text: the echoed prompt, the offsets of tokens, and
  * the number of reasoning tokens. A test posts a body to `serving`, sends tokens as the head,
  * and looks for a text in the answer. Invariant: an answer never contains a token that the
- * request ruled out. */
+ * request has forbidden. */
 #include <string.h>
 
 #include "gateway/dialects/dialects.h"
@@ -49,7 +49,7 @@ static void scored(uint32_t i, uint32_t n_prompt, const char *text, enum finish_
     serving_on_tokens(&w.s, &m);
 }
 
-/* The ids 104, 195 and 169 are "h" and the two bytes of é. */
+/* The prompt's ids 104, 195 and 169 are "h" and the two bytes of é. */
 static void test_echo_of_a_character_in_two_parts(void **state)
 {
     post("{\"prompt\":[104,195],\"echo\":true,\"max_tokens\":2,\"n\":2}");
@@ -68,8 +68,8 @@ static void test_echo_of_parts_in_a_stream(void **state)
     assert_says("\"text\":\"i\"");
 }
 
-/* A character whose second byte never comes, because another token follows or because the answer
- * is empty. */
+/* The prompt ends with a character whose second byte never comes, because another token follows
+ * or because the answer is empty. */
 static void test_echo_of_a_part_that_stays_one(void **state)
 {
     post("{\"prompt\":[104,195],\"echo\":true,\"max_tokens\":1}");
@@ -82,8 +82,8 @@ static void test_echo_of_a_part_that_stays_one(void **state)
     assert_says("\"text\":\"h\xEF\xBF\xBD\"");
 }
 
-/* The offset of each token of a character is the character's, as in vLLM. The token's name shows
- * its bytes. */
+/* All tokens of a character have the character's offset, as in vLLM. The token's name shows its
+ * bytes. */
 static void test_offsets_within_a_character(void **state)
 {
     post("{\"prompt\":[104,195],\"echo\":true,\"logprobs\":0,\"max_tokens\":2}");
@@ -92,7 +92,7 @@ static void test_offsets_within_a_character(void **state)
     assert_says("\"tokens\":[\"h\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\",\"i\"]");
 }
 
-/* Id 256 is <bos>. It is absent from the text of a prompt of ids, unless special tokens are
+/* Id 256 is <bos>, which is absent from the text of a prompt of ids, unless special tokens are
  * shown. */
 static void test_offsets_and_special_tokens(void **state)
 {
@@ -171,8 +171,8 @@ static void ends(uint32_t i, const char *text)
         serving_on_tokens(&w.s, &m);
 }
 
-/* When no allowed token is left, the worker samples a token that was ruled out. The gateway
- * notices it and answers 400. */
+/* When no allowed token is left, the worker samples a forbidden token. The gateway notices it
+ * and answers 400. */
 static void test_a_token_that_was_ruled_out(void **state)
 {
     static const struct {
@@ -203,7 +203,7 @@ static void test_a_token_that_was_ruled_out(void **state)
 
 #define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":90"
 
-/* A token is a byte here: "why" has three, and the markers do not count. */
+/* A token is one byte here, so "why" has three tokens. The markers do not count. */
 static void test_reasoning_tokens(void **state)
 {
     w.id_prefix = "chatcmpl-";
@@ -265,7 +265,8 @@ static void test_roles_that_nobody_knows(void **state)
     assert_int_equal(w.submits[0].n_prompt, 2);
 }
 
-/* As in vLLM, the content before a forced call is "", and before any other call null. */
+/* As in vLLM, the content before a forced call is "", and the content before any other call is
+ * null. */
 static void test_content_of_a_forced_call(void **state)
 {
     w.id_prefix = "chatcmpl-";

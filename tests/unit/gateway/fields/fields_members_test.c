@@ -118,8 +118,8 @@ static void what_is_not_done_is_refused_whatever_the_policy(void **state)
                 fail_msg("%s: %d, %s %s", cases[i].body, e.http_status, e.param, e.message);
 }
 
-/* Members that clients add and that change no answer are accepted. One body of each dialect has
- * all of them. */
+/* Members that clients add and that change no answer are accepted. The test has one body of each
+ * dialect with all such members. */
 static void what_changes_nothing_is_taken(void **state)
 {
     static const struct {
@@ -189,8 +189,8 @@ static void a_prefix_is_gone_on_with(void **state)
     }
 }
 
-/* Accepts bodies from `model_dump()` of the openai and anthropic packages, from langchain and
- * litellm, and from our own answers. */
+/* The gateway accepts bodies from `model_dump()` of the openai and anthropic packages, from
+ * langchain and litellm, and from its own answers. */
 static void what_clients_send_is_taken(void **state)
 {
     static const struct {
@@ -233,7 +233,7 @@ static void what_clients_send_is_taken(void **state)
         {API_RESPONSES, FLAT_TOOL(",\"description\":\"d\",\"parameters\":{\"a\":1},\"strict\":"
                                   "true,\"defer_loading\":false,\"output_schema\":null,"
                                   "\"allowed_callers\":[\"direct\"]")},
-        /* members with empty or false values */
+        /* these members have empty or false values */
         {API_CHAT, CHAT("{\"role\":\"assistant\",\"content\":\"b\",\"documents\":[],\"audio\":{},"
                         "\"function_call\":false,\"prefix\":false}")},
         {API_CHAT, PART("{\"type\":\"text\",\"text\":\"x\",\"parsed\":{\"a\":1},"

@@ -1,7 +1,7 @@
 /* Tests that no field of OpenAI's, Anthropic's or vLLM's requests is silently ignored. Each
  * field of their schemas is refused by name, is documented as harmless in
- * docs/reference/openai.md, or has an effect. The lists are from the openai package 3.52, the
- * anthropic package 2.12 and vLLM 0.32. */
+ * docs/reference/openai.md, or has an effect. The lists of fields are from the openai package
+ * 3.52, the anthropic package 2.12 and vLLM 0.32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,13 +16,13 @@
 
 static const struct schema {
     enum api_kind kind;
-    const char *example; /* the smallest valid body */
-    const char *fields;  /* field names, separated by spaces */
+    const char *example; /* smallest valid body of the API */
+    const char *fields;  /* names of the fields, separated by spaces */
 } schemas[] = {
-    {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* fields of OpenAI */
+    {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* fields of OpenAI's completions */
      "best_of echo frequency_penalty logit_bias logprobs max_tokens model n presence_penalty "
      "prompt seed stop stream stream_options suffix temperature top_p user"},
-    {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* fields of vLLM */
+    {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* fields that vLLM adds to completions */
      "add_special_tokens allowed_token_ids bad_words cache_salt ec_transfer_params echo "
      "frequency_penalty ignore_eos include_stop_str_in_output kv_transfer_params length_penalty "
      "logit_bias logprob_token_ids logprobs max_tokens min_p min_tokens mm_payload model n "
@@ -34,14 +34,14 @@ static const struct schema {
      "top_k top_p truncate_prompt_tokens truncation_side use_beam_search user vllm_xargs "
      "watermarking guided_json guided_regex guided_choice guided_grammar "
      "guided_decoding_backend guided_whitespace_pattern logits_processors"},
-    {API_CHAT, "{\"messages\":[]}", /* fields of OpenAI */
+    {API_CHAT, "{\"messages\":[]}", /* fields of OpenAI's chat */
      "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens "
      "max_tokens messages metadata modalities model moderation n parallel_tool_calls prediction "
      "presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention "
      "reasoning_effort response_format safety_identifier seed service_tier stop store stream "
      "stream_options temperature tool_choice tools top_logprobs top_p user verbosity "
      "web_search_options"},
-    {API_CHAT, "{\"messages\":[]}", /* fields of vLLM */
+    {API_CHAT, "{\"messages\":[]}", /* fields that vLLM adds to chat */
      "add_generation_prompt add_special_tokens allowed_token_ids bad_words cache_salt "
      "chat_template chat_template_kwargs continue_final_message documents ec_transfer_params echo "
      "frequency_penalty ignore_eos include_reasoning include_stop_str_in_output "
@@ -54,14 +54,14 @@ static const struct schema {
      "spaces_between_special_tokens stop stop_token_ids stream stream_interval stream_options "
      "structured_outputs temperature thinking_token_budget tool_choice tools top_k top_logprobs "
      "top_p truncate_prompt_tokens truncation_side use_beam_search user vllm_xargs watermarking"},
-    {API_RESPONSES, "{\"input\":\"a\"}", /* fields of OpenAI */
+    {API_RESPONSES, "{\"input\":\"a\"}", /* fields of OpenAI's responses */
      "access_programs background background_options context_management conversation image include "
      "input "
      "instructions max_output_tokens max_tool_calls metadata model moderation parallel_tool_calls "
      "previous_response_id prompt prompt_cache_key prompt_cache_options prompt_cache_retention "
      "reasoning safety_identifier service_tier store stream stream_options temperature text "
      "tool_choice tools top_logprobs top_p truncation user"},
-    {API_RESPONSES, "{\"input\":\"a\"}", /* fields of vLLM */
+    {API_RESPONSES, "{\"input\":\"a\"}", /* fields that vLLM adds to responses */
      "background cache_salt chat_template_kwargs ec_transfer_params enable_response_messages "
      "frequency_penalty ignore_eos include include_reasoning include_stop_str_in_output input "
      "instructions kv_transfer_params logit_bias max_output_tokens max_tool_calls media_io_kwargs "
@@ -74,12 +74,12 @@ static const struct schema {
      "add_special_tokens cache_salt dimensions embed_dtype encoding_format endianness input "
      "mm_processor_kwargs model padding priority request_id truncate_prompt_tokens "
      "truncation_side use_activation user"},
-    {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* fields of Anthropic */
+    {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* fields of Anthropic's messages */
      "billing_policy cache_control compaction container context_management diagnostics "
      "fallback_credit_token fallbacks inference_geo max_tokens mcp_servers messages metadata "
      "model output_config output_format service_tier speed stop_sequences stream system thinking "
      "thread tool_choice tools user_profile_id workspace_id temperature top_k top_p"},
-    {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* fields of vLLM */
+    {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* fields that vLLM adds to messages */
      "cache_salt chat_template_kwargs ec_transfer_params kv_transfer_params mm_payload "
      "return_mm_kwargs vllm_xargs watermarking"},
     {API_COUNT_TOKENS, "{\"messages\":[]}",
@@ -116,7 +116,8 @@ static bool read_with(const struct schema *s, const char *name, json_t *owned_va
     return params_init(out, s->kind, body, &policy, e);
 }
 
-/* Returns true when the body gets a 400 and its `param` is `name` or a member of it. */
+/* Returns true when the body gets a 400 and the error's `param` is `name` or a member of this
+ * field. */
 static bool is_refused(const struct schema *s, const char *name, json_t *owned_value)
 {
     struct params p;
@@ -163,14 +164,16 @@ static void check_effect(const struct schema *s, const struct field *f)
     struct params base, with;
     struct api_error e;
     assert_true(read_with(s, NULL, NULL, &base, &e));
-    (void)!read_with(s, f->name, other_value(f, &base), &with, &e); /* it may need another field */
+    /* the read may fail, because the field may need another field */
+    (void)!read_with(s, f->name, other_value(f, &base), &with, &e);
     if (memcmp((char *)&base + f->offset, (char *)&with + f->offset, size_of(f)) == 0)
         fail_msg("%s of %d is taken and changes nothing", f->name, (int)s->kind);
     params_fini(&base);
     params_fini(&with);
 }
 
-/* A field with its own parser checks its value: it must refuse 7 or the string "\x01". */
+/* Checks that a field with its own parser checks its value: the parser must refuse 7 or the
+ * string "\x01". */
 static void check_parser(const struct schema *s, const char *name)
 {
     if (!is_refused(s, name, json_integer(7)) && !is_refused(s, name, json_string("\x01")))
@@ -189,7 +192,7 @@ static void check_field(const struct schema *s, const char *name)
             fail_msg("%s of %d is not refused by its name", name, (int)s->kind);
         break;
     case FIELD_HARMLESS:
-        assert_true(f->why && strlen(f->why) > 5); /* the reason in docs/reference/openai.md */
+        assert_true(f->why && strlen(f->why) > 5); /* docs/reference/openai.md shows this reason */
         assert_true(read_with(s, name, json_string("anything"), &p, &e));
         params_fini(&p);
         break;

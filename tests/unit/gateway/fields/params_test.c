@@ -1,7 +1,8 @@
 /* Tests how a request's fields become `struct params`: values and their ranges, grammars, tools,
- * unknown fields, and the limits on a body. `params_parse_json` reads the text and `params_init`
- * the fields; a refusal is an `api_error` with the field's name in `param`. Invariants: parsing
- * costs bounded time and memory, and docs/reference/openai.md equals the table of fields. */
+ * unknown fields, and the limits on a body. `params_parse_json` reads the text, and
+ * `params_init` reads the fields. A refusal is an `api_error` with the field's name in `param`.
+ * Invariants: parsing costs bounded time and memory, and docs/reference/openai.md equals the
+ * table of fields. */
 #include "gateway/fields/document.h"
 #include "gateway/fields/read.h"
 #include "gateway/fields/table.h"
@@ -21,8 +22,9 @@
 
 enum { VOCAB = 259 };
 
-/* `fields` follow the required ones: {"prompt":"x" FIELDS} or {"messages":[] FIELDS}. `param` is
- * the field that the error names; NULL = valid. */
+/* `field_case` is a body and its expected error. `fields` follow the required fields:
+ * {"prompt":"x" FIELDS} or {"messages":[] FIELDS}. `param` is the field that the error names;
+ * NULL = the body is valid. */
 struct field_case {
     unsigned kinds;
     const char *fields, *param;
@@ -34,7 +36,7 @@ struct field_case {
 
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"
 
-#define BEYOND "18446744073709551616" /* 2^64, above 64 bits */
+#define BEYOND "18446744073709551616" /* 2^64, which does not fit into 64 bits */
 
 static const struct field_case cases[] = {
     {B, "", NULL},
@@ -50,7 +52,8 @@ static const struct field_case cases[] = {
     {B, ",\"max_tokens\":true", "max_tokens"},
     {H, ",\"max_completion_tokens\":7", NULL},
     {H, ",\"max_completion_tokens\":[]", "max_completion_tokens"},
-    {C, ",\"max_completion_tokens\":7", "max_completion_tokens"}, /* not a field of completions */
+    /* completions do not have this field */
+    {C, ",\"max_completion_tokens\":7", "max_completion_tokens"},
     {B, ",\"n\":128", NULL},
     {B, ",\"n\":0", "n"},
     {B, ",\"n\":129", "n"},
@@ -65,7 +68,7 @@ static const struct field_case cases[] = {
     {B, ",\"priority\":2147483648", "priority"},
     {C, ",\"best_of\":2,\"stream\":true", "best_of"},
     {C, ",\"n\":2,\"best_of\":2,\"stream\":true", NULL},
-    {H, ",\"best_of\":1", "best_of"}, /* not a field of chat */
+    {H, ",\"best_of\":1", "best_of"}, /* chat does not have this field */
     {B, ",\"temperature\":0", NULL},
     {B, ",\"temperature\":2", NULL},
     {B, ",\"temperature\":2.001", "temperature"},
@@ -118,7 +121,7 @@ static const struct field_case cases[] = {
     {B, ",\"logit_bias\":[]", "logit_bias"},
     {B, ",\"min_tokens\":3,\"max_tokens\":3", NULL},
     {B, ",\"min_tokens\":4,\"max_tokens\":3", "min_tokens"},
-    {C, ",\"min_tokens\":17", "min_tokens"}, /* above the default max_tokens, 16 */
+    {C, ",\"min_tokens\":17", "min_tokens"}, /* 17 is above the default max_tokens, 16 */
     {B, ",\"ignore_eos\":true", NULL},
     {B, ",\"ignore_eos\":1", "ignore_eos"},
     {C, ",\"logprobs\":20", NULL},
@@ -219,7 +222,7 @@ static const struct field_case cases[] = {
     {B, ",\"bad_words\":[3]", "bad_words"},
     {B, ",\"use_beam_search\":false", NULL},
     {B, ",\"use_beam_search\":true", "use_beam_search"},
-    {H, ",\"tools\":[]", NULL}, /* an empty list */
+    {H, ",\"tools\":[]", NULL}, /* an empty list means no tools */
     {H, ",\"tools\":[],\"tool_choice\":\"auto\"", NULL},
     {H, ",\"tools\":[],\"tool_choice\":\"none\"", NULL},
     {H, ",\"tools\":[],\"tool_choice\":\"required\"", "tool_choice"},
@@ -234,7 +237,8 @@ static const struct field_case cases[] = {
     {H, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", NULL},
     {H, ",\"tools\":[{}],\"tool_choice\":\"none\"", "tools"},
     {H, ",\"tools\":[{\"type\":\"function\",\"function\":{}}]", "tools"},
-    {H, ",\"tools\":[" TOOL "]", "tool_choice"}, /* `auto`, which this server has turned off */
+    /* tools without tool_choice mean `auto`, which this server has turned off */
+    {H, ",\"tools\":[" TOOL "]", "tool_choice"},
     {H, ",\"tool_choice\":\"auto\",\"parallel_tool_calls\":false", NULL},
     {H, ",\"tool_choice\":{\"type\":\"function\"}", "tool_choice"},
     {H, ",\"tool_choice\":{\"function\":{\"name\":\"f\",\"x\":1}}", "tool_choice.function.x"},
@@ -242,11 +246,12 @@ static const struct field_case cases[] = {
     {H, ",\"reasoning_effort\":\"low\",\"include_reasoning\":false", NULL},
     {H, ",\"reasoning_effort\":\"much\"", "reasoning_effort"},
     {H, ",\"documents\":[{\"text\":\"x\"}]", NULL},
-    {H, ",\"tool_choice\":\"required\"", "tool_choice"}, /* refused without tools */
+    /* the choice "required" is refused without tools */
+    {H, ",\"tool_choice\":\"required\"", "tool_choice"},
     {H,
      ",\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
      NULL},
-    {H, ",\"continue_final_message\":true", NULL}, /* turns the generation prompt off */
+    {H, ",\"continue_final_message\":true", NULL}, /* this field turns the generation prompt off */
     {H, ",\"continue_final_message\":true,\"add_generation_prompt\":true",
      "continue_final_message"},
     {H, ",\"chat_template_kwargs\":{\"a\":1}", NULL},
@@ -268,7 +273,7 @@ static bool parse(enum api_kind kind, const char *fields, struct params *p, stru
     return j && params_init(p, kind, j, &policy, e);
 }
 
-/* Tests the grammar that each way to ask for one gives. */
+/* The test checks which grammar each way to ask for a grammar gives. */
 static void test_grammars(void **state)
 {
     static const struct {
@@ -339,7 +344,7 @@ static void test_tool_grammars(void **state)
     ",\"tool1\":{\"$ref\":\"#/$defs/tool1/$defs/d\",\"$defs\":{\"d\":{\"type\":\"object\"}},"      \
     "\"type\":\"object\"}}"
     static const struct {
-        const char *fields, *source; /* NULL = answered with 400 */
+        const char *fields, *source; /* `source`: expected grammar; NULL = the request gets a 400 */
     } said[] = {
         {"\"required\"", CALLS(CALL("f", 0) "," CALL("draw", 1), BOTH_OF)},
         {"\"required\",\"parallel_tool_calls\":false",
@@ -437,7 +442,8 @@ static void test_bounds(void **state)
     e = (struct api_error){0};
     assert_null(params_parse_json(strbuf_str(&b), &e));
     assert_int_equal(e.http_status, 413);
-    /* The limit on JSON values counts a key as a value, and a number above 64 bits as three. */
+    /* `sizes` tests the limit on JSON values, which counts a key as a value, and a number above
+     * 64 bits as three values. */
     static const struct {
         const char *begins, *each, *ends;
         unsigned n;
@@ -496,7 +502,7 @@ static void test_values(void **state)
     params_fini(&p);
     assert_true(parse(H, ",\"temperature\":1e-6,\"top_p\":0.5,\"logprobs\":true", &p, &e));
     assert_true(p.sampling.temperature == 0.0f);
-    /* greedy decoding resets fields that affect sampling only */
+    /* greedy decoding resets the fields that only affect sampling */
     assert_true(p.sampling.top_p == 1.0f);
     assert_int_equal(p.sampling.n_logprobs, 0);
     assert_int_equal(p.max_tokens, 0);

@@ -1,7 +1,7 @@
-/* Tests `generation`, which turns a choice's token ids into text deltas. A case accepts items as
- * the head's Tokens messages bring them, asks for a delta after each, and compares the deltas, the
- * finish reason and the ids. Invariants: half a character or a possible stop string is held back,
- * and log-probabilities stay with their ids. */
+/* Tests `generation`, which turns a choice's token ids into text deltas. A case accepts items
+ * like those of the head's Tokens messages and asks for a delta after each item. It compares the
+ * deltas, the finish reason and the ids. Invariants: half a character or a possible stop string
+ * is held back, and log-probabilities stay with their ids. */
 #include "gateway/generation/generation.h"
 
 #include <setjmp.h>
@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-static struct text_tokenizer *tokenizer; /* builtin:bytes: a token's id is its byte */
+/* tokenizer builtin:bytes, where a token's id is its byte */
+static struct text_tokenizer *tokenizer;
 
 struct gen_case {
     const char *name;
@@ -23,10 +24,10 @@ struct gen_case {
         const char *text;
         enum finish_reason finish;
     } items[6];
-    const char *want; /* deltas after each item, joined by '|' */
+    const char *want; /* expected deltas after each item, joined by '|' */
     enum finish_reason finish;
     uint32_t n_ids;
-    bool sends_finish; /* the head has to be told that the choice ended */
+    bool sends_finish; /* true when the head has to be told that the choice ended */
 };
 
 static const struct gen_case cases[] = {
@@ -186,10 +187,10 @@ static void test_table(void **state)
         run_case(&cases[i]);
 }
 
-/* Special tokens are left out, except those that a parser needs. */
+/* Special tokens are left out of the text, except those that a parser needs. */
 static void test_markers(void **state)
 {
-    /* 258 is <pad>, 256 is <bos> */
+    /* id 258 is <pad>, and id 256 is <bos> */
     static const uint32_t ids[] = {'a', 258, 256, 'b'}, markers[] = {258};
     for (uint32_t n = 0; n < 2; n++) {
         struct stop_set stops = {0};
@@ -208,7 +209,7 @@ static void test_markers(void **state)
         assert_true(str_eq(d.text, n ? STR("a<pad>b") : STR("ab")));
         generation_took_text(&g, &d);
         assert_false(generation_delta(&g, &r, false, &d));
-        assert_int_equal(d.n_ids, 4); /* given together with the next text */
+        assert_int_equal(d.n_ids, 4); /* the ids are given out together with the next text */
         generation_fini(&g);
     }
 }
@@ -261,7 +262,7 @@ static void test_logprobs_follow_the_ids(void **state)
     struct tokens_item t = {.attempt = 1, .ids = {ids, 3}, .logprobs = rows, .n_logprobs = 3};
     assert_int_equal(generation_on_tokens(&g, &r, &t), GENERATION_STOPPED);
     assert_true(generation_delta(&g, &r, true, &d));
-    assert_int_equal(d.n_ids, 2); /* cut at the token that completes the stop string */
+    assert_int_equal(d.n_ids, 2); /* the ids end at the token that completes the stop string */
     assert_int_equal(g.n_logprobs, 2);
     assert_true(d.logprobs[1].values[1] == -1.5f);
     assert_int_equal(d.logprobs[0].offset, 0);

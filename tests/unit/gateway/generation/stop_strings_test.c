@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
-/* `pieces` are fed one by one. `want` is the text that may be shown after each piece, without
- * the part held back, joined by '|'. `stop` is the stop string that ended the text, or NULL. */
+/* `stop_case` is a text in pieces. `pieces` are fed one by one. `want` is the text that may be
+ * shown after each piece, without the part held back, joined by '|'. `stop` is the stop string
+ * that ended the text, or NULL. */
 struct stop_case {
     const char *name, *stops[4], *pieces[8], *want, *stop;
 };
@@ -81,7 +82,8 @@ static void test_table(void **state)
         run_case(&cases[i]);
 }
 
-/* The result depends on the text alone: every cut of it into two pieces gives the same. */
+/* The result depends on the text alone: every cut of the text into two pieces gives the same
+ * result. */
 static void test_cut_anywhere(void **state)
 {
     struct str stop[] = {STR("abcabd"), STR("dab")};

@@ -11,7 +11,7 @@
 
 struct item_case {
     const char *name;
-    uint32_t have, attempt; /* tokens received and attempt, before the item */
+    uint32_t have, attempt; /* number of received tokens, and attempt, before the item */
     struct {
         uint32_t attempt, start, n;
         enum finish_reason finish;
@@ -62,12 +62,13 @@ static void test_link(void **state)
 {
     struct stream_state s;
     stream_init(&s);
-    assert_true(stream_link_up(&s)); /* it was not sent: the same attempt is still valid */
+    /* the Submit was not sent, so the same attempt is still valid */
+    assert_true(stream_link_up(&s));
     assert_int_equal(s.attempt, 1);
     stream_sent(&s);
     assert_true(stream_link_up(&s));
     assert_int_equal(s.attempt, 2);
-    assert_true(stream_link_up(&s)); /* the link was lost again before it was sent */
+    assert_true(stream_link_up(&s)); /* the link was lost again before the Submit was sent */
     assert_int_equal(s.attempt, 2);
     stream_sent(&s);
     stream_end(&s);
@@ -77,8 +78,8 @@ static void test_link(void **state)
     assert_int_equal(stream_on_tokens(&s, &t, &skip), STREAM_DROP);
 }
 
-/* In any order, with overlaps and losses, the accepted tokens are 0, 1, 2, … without a gap or a
- * repetition. */
+/* The accepted tokens are 0, 1, 2, … without a gap or a repetition, when items arrive in any
+ * order, overlap or are lost. */
 static void test_random_streams(void **state)
 {
     struct rng rng = {20261121};

@@ -1,7 +1,7 @@
 /* Tests the gateway's link to the head. The head is a `struct link` and the codec in this file:
  * `head_send` encodes a message for the client, and the client's frames are decoded in the test.
- * `pass` moves the clock and calls the tick. Invariants: a silent head loses the link, a late
- * loop of the gateway itself does not count as silence, and frames with a wrong session or
+ * `pass` moves the clock and calls the tick. Invariants: a silent head loses the link, and a
+ * late loop of the gateway itself does not count as silence. Frames with a wrong session or
  * sequence number have no effect on the requests. */
 #include "gateway/head_link/engine_client.h"
 
@@ -17,7 +17,7 @@
 
 struct head {
     struct engine_client c;
-    struct link link; /* the head's end of the link */
+    struct link link; /* head's end of the link */
     bool connected, refuse;
     uint64_t session, window, now_ns;
     struct arena arena, scratch;
@@ -38,7 +38,7 @@ static void head_send(const struct msg *m)
     assert_int_equal(codec_encode(m, h.link.session, link_next_seq(&h.link), &h.scratch, &h.frame),
                      STATUS_OK);
     link_sent(&h.link, m->type, h.frame.len);
-    struct strbuf copy; /* a copy: the client's answer may overwrite h.frame */
+    struct strbuf copy; /* copy of the frame, because the client's answer may overwrite h.frame */
     strbuf_init(&copy, 0);
     strbuf_append_str(&copy, strbuf_str(&h.frame));
     engine_client_on_frame(&h.c, strbuf_str(&copy), h.now_ns);
@@ -184,7 +184,7 @@ static void test_opening(void **state)
     engine_client_on_connection(&h.c, true, "", h.now_ns);
     pass(100);
     assert_int_equal(h.n_hellos, 1);
-    assert_int_equal(engine_client_send(&h.c, &m), STATUS_AGAIN); /* no Welcome yet */
+    assert_int_equal(engine_client_send(&h.c, &m), STATUS_AGAIN); /* there is no Welcome yet */
     welcome();
     assert_int_equal(h.link_ups, 1);
     assert_int_equal(engine_client_send(&h.c, &m), STATUS_OK);
@@ -206,7 +206,7 @@ static void test_silence(void **state)
     pass(200);
     assert_int_equal(h.link_downs, 1);
     assert_int_equal(h.n_reconnects, 1);
-    assert_int_equal(h.n_hellos, 2); /* a new Hello at once */
+    assert_int_equal(h.n_hellos, 2); /* the client sends a new Hello at once */
     assert_int_equal(h.last_term_seen, 3);
     pass(1600);
     assert_int_equal(h.n_reconnects, 2); /* without a Welcome the client connects again */
@@ -221,7 +221,7 @@ static void test_own_stall_is_no_silence(void **state)
 {
     pass(50);
     welcome();
-    /* the gateway's own loop stopped; the head's frames wait in the socket */
+    /* the gateway's own loop has stopped, and the head's frames wait in the socket */
     h.now_ns += 10000 * MS;
     engine_client_tick(&h.c, h.now_ns);
     assert_int_equal(h.link_downs, 0);
@@ -229,7 +229,7 @@ static void test_own_stall_is_no_silence(void **state)
     assert_int_equal(h.link_downs, 1);
 }
 
-/* On a busy machine every tick is late. The normal part of each delay counts as silence, the
+/* On a busy machine every tick is late. The normal part of each delay counts as silence, and the
  * rest does not. */
 static void test_a_loop_that_is_always_late(void **state)
 {
@@ -239,7 +239,8 @@ static void test_a_loop_that_is_always_late(void **state)
         h.now_ns += 600 * MS;
         engine_client_tick(&h.c, h.now_ns);
     }
-    assert_int_equal(h.link_downs, 0); /* about 1.5 s of silence now; two ticks must see it */
+    /* the silence is about 1.5 s now, and the next two ticks must notice it */
+    assert_int_equal(h.link_downs, 0);
     for (int i = 0; i < 2; i++) {
         h.now_ns += 600 * MS;
         engine_client_tick(&h.c, h.now_ns);
@@ -247,7 +248,7 @@ static void test_a_loop_that_is_always_late(void **state)
     assert_int_equal(h.link_downs, 1);
 }
 
-/* A late loop finds a silent head also before the Welcome. */
+/* A late loop detects a silent head also before the Welcome. */
 static void test_a_late_loop_without_an_answer(void **state)
 {
     pass(50);
@@ -263,7 +264,7 @@ static void test_wrong_number(void **state)
 {
     pass(50);
     welcome();
-    h.link.seq_out++; /* a frame was lost */
+    h.link.seq_out++; /* the sequence number skips a frame, as if it were lost */
     heartbeat();
     assert_int_equal(h.link_downs, 1);
     assert_int_equal(h.n_reconnects, 1);
@@ -297,7 +298,7 @@ static void test_new_connection_is_a_new_session(void **state)
 {
     pass(50);
     welcome();
-    /* a late event of the first connection */
+    /* this event of the first connection is late */
     engine_client_on_connection(&h.c, true, "", h.now_ns);
     assert_int_equal(h.link_downs, 0);
     engine_client_on_connection(&h.c, false, "gone", h.now_ns);
@@ -320,7 +321,8 @@ static void test_refused(void **state)
     assert_int_equal(h.n_reconnects, 1);
     assert_int_equal(h.link_ups, 0);
     pass(3000);
-    assert_true(h.n_hellos >= 2); /* another head may be there by now */
+    /* the client tries again, because another head may be there now */
+    assert_true(h.n_hellos >= 2);
 }
 
 /* The owner is told once when the gateway is refused, and once when the refusal ends. */
@@ -353,12 +355,12 @@ static void test_a_refusal_ends_with_silence(void **state)
     h.link.session = 0;
     head_send(&m);
     assert_int_equal(h.refused, STATUS_UNSUPPORTED);
-    pass(4000); /* no answer to the next Hello */
+    pass(4000); /* the next Hello gets no answer */
     assert_int_equal(h.refused, STATUS_OK);
 }
 
 /* With several heads, the client tries the next address at once. Requests at a head that has
- * gone are lost already. */
+ * gone are already lost. */
 static void test_several_heads(void **state)
 {
     h.c.o.several = true;
@@ -368,7 +370,7 @@ static void test_several_heads(void **state)
     h.connected = false;
     engine_client_on_connection(&h.c, false, "lost", h.now_ns);
     pass(150);
-    assert_int_equal(h.n_reconnects, 1); /* before 1.5 s of silence */
+    assert_int_equal(h.n_reconnects, 1); /* the reconnect comes before 1.5 s of silence */
     pass(400);
     assert_int_equal(h.n_reconnects, 1); /* the next head has 0.5 s to answer */
     pass(250);
@@ -392,7 +394,7 @@ static void test_a_head_of_an_older_term(void **state)
 {
     engine_client_tick(&h.c, h.now_ns);
     h.c.term_seen = 4;
-    welcome(); /* from a head of term 3 */
+    welcome(); /* this Welcome comes from a head of term 3 */
     assert_int_equal(h.link_ups, 0);
     assert_int_equal(h.n_reconnects, 1);
     h.c.term_seen = 3;
@@ -403,7 +405,8 @@ static void test_a_head_of_an_older_term(void **state)
 
 static void test_credit(void **state)
 {
-    static uint32_t ids[375]; /* about 1.5 KB each: half the window fits two, not three */
+    /* ids of a message of about 1.5 KB: half the window fits two messages, not three */
+    static uint32_t ids[375];
     struct msg m = submit(ids, 375);
     pass(50);
     welcome();

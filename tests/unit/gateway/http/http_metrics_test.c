@@ -9,7 +9,8 @@
 #include "common/http/server/request.h"
 #include "gateway/http/metrics.h"
 
-/* A stub of the HTTP server's request, with the members that the metrics read. */
+/* This `http_request` is a stub of the HTTP server's request, with the members that the metrics
+ * read. */
 struct http_request {
     const char *method, *length;
 };

@@ -1,8 +1,8 @@
 /* Tests all parsers with the rows of parser_cases.jsonl. Each text is fed whole, byte by byte
- * and at pseudo-random cuts. A row names its parsers and the text, and has the expected
+ * and with pseudo-random cuts. A row names its parsers and the text, and has the expected
  * reasoning, content and calls. A call's arguments are a JSON value, or a string when the model
- * broke off. "why" says how vLLM's answer differs. Invariant: a parser's work is linear in the
- * text, also for damaged and endless texts. */
+ * stopped within them. "why" says how vLLM's answer differs. Invariant: a parser's work is
+ * linear in the text, also for damaged and endless texts. */
 #include "gateway/answer/answer.h"
 #include "gateway/parsers/reasoning.h"
 #include "gateway/parsers/tool_parsers.h"
@@ -19,12 +19,14 @@
 #include <cmocka.h>
 
 static const char PARSER_CASES[] =
-    "tests/unit/gateway/parsers/parser_cases.jsonl"; /* relative to the source folder */
+    /* path of the rows, relative to the source folder */
+    "tests/unit/gateway/parsers/parser_cases.jsonl";
 enum { LEAST_ROWS = 300, N_CUTS = 3, N_DAMAGES = 12 };
-#define MOST_SECONDS 1.5 /* CPU seconds; enough for a slow machine and for sanitizers */
+#define MOST_SECONDS 1.5 /* most CPU seconds, enough for a slow machine and for sanitizers */
 
 struct heard {
-    struct strbuf reasoning, content, calls; /* calls: a NUL before each name, \1 behind it */
+    /* `calls`: a NUL stands before each name, and \1 after it */
+    struct strbuf reasoning, content, calls;
 };
 
 static void hear(struct heard *h, const struct answer_delta *d)
@@ -53,9 +55,9 @@ static uint32_t next_random(uint32_t *state)
     return *state;
 }
 
-/* `most`: bytes of a piece; 0 = the whole text. `seed` 0 = pieces of exactly `most` bytes,
- * otherwise of 1 to `most` bytes. `finished`: the model ended the answer; otherwise its length
- * limit did. */
+/* Feeds a text in pieces. `most` is the number of bytes of a piece; 0 = the whole text. With
+ * `seed` 0 all pieces have exactly `most` bytes, otherwise 1 to `most` bytes. `finished` means
+ * that the model ended the answer; otherwise its length limit did. */
 static void feed(const struct answer_rules *rules, const struct prompt *prompt, struct str text,
                  size_t most, uint32_t seed, bool finished, struct heard *h)
 {
@@ -93,7 +95,7 @@ static bool is_text(const struct strbuf *b, const json_t *row, const char *key)
     return s && b->len == strlen(s) && (b->len == 0 || memcmp(b->ptr, s, b->len) == 0);
 }
 
-/* Returns the calls in `b` as [["f", {…}], …]. */
+/* Returns the calls in `b` as JSON: [["f", {…}], …]. */
 static json_t *calls_of(const struct strbuf *b)
 {
     json_t *all = json_array();
@@ -163,7 +165,7 @@ static struct answer_rules rules_of(const json_t *row, const json_t *tools)
     };
 }
 
-/* An answer with string arguments broke off. */
+/* Returns false when the row's answer stopped within a call, so that its arguments are a string. */
 static bool is_finished(const json_t *row)
 {
     const json_t *calls = json_object_get(row, "calls");
@@ -239,7 +241,7 @@ static bool damaged_row_is_right(const json_t *row, const json_t *tools, uint32_
     return ok;
 }
 
-/* Reports the names that occur in no row. Returns their number. */
+/* Reports the names of parsers that occur in no row. Returns the number of such names. */
 static size_t n_missing(void (*names)(struct strbuf *out), const json_t *seen)
 {
     struct strbuf all;
@@ -265,7 +267,7 @@ static void note_name(json_t *seen, const json_t *row, const char *key)
 
 typedef void each_row(const json_t *row, const json_t *tools, void *arg);
 
-/* The first line of the file holds the tools; every other line is a row. */
+/* Calls `f` for each row. The first line of the file holds the tools; every other line is a row. */
 static size_t for_each_row(each_row *f, void *arg)
 {
     FILE *file = fopen(PARSER_CASES, "r");
@@ -292,7 +294,7 @@ static size_t for_each_row(each_row *f, void *arg)
 }
 
 struct seen {
-    json_t *tools, *reasoning; /* the names that occurred */
+    json_t *tools, *reasoning; /* names of the parsers that occurred in a row */
     size_t n_wrong;
     uint32_t seed;
 };
@@ -333,7 +335,7 @@ static void damaged_rows_are_alike_in_pieces(void **state)
 
 /* ---- long texts ---- */
 
-/* Feeds a long text in small pieces behind the first half of a row. A parser may look at each
+/* Feeds a long text in small pieces after the first half of a row. A parser may look at each
  * byte a bounded number of times. Such a parser needs a few hundredths of a second. A parser
  * that looks at all held text with every piece reads 8 GiB, which takes several seconds. */
 static void feed_for_ever(const json_t *row, const json_t *tools, void *arg)
@@ -372,8 +374,8 @@ static void long_texts_take_linear_time(void **state)
     json_decref(seen);
 }
 
-/* A long text of nothing but markers arrives at once, as from a queue. Finding each marker must
- * take a bounded number of steps, not a search through the rest of the text. */
+/* A long text of nothing but markers arrives at once. Finding each marker must take a bounded
+ * number of steps, not a search through the rest of the text. */
 static void marks_at_once_take_linear_time(void **state)
 {
     enum { N_LONG = 1 << 20 };

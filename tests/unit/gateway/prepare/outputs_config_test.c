@@ -17,7 +17,7 @@
 static void test_config(void **state)
 {
     static const struct {
-        const char *json, *why; /* `why` NULL = accepted */
+        const char *json, *why; /* `why`: part of the error; NULL = the config is accepted */
         bool compact;
     } cases[] = {
         {NULL, NULL, false},
@@ -54,9 +54,9 @@ static void test_compact(void **state)
         {GRAMMAR_JSON_SCHEMA, "{ }", COMPACT "}"},
         {GRAMMAR_JSON_SCHEMA, "{}", COMPACT "}"},
         {GRAMMAR_JSON_SCHEMA, "true", COMPACT "}"},
-        /* The client's own member comes later in the object, and the later one counts. */
+        /* The client's own member comes later in the object, and the later member counts. */
         {GRAMMAR_JSON_SCHEMA, "{\"x-guidance\":{}}", COMPACT ",\"x-guidance\":{}}"},
-        /* A value that is no schema stays as it was written, and is refused as such. */
+        /* A value that is not a schema stays unchanged, so that the compile refuses it. */
         {GRAMMAR_JSON_SCHEMA, "false", "false"},
         {GRAMMAR_JSON_SCHEMA, "", ""},
         {GRAMMAR_JSON_SCHEMA, "{", COMPACT},

@@ -66,7 +66,7 @@ static void prepare(const struct dialect *d, const char *body, struct prepared *
 #define HI  "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 #define ALL "\"model\":\"m\",\"cache_salt\":\"s\",\"request_id\":\"r\""
 
-/* Lists that change no answer, or that only the prompt is made of, are freed in every kind of
+/* Lists that change no answer, or that only the prompt needs, are freed in every kind of
  * request. */
 static void test_what_nobody_reads_goes(void **state)
 {
@@ -124,8 +124,8 @@ static void test_what_answers_say_stays(void **state)
 #define FUNCTION(name, schema)                                                                     \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":" schema "}}"
 
-/* Tools stay, because answer parsers read them. Tools with many values are counted with all of
- * them. */
+/* Tools stay, because answer parsers read them. All values of large tools are counted as memory
+ * of the request. */
 static void test_tools_stay_and_are_counted(void **state)
 {
     struct prepared p;

@@ -33,7 +33,8 @@ static void test_kinds(void **state)
     };
     char folder[] = "/tmp/coxpoolXXXXXX", sub[64], file[96];
     assert_non_null(mkdtemp(folder));
-    assert_int_equal(pooling_of_model(folder), POOLING_LAST); /* the folder has no such file */
+    /* the folder has no file 1_Pooling/config.json */
+    assert_int_equal(pooling_of_model(folder), POOLING_LAST);
     assert_int_equal(pooling_of_model(NULL), POOLING_LAST);
     snprintf(sub, sizeof sub, "%s/1_Pooling", folder);
     snprintf(file, sizeof file, "%s/config.json", sub);
@@ -54,7 +55,7 @@ static void test_kinds(void **state)
 static void test_config(void **state)
 {
     static const struct {
-        const char *json, *why; /* NULL = valid */
+        const char *json, *why; /* `why`: part of the error; NULL = the config is valid */
         bool chunks;
         uint32_t max_embed_len;
     } cases[] = {

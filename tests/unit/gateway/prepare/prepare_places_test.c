@@ -52,7 +52,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Returns the status at this place: 0, PREPARE_WANTS_… or an HTTP status. */
+/* Prepares the body in this place. Returns the status: 0, PREPARE_WANTS_… or an HTTP status. */
 static int prepare(const struct dialect *d, const char *body, enum prepare_place place)
 {
     struct prepared p;
@@ -75,8 +75,8 @@ static const struct {
     const char *what;
     const struct dialect *dialect;
     const char *body;
-    int on_loop; /* status on the loop before the compile */
-    bool learnt; /* after the compile the loop may prepare it */
+    int on_loop; /* expected status on the loop before the compile */
+    bool learnt; /* true when the loop may prepare the body after the compile */
 } cases[] = {
     {"plain", &dialect_completions, "{\"prompt\":\"hi\"}", 0, true},
     {"plain chat", &dialect_chat, "{" HI "}", 0, true},
@@ -128,7 +128,7 @@ static void test_places(void **state)
     }
 }
 
-/* A source that was refused is refused again with the same message, without a compile. */
+/* A source that was refused is refused again with the same message and without a compile. */
 static void test_bad_verdicts(void **state)
 {
     struct grammar_asker compiling = {.n_compiles_left = 1}, loop = {.place = PREPARE_ON_LOOP};
@@ -147,7 +147,7 @@ static void test_bad_verdicts(void **state)
     assert_int_equal(grammar_compiles(grammars, &compiling, GRAMMAR_REGEX, bad, again), 503);
 }
 
-/* A verdict that is used often stays, however many others are added. */
+/* A verdict that is used often stays in the cache, however many other verdicts are added. */
 static void test_verdicts_are_kept_by_use(void **state)
 {
     struct grammar_asker compiling = {.n_compiles_left = 1000}, loop = {.place = PREPARE_ON_LOOP};
@@ -165,8 +165,8 @@ static void test_verdicts_are_kept_by_use(void **state)
                      PREPARE_WANTS_COMPILING);
 }
 
-/* The search for the bad tool compiles a bounded number of grammars and skips known ones. The
- * loop then gives the same error as the compiling thread. */
+/* The search for the bad tool compiles a bounded number of grammars and skips known grammars.
+ * The loop then gives the same error as the compiling thread. */
 static void test_blame_is_bounded(void **state)
 {
     struct strbuf b;

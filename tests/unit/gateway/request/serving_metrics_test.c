@@ -59,7 +59,8 @@ static struct msg_cluster cluster_of(uint64_t preemptions, uint64_t n_blocks)
                                          .prefix_caching = true}};
 }
 
-/* A counter never falls when a new head begins at 0. The cache's configuration is one series. */
+/* A counter never falls when a new head begins at 0. The configuration of the cache is one
+ * series. */
 static void what_the_head_tells_is_passed_on(void **state)
 {
     struct metrics *reg = metrics_new();

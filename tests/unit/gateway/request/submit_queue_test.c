@@ -44,7 +44,8 @@ static void of_one_tenant_they_go_in_order(void **state)
     for (uint32_t i = 0; i < 1000; i++) {
         assert_ptr_equal(submit_queue_next(&q), &entries[0][i]);
         assert_int_equal(entries[0][i].since_ns, i);
-        submit_queue_add(&q, &entries[0][i], 0, 7); /* no effect: it is in the queue */
+        /* a second add has no effect, because the entry is in the queue */
+        submit_queue_add(&q, &entries[0][i], 0, 7);
         assert_ptr_equal(submit_queue_next(&q), &entries[0][i]);
         submit_queue_sent(&q, &entries[0][i], LARGE);
     }
@@ -52,7 +53,8 @@ static void of_one_tenant_they_go_in_order(void **state)
     drain();
 }
 
-/* A small submit waits for at most one large submit of another tenant, even when thousands wait. */
+/* A small submit waits for at most one large submit of another tenant, even when thousands of
+ * large submits wait. */
 static void a_small_one_waits_for_one_large_one(void **state)
 {
     add(0, MOST);
@@ -94,10 +96,12 @@ static void those_that_leave_take_nobody_with_them(void **state)
 {
     for (uint32_t i = 0; i < 3; i++)
         add(i, 10);
-    submit_queue_remove(&q, &entries[0][9]); /* the last entry, the first, and one between */
+    /* the test removes the last entry, the first, and one between them */
+    submit_queue_remove(&q, &entries[0][9]);
     submit_queue_remove(&q, &entries[0][0]);
     submit_queue_remove(&q, &entries[0][5]);
-    submit_queue_remove(&q, &entries[0][5]); /* no effect: it has left already */
+    /* a second remove has no effect, because the entry has left the queue */
+    submit_queue_remove(&q, &entries[0][5]);
     for (uint32_t i = 0; i < 10; i++)
         submit_queue_remove(&q, &entries[1][i]); /* the tenant in the middle leaves */
     submit_queue_add(&q, &entries[0][9], 0, 0);

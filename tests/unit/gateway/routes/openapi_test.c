@@ -33,8 +33,8 @@ static json_t *document(const struct openapi_world *w)
 static const struct openapi_world all = {
     .keys = true, .admin = true, .metrics_key = true, .state = true};
 
-/* Returns the route of a documented path and method, such as "/v1/files/{file_id}/content" and
- * "post". */
+/* Returns the route of a documented path and method, such as the path
+ * "/v1/files/{file_id}/content" and the method "post". */
 static const struct http_route *route_of(const char *method, const char *path)
 {
     const char *upper = strcmp(method, "get") == 0      ? "GET"
@@ -195,7 +195,8 @@ static void test_examples_and_what_is_required(void **state)
     json_decref(doc);
 }
 
-/* The server accepts the documented minimum and maximum, and refuses values beyond them. */
+/* Checks that the server accepts the documented minimum and maximum, and refuses values beyond
+ * them. */
 static void check_bounds(enum api_kind kind, const json_t *example, const char *name,
                          const json_t *schema)
 {
@@ -235,8 +236,8 @@ static void test_bounds_and_types(void **state)
         const json_t *example = json_array_get(json_object_get(request, "examples"), 0);
         json_object_foreach(json_object_get(request, "properties"), name, property)
         {
-            /* A nullable field is an anyOf of its type and null. Any other field has one type or
-             * several forms, which `read` handles. */
+            /* A nullable field is an anyOf of its type and null. Any other field has one type,
+             * or several forms that `read` handles. */
             const json_t *list = json_object_get(property, "anyOf");
             const json_t *other = json_object_get(json_array_get(list, 1), "type");
             bool may_lack = json_is_string(other) && strcmp(json_string_value(other), "null") == 0;
@@ -248,7 +249,7 @@ static void test_bounds_and_types(void **state)
                 json_decref(body);
                 continue;
             }
-            /* a value of a type that the field does not accept */
+            /* the value has a type that the field does not accept */
             json_object_set_new(body, name,
                                 strcmp(type, "boolean") == 0 ? json_string("x") : json_true());
             if (is_taken(kind, body, &e) || strcmp(e.param, name) != 0)

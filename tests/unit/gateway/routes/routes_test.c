@@ -1,7 +1,7 @@
-/* Tests the table of routes: how a method and a path find their row, and who may call it.
- * `routes_find` and `access_decide` are pure functions; the tables below hold the expected verdict
- * for every kind of route, key and address. Invariant: a route is closed unless its row opens it.
- */
+/* Tests the table of routes: how a method and a path find their row, and which callers may use
+ * it. `routes_find` and `access_decide` are pure functions. The tables below hold the expected
+ * verdict for every kind of route, key and address. Invariant: a route is closed unless its row
+ * opens it. */
 #include "gateway/routes/access.h"
 #include "gateway/routes/routes.h"
 
@@ -101,7 +101,8 @@ static bool is_one_of(const char *const *list, const char *path)
 }
 
 enum { OPEN, BOTH, ADMIN, USER, METRICS };
-/* Columns: no key sent, a user's key, the admin key. One address serves all routes. */
+/* Each row lists the verdicts without a key, with a user's key, and with the admin key. In these
+ * tables one address serves all routes. */
 static const char *const keys_and_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                                 [BOTH] = {"401", "ok", "ok"},
                                                 [ADMIN] = {"401", "401", "ok"},
@@ -117,13 +118,14 @@ static const char *const admin_only[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                             [ADMIN] = {"401", "401", "ok"},
                                             [METRICS] = {"ok", "ok", "ok"},
                                             [USER] = {"ok", "ok", "ok"}};
-/* at the first of two addresses */
+/* `away` holds the verdicts at the first of two addresses. */
 static const char *const away[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                       [BOTH] = {"401", "ok", "ok"},
                                       [ADMIN] = {"401", "404", "404"},
                                       [METRICS] = {"401", "ok", "ok"},
                                       [USER] = {"401", "ok", "401"}};
-/* At the first of two addresses: without user keys, and without any keys. */
+/* The next two tables hold the verdicts at the first of two addresses: without user keys, and
+ * without any keys. */
 static const char *const away_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                             [BOTH] = {"ok", "ok", "ok"},
                                             [ADMIN] = {"404", "404", "404"},
@@ -139,7 +141,7 @@ static const char *const own_bare[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                           [ADMIN] = {"403", "403", "403"},
                                           [METRICS] = {"ok", "ok", "ok"},
                                           [USER] = {"404", "404", "404"}};
-/* at the second of two addresses */
+/* `own` holds the verdicts at the second of two addresses. */
 static const char *const own[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                      [BOTH] = {"401", "401", "ok"},
                                      [ADMIN] = {"401", "401", "ok"},

@@ -11,7 +11,7 @@
 static void test_attributes(void **state)
 {
     static const struct {
-        const char *text, *name, *want; /* NULL = absent */
+        const char *text, *name, *want; /* `want`: expected value; NULL = absent */
     } cases[] = {
         {"a=1;b=2", "a", "1"},
         {"a=1;b=2", "b", "2"},

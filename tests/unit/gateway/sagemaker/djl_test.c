@@ -1,6 +1,6 @@
 /* Tests DJL's schemas from the request's body to the exact bytes of the answer. A test posts a
  * body to `serving`, sends tokens as the head, and compares the fake client's bytes. Invariant:
- * status codes and error texts are those of DJL Serving. Numbers are those of the statements in
+ * status codes and error texts are those of DJL Serving. The numbers of statements are those of
  * docs/develop/gateway.md. */
 #include "gateway/sagemaker/djl_dialects.h"
 #include "gateway/sagemaker/djl_error.h"
@@ -43,7 +43,7 @@ static void test_djl_stream(void **state)
     assert_int_equal(w.submits[0].sampling.max_tokens, 30);
     assert_true(w.submits[0].sampling.temperature == 0);
     scored(0, 'a', FINISH_NONE, UINT32_MAX);
-    /* may become the stop string END: its text comes with the next token */
+    /* this token may become the stop string END, so its text comes with the next token */
     scored(1, 'E', FINISH_NONE, UINT32_MAX);
     scored(2, 257, FINISH_STOP, UINT32_MAX);
     assert_true(w.client.ended);
@@ -96,7 +96,7 @@ static void test_djl_whole(void **state)
     assert_int_equal(w.submits[0].sampling.max_tokens, 2);
     assert_int_equal(w.submits[0].sampling.seed, 7);
     assert_true(w.submits[0].sampling.temperature == 0);
-    /* half a character: the next token has all of its text */
+    /* this token is half a character, so the next token has all of the text */
     scored(0, 0xC3, FINISH_NONE, UINT32_MAX);
     scored(1, 0xA4, FINISH_LENGTH, UINT32_MAX);
     assert_int_equal(w.client.status, 200);
@@ -291,7 +291,8 @@ static void test_djl_statuses(void **state)
 {
     static const struct {
         struct api_error e;
-        int as_is, chosen; /* `chosen`: with the configured statuses below */
+        /* expected status by default; `chosen`: with the configured statuses below */
+        int as_is, chosen;
         const char *type;
     } cases[] = {
         {{.http_status = 400}, 424, 424, NULL},
@@ -364,8 +365,8 @@ static void test_djl_silence(void **state)
     assert_int_equal(w.client.status, 0);
 }
 
-/* Statement 60 of docs/develop/gateway.md: a model named outside the body wins. "" leaves the
- * choice to the body. */
+/* A model named outside the body overrides the body's model (statement 60 of
+ * docs/develop/gateway.md). "" leaves the choice to the body. */
 static void test_djl_model_beside_the_body(void **state)
 {
     struct serving_request q = {.dialect = &dialect_djl,

@@ -16,8 +16,8 @@ static uint32_t number(const char *at)
     return (uint32_t)u[0] << 24 | (uint32_t)u[1] << 16 | (uint32_t)u[2] << 8 | u[3];
 }
 
-/* Takes the first message off `in` and returns its payload. Appends its headers to `headers` as
- * "name=value;". */
+/* Removes the first message from `in` and returns its payload. Appends its headers to `headers`
+ * as "name=value;". */
 static struct str take(struct str *in, struct strbuf *headers)
 {
     assert_true(in->len >= 16);
@@ -43,7 +43,8 @@ static struct str take(struct str *in, struct strbuf *headers)
     return payload;
 }
 
-/* The check value of the CRC catalogue, and the empty message of AWS's test vectors. */
+/* The CRC has the check value of the CRC catalogue, and matches the empty message of AWS's test
+ * vectors. */
 static void test_crc(void **state)
 {
     assert_int_equal(event_stream_crc(0, STR("123456789")), 0xCBF43926);
@@ -62,7 +63,7 @@ static void test_payload(void **state)
     event_stream_payload(&b, STR("{\"a\":1}\n"));
     struct str all = {b.ptr + 6, b.len - 6};
     assert_int_equal(all.len, 113);
-    assert_int_equal(number(all.ptr + 8), 0xb327ff46); /* computed with zlib */
+    assert_int_equal(number(all.ptr + 8), 0xb327ff46); /* this value was computed with zlib */
     assert_int_equal(number(all.ptr + all.len - 4), 0x29969631);
     assert_true(str_eq_c(take(&all, &headers), "{\"a\":1}\n"));
     assert_int_equal(all.len, 0);

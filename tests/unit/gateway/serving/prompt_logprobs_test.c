@@ -22,8 +22,8 @@ static void post(const char *body)
 }
 
 /* Sends `n` rows of submit `i` for the ids of `text` from `start` + 1 on. The id at position p
- * has log-probability -p and rank p, and 'x' beside it has -0.5. The third entry is the id
- * again, as if it were among the best. */
+ * has log-probability -p and rank p, and 'x' beside it has -0.5. The third entry repeats the id,
+ * as if it were among the best ids. */
 static void rows(uint32_t i, uint32_t start, const char *text, uint32_t n, uint32_t attempt)
 {
     uint32_t ids[8][3];
@@ -55,7 +55,7 @@ static void test_prompt_logprobs(void **state)
     post("{\"prompt\":\"abc\",\"prompt_logprobs\":2,\"max_tokens\":2,\"n\":2}");
     assert_int_equal(w.n_submits, 2);
     assert_int_equal(w.submits[0].sampling.n_prompt_logprobs, 2);
-    /* one submit carries them for all choices */
+    /* only the first submit asks for the rows; they serve all choices */
     assert_int_equal(w.submits[1].sampling.n_prompt_logprobs, -1);
     tokens(1, 0, "de", FINISH_LENGTH);
     rows(0, 0, "abc", 1, 1);
@@ -132,7 +132,7 @@ static void test_echo(void **state)
                      "}]" USAGE(3, 1, 4));
 }
 
-/* A stream has the prompt's rows in the first delta, after all of them have arrived. */
+/* A stream has the prompt's rows in the first delta, after all rows have arrived. */
 static void test_echo_in_a_stream(void **state)
 {
     post("{\"prompt\":\"abc\",\"echo\":true,\"logprobs\":1,\"max_tokens\":1,\"stream\":true}");
@@ -144,8 +144,8 @@ static void test_echo_in_a_stream(void **state)
                 "}]}\n\ndata: [DONE]\n\n");
 }
 
-/* No token is requested: a token that the head samples after the prompt is not shown and ends
- * nothing. */
+/* When no token is requested, a token that the head samples after the prompt is not shown and
+ * ends nothing. */
 static void test_prompt_only(void **state)
 {
     post("{\"prompt\":\"abc\",\"echo\":true,\"logprobs\":1,\"max_tokens\":0,\"stop\":\"d\"}");
@@ -159,8 +159,8 @@ static void test_prompt_only(void **state)
                 "\"stop_reason\":null" ABSENT_OF_TEXT "}]" USAGE(3, 0, 3));
 }
 
-/* After a new link the head is told how many rows are here and continues there. When all are
- * here, none is requested. */
+/* After a new link the gateway tells the head how many rows it has, and the head continues
+ * there. When all rows have arrived, none is requested. */
 static void test_resubmission(void **state)
 {
     post("{\"prompt\":\"abcd\",\"prompt_logprobs\":2,\"max_tokens\":1}");
@@ -170,7 +170,7 @@ static void test_resubmission(void **state)
     assert_int_equal(w.n_submits, 2);
     assert_int_equal(w.submits[1].n_known_logprobs, 2);
     assert_int_equal(w.submits[1].sampling.n_prompt_logprobs, 2);
-    rows(0, 2, "abcd", 1, 1); /* belongs to the previous attempt */
+    rows(0, 2, "abcd", 1, 1); /* this row belongs to the previous attempt */
     rows(1, 2, "abcd", 1, 2);
     serving_on_link(&w.s, false);
     serving_on_link(&w.s, true);
@@ -182,7 +182,7 @@ static void test_resubmission(void **state)
     assert_non_null(strstr(w.client.body.ptr, "\"100\":{\"logprob\":-3,"));
 }
 
-/* A gap before the rows: all rows are requested again. */
+/* When rows are missing before the received rows, all rows are requested again. */
 static void test_rows_are_missing(void **state)
 {
     post("{\"prompt\":\"abcd\",\"prompt_logprobs\":2,\"max_tokens\":1}");
@@ -213,7 +213,8 @@ static void test_too_many(void **state)
 {
     static char body[220000];
     size_t n = (size_t)snprintf(body, sizeof body, "{\"prompt_logprobs\":20,\"prompt\":[");
-    for (uint32_t i = 0; i < 1020 * 99; i++) /* prompts of 99 ids: 101,000 ids, times 21 entries */
+    /* this makes prompts of 99 ids: 101,000 ids, times 21 entries */
+    for (uint32_t i = 0; i < 1020 * 99; i++)
         n += (size_t)snprintf(body + n, sizeof body - n, "%s1",
                               i == 0   ? "["
                               : i % 99 ? ","
@@ -227,8 +228,8 @@ static void test_too_many(void **state)
     assert_non_null(strstr(w.client.body.ptr, "\"param\":\"prompt_logprobs\""));
 }
 
-/* Each choice repeats the prompt's rows. 99 ids times 21 entries are few, but too many in 128
- * choices of 10 prompts. */
+/* Each choice repeats the prompt's rows. One prompt of 99 ids with 21 entries is small, but 128
+ * choices of 10 prompts have too many entries. */
 static void test_too_many_in_choices(void **state)
 {
     static char body[4000];
@@ -288,7 +289,7 @@ static void stop_when_answered(void *ctx)
         loop_stop(ctx);
 }
 
-/* The pool writes the same bytes as the loop. Nothing is sent before they are complete. */
+/* The pool writes the same bytes as the loop. Nothing is sent before all bytes are complete. */
 static void test_written_on_the_pool(void **state)
 {
     struct loop *loop;
@@ -314,7 +315,7 @@ static void test_written_on_the_pool(void **state)
         STATUS_OK);
     w.s.pool = pool;
     serving_tick(&w.s);
-    serving_tick(&w.s); /* only one job is submitted */
+    serving_tick(&w.s); /* a second tick must not submit a second job */
     assert_int_equal(w.client.status, 0);
     loop_on_turn_end(loop, stop_when_answered, loop);
     loop_run(loop);
@@ -386,8 +387,8 @@ static void test_the_client_leaves_while_it_is_written(void **state)
     assert_int_equal(w.s.n_requests, 1);
     serving_on_abort(&w.s, w.client.request);
     serving_sweep(&w.s);
-    assert_non_null(w.s.dead); /* the pool still uses it */
-    encode_pool_free(pool);    /* the pool gives it back */
+    assert_non_null(w.s.dead); /* the pool still uses the request */
+    encode_pool_free(pool);    /* the pool gives the request back */
     serving_sweep(&w.s);
     assert_null(w.s.dead);
     assert_int_equal(w.client.status, 0);

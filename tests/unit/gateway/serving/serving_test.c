@@ -1,7 +1,7 @@
 /* Tests the serving path without sockets. A test posts a body, plays the head with `tokens` and
- * the on_ functions, moves the clock with `w.now_ns`, and compares the exact bytes that the fake
- * client got. Invariants: each token is shown once over any number of attempts, a client that
- * leaves is cancelled at the head, and every request ends. */
+ * the serving_on_ functions, moves the clock with `w.now_ns`, and compares the exact bytes that
+ * the fake client got. Invariants: each token is shown once over any number of attempts, a
+ * client that leaves is cancelled at the head, and every request ends. */
 #include "serving_world.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ static void test_stream(void **state)
     assert_int_equal(w.submits[0].n_prompt, 2);
     assert_int_equal(w.submits[0].sampling.max_tokens, 16);
     assert_int_equal(w.submits[0].sampling.eos_ids.n, 1);
-    assert_int_equal(w.client.status, 0); /* no status before the first token */
+    assert_int_equal(w.client.status, 0); /* the client gets no status before the first token */
     tokens(0, 0, "ab", FINISH_NONE);
     tokens(0, 2, "cE", FINISH_NONE);
     tokens(0, 4, "NDx", FINISH_NONE);
@@ -85,11 +85,11 @@ static void test_resubmission(void **state)
     assert_int_equal(w.submits[1].n_ids, 4);
     assert_int_equal(w.submits[1].last_id, 'b');
     assert_int_equal(w.submits[1].sampling.seed, 5);
-    tokens(0, 2, "XX", FINISH_NONE); /* previous attempt: dropped */
-    tokens(1, 4, "X", FINISH_NONE);  /* a gap: submitted again */
+    tokens(0, 2, "XX", FINISH_NONE); /* tokens of the previous attempt are dropped */
+    tokens(1, 4, "X", FINISH_NONE);  /* a gap makes the gateway submit the choice again */
     assert_int_equal(w.n_submits, 3);
     assert_int_equal(w.submits[2].attempt, 3);
-    tokens(2, 1, "bcd", FINISH_LENGTH); /* an overlap: only the new tokens count */
+    tokens(2, 1, "bcd", FINISH_LENGTH); /* the first token is known, so only the new tokens count */
     assert_true(w.client.ended);
     assert_body(CHUNK("ab", "\"finish_reason\":null,\"stop_reason\":null}]}\n\n") CHUNK(
         "cd", "\"finish_reason\":\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
@@ -117,10 +117,11 @@ static void test_client_gone(void **state)
     assert_int_equal(w.submits[2].sampling.i_choice, 2);
     tokens(0, 0, "a", FINISH_LENGTH);
     serving_on_abort(&w.s, w.client.request);
-    assert_int_equal(w.n_cancels, 2); /* no cancel for the choice that had ended */
+    assert_int_equal(w.n_cancels, 2); /* the choice that had ended gets no cancel */
     serving_sweep(&w.s);
     assert_int_equal(w.s.n_requests, 0);
-    tokens(1, 0, "a", FINISH_NONE); /* its tokens still come: cancelled again */
+    /* tokens of the cancelled choice still come, so it is cancelled again */
+    tokens(1, 0, "a", FINISH_NONE);
     assert_int_equal(w.n_cancels, 3);
     tokens(1, 0, "a", FINISH_CANCELLED);
     assert_int_equal(w.n_cancels, 3);
@@ -139,7 +140,7 @@ static void test_errors_from_the_head(void **state)
     serving_on_tokens(&w.s, &m);
     assert_int_equal(w.client.status, 429);
     assert_int_equal(w.client.retry_after_s, 7);
-    assert_int_equal(w.n_cancels, 1); /* for the other choice */
+    assert_int_equal(w.n_cancels, 1); /* the other choice of the request is cancelled */
     assert_body("{\"error\":{\"message\":\"queue is full\",\"type\":\"RateLimitError\","
                 "\"param\":null,\"code\":429}}");
 }
@@ -191,7 +192,7 @@ static void test_the_end_of_the_gateway_before_a_token(void **state)
     assert_int_equal(w.client.retry_after_s, 1);
     assert_false(w.client.begun);
     w.client.status = 0;
-    post("{\"prompt\":\"hi\"}"); /* on an old connection */
+    post("{\"prompt\":\"hi\"}"); /* this request comes on an old connection */
     assert_int_equal(w.client.status, 503);
     assert_int_equal(w.client.retry_after_s, 1);
     assert_int_equal(w.n_submits, 1);
@@ -238,7 +239,7 @@ static void test_waiting_for_a_replica(void **state)
     set_cluster(0);
     assert_false(serving_healthy(&w.s, &why));
     post("{\"prompt\":\"hi\"}");
-    assert_int_equal(w.n_submits, 1); /* it waits at the head */
+    assert_int_equal(w.n_submits, 1); /* the request waits at the head */
     w.now_ns += 59000000000ull;
     serving_tick(&w.s);
     assert_int_equal(w.client.status, 0);
@@ -248,8 +249,8 @@ static void test_waiting_for_a_replica(void **state)
     assert_int_equal(w.n_cancels, 1);
 }
 
-/* No worker runs because none was wanted: the gateway is healthy. A request that waited too long
- * gets a 503 with Retry-After. */
+/* The gateway is healthy while no worker runs because none is required. A request that waited
+ * too long gets a 503 with Retry-After. */
 static void test_waiting_for_workers_that_start(void **state)
 {
     static const struct {
@@ -286,14 +287,14 @@ static void test_waiting_for_the_head(void **state)
     w.now_ns += 2000000000ull;
     serving_tick(&w.s);
     assert_int_equal(w.client.status, 503);
-    assert_int_equal(w.n_cancels, 0); /* the head has not seen it */
+    assert_int_equal(w.n_cancels, 0); /* the head has never seen the request */
     w.client.status = 0;
     post("{\"prompt\":\"hi\"}"); /* later requests get a 503 at once */
     assert_int_equal(w.client.status, 503);
     assert_true(w.client.retry_after_s > 0);
 }
 
-/* When the head serves another model, requests and streams get an error at once that names it.
+/* When the head serves another model, requests and streams get an error at once that says so.
  * This ends when the head accepts the gateway again. */
 static void test_another_models_gateway(void **state)
 {
@@ -317,7 +318,8 @@ static void test_another_models_gateway(void **state)
     assert_true(w.client.retry_after_s > 0);
     assert_non_null(
         strstr(strbuf_str(&w.client.body).ptr, "has another vocabulary than the workers' model"));
-    serving_on_refused(&w.s, STATUS_DENIED); /* a key that is being replaced: the refusal may end */
+    /* an operator may be replacing the key, so this refusal may end */
+    serving_on_refused(&w.s, STATUS_DENIED);
     assert_false(serving_healthy(&w.s, &why));
     assert_non_null(strstr(why, "the gateway's log gives the reason"));
     serving_on_refused(&w.s, STATUS_OK);
@@ -342,8 +344,8 @@ static void test_stream_survives_a_long_pause(void **state)
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "data: {\"error\""));
 }
 
-/* The gateway is ending, perhaps with the whole cluster. Its streams wait for a lost head for 30
- * s only, because clients can ask another gateway. */
+/* Streams of a gateway that is ending, perhaps with the whole cluster, wait for a lost head for
+ * 30 s only. Clients can ask another gateway. */
 static void test_a_gateway_that_ends_waits_less(void **state)
 {
     post("{\"prompt\":\"hi\",\"stream\":true}");
@@ -351,7 +353,7 @@ static void test_a_gateway_that_ends_waits_less(void **state)
     w.s.draining = true;
     w.now_ns += 100000000000ull;
     serving_tick(&w.s);
-    assert_false(w.client.ended); /* no progress, but the link is up */
+    assert_false(w.client.ended); /* there is no progress, but the link is up */
     serving_on_link(&w.s, false);
     w.now_ns += 29000000000ull;
     serving_tick(&w.s);
@@ -427,8 +429,8 @@ static void scored_tokens(uint32_t i, const char *text, float logprob)
     serving_on_tokens(&w.s, &m);
 }
 
-/* Two prompts with best_of 3: the best two choices of each, by mean log-probability and not by
- * sum. */
+/* Two prompts with best_of 3 get the best two choices of each prompt, by mean log-probability
+ * and not by sum. */
 static void test_best_of(void **state)
 {
 #define CHOICE(i, text)                                                                            \
@@ -447,7 +449,7 @@ static void test_best_of(void **state)
     scored_tokens(5, "f", -0.5f);
     scored_tokens(4, "e", -INFINITY);
     assert_int_equal(w.client.status, 0);
-    scored_tokens(3, "d", -0.5f); /* as good as f, and earlier */
+    scored_tokens(3, "d", -0.5f); /* d is as good as f, and comes earlier */
     assert_body(HEAD ",\"choices\":[" CHOICE(0, "bbbb") "," CHOICE(1, "cc") "," CHOICE(
         2, "d") "," CHOICE(3, "f") "],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":15,"
                                    "\"completion_tokens\":10," DETAILS(0) NO_REASONING
@@ -498,7 +500,7 @@ static void fake_release_body(void *reply)
 
 static enum status fake_hold(void *reply, uint64_t bytes)
 {
-    assert_int_equal(n_released, 1); /* released first, so that its room is free */
+    assert_int_equal(n_released, 1); /* the body was released first, so that its room is free */
     n_held = bytes;
     return room;
 }
@@ -581,12 +583,13 @@ static void test_chat_whole(void **state)
                                             "\"prompt_token_ids\":[104,105]" ABSENT_OF_CHAT);
 }
 
-/* The stream has reasoning and then a call, in pieces. A possible marker is held back; arguments
- * are not. */
+/* The stream has reasoning and then a call, in pieces. A possible marker is held back, and
+ * arguments are not held back. */
 static void test_chat_stream_with_call(void **state)
 {
     chat("{" MESSAGES "," TOOLS ",\"stream\":true}");
-    assert_int_equal(w.submits[0].n_prompt, 3); /* the template received the tool */
+    /* a prompt of 3 ids shows that the template received the tool */
+    assert_int_equal(w.submits[0].n_prompt, 3);
     tokens(0, 0, "<thi", FINISH_NONE);
     assert_body("");
     tokens(0, 4, "nk>why</th", FINISH_NONE);
@@ -618,7 +621,7 @@ static void test_chat_whole_with_calls(void **state)
                                         REASONING(1) "},\"prompt_token_ids\":null" ABSENT_OF_CHAT);
 }
 
-/* A grammar begins behind the part that the reasoning parser takes. A completion has no
+/* A grammar begins after the part that the reasoning parser takes. A completion has no
  * reasoning. */
 #define THINKING "\"messages\":[{\"role\":\"user\",\"content\":\"hi<think>\"}]"
 static void test_reasoning_before_a_grammar(void **state)
@@ -812,7 +815,7 @@ static void test_limits_of_a_key(void **state)
         .dialect = &dialect_completions, .body = STR("{\"prompt\":\"hi\"}"), .key = &w.key};
     strbuf_init(&second.body, 0);
     serving_on_request(&w.s, &second, &q);
-    assert_int_equal(second.status, 429); /* one request at a time */
+    assert_int_equal(second.status, 429); /* the key may have one request at a time */
     assert_int_equal(second.retry_after_s, 1);
     assert_non_null(strstr(strbuf_str(&second.body).ptr, "\"type\":\"RateLimitError\""));
     assert_non_null(strstr(strbuf_str(&second.body).ptr, "\"code\":\"rate_limit_exceeded\""));
@@ -820,10 +823,12 @@ static void test_limits_of_a_key(void **state)
     tokens(0, 0, "abcd", FINISH_LENGTH);
     assert_int_equal(w.client.status, 200);
     assert_int_equal(w.key.n_open, 0);
-    assert_int_equal(post_again("{\"prompt\":\"hi\"}"), 429); /* 6 of 6 tokens are used: 2 + 4 */
+    /* the request before used 6 of 6 tokens: 2 of the prompt and 4 of the answer */
+    assert_int_equal(post_again("{\"prompt\":\"hi\"}"), 429);
     assert_int_equal(w.client.retry_after_s, 10);
     w.now_ns += 10000000000ull;
-    assert_int_equal(post_again("{\"prompt\":[]}"), 400); /* counts as a request and has ended */
+    /* a refused request counts as a request, and has ended */
+    assert_int_equal(post_again("{\"prompt\":[]}"), 400);
     assert_int_equal(w.key.n_open, 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(post_again("{\"prompt\":[]}"), 400);
@@ -831,7 +836,8 @@ static void test_limits_of_a_key(void **state)
     w.key.limits = (struct key_limits){.models = models, .has_priority = true, .priority = 2};
     assert_int_equal(post_again("{\"prompt\":\"hi\",\"priority\":-5}"), 0);
     assert_int_equal(w.submits[w.n_submits - 1].priority, 2);
-    w.s.cluster.one_class = true; /* the key's own priority would fail every request */
+    /* with one class, the key's own priority would make every request fail */
+    w.s.cluster.one_class = true;
     w.s.o.max_open_choices = 98;
     assert_int_equal(post_again("{\"prompt\":\"hi\"}"), 0);
     assert_int_equal(w.submits[w.n_submits - 1].priority, 0);

@@ -48,7 +48,7 @@ static void test_tenants_take_turns(void **state)
     post_small(&polite);
     assert_int_equal(w.n_submits, 0);
     w.no_credit = false;
-    w.most_submits = 2; /* then the credit is used up */
+    w.most_submits = 2; /* the credit is used up after two submits */
     serving_pump(&w.s);
     assert_true(is_of(0, &w.client));
     assert_true(is_of(1, &polite));
@@ -79,7 +79,8 @@ static void test_a_large_one_waits_for_credit(void **state)
     }
 }
 
-/* Checks `n` submits from `i` on: the first carries the grammar, and the others refer to it. */
+/* Checks `n` submits from `i` on: the first submit carries the grammar, and the other submits
+ * refer to it. */
 static void assert_one_brings_it(uint32_t i, uint32_t n, bool keeps)
 {
     for (uint32_t k = i; k < i + n; k++) {
@@ -97,13 +98,13 @@ static void test_a_requests_grammar_goes_once(void **state)
     post_large(3);
     assert_int_equal(w.n_submits, 3);
     assert_one_brings_it(0, 3, true);
-    post_small(&second); /* it has no grammar: the head keeps the previous one */
+    post_small(&second); /* this submit has no grammar, so the head keeps the previous grammar */
     assert_false(w.submits[3].same_grammar);
     serving_on_link(&w.s, false);
     serving_on_link(&w.s, true); /* a new session starts without a grammar */
     assert_int_equal(w.n_submits, 8);
     assert_one_brings_it(5, 3, true); /* the newest request is submitted first */
-    w.keeps_grammar = false;          /* as with an older head */
+    w.keeps_grammar = false;          /* the head no longer keeps grammars, like an older head */
     serving_on_link(&w.s, false);
     serving_on_link(&w.s, true);
     assert_int_equal(w.n_submits, 12);

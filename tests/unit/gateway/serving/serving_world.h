@@ -1,6 +1,6 @@
 #pragma once
-/* A world for tests of `serving` without sockets: a head and a client in a few arrays, new for
- * each test. */
+/* Provides a world for tests of `serving` without sockets: a head and a client in a few arrays,
+ * new for each test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,12 +15,12 @@ enum { MAX_SUBMITS = 64 };
 
 struct fake_client {
     struct api_request *request;
-    int status; /* 0 = no answer yet */
+    int status; /* HTTP status of the answer; 0 = no answer yet */
     uint32_t retry_after_s;
     struct strbuf body;
     bool begun, ended, dropped;
     size_t room;
-    char header[256]; /* the last header added, as "name: value" */
+    char header[256]; /* last header that was added, as "name: value" */
 };
 
 struct world {
@@ -53,14 +53,15 @@ extern struct world w;
 int setup(void **state);
 int teardown(void **state);
 void set_cluster(uint32_t n_ready);
-/* Posts a body. The client has one request at a time: the previous one must have ended. */
+/* Posts a body. The client has one request at a time, so the previous request must have ended. */
 void post_as(const struct dialect *d, const char *body);
-/* Sends `text` as tokens of submit `i`, the first at position `start`. */
+/* Sends `text` as tokens of submit `i`. The first token has the position `start`. */
 void tokens(uint32_t i, uint32_t start, const char *text, enum finish_reason finish);
 /* Compares the answer's body, with the request's random id written as ID. */
 void assert_body(const char *want);
 
-/* Members that OpenAI's whole answers have as null when the request did not ask for them. */
+/* These macros hold the members that are null in OpenAI's whole answers when the request did not
+ * ask for them. */
 #define ABSENT_OF_TEXT   ",\"prompt_token_ids\":null,\"prompt_logprobs\":null" ABSENT_OF_CHOICE
 #define ABSENT_OF_CHOICE ",\"token_ids\":null,\"routed_experts\":null"
 #define ABSENT_AT_END                                                                              \

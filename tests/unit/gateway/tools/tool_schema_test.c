@@ -32,7 +32,8 @@ static json_t *tools_of(const char *const *parameters, size_t n)
     return tools;
 }
 
-/* Parameters of one tool, and their schema in the answer's schema. ' stands for ". */
+/* Each case has the parameters of one tool, and their schema in the answer's schema. ' stands
+ * for ". */
 static const struct {
     const char *parameters, *want;
 } cases[] = {
@@ -48,7 +49,7 @@ static const struct {
     {"{'properties':{'a':{'type':'array','items':{'properties':{'b':{}}}}}}",
      "{'properties':{'a':{'type':'array','items':{'properties':{'b':{}},"
      "'additionalProperties':false}}},'type':'object','additionalProperties':false}"},
-    /* Open where the schema says so. */
+    /* The object stays open where the schema says so. */
     {"{'type':'object','additionalProperties':true}",
      "{'type':'object','additionalProperties':true}"},
     {"{'type':'object','properties':{},'additionalProperties':{'type':'integer'}}",

@@ -98,7 +98,7 @@ static void spans_are_delivered_or_counted(void **state)
             metrics_counter(reg, "coxswain_gateway_spans_dropped_total", "", "");
         for (uint32_t i = 0; i < N_SPANS; i++)
             trace_export_add(t, &record, 200, false, 1);
-        if (silent) /* some spans wait, some are being sent */
+        if (silent) /* some spans wait, and some are being sent */
             assert_true(metric_value(dropped) >= N_SPANS - 2 * AT_ONCE_MAX);
         while (!silent && metric_value(exported) + metric_value(dropped) < N_SPANS)
             usleep(1000);

@@ -98,7 +98,7 @@ static void a_share_of_what_begins_here_is_sampled(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t random[TRACE_ID_BYTES] = {cases[i].high, 1};
         struct trace_context c;
-        random[9] = cases[i].low; /* the first of the low 56 bits */
+        random[9] = cases[i].low; /* byte 9 is the first of the low 56 bits */
         trace_context_begin(&c, random, cases[i].ratio);
         if (c.sampled != cases[i].want)
             fail_msg("case %zu", i);

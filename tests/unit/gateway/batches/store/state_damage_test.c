@@ -137,7 +137,7 @@ static void a_damaged_batch_harms_no_other(void **state)
         {"UPDATE line SET body = NULL WHERE batch = 1", 1, BATCH_COMPLETED},
         {"UPDATE line SET n = 4294967296 WHERE batch = 1", 0, BATCH_EXPIRED},
         {"UPDATE line SET n = -1 WHERE batch = 1", 0, BATCH_EXPIRED},
-        /* ended, but without an answer */
+        /* the line has ended, but has no answer */
         {"UPDATE line SET state = 2 WHERE batch = 1", 0, BATCH_EXPIRED},
         {"UPDATE batch SET state = 77 WHERE tenant = 1", 0, BATCH_FAILED},
     };

@@ -16,7 +16,7 @@
 #include "common/base/mem.h"
 
 enum { ME = 1, N_LINES = 48, ANSWER_BYTES = 400001, NOW_S = 100, EXPIRES_S = 1000 };
-enum { STORE_MIB = 256, MEMORY_MAX_KIB = 8 << 10 /* for 18 MiB of answers */ };
+enum { STORE_MIB = 256, MEMORY_MAX_KIB = 8 << 10 /* limits for 18 MiB of answers */ };
 
 struct fixture {
     char dir[64];
@@ -86,7 +86,7 @@ static int status_of(uint32_t i_line)
     return i_line % 3 == 2 ? 400 : 200;
 }
 
-/* Answers all lines but the last. Returns the last one. */
+/* Answers all lines but the last. Returns the last line. */
 static struct taken_line answer_all(struct fixture *f, char *buffer)
 {
     struct taken_line l[N_LINES];
@@ -170,7 +170,8 @@ static void test_large_answers(void **state)
     assert_file(f, &b, end.output_file, true, buffer);
     assert_file(f, &b, end.error_file, false, buffer);
     mem_free(buffer);
-#ifndef COX_SANITIZED /* a sanitizer keeps freed memory for a while */
+/* with a sanitizer this check is left out: freed memory stays with the process for a while */
+#ifndef COX_SANITIZED
     if (measures && taken > MEMORY_MAX_KIB)
         fail_msg("the end of a batch took %ld KiB", taken);
 #endif

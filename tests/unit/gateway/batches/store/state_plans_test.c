@@ -1,5 +1,5 @@
-/* Tests the cost of the store's SQL statements. Their cost must not grow with the number of rows
- * that they do not look for, because all tenants share the store's thread. */
+/* Tests the cost of the store's SQL statements. The cost must not grow with the number of rows
+ * that a statement does not look for, because all tenants share the store's thread. */
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -23,7 +23,8 @@ struct fixture {
 };
 
 static struct error err;
-static uint64_t n_steps; /* steps of SQLite's virtual machine, in all finished statements */
+/* steps of SQLite's virtual machine, in all statements that have finished */
+static uint64_t n_steps;
 static char with_expires[1024];
 
 static int on_end(unsigned type, void *ctx, void *statement, void *ns)
@@ -134,7 +135,7 @@ static bool one_file(void *ctx, const struct stored_file *f)
     return true;
 }
 
-/* The last page of a list costs as much as the first. */
+/* The last page of a list costs as much as the first page. */
 static void test_a_list_goes_on_where_it_was(void **state)
 {
     struct fixture *f = *state;

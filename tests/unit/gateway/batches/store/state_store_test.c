@@ -171,7 +171,7 @@ static void test_a_tenant_sees_its_own(void **state)
     snprintf(want, sizeof want, "%s ", a.id);
     assert_string_equal(ids, want);
     assert_false(more);
-    q.after = str_from(x.id); /* a file that the list does not contain is no place to start from */
+    q.after = str_from(x.id); /* a list cannot start at a file that it does not contain */
     ids[0] = '\0';
     assert_int_equal(state_list_files(f->s, &q, count, ids, &more, &err), STATUS_OK);
     assert_string_equal(ids, "");
@@ -220,7 +220,7 @@ static struct stored_batch get_batch(struct fixture *f, const char *id)
     return b;
 }
 
-/* Takes up to `max` lines. The ids in their bodies must be `want`, written as "a b ". */
+/* Takes up to `max` lines. The ids in the lines' bodies must be `want`, written as "a b ". */
 static uint32_t take(struct fixture *f, uint32_t max, const char *want, struct taken_line *out)
 {
     uint32_t n, n_open;
@@ -250,10 +250,11 @@ static void test_lines_run_once(void **state)
     char want[2600];
     assert_int_equal(take(f, 2, "a b ", l), 1);
     answer(f, &l[0], 200, "{\"x\":1}");
-    answer(f, &l[0], 200, "{\"x\":\"twice\"}"); /* ignored: the line has an answer already */
+    /* this answer is ignored, because the line already has an answer */
+    answer(f, &l[0], 200, "{\"x\":\"twice\"}");
     assert_int_equal(state_release_line(f->s, l[1].batch_no, l[1].i_line, &err), STATUS_OK);
     (void)take(f, 4, "b c ", l);
-    reopen(f); /* b and c were running: they run again; a does not */
+    reopen(f); /* b and c were running, so they run again; a does not run again */
     (void)take(f, 4, "b c ", l);
     (void)take(f, 4, "", l + 2);
     answer(f, &l[1], 200, "{\"x\":3}");
@@ -383,7 +384,7 @@ static void test_lines_have_the_bounds_of_bodies(void **state)
         BODY_LINE("{\"big\":18446744073709551616,\"real\":1e999,\"text\":\"a\\u0000b\"}");
     const struct {
         char *owned;
-        const char *why; /* NULL = valid */
+        const char *why; /* expected reason of the refusal; NULL = the line is valid */
     } cases[] = {
         {line_of(begin, "1,", JSON_BODY_MAX_VALUES - 8, "1]}}"), NULL},
         {line_of(begin, "1,", JSON_BODY_MAX_VALUES + 64, "1]}}"), "the line has more than"},
@@ -457,7 +458,7 @@ static enum status add_once(struct fixture *f, size_t bytes, struct stored_file 
     return add_of(f, ME, bytes, out);
 }
 
-/* Adds a file as an API call does: it tries again while the store makes room. */
+/* Adds a file as an API call does: tries again while the store makes room. */
 static enum status try_add(struct fixture *f, size_t bytes, struct stored_file *out)
 {
     enum status s;
@@ -466,8 +467,8 @@ static enum status try_add(struct fixture *f, size_t bytes, struct stored_file *
     return s;
 }
 
-/* Waits until the store is open again. The store tries after a second, and later on a busy
- * machine. */
+/* Waits until the store is open again. The store tries after one second. On a busy machine it
+ * may be later. */
 static void wait_until_it_is_back(struct fixture *f)
 {
     struct stored_file file;
@@ -497,7 +498,7 @@ static void test_a_foreign_file_keeps_nobody_from_starting(void **state)
     assert_non_null(strstr(err.text, "not a database"));
     struct state_health h = state_look(f->s);
     assert_false(h.is_open || h.disk_full);
-    assert_int_equal(h.n_lost, 1); /* no second attempt before its time */
+    assert_int_equal(h.n_lost, 1); /* the store makes no second attempt before the retry is due */
     assert_int_equal(unlink(path), 0);
     wait_until_it_is_back(f);
 }
@@ -526,7 +527,8 @@ static void test_a_folder_that_is_no_folder(void **state)
     assert_null(s);
 }
 
-/* Deletions work when files cannot grow. A limit on file size stands for a full disk or a quota. */
+/* Deletions work when files cannot grow. The test limits the file size in place of a full disk
+ * or a quota. */
 static void test_deletions_go_on_where_nothing_may_grow(void **state)
 {
     struct fixture *f = *state;
@@ -570,7 +572,7 @@ static void test_a_long_log_is_cut(void **state)
 
 /* ---- deleted piece by piece ---- */
 
-enum { LARGE_BYTES = 6 << 20 }; /* two pieces to delete */
+enum { LARGE_BYTES = 6 << 20 }; /* size of a file that is deleted in two pieces */
 
 static void assert_gone(struct fixture *f, const char *id)
 {
@@ -627,14 +629,14 @@ static void test_a_large_file_goes_piece_by_piece(void **state)
     assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
     assert_gone(f, file.id);
     assert_true(state_look(f->s).has_more);
-    reopen(f); /* in the middle of the deletion */
+    reopen(f); /* the store is closed in the middle of the deletion */
     assert_gone(f, file.id);
     const uint32_t n = looks_until_done(f);
     assert_in_range(n, 2, LARGE_BYTES / (4 << 20) + 2 + (disk_is_low(f) ? 2 : 0));
     assert_gone(f, file.id);
     assert_int_equal(state_get_file(f->s, ME, str_from(small.id), &file, NULL, &err), STATUS_OK);
     assert_int_equal(state_delete_file(f->s, ME, str_from(small.id), &err), STATUS_OK);
-    state_close(f->s); /* writes the log into the database file */
+    state_close(f->s); /* this writes the log into the database file */
     f->s = NULL;
     assert_true(disk_is_low(f) || !is_in_file(f, "state.sqlite"));
     reopen(f);
@@ -651,7 +653,7 @@ static void test_an_upload_takes_the_room_of_what_goes(void **state)
         assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
         assert_int_equal(add_once(f, LARGE_BYTES, &next), STATUS_DENIED);
         assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
-        uint32_t n = 0; /* one piece for each call */
+        uint32_t n = 0; /* number of calls; each call frees one piece */
         enum status s;
         while ((s = add_once(f, LARGE_BYTES, &next)) == STATUS_AGAIN)
             n++;
@@ -676,7 +678,7 @@ static void test_what_goes_is_overwritten_for_others_too(void **state)
         ;
     mem_free(text);
     assert_int_equal(s, STATUS_OK);
-    state_close(f->s); /* writes the log into the database file */
+    state_close(f->s); /* this writes the log into the database file */
     f->s = NULL;
     assert_true(disk_is_low(f) || !is_in_file(f, "state.sqlite"));
     reopen(f);

@@ -95,7 +95,8 @@ static void take(struct fixture *f, uint32_t max, const char *want, struct taken
     assert_string_equal(got, want);
 }
 
-/* Each line has 11 MiB. One call reads at most two of them, however many lines it asks for. */
+/* Each line has 11 MiB. One call reads at most two of these lines, however many lines it asks
+ * for. */
 static void test_one_call_reads_so_many_bytes(void **state)
 {
     enum { N = 4, LINE = 11 << 20 };
@@ -145,8 +146,8 @@ static int letters(const struct taken_line *l, int n, uint64_t tenant)
     return found;
 }
 
-/* A tenant's thousands of lines do not keep another tenant's one line waiting. That line gets
- * the next free slot; then both tenants have equally many. */
+/* A tenant's thousands of lines do not keep another tenant's single line waiting. That line gets
+ * the next free slot. Then both tenants have equally many slots. */
 static void test_the_fewest_on_their_way_go_first(void **state)
 {
     struct fixture *f = *state;
@@ -160,15 +161,15 @@ static void test_the_fewest_on_their_way_go_first(void **state)
     answer(f, &l[1]);
     take(f, 1, "b2.1 ", l + 5);
     answer(f, &l[2]);
-    take(f, 1, "a0.4 ", l + 6); /* one running line against two */
+    take(f, 1, "a0.4 ", l + 6); /* tenant a has one running line, and tenant b has two */
     answer(f, &l[4]);
     answer(f, &l[5]);
     take(f, 1, "b2.2 ", l + 7);
-    take(f, 2, "a0.5 a0.6 ", l + 8); /* the other tenant has no line waiting */
+    take(f, 2, "a0.5 a0.6 ", l + 8); /* tenant b has no line waiting */
 }
 
-/* Many free slots are given to the tenants in turn. A tenant's own lines stay in order, oldest
- * batch first. */
+/* Many free slots are given to the tenants in turn. A tenant's own lines stay in order, from the
+ * oldest batch first. */
 static void test_slots_are_dealt_out(void **state)
 {
     struct fixture *f = *state;
@@ -210,7 +211,7 @@ static void test_one_slot_goes_round(void **state)
         for (int k = 0; k < N_TENANTS; k++)
             seen[k] += l.tenant == tenants[k];
         mem_free(l.owned_body);
-        if (i % 2) /* a line that runs again does not cost the others a turn */
+        if (i % 2) /* a line that runs again does not cost the other tenants a turn */
             answer(f, &l);
         else
             assert_int_equal(state_release_line(f->s, l.batch_no, l.i_line, &err), STATUS_OK);
@@ -260,8 +261,8 @@ static enum batch_state state_of_batch(struct fixture *f, int i_tenant)
     return found;
 }
 
-/* One tenant fills the store up to its limit. Each further tenant gets room, less than the one
- * before, and another tenant's batch completes. */
+/* One tenant fills the store up to its limit. Each further tenant gets less room than the tenant
+ * before it, and another tenant's batch completes. */
 static void test_nobody_takes_the_whole_store(void **state)
 {
     struct fixture *f = *state;
@@ -304,7 +305,7 @@ static void test_answers_are_of_the_share(void **state)
     (void)fill(f, tenants[0]);
     take(f, 3, "a0.0 b1.0 a0.1 ", l);
     memset(text, '1', 400 << 10);
-    /* about 1 MiB is free; after the second answer less than 1/16 would be */
+    /* about 1 MiB is free, and after the second answer less than 1/16 of the store would be free */
     for (int i = 0; i < 3; i += 2)
         assert_int_equal(
             state_answer_line(f->s, l[i].batch_no, l[i].i_line, 200, str_from(text), NOW_S, &err),
