@@ -1,6 +1,6 @@
 #pragma once
-/* This machine for `cox up`: the folder of the programs, the cluster's keys, the NUMA nodes, and
- * whether ports are free. */
+/* Prepares this machine for `cox up`: the folder of the programs, the cluster's keys, the NUMA
+ * nodes, and a check that ports are free. */
 #include "cli/base/throw_away.h"
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/types.h"

@@ -59,7 +59,7 @@ uint64_t pull_list_bytes(const struct pull_list *l)
     return n;
 }
 
-/* Returns true when one name is a folder above the other. */
+/* Returns true when one of the two names is a folder above the other name. */
 static bool clash(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b), least = n < m ? n : m;
