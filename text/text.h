@@ -153,9 +153,9 @@ void text_compile_may_end_process(int exit_code);
 struct text_matcher;
 int text_matcher_new(const struct text_grammar *g, const uint32_t *eos_ids, size_t n_eos,
                      struct text_matcher **out, char err[TEXT_ERR_MAX]);
-/* a cheap copy; NULL = a bug */
+/* Returns a cheap copy; NULL = a bug. */
 struct text_matcher *text_matcher_copy(const struct text_matcher *m);
-void text_matcher_free(struct text_matcher *m); /* accepts NULL */
+void text_matcher_free(struct text_matcher *m); /* Frees the matcher; accepts NULL. */
 /* Sets bit i % 32 of words[i / 32] when token i may come next. At the end of the grammar and on
  * an error, only ids that end a text are allowed. TEXT_LIMIT: this mask, or the matcher's masks
  * together, cost too much (text/src/grammar/mask_budget.rs), or the matcher uses too much

@@ -24,8 +24,10 @@ struct command_line {
     const char *usage; /* usage, such as "cox status [OPTION...]" */
     const struct option_spec *specs;
     size_t n_specs, max_positional;
-    const struct option_group *groups; /* groups of --help, for a long table; or NULL */
-    const int *log_format; /* --log-format in `config`, or NULL; JSON makes warnings events */
+    /* groups of options in the --help of a long table; NULL = no groups */
+    const struct option_group *groups;
+    /* value of --log-format in `config`, or NULL; with JSON, warnings are events */
+    const int *log_format;
 };
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,
                    struct config_result *res, int *exit_code);

@@ -5,4 +5,4 @@
 
 void program_name_set_vllm(void);
 bool program_is_vllm(void);
-const char *program_name(void); /* "cox" or "vllm", for usage lines */
+const char *program_name(void); /* Returns "cox" or "vllm", for usage lines. */

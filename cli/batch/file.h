@@ -26,7 +26,7 @@ struct batch_file {
 /* Opens the file and checks each line. A line that is not a batch request, or has an unsupported
  * url, is kept with `owned_why`. An empty file has no lines. */
 MUST_USE enum status batch_file_open(struct batch_file *f, const char *path, struct error *err);
-void batch_file_close(struct batch_file *f); /* accepts a zeroed struct */
+void batch_file_close(struct batch_file *f); /* Frees the struct; accepts a zeroed one. */
 /* Marks the lines that have an answer in `answers`, the whole lines that an earlier run wrote. */
 MUST_USE enum status batch_file_resume(struct batch_file *f, struct str answers, const char *path,
                                        struct error *err);

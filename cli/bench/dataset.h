@@ -6,7 +6,7 @@
 #include "cli/bench/tokens.h"
 
 enum bench_dataset_kind {
-    BENCH_DATASET_AUTO, /* chosen by the kind of the file; random without a file */
+    BENCH_DATASET_AUTO, /* the file decides its kind; without a file, prompts are random */
     BENCH_DATASET_RANDOM,
     BENCH_DATASET_SHAREGPT,
     BENCH_DATASET_SONNET,
@@ -16,7 +16,7 @@ enum bench_dataset_kind {
 #define BENCH_DATASET_NAMES "auto|random|sharegpt|sonnet|custom"
 
 struct bench_dataset_options {
-    int kind; /* enum bench_dataset_kind */
+    int kind; /* kind of the data (enum bench_dataset_kind) */
     const char *path;
     int64_t n_prompts, seed;
     /* lengths in tokens, for every kind; -1 = the option of the kind decides */
@@ -54,7 +54,7 @@ MUST_USE enum status bench_dataset_check(const struct bench_dataset_options *o, 
 MUST_USE enum status bench_dataset_load(const struct bench_dataset_options *o,
                                         const struct bench_tokens *t, struct bench_prompts *out,
                                         struct error *err);
-void bench_prompts_fini(struct bench_prompts *p); /* accepts a zeroed struct */
+void bench_prompts_fini(struct bench_prompts *p); /* Frees the prompts; accepts a zeroed struct. */
 
 /* ---- for tests ---- */
 /* Finds the next object of a JSON array. *at is the offset of the array's first byte at the

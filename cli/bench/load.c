@@ -275,7 +275,8 @@ enum status bench_load_run(const struct bench_load *l, struct bench_result *resu
     r.begin_ns = clock_mono_ns();
     drive(&r, results);
     *duration_s = (double)(clock_mono_ns() - r.begin_ns) / 1e9;
-    http_streams_free(r.streams); /* calls `on_end` as interrupted for every open request */
+    /* http_streams_free calls `on_end` as interrupted for every open request */
+    http_streams_free(r.streams);
     return bench_is_interrupted()
                ? error_set(err, STATUS_CLOSED, "the command was interrupted by a signal")
                : STATUS_OK;

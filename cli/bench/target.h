@@ -23,7 +23,7 @@ struct bench_target {
  * URLs. With `endpoint` NULL, is_chat chooses it. */
 MUST_USE enum status bench_target_open(struct bench_target *t, const struct gateway_access *gateway,
                                        const char *endpoint, bool is_chat, struct error *err);
-void bench_target_close(struct bench_target *t); /* accepts a zeroed struct */
+void bench_target_close(struct bench_target *t); /* Frees the target; accepts a zeroed struct. */
 /* Finds the model's name. When the server has a list of models, a given name must be in the
  * list. Without a given name, the function takes the first model of the list. */
 MUST_USE enum status bench_target_find_model(struct bench_target *t, const char *given,

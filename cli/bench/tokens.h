@@ -19,7 +19,7 @@ struct bench_tokens;
  * the server is asked. `target` is borrowed. */
 MUST_USE enum status bench_tokens_open(struct bench_tokens **out, const char *path,
                                        const struct bench_target *target, struct error *err);
-void bench_tokens_close(struct bench_tokens *t); /* accepts NULL */
+void bench_tokens_close(struct bench_tokens *t); /* Frees the tokenizer; accepts NULL. */
 enum bench_tokens_kind bench_tokens_kind(const struct bench_tokens *t);
 /* Encodes the text without special tokens. */
 MUST_USE enum status bench_tokens_encode(const struct bench_tokens *t, struct str text,

@@ -68,7 +68,7 @@ int cmd_completion(const struct command_table *t, int argc, char **argv);
 int cmd_help(const struct command_table *t, int argc, char **argv);
 int cmd_flags(const struct command_table *t, int argc, char **argv);
 
-/* handles -f FILE, or runs a subcommand */
+/* Handles -f FILE, or runs a subcommand of `cox run`. */
 int cmd_run(const struct command_table *t, int argc, char **argv);
 int cmd_run_create(int argc, char **argv);
 int cmd_run_list(int argc, char **argv);
@@ -77,7 +77,8 @@ int cmd_run_logs(int argc, char **argv);
 int cmd_run_terminate(int argc, char **argv);
 int cmd_run_delete(int argc, char **argv);
 int cmd_run_render(int argc, char **argv);
-int cmd_bench(const struct command_table *t, int argc, char **argv); /* runs a subcommand */
+/* Runs a subcommand of `cox bench`. */
+int cmd_bench(const struct command_table *t, int argc, char **argv);
 int cmd_bench_serve(int argc, char **argv);
 int cmd_bench_throughput(int argc, char **argv);
 int cmd_bench_latency(int argc, char **argv);

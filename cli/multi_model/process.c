@@ -27,7 +27,7 @@ struct process {
     struct loaded_model *m;
     struct loop_child *child;
     struct http_request *loader, *unloader;
-    struct arena texts; /* owns the strings of argv and env */
+    struct arena texts; /* arena of the strings of argv and env */
     const char *argv[ARGV_MAX];
     const char **env;
     bool asked_to_stop;

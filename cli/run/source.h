@@ -13,7 +13,7 @@ struct run_source {
  * function returns STATUS_INVALID without an error text. */
 MUST_USE enum status run_source_open(struct run_source *s, const char *path, bool with_notes,
                                      struct error *err);
-void run_source_close(struct run_source *s); /* accepts a zeroed struct */
+void run_source_close(struct run_source *s); /* Frees the struct; accepts a zeroed one. */
 /* Prints the error as one line to stderr, if it has a text. Returns the exit code. `command` is
  * the command's name, such as "run create". */
 int run_fail(const char *command, enum status s, const struct error *err);

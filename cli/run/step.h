@@ -18,7 +18,7 @@ struct run_keeper {
     /* root: folder of the run; program: path of `cox` itself */
     char root[RUN_PATH_BYTES + 8], program[RUN_PATH_BYTES];
     char **env;         /* environment of the run's processes */
-    struct arena arena; /* owns the strings of `env` */
+    struct arena arena; /* arena of the strings of `env` */
     int out_read, out_write, signal_fd;
     pid_t child;      /* process of the step; 0 = none */
     pid_t prometheus; /* process of prometheus; 0 = none */

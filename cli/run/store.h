@@ -78,5 +78,5 @@ void run_records_free(struct run_record *owned_records, size_t n);
  * several runs match; the text names them. */
 MUST_USE enum status run_store_find(const struct run_store *s, const char *who,
                                     struct run_record *out, struct error *err);
-/* text of a member; "" = missing */
+/* Returns the text of a member; "" = missing. */
 const char *run_record_text(const struct run_record *r, const char *key);

@@ -35,7 +35,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-/* longer than the time in which a gateway's clients may read the last message */
+/* time in ms, longer than a gateway gives its clients to read the last message */
 enum { LAST_WORDS_MS = 9000 };
 enum { LOG_NAME_BYTES = 14 };
 

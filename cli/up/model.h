@@ -19,4 +19,4 @@ struct up_model {
  * STATUS_INVALID: the model is missing or not supported. The caller closes `m` in every case. */
 MUST_USE enum status up_model_open(struct up_model *m, struct up_options *o, const char *command,
                                    const char *tmp_dir, struct arena *arena, struct error *err);
-void up_model_close(struct up_model *m); /* accepts a zeroed struct */
+void up_model_close(struct up_model *m); /* Frees the model; accepts a zeroed struct. */

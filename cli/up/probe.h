@@ -13,7 +13,7 @@ struct up_probe_options { /* Describes a probe; all strings are borrowed. */
     double timeout_s;  /* seconds from begin_ns until is_late; 0 = never */
     uint64_t begin_ns;
     uint32_t n_workers;
-    loop_fn *on_change; /* called on the loop's thread */
+    loop_fn *on_change; /* function that is called on the loop's thread */
     void *ctx;
 };
 

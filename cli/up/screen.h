@@ -27,7 +27,7 @@ void up_screen_line(struct up_screen *s, const char *name, const char *line, siz
                     bool is_stderr);
 /* Shows one line of progress, cut to the width; "" erases the line. */
 void up_screen_progress(struct up_screen *s, const char *text);
-void up_screen_print(struct up_screen *s, const char *text); /* prints whole lines unchanged */
+void up_screen_print(struct up_screen *s, const char *text); /* Prints whole lines unchanged. */
 unsigned up_screen_columns(const struct up_screen *s);
 bool up_screen_is_utf8(const struct up_screen *s);
 

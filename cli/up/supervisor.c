@@ -22,7 +22,8 @@
 #include "common/loop/child.h"
 
 #ifdef COX_SANITIZED
-enum { STOP_KILL_MS = 8000 }; /* longer than without sanitizers, so that a leak check can finish */
+/* time in ms until SIGKILL; it is longer here, so that a leak check can finish */
+enum { STOP_KILL_MS = 8000 };
 #else
 enum { STOP_KILL_MS = 5000 };
 #endif

@@ -19,7 +19,7 @@ const FUEL_PER_BYTE: u64 = 100;
 const MOST_FUEL: u64 = 50_000_000;
 const TOOL_USE: &str = "tool_use";
 const DEFAULT: &str = "default";
-/// Most files in additional_chat_templates/.
+/// Most files that are read from additional_chat_templates/.
 const MAX_NAMED: usize = 64;
 /// Characters that a file name does not normally have. A value of --chat-template with such a character may be the
 /// template itself.

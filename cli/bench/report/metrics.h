@@ -40,9 +40,10 @@ struct bench_metrics {
     struct bench_series series[BENCH_METRIC_COUNT];
 };
 
-const char *bench_metric_key(enum bench_metric m);  /* key in options: "ttft" */
-const char *bench_metric_name(enum bench_metric m); /* short name: "TTFT" */
-const char *bench_metric_head(enum bench_metric m); /* long name: "Time to First Token" */
+const char *bench_metric_key(enum bench_metric m);  /* Returns the key in options: "ttft". */
+const char *bench_metric_name(enum bench_metric m); /* Returns the short name: "TTFT". */
+/* Returns the long name: "Time to First Token". */
+const char *bench_metric_head(enum bench_metric m);
 
 /* Returns the percentile p (0 to 100) of a sorted series; 0 for an empty one. */
 double bench_percentile(const struct bench_series *s, double p);

@@ -218,7 +218,7 @@ static void append_choices(struct strbuf *b, const char *choices)
     strbuf_append_c(b, "]");
 }
 
-/* By its name in a file: underscores. */
+/* Appends an option as JSON. Its name has underscores, as in a --config file. */
 static void append_option(struct strbuf *b, const struct option_spec *s)
 {
     strbuf_append_c(b, "{\"name\": \"");
@@ -255,7 +255,8 @@ void flags_write_json(const struct command_table *t, struct strbuf *b)
     strbuf_append_c(b, "\n}\n");
 }
 
-/* The command that the words after --man name: "bench serve"; *found NULL: cox itself. */
+/* Finds the command that the words after --man name, such as "bench serve". *found NULL means
+ * `cox` itself. Returns false when there is no such listed command. */
 static bool find_command(const struct command_table *t, int argc, char **argv,
                          const struct command **found)
 {

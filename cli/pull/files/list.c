@@ -124,7 +124,7 @@ void pull_list_finish(struct pull_list *l)
     }
     struct digest *d = digest_new(DIGEST_SHA256);
     if (!d || !digest_add(d, b.ptr, b.len))
-        abort(); /* OpenSSL has no SHA-256 */
+        abort(); /* this OpenSSL has no SHA-256 */
     digest_end(d, l->identity);
     digest_free(d);
     strbuf_fini(&b);

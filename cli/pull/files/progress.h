@@ -24,7 +24,7 @@ struct pull_progress {
 /* Starts the progress. `command` NULL means "pull". */
 void pull_progress_start(struct pull_progress *p, const char *command, bool quiet, uint64_t done,
                          uint64_t total);
-/* borrows `name`, the current file's */
+/* Sets the name of the current file, which is borrowed. */
 void pull_progress_name(struct pull_progress *p, const char *name);
 void pull_progress_add(struct pull_progress *p, uint64_t n_bytes);
 /* Subtracts bytes that must be fetched again. */

@@ -29,7 +29,7 @@ MUST_USE enum status aws_credentials_open(const struct aws_setup *setup,
  * `c`. */
 MUST_USE enum status aws_credentials_keys(struct aws_credentials *c, struct aws_keys *out,
                                           struct error *err);
-/* source in words: "of the instance's role" */
+/* Returns the source of the keys in words: "of the instance's role". */
 const char *aws_credentials_source(const struct aws_credentials *c);
 /* Returns the domain of AWS's host names in a region. China's regions have a domain of their
  * own. */

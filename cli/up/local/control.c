@@ -62,7 +62,7 @@ static void give_lines(const struct up_control *c, struct http_request *r)
     strbuf_init(&b, ANSWER_LIMIT);
     uint64_t i = since > first ? since : first;
     size_t n = 0;
-    strbuf_printf(&b, "%20s\n", ""); /* placeholder for the number of the next line */
+    strbuf_printf(&b, "%20s\n", ""); /* this is a placeholder for the number of the next line */
     for (; i < c->n_lines; i++) {
         n = b.len;
         if (!strbuf_append_c(&b, c->lines[i % LINES_KEPT])) {

@@ -32,4 +32,4 @@ struct up_control_options {
 MUST_USE enum status up_control_start(const struct up_control_options *o, struct up_control **out,
                                       struct error *err);
 void up_control_add_line(struct up_control *c, const char *name, const char *line, size_t n);
-void up_control_free(struct up_control *c); /* accepts NULL */
+void up_control_free(struct up_control *c); /* Frees the control socket; accepts NULL. */

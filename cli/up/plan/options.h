@@ -14,7 +14,7 @@ struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
     const char *revision; /* revision of a hub's MODEL; NULL = the one in MODEL */
     const char *nccl_library, *zone;
-    int device;                    /* enum up_device */
+    int device;                    /* device of the workers (enum up_device) */
     double gpu_memory_utilization; /* fraction of the GPU's memory; 0 = the worker's default */
     int64_t port, head_port, admin_port, worker_http_port;
     int64_t comm_port; /* port of worker 0, the next one for worker 1, ...; 0 = any */

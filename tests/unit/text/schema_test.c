@@ -239,7 +239,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"integer\",\"minimum\":1e30}", "1000000000000000000000000000000",
      "999999999999999999999999999999"},
     {"{\"type\":\"integer\",\"maximum\":9007199254740993}", "9007199254740993", "9007199254740994"},
-    /* Such numbers may be inside other schemas. */
+    /* Numbers with bounds may be inside other schemas. */
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\",\"minimum\":-0.5,\"maximum\":"
      "0.999},\"b\":{\"type\":\"number\",\"minimum\":-0.5,\"maximum\":0.999}}}",
      "{\"a\":0.9,\"b\":-0.50}", "{\"a\":1}"},

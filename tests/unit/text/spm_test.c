@@ -387,7 +387,7 @@ static void a_control_piece_is_special(void **state)
     text_tokenizer_free(t);
 }
 
-/* The variables of a chat template have the tokens that ids are made with. */
+/* The variables of a chat template have the same special tokens as the encoder. */
 static void templates_know_the_tokens(void **state)
 {
     static const struct {

@@ -13,7 +13,7 @@ type Members = Map<String, Value>;
 
 /// Most schemas that apply to one value. A schema that occurs several times counts each time.
 const MOST_JOINED: usize = 4_000;
-/// Limit for a whole request, with all members of joined schemas.
+/// Most schemas that are looked at for a whole request, all members of joined schemas included.
 const MOST_LOOKS: usize = 100_000;
 /// Depth at which llguidance gives up on endless references.
 const MOST_DEPTH: usize = 128;

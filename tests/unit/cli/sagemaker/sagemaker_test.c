@@ -107,7 +107,7 @@ static void test_settings(void **state)
         {"SM_NUM_GPUS=2\nTENSOR_PARALLEL_DEGREE=1", "", "--tensor-parallel-size 1", 2},
         {"OPTION_TENSOR_PARALLEL_DEGREE=1", "", "--data-parallel-size 4", 4},
         {"OPTION_TENSOR_PARALLEL_DEGREE=zwei", "", "give a number from 1 to 1024, or max", 4},
-        {"OPTION_DTYPE=fp32", "", "--dtype float32", 0}, /* 21: all names of dtypes are known */
+        {"OPTION_DTYPE=fp32", "", "--dtype float32", 0}, /* statement 21: all dtypes are known */
         {"OPTION_DTYPE=float32", "", "--dtype float32", 0},
         {"OPTION_DTYPE=float16", "", "--dtype float16", 0},
         {"OPTION_DTYPE=bfloat16", "", "--dtype bfloat16", 0},

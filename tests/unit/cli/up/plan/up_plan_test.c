@@ -251,7 +251,7 @@ static const char *const of_gateway[] = {"model",
                                          "api-key", /* the environment has this and the next two */
                                          "redis",
                                          "ssl-keyfile-password",
-                                         "admin-key-file", /* set only when there are adapters */
+                                         "admin-key-file", /* only adapters need this flag */
                                          "admin-host",     /* `cox up` has --gateway-admin-host */
                                          "admin-port",     /* `cox up` has --gateway-admin-port */
                                          "state-dir",      /* each gateway has its own folder */
