@@ -8,8 +8,8 @@
 #include "common/host/crash.h"
 #include "common/host/first_process.h"
 
-/* Ends the command. Output that could not be written, as on a full disk, is a failure whatever
- * the command returned. */
+/* Ends the command. When output could not be written, for example on a full disk, the command
+ * fails whatever its own exit code is. */
 static int end(const char *name, int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,4 +1,4 @@
-/* Every command of `cox`, and the sections in which `cox help` lists them. */
+/* Lists every command of `cox`, and the sections in which `cox help` shows them. */
 #include "cli/table.h"
 
 #include "cli/commands/tables.h"
@@ -108,7 +108,7 @@ static const struct command rows[] = {
      .run_among = cmd_help},
     {"flags", "", NULL, .run_among = cmd_flags},
 };
-/* As `cox help` lists them. */
+/* Lists the commands in the order of `cox help`. */
 static const struct command_section sections[] = {
     {"Serve a model", "up serve ps stop scale logs run"},
     {"Models", "pull models rm plan"},

@@ -1,7 +1,7 @@
-# The CUDA toolchain, without CMake's CUDA language. Its compiler check links a program, and NVIDIA's PyPI packages (scripts/setup --cuda) have
-# neither lib64 nor an unversioned libcudart.so to link. nvcc compiles, and the C compiler links against the static runtime, so programs need only
-# the driver.
-# These are the versions that the code was built with. Older ones are refused here instead of failing later.
+# Finds the CUDA toolchain, without CMake's CUDA language. The compiler check of that language links a program, and NVIDIA's PyPI packages
+# (scripts/setup --cuda) have neither lib64 nor an unversioned libcudart.so to link. nvcc compiles, and the C compiler links against the static
+# runtime, so programs need only the driver.
+# The versions below are those that the code was built with. Older versions are refused here instead of failing later.
 set(COX_CUDA_WANTED 13.0)
 set(COX_CUBLAS_WANTED 13.0)
 set(COX_NCCL_WANTED 2.28)
@@ -10,7 +10,7 @@ set(cuda_hint "run scripts/setup --cuda, or name a toolkit with -DCOX_CUDA_ROOT=
 
 set(COX_CUDA_ROOT ${COX_CUDA_SOURCE}/.deps/cuda CACHE PATH "CUDA toolkit; else the one in PATH, else /usr/local/cuda")
 find_program(COX_NVCC nvcc HINTS ${COX_CUDA_ROOT}/bin PATHS /usr/local/cuda/bin)
-find_program(COX_NVCC_CXX NAMES g++ c++ DOC "nvcc's host compiler") # GNU's compiler, as in scripts/setup
+find_program(COX_NVCC_CXX NAMES g++ c++ DOC "nvcc's host compiler") # GNU's compiler is nvcc's host compiler, as in scripts/setup
 if(NOT COX_NVCC OR NOT COX_NVCC_CXX)
   message(FATAL_ERROR "nvcc (${COX_NVCC}) or g++ (${COX_NVCC_CXX}) not found: ${cuda_hint}")
 endif()
@@ -64,18 +64,18 @@ endif()
 if(NOT COX_NCCL OR COX_NCCL_VERSION VERSION_LESS COX_NCCL_WANTED)
   message(FATAL_ERROR "NCCL \"${COX_NCCL_VERSION}\" (${COX_NCCL}), at least ${COX_NCCL_WANTED} is wanted: ${cuda_hint}")
 endif()
-# Neither library is linked. Both are loaded (dlopen) at their first use, so a worker starts on a machine without them. Programs of a build tree
-# find the libraries found here (RUNPATH); installed programs use the system's search path.
+# cuBLAS and NCCL are not linked. They are loaded (dlopen) at their first use, so a worker starts on a machine without them. Programs of a build
+# tree find the libraries found here (RUNPATH); installed programs use the system's search path.
 get_filename_component(cuda_cublas_dir ${COX_CUBLAS} DIRECTORY)
 get_filename_component(cuda_nccl_dir ${COX_NCCL} DIRECTORY)
 list(APPEND CMAKE_BUILD_RPATH ${cuda_cublas_dir} ${cuda_nccl_dir})
 set(COX_CUDA_INCLUDES ${COX_CUBLAS_INCLUDE} ${COX_NCCL_INCLUDE} ${cuda_root}/include ${cuda_root}/${cuda_machine}/include)
 list(REMOVE_DUPLICATES COX_CUDA_INCLUDES)
-set(cuda_isystem ${COX_CUDA_INCLUDES}) # nvcc finds its own headers
+set(cuda_isystem ${COX_CUDA_INCLUDES}) # headers of cuBLAS, NCCL and the CUDA toolkit, for nvcc
 list(TRANSFORM cuda_isystem PREPEND -isystem=)
 
-# The devices: sm_80 runs on 8.0 and 8.6, sm_89 on 8.9, sm_90a only on 9.0, sm_100 on 10.x. The driver compiles the PTX of the last one, once, for
-# later devices (11.x, 12.x). A single architecture: -DCOX_CUDA_ARCHS=90a -DCOX_CUDA_PTX=.
+# COX_CUDA_ARCHS names the devices: sm_80 runs on 8.0 and 8.6, sm_89 on 8.9, sm_90a only on 9.0, sm_100 on 10.x. The driver compiles the PTX of the
+# last architecture, once, for later devices (11.x, 12.x). For a single architecture: -DCOX_CUDA_ARCHS=90a -DCOX_CUDA_PTX=.
 set(COX_CUDA_ARCHS 80 89 90a 100 CACHE STRING "compute capabilities to compile for")
 set(COX_CUDA_PTX 100 CACHE STRING "the one whose PTX goes along; empty: none")
 set(COX_NVCC_THREADS 2 CACHE STRING "architectures of one file compiled at once")
@@ -92,7 +92,7 @@ if(COX_CUDA_PTX)
   list(APPEND COX_NVCC_FLAGS -gencode arch=compute_${COX_CUDA_PTX},code=compute_${COX_CUDA_PTX})
 endif()
 list(LENGTH COX_CUDA_ARCHS n)
-if(n GREATER 1) # a seventh of the size, for 10 % more time
+if(n GREATER 1) # compression gives a seventh of the size, for 10 % more time
   list(APPEND COX_NVCC_FLAGS --compress-mode size)
 endif()
 list(JOIN COX_CUDA_ARCHS " " cuda_archs)
@@ -107,7 +107,7 @@ function(cox_cuda_library name)
   set(objects)
   foreach(source ${ARGN})
     get_filename_component(stem ${source} ABSOLUTE)
-    cmake_path(RELATIVE_PATH stem BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}) # such as cuda/linear/u4.cu
+    cmake_path(RELATIVE_PATH stem BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}) # the stem is a path such as cuda/linear/u4.cu
     string(REGEX REPLACE "[.]cu$" "" stem "${stem}")
     string(REPLACE "/" "_" stem "${stem}")
     if(NOT source MATCHES "\\.cu$")
@@ -118,7 +118,7 @@ function(cox_cuda_library name)
       get_filename_component(source ${source} ABSOLUTE)
       file(RELATIVE_PATH shown ${COX_CUDA_SOURCE} ${source})
       set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}_${stem}.o)
-      string(REPLACE " " "\\ " target ${object}) # spelling of a depfile
+      string(REPLACE " " "\\ " target ${object}) # a depfile spells a blank as "\ "
       add_custom_command(OUTPUT ${object} VERBATIM
         COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_NVCC} -ccbin ${COX_NVCC_CXX} ${COX_NVCC_FLAGS} -I${COX_CUDA_SOURCE} ${cuda_isystem}
                 -MD -MF ${object}.d -MT ${target} -c ${source} -o ${object}

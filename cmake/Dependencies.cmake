@@ -1,5 +1,5 @@
-# The minimum versions are those that the code was written and tested with. Older ones are refused here with the name of the package to install,
-# instead of failing later at a compile error.
+# The minimum versions are those that the code was written and tested with. Older versions are refused here, and the error names the package to
+# install. Otherwise they would fail later at a compile error.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 function(cox_require name module debian)
@@ -9,8 +9,8 @@ function(cox_require name module debian)
   endif()
 endfunction()
 cox_require(ZMQ "libzmq>=4.3.4" libzmq3-dev)
-# libzmq.pc names folders of headers that zmq.h does not include. One of them is written "-isystem FOLDER", and pkg_check_modules reads that
-# differently the second time, so a second configure would compile everything again.
+# libzmq.pc names folders of headers that zmq.h does not include. One of these folders is written "-isystem FOLDER". pkg_check_modules reads that
+# word differently the second time, so a second configure would compile everything again.
 set_target_properties(PkgConfig::ZMQ PROPERTIES
   INTERFACE_COMPILE_OPTIONS "" INTERFACE_INCLUDE_DIRECTORIES "${ZMQ_INCLUDEDIR}")
 cox_require(UV "libuv>=1.44" libuv1-dev)
@@ -33,7 +33,7 @@ if(EXISTS ${LLHTTP_DIR}/llhttp.h)
   add_library(llhttp STATIC ${LLHTTP_DIR}/llhttp.c ${LLHTTP_DIR}/api.c ${LLHTTP_DIR}/http.c)
   target_include_directories(llhttp SYSTEM PUBLIC ${LLHTTP_DIR})
   target_compile_options(llhttp PRIVATE -w)
-  # Strict mode: header names must be tokens, and a chunk must end with CRLF. Version 9.0 and later are always strict.
+  # llhttp runs in strict mode: header names must be tokens, and a chunk must end with CRLF. Version 9.0 and later are always strict.
   target_compile_definitions(llhttp PRIVATE LLHTTP_STRICT_MODE=1)
 else()
   pkg_check_modules(LLHTTP IMPORTED_TARGET GLOBAL "libllhttp>=8.1")

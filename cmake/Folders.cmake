@@ -1,5 +1,5 @@
-# cox_folder(NAME [FOLDERS ...] [EXCEPT ...] DEPS ...): makes the static library of this folder, or of the named folders below it. It has every *.c
-# in them and below, except main.c and the folders after EXCEPT.
+# cox_folder(NAME [FOLDERS ...] [EXCEPT ...] DEPS ...): makes the static library of this folder, or of the named folders below it. The library has
+# every *.c in and below these folders, except main.c and the folders after EXCEPT.
 function(cox_folder name)
   cmake_parse_arguments(F "" "" "DEPS;FOLDERS;EXCEPT" ${ARGN})
   if(NOT F_FOLDERS)

@@ -1,4 +1,4 @@
-# Flags for all C code of the repository. assert stays on in every build type, because it finds bugs of our own.
+# Sets the flags for all C code of the repository. assert stays on in every build type, because it finds Coxswain's own bugs.
 add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef
                     -Wdouble-promotion -Wno-unused-parameter -UNDEBUG -fno-omit-frame-pointer)
 if(COX_WERROR)
@@ -7,7 +7,7 @@ endif()
 if(COX_SANITIZE)
   add_compile_options(-fsanitize=${COX_SANITIZE} -fno-sanitize-recover=all)
   # -O1 halves the run time of -O0 and builds as fast, and reports keep every frame of the stack. Warnings that need flow analysis are left to the
-  # release build, since instrumented code confuses it. None of this was measured for clang (the fuzzers).
+  # release build, since instrumented code gives false warnings. None of this was measured for clang (the fuzzers).
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-O1 -fno-optimize-sibling-calls -Wno-maybe-uninitialized)
   endif()

@@ -1,9 +1,9 @@
 #pragma once
-/* The only C header over the Rust crates (tokenizers, llguidance). It includes none of
- * Coxswain's headers. All strings are UTF-8 bytes with a length. Handles are immutable after
- * opening and may be used from several threads; a decoder or a matcher belongs to one thread.
- * Functions return 0, or a TEXT_* code and fill err (TEXT_ERR_MAX bytes, always NUL-terminated).
- * No panic crosses this boundary. */
+/* Declares the functions of the Rust crates (tokenizers, llguidance). No other C header does so,
+ * and this one includes none of Coxswain's headers. All strings are UTF-8 bytes with a length.
+ * Handles are immutable after opening and may be used from several threads; a decoder or a
+ * matcher belongs to one thread. Functions return 0, or a TEXT_* code and fill err (TEXT_ERR_MAX
+ * bytes, always NUL-terminated). No panic crosses this boundary. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,30 +14,33 @@ enum text_status {
     TEXT_OK = 0,
     TEXT_INVALID, /* the file or the input is wrong */
     TEXT_IO,
-    TEXT_LIMIT,    /* too long, too deep, out of fuel */
+    TEXT_LIMIT,    /* the input is too long or too deep, or the fuel is used up */
     TEXT_TEMPLATE, /* the template raised an error: err is its message (raise_exception) */
     TEXT_UNSUPPORTED,
-    TEXT_INTERNAL /* a bug: err is the panic's message */
+    TEXT_INTERNAL /* the library has a bug: err is the panic's message */
 };
 
 /* ---- tokenizer ---- */
 struct text_tokenizer;
 
-/* path: a tokenizer.json, a tokenizer.model (SentencePiece), a folder with one of them, or a
- * GGUF file. In a folder, tokenizer.json comes before tokenizer.model; tokenizer_config.json may
- * lie beside it. cache_dir: folder for compiled tokenizers, by the file's hash (NULL = no
- * cache). The compiled form is memory-mapped; a damaged or stale one is rebuilt. */
+/* Opens a tokenizer. path: a tokenizer.json, a tokenizer.model (SentencePiece), a folder with
+ * one of them, or a GGUF file. In a folder, tokenizer.json comes before tokenizer.model;
+ * tokenizer_config.json may lie beside it. cache_dir: folder for compiled tokenizers, by the
+ * file's hash (NULL = no cache). The compiled form is memory-mapped. A compiled form that is
+ * damaged or stale is rebuilt. */
 int text_tokenizer_open(const char *path, const char *cache_dir, struct text_tokenizer **out,
                         char err[TEXT_ERR_MAX]);
 void text_tokenizer_free(struct text_tokenizer *t);
 uint32_t text_vocab_size(const struct text_tokenizer *t);
-/* Special ids that the model's files name; UINT32_MAX when there is none. */
+/* Returns the special id that the model's files name; UINT32_MAX when they name none. */
 uint32_t text_bos_id(const struct text_tokenizer *t);
 uint32_t text_eos_id(const struct text_tokenizer *t);
-/* The id of the token with exactly this text ("<end_of_turn>"); UINT32_MAX when there is none. */
+/* Returns the id of the token with exactly this text ("<end_of_turn>"); UINT32_MAX when there is
+ * no such token. */
 uint32_t text_token_id(const struct text_tokenizer *t, const char *ptr, size_t len);
-/* The raw bytes that a token stands for (byte-level and <0xNN> tokens decoded); for a special
- * token, its text. Borrowed for the tokenizer's life. NULL when no token has the id. */
+/* Returns the raw bytes that a token stands for (byte-level and <0xNN> tokens decoded); for a
+ * special token, its text. The bytes are borrowed for the tokenizer's life. Returns NULL when no
+ * token has the id. */
 const uint8_t *text_token_bytes(const struct text_tokenizer *t, uint32_t id, size_t *len);
 bool text_token_is_special(const struct text_tokenizer *t, uint32_t id);
 
@@ -47,24 +50,25 @@ bool text_token_is_special(const struct text_tokenizer *t, uint32_t id);
  * tokenizers on SentencePiece. */
 int text_encode(const struct text_tokenizer *t, const char *ptr, size_t len, bool add_special,
                 size_t max_ids, uint32_t **out, size_t *n_out, char err[TEXT_ERR_MAX]);
-/* The same ids, always by tokenizers' own pipeline. Tests compare text_encode's fast path with
- * it. */
+/* Returns the same ids as text_encode, always by tokenizers' own pipeline. Tests compare the
+ * fast path of text_encode with this function. */
 int text_encode_by_pipeline(const struct text_tokenizer *t, const char *ptr, size_t len,
                             bool add_special, size_t max_ids, uint32_t **out, size_t *n_out,
                             char err[TEXT_ERR_MAX]);
-/* The text of tokenizers' decode(ids, skip_special). */
+/* Returns the text of tokenizers' decode(ids, skip_special). */
 int text_decode(const struct text_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
                 char **out, size_t *len, char err[TEXT_ERR_MAX]);
 void text_free(void *owned);
 
-/* Streaming decode: the concatenated deltas are the text. A delta never ends inside a UTF-8
- * character. An invalid byte run becomes U+FFFD once it can no longer become valid. */
+/* Decodes a stream of ids: the concatenated deltas are the text. A delta never ends inside a
+ * UTF-8 character. An invalid byte run becomes U+FFFD once it can no longer become valid. */
 struct text_decoder;
-/* prompt: ids before the first streamed one, for decoders that look back; may be empty. */
+/* Makes a decoder. prompt: ids before the first streamed id, for decoders that look back; may be
+ * empty. */
 struct text_decoder *text_decoder_new(const struct text_tokenizer *t, bool skip_special,
                                       const uint32_t *prompt, size_t n_prompt);
 void text_decoder_free(struct text_decoder *d);
-/* *delta is borrowed until the next call on this decoder. */
+/* Adds one id. *delta is borrowed until the next call on this decoder. */
 int text_decoder_push(struct text_decoder *d, uint32_t id, const char **delta, size_t *len,
                       char err[TEXT_ERR_MAX]);
 int text_decoder_flush(struct text_decoder *d, const char **delta, size_t *len,
@@ -73,10 +77,10 @@ int text_decoder_flush(struct text_decoder *d, const char **delta, size_t *len,
 /* ---- chat template ---- */
 struct text_template;
 
-/* source: the template's text. */
+/* Parses a template. source: the template's text. */
 int text_template_new(const char *source, size_t len, struct text_template **out,
                       char err[TEXT_ERR_MAX]);
-/* Opens the template of a model. The first of these that exists is used: override,
+/* Opens the template of a model. The function uses the first of these that exists: override,
  * chat_template.jinja, tokenizer_config.json, GGUF metadata, the family's built-in template.
  * override: a file, the name of a built-in template, or the template itself in one line, with
  * escapes as in "\\n" (NULL = none). family: "gemma3", "llama", … (NULL = none).
@@ -86,70 +90,72 @@ int text_template_new(const char *source, size_t len, struct text_template **out
 int text_template_open(const char *model_path, const char *override, const char *family,
                        struct text_template **out, char err[TEXT_ERR_MAX]);
 /* Returns in *out the model's template with this name, from additional_chat_templates/ or from
- * the list in its config. The caller owns it. TEXT_UNSUPPORTED when there is none. */
+ * the list in its config. The caller owns it. TEXT_UNSUPPORTED when there is no such template. */
 int text_template_pick(const struct text_template *t, const char *name, size_t len,
                        struct text_template **out, char err[TEXT_ERR_MAX]);
 void text_template_free(struct text_template *t);
-/* context: a JSON object with the template's variables (messages, tools, add_generation_prompt,
- * bos_token, eos_token, entries of chat_template_kwargs, …). now_unix: the time that
- * strftime_now shows. The files' special tokens are added when the context lacks them. fuel
- * limits the work (0 = default). */
+/* Renders a template. context: a JSON object with the template's variables (messages, tools,
+ * add_generation_prompt, bos_token, eos_token, entries of chat_template_kwargs, …). now_unix:
+ * the time that strftime_now shows. The files' special tokens are added when the context lacks
+ * them. fuel limits the work (0 = default). */
 int text_template_render(const struct text_template *t, const char *context, size_t context_len,
                          int64_t now_unix, uint64_t fuel, char **out, size_t *len,
                          char err[TEXT_ERR_MAX]);
 
 /* ---- grammars ---- */
-/* A tokenizer's tokens by their bytes. It takes about 0.7 s and 25 MB for 250,000 tokens, and is
- * made once. Any thread may use it. The tokenizer may be freed before it. */
+/* Holds a tokenizer's tokens by their bytes. It takes about 0.7 s and 25 MB for 250,000 tokens,
+ * and is made once. Any thread may use it. The tokenizer may be freed before it. */
 struct text_vocabulary;
 int text_vocabulary_new(const struct text_tokenizer *t, struct text_vocabulary **out,
                         char err[TEXT_ERR_MAX]);
 void text_vocabulary_free(struct text_vocabulary *v);
 
-/* The values are those of proto/messages.h. */
+/* The kinds of a grammar's source have the values of proto/messages.h. */
 enum text_grammar_kind {
     TEXT_GRAMMAR_JSON_SCHEMA = 1,
     TEXT_GRAMMAR_REGEX,
     TEXT_GRAMMAR_LARK, /* Lark in llguidance's dialect */
-    /* {"format": …} of text/src/grammar/structural_tag.rs, or the older {"structures": [{begin,
-     * schema, end} ...], "triggers": [...]} */
+    /* {"format": …}, as text/src/grammar/structural_tag.rs reads it, or the older {"structures":
+     * [{begin, schema, end} ...], "triggers": [...]} */
     TEXT_GRAMMAR_STRUCTURAL_TAG,
     /* {"open": [marker ...], "close": [...], "begun": bool, "kind": int, "source": string}: any
-     * text up to the first closing marker, then what the source of that kind allows. When begun
-     * is false, the reasoning may be left out; otherwise it begins with an opening marker. A
-     * marker is the special token with that name, or plain text. */
+     * text up to the first closing marker, then a text that the source of that kind allows. When
+     * begun is false, the reasoning may be left out; otherwise it begins with an opening marker.
+     * A marker is the special token with that name, or plain text. */
     TEXT_GRAMMAR_AFTER_REASONING
 };
-/* Immutable, and used by any thread. The vocabulary may be freed before it. The source is a
- * client's: its bytes, nesting and size and the work are limited. TEXT_INVALID and TEXT_LIMIT
- * come with llguidance's message. */
+/* Holds a compiled grammar. It is immutable, and any thread may use it. The vocabulary may be
+ * freed before it. The source comes from a client, so its bytes, nesting and size and the work
+ * are limited. TEXT_INVALID and TEXT_LIMIT come with llguidance's message. */
 struct text_grammar;
 int text_grammar_compile(const struct text_vocabulary *v, enum text_grammar_kind kind,
                          const char *source, size_t len, struct text_grammar **out,
                          char err[TEXT_ERR_MAX]);
 void text_grammar_free(struct text_grammar *g);
 
-/* The counted cost of a compile. It is the same on every machine, within about 0.5 % (tables are
- * hashed). bytes and peak_bytes: from the allocator, in all and at one time. fuel: of the lexer
- * in the first mask. kept_bytes: held by the grammar afterwards. matcher_bytes: of a new
- * matcher. A compile that takes more than text/src/base/heap.rs allows ends with TEXT_LIMIT when
- * it is done. */
+/* Holds the counted cost of a compile. It is the same on every machine, within about 0.5 %
+ * (tables are hashed). bytes and peak_bytes: bytes from the allocator, in all and at one time.
+ * fuel: the lexer's fuel in the first mask. kept_bytes: bytes that the grammar holds afterwards.
+ * matcher_bytes: bytes of a new matcher. A compile that takes more than text/src/base/heap.rs
+ * allows ends with TEXT_LIMIT when it is done. */
 struct text_compile_cost {
     uint64_t bytes, peak_bytes, fuel, kept_bytes, matcher_bytes;
 };
 void text_grammar_cost(const struct text_grammar *g, struct text_compile_cost *out);
 /* After this call, a compile that exceeds its limits ends this process at once with
- * _exit(exit_code), 1 to 255. It is meant for processes that only compile. May be called from
- * any thread, before the first compile. */
+ * _exit(exit_code), 1 to 255. The call is meant for processes that only compile. Any thread may
+ * call it, before the first compile. */
 void text_compile_may_end_process(int exit_code);
 
-/* The position of a text in its grammar; belongs to one thread. eos_ids and the tokenizer's own
- * eos end a text, where the grammar allows its end. The grammar may be freed before it. */
+/* Holds the position of a text in its grammar; it belongs to one thread. eos_ids and the
+ * tokenizer's own eos end a text, where the grammar allows its end. The grammar may be freed
+ * before the matcher. */
 struct text_matcher;
 int text_matcher_new(const struct text_grammar *g, const uint32_t *eos_ids, size_t n_eos,
                      struct text_matcher **out, char err[TEXT_ERR_MAX]);
-struct text_matcher *text_matcher_copy(const struct text_matcher *m); /* cheap; NULL = a bug */
-void text_matcher_free(struct text_matcher *m);                       /* m may be NULL */
+/* Returns a cheap copy; NULL = a bug. */
+struct text_matcher *text_matcher_copy(const struct text_matcher *m);
+void text_matcher_free(struct text_matcher *m); /* Frees the matcher; accepts NULL. */
 /* Sets bit i % 32 of words[i / 32] when token i may come next. At the end of the grammar and on
  * an error, only ids that end a text are allowed. TEXT_LIMIT: this mask, or the matcher's masks
  * together, cost too much (text/src/grammar/mask_budget.rs), or the matcher uses too much
@@ -157,12 +163,14 @@ void text_matcher_free(struct text_matcher *m);                       /* m may b
  * is not complete. In both cases the text must end here and does not satisfy the grammar. */
 int text_matcher_mask(struct text_matcher *m, uint32_t *words, size_t n_words,
                       char err[TEXT_ERR_MAX]);
-/* TEXT_INVALID when the grammar does not allow the token here; the matcher is then unchanged. */
+/* Takes a token. TEXT_INVALID when the grammar does not allow the token here; the matcher is
+ * then unchanged. */
 int text_matcher_accept(struct text_matcher *m, uint32_t id, char err[TEXT_ERR_MAX]);
-bool text_matcher_is_done(const struct text_matcher *m); /* true: only the end may follow */
-/* Counted cost of the masks, and of checks while a text is taken without masks, in units of
- * about 0.1 us. A copy starts with its original's cost. */
+/* Returns true when only the end may follow. */
+bool text_matcher_is_done(const struct text_matcher *m);
+/* Returns the counted cost of the masks, and of checks while a text is taken without masks, in
+ * units of about 0.1 us. A copy starts with its original's cost. */
 uint64_t text_matcher_cost(const struct text_matcher *m);
-/* The matcher's memory in bytes, without its copies. It grows;
+/* Returns the matcher's memory in bytes, without its copies. The memory grows;
  * text/src/grammar/matcher_memory.rs limits it. */
 uint64_t text_matcher_bytes(const struct text_matcher *m);

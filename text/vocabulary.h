@@ -1,11 +1,11 @@
 #pragma once
-/* The sketch of a tokenizer's ordinary tokens that gateways and workers exchange
- * (docs/develop/protocol.md, "Vocabularies"). Both must compute it with this function; otherwise
- * they would not recognise each other's vocabulary. */
+/* Computes the sketch of a tokenizer's ordinary tokens that gateways and workers exchange
+ * (docs/develop/protocol.md, "Vocabularies"). Gateways and workers must compute it with this
+ * function; otherwise they would not recognise each other's vocabulary. */
 #include "proto/vocabulary.h"
 #include "text/text.h"
 
-/* Takes a few milliseconds. Any thread may call it. */
+/* Computes the sketch in a few milliseconds. Any thread may call it. */
 static inline void text_vocabulary(const struct text_tokenizer *t, struct vocabulary *out)
 {
     struct vocabulary_sketcher k;

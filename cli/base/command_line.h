@@ -1,13 +1,13 @@
 #pragma once
-/* The command line of one command of `cox`: exit codes, usage lines, warnings, and parsing by
- * the command's option table. */
+/* Reads the command line of one command of `cox`. It parses the words by the command's option
+ * table, and it defines the exit codes, usage lines and warnings. */
 #include "common/config/config.h"
 #include "common/config/help.h"
 
 enum exit_code { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* Copies of argv's strings in `a`, for child processes: `command_parse` overwrites secrets in
- * argv itself. */
+/* Copies the strings of argv into the arena `a`, for child processes. They need copies because
+ * `command_parse` overwrites secrets in argv itself. */
 struct arena;
 char **command_copy_words(struct arena *a, int argc, char **argv);
 
@@ -21,11 +21,13 @@ const char *command_usage(const char *name, const char *usage, char out[COMMAND_
  * Returns true when the command should go on; otherwise *exit_code is set. More than
  * `max_positional` positional words are an error. */
 struct command_line {
-    const char *usage; /* "cox status [OPTION...]" */
+    const char *usage; /* usage, such as "cox status [OPTION...]" */
     const struct option_spec *specs;
     size_t n_specs, max_positional;
-    const struct option_group *groups; /* groups of --help, for a long table; or NULL */
-    const int *log_format; /* --log-format in `config`, or NULL; JSON makes warnings events */
+    /* groups of options in the --help of a long table; NULL = no groups */
+    const struct option_group *groups;
+    /* value of --log-format in `config`, or NULL; with JSON, warnings are events */
+    const int *log_format;
 };
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,
                    struct config_result *res, int *exit_code);

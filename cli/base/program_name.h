@@ -1,8 +1,8 @@
 #pragma once
-/* The name that this program was called by: `cox`, or `vllm` through a link of that name. The
- * main thread sets it at most once, before a command runs. */
+/* Keeps the name that this program was called by: `cox`, or `vllm` through a link of that name.
+ * The main thread sets the name at most once, before a command runs. */
 #include <stdbool.h>
 
 void program_name_set_vllm(void);
 bool program_is_vllm(void);
-const char *program_name(void); /* "cox" or "vllm", for usages */
+const char *program_name(void); /* Returns "cox" or "vllm", for usage lines. */

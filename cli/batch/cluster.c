@@ -17,7 +17,7 @@
 enum {
     LOOK_MS = 20,
     HEALTH_TIMEOUT_MS = 500,
-    OWN_ARGS = 5 /* words of "cox up MODEL … --uds PATH" */
+    OWN_ARGS = 5 /* number of words in "cox up MODEL … --uds PATH" */
 };
 
 static volatile sig_atomic_t is_interrupted;
@@ -41,7 +41,7 @@ static enum status make_socket_dir(struct batch_cluster *c, struct error *err)
     return STATUS_OK;
 }
 
-/* Runs in the child after the fork. */
+/* Replaces the child process by `cox up`. It runs in the child after the fork. */
 static _Noreturn void become_up(char *const *argv, pid_t parent)
 {
     struct sigaction usual = {.sa_handler = SIG_DFL};
@@ -103,7 +103,8 @@ enum status batch_cluster_start(struct batch_cluster *c, const char *command, co
                              "%s is not allowed here: the cluster of run-batch listens only on a "
                              "Unix socket of its own. Remove this option",
                              args[i]);
-    (void)unsetenv("COX_CONFIG"); /* COX_CONFIG has been read; it holds no options of `cox up` */
+    /* COX_CONFIG has been read, and it holds no options of `cox up` */
+    (void)unsetenv("COX_CONFIG");
     enum status s = model_fetch_for_up(command, model, args, n_args, err);
     c->has_not_come = s != STATUS_OK;
     TRY(s);

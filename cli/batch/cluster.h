@@ -1,7 +1,7 @@
 #pragma once
-/* The cluster of one `cox run-batch MODEL` or `cox bench throughput`: a `cox up` as a child of
- * this process. Its gateway listens on a socket in a folder of its own. The child ends when this
- * process ends, even when this process is killed. */
+/* Starts and ends the cluster of one `cox run-batch MODEL` or `cox bench throughput`. The
+ * cluster is a `cox up` that runs as a child of this process. Its gateway listens on a socket in
+ * a folder of its own. The child ends when this process ends, even when this process is killed. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 #include "common/base/status.h"
 
 struct batch_cluster {
-    pid_t pid;         /* 0 = not started */
+    pid_t pid;         /* process number of the `cox up`; 0 = not started */
     bool has_not_come; /* the model could not be fetched; `pull_exit_code` gives the exit code */
     struct throw_away dir;
     char uds[108]; /* path of the gateway's socket in `dir` */
@@ -20,7 +20,7 @@ struct batch_cluster {
  * such as "run-batch". A missing model is fetched first. `args` [n_args] are options of `cox
  * up`.
  * STATUS_INVALID: the child has ended; its log says why.
- * STATUS_CLOSED: interrupted.
+ * STATUS_CLOSED: a signal interrupted the start.
  * The caller calls `batch_cluster_end` in every case. */
 MUST_USE enum status batch_cluster_start(struct batch_cluster *c, const char *command,
                                          const char *model, const char *const *args, size_t n_args,

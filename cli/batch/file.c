@@ -43,7 +43,8 @@ static bool known_url(const char *url)
     return false;
 }
 
-/* vLLM's run-batch also accepts scoring, reranking and audio. */
+/* Returns true for the URL of a call that vLLM's run-batch accepts and Coxswain does not:
+ * scoring, reranking or audio. */
 static bool is_of_vllm(const char *url)
 {
     return strstr(url, "score") || strstr(url, "rerank") || strstr(url, "/audio/");
@@ -133,8 +134,8 @@ void batch_file_close(struct batch_file *f)
     *f = (struct batch_file){0};
 }
 
-/* Returns the first line with this custom_id that has no answer yet. When all have one, returns
- * the last of them. */
+/* Returns the first line with this custom_id that has no answer yet. When all lines with this
+ * custom_id have an answer, it returns the last of them. */
 static struct batch_file_line *find(const struct batch_file *f, const char *id)
 {
     struct batch_file_line *found = NULL;

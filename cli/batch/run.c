@@ -1,11 +1,11 @@
 /* Sends the lines of a batch file to a gateway and writes the answers in the input's order.
  * `batch_run` starts one thread per parallel request. Each thread takes the next line, sends it
- * with retries, and stores the answer in `held`; `write_ready` writes the answers whose turn it
- * is.
+ * with retries, and stores the answer in `held`. `write_ready` writes the answers whose earlier
+ * lines are all written.
  * Invariants: `lock` guards everything below it in `struct run`. At most `window` lines lie
- * between the next line to send and the next one to write, so memory is bounded. An answer is
- * written as one whole line. SIGINT ends the run after the answers that are there are written; a
- * second one ends the process. */
+ * between the next line to send and the next line to write, so memory is bounded. An answer is
+ * written as one whole line. The first SIGINT ends the run after the stored answers are written;
+ * a second SIGINT ends the process at once. */
 #include "cli/batch/run.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ enum {
     STACK_BYTES = 512 << 10
 };
 
-/* An answer that waits for the answers of earlier lines. */
+/* Holds an answer that waits for the answers of earlier lines. */
 struct held {
     struct strbuf line;
     bool ready;
@@ -47,9 +47,9 @@ struct run {
     uint64_t id_base;
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t moved;
-    uint32_t i_begin, i_write; /* next line to send, next line to write */
+    uint32_t i_begin, i_write; /* indices of the next line to send and of the next line to write */
     uint32_t window, n_threads;
-    struct held *held; /* [window]; line i is at i % window */
+    struct held *held; /* [window] answers that wait; line i is at index i % window */
     bool stopping;
     enum status status;
     struct error why;
@@ -62,7 +62,8 @@ static void on_interrupt(int signum)
 {
     (void)signum;
     if (++n_interrupts > 1)
-        _exit(EXIT_FAILED); /* a written line is whole, or --resume cuts off the partial last one */
+        /* a line in the output is whole, or --resume cuts off the partial last line */
+        _exit(EXIT_FAILED);
 }
 
 /* ---- one answer ---- */
@@ -72,7 +73,7 @@ static json_t *parsed(struct str body)
     return json_loadb(body.ptr ? body.ptr : "", body.len, JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
 }
 
-/* Appends the body on one line: a line end between JSON tokens becomes a space. */
+/* Appends the JSON body on one line: a line end between JSON tokens becomes a space. */
 static void append_flat(struct strbuf *out, struct str body)
 {
     size_t from = out->len;
@@ -203,7 +204,7 @@ static enum status answer(struct run *r, uint32_t i, struct strbuf *out, int *co
 
 /* ---- all lines ---- */
 
-/* The caller holds the lock. */
+/* Stops the run with this status. The caller holds the lock. */
 static void stop(struct run *r, enum status s, const struct error *why)
 {
     if (!r->stopping && s != STATUS_OK) {
@@ -382,7 +383,8 @@ enum status batch_run(const struct run_batch_options *o, const char *base,
     for (uint32_t i = 0; i < n_started; i++)
         (void)pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < r.window;
-         i++) /* answers behind a line that got none; the work for them is done, so they are kept */
+         /* answers behind a line without an answer are kept: their work is done */
+         i++)
         if (r.held[(r.i_write + i) % r.window].ready)
             write_one(&r, &r.held[(r.i_write + i) % r.window]);
     *totals = r.totals;

@@ -15,15 +15,18 @@ struct run_batch_options {
 };
 
 struct batch_totals {
-    uint32_t n_answered, n_errors; /* counts of this run; an error is any status except 200 */
+    /* counts of this run; an error is an answer with any status except 200 */
+    uint32_t n_answered, n_errors;
 };
 
 /* Appends one answer as a line in vLLM's form of OpenAI's batch output. With `status` 200,
- * `body` is the answer, otherwise the error. custom_id is NULL when the line has none. */
+ * `body` is the answer; with any other status, `body` is the error. custom_id is NULL when the
+ * line has none. */
 void batch_answer_write(struct strbuf *out, const char *custom_id, uint64_t id, int status,
                         struct str body);
-/* `base` is the gateway's URL without a slash at its end. The position of out_fd is the end of
- * the file. STATUS_CLOSED: interrupted. */
+/* Sends the lines and writes their answers to out_fd. `base` is the gateway's URL without a
+ * slash at its end. The position of out_fd is the end of the file. STATUS_CLOSED: a signal
+ * interrupted the run. */
 MUST_USE enum status batch_run(const struct run_batch_options *o, const char *base,
                                const struct batch_file *f, int out_fd, struct batch_totals *totals,
                                struct error *err);

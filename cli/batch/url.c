@@ -17,9 +17,9 @@
 #define FETCH_MAX_BYTES (8ull << 30)
 
 struct sink {
-    int fd; /* -1 = the data is thrown away */
+    int fd; /* file that gets the data; -1 = the data is thrown away */
     uint64_t n;
-    int error; /* errno; EFBIG = larger than the limit */
+    int error; /* errno of a failed write; EFBIG = the data is larger than the limit */
 };
 
 bool batch_url_is(const char *path)

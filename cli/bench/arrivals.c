@@ -4,7 +4,7 @@
 
 double bench_uniform(struct rng *r)
 {
-    return ((double)(rng_next(r) >> 11) + 0.5) / 9007199254740992.0; /* 2^53 */
+    return ((double)(rng_next(r) >> 11) + 0.5) / 9007199254740992.0; /* the divisor is 2^53 */
 }
 
 static double normal(struct rng *r)
@@ -15,7 +15,7 @@ static double normal(struct rng *r)
 
 double bench_gamma(struct rng *r, double shape)
 {
-    if (shape < 1) { /* gamma(a) = gamma(a + 1) * U^(1/a) */
+    if (shape < 1) { /* the formula is gamma(a) = gamma(a + 1) * U^(1/a) */
         double u = bench_uniform(r);
         return bench_gamma(r, shape + 1) * pow(u, 1 / shape);
     }
@@ -47,7 +47,7 @@ void bench_arrivals_draw(const struct bench_arrivals *a, struct rng *r, uint32_t
 {
     double at = 0;
     for (uint32_t i = 0; i < n; i++) {
-        double mean = 1 / rate_at(a, i, n); /* 1 / INFINITY is 0 */
+        double mean = 1 / rate_at(a, i, n); /* an infinite rate gives a gap of 1 / INFINITY = 0 */
         if (mean > 0)
             at +=
                 isinf(a->burstiness) ? mean : bench_gamma(r, a->burstiness) * mean / a->burstiness;

@@ -2,7 +2,7 @@
  * `bench_dataset_load` reads the whole file, finds its kind, and adds prompts until there are
  * n_prompts. Token counts come from `struct bench_tokens`. `bench_dataset_check` tests the file
  * before a server is started.
- * Invariants: the seed alone decides every random choice. A file may hold anything: its size is
+ * Invariants: the seed alone decides every random choice. A file may hold any bytes: its size is
  * bounded, and an error names the line or entry. The caller owns the prompts. One thread. */
 #include "cli/bench/dataset.h"
 
@@ -25,7 +25,8 @@ enum { /* vLLM's limits for ShareGPT: shorter and longer conversations are skipp
        N_POEM_TRIES = 1000
 };
 
-static const size_t MAX_FILE_BYTES = (size_t)1 << 32; /* 4 GiB; ShareGPT's file has 0.7 GB */
+/* limit of 4 GiB; ShareGPT's file has 0.7 GB */
+static const size_t MAX_FILE_BYTES = (size_t)1 << 32;
 
 static const char poem_task[] = "Pick as many lines as you can from these poem lines:\n";
 
@@ -61,7 +62,7 @@ static int64_t either(int64_t general, int64_t own)
 
 struct piece {
     struct str text;
-    uint32_t number; /* line of the file, or index in its array, from 1 */
+    uint32_t number; /* number of the line in the file, or of the entry in its array, from 1 */
 };
 
 struct pieces {
@@ -153,7 +154,7 @@ static size_t skip_blanks(struct str s, size_t at)
     return at;
 }
 
-/* Returns the end of the object that begins at `at`; 0 = it has no end. */
+/* Returns the end of the JSON object that begins at `at`; 0 = the object has no end. */
 static size_t object_end(struct str s, size_t at)
 {
     bool in_text = false;
@@ -194,12 +195,12 @@ bool bench_json_next(struct str text, size_t *at, struct str *object, bool *wron
     return true;
 }
 
-/* Adds one conversation. Its first text is the prompt; the length of the second one is the
- * output length. *taken says whether its size is within the limits. */
+/* Adds one conversation. Its first text is the prompt; the length of its second text is the
+ * output length. *taken says whether the conversation's size is within the limits. */
 static enum status add_conversation(struct load *l, const struct piece *p, bool *taken,
                                     struct error *err)
 {
-    /* NULL for a text with \u0000, which is skipped */
+    /* json_loadb returns NULL for a text with \u0000, and such a text is skipped */
     json_t *j = json_loadb(p->text.ptr, p->text.len, 0, NULL);
     const json_t *list = json_object_get(j, "conversations");
     const json_t *ask = json_object_get(json_array_get(list, 0), "value");
@@ -254,7 +255,8 @@ static enum status load_sharegpt(struct load *l, struct error *err)
 
 struct poem {
     struct pieces lines;
-    size_t n_lines, n_prefix; /* lines of one prompt; lines of the shared prefix */
+    /* number of lines of one prompt; number of lines of the shared prefix */
+    size_t n_lines, n_prefix;
 };
 
 static void write_poem(struct load *l, const struct poem *p, struct strbuf *b)
@@ -301,7 +303,8 @@ static enum status load_sonnet(struct load *l, struct error *err)
     for (int i_try = 0; s == STATUS_OK && !is_full(l); i_try++) {
         write_poem(l, &p, &b);
         s = bench_tokens_count(l->tokens, strbuf_str(&b), &n, err);
-        if (s == STATUS_OK && n > n_in && i_try >= N_POEM_TRIES) { /* retry with one line less */
+        /* the next try takes one line less */
+        if (s == STATUS_OK && n > n_in && i_try >= N_POEM_TRIES) {
             if (p.n_lines == 1)
                 s = error_set(err, STATUS_INVALID,
                               "%s: a line has more than the %lld tokens that are left for it. Use "
@@ -385,7 +388,7 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
     return STATUS_OK;
 }
 
-/* Reads up to `size` bytes. Returns how many were read, or -1 with errno. */
+/* Reads up to `size` bytes. Returns the number of bytes read, or -1 with errno. */
 static ssize_t read_all(int fd, char *to, size_t size)
 {
     size_t n = 0;
@@ -405,7 +408,7 @@ static ssize_t read_all(int fd, char *to, size_t size)
 static enum status read_file(const char *path, struct str *owned, struct error *err)
 {
     struct stat st;
-    /* does not block on a FIFO, which is no dataset */
+    /* O_NONBLOCK: open does not wait on a FIFO, which cannot be a dataset */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
         int why = errno;

@@ -1,10 +1,10 @@
-/* The server of `cox bench throughput` and `cox bench latency`: a private cluster, or a running
- * server.
- * `bench_offline_command` parses the options and calls `bench_offline_run`. That starts the
- * cluster through cli/batch/cluster.h (or connects to --base-url), calls `prepare` for the
+/* Provides the server of `cox bench throughput` and `cox bench latency`: a private cluster, or a
+ * running server.
+ * `bench_offline_command` parses the options and calls `bench_offline_run`. That function starts
+ * the cluster through cli/batch/cluster.h (or connects to --base-url), calls `prepare` for the
  * prompts, calls `measure`, and ends the cluster.
- * Invariants: the cluster ends in every case, also after an error or a signal. Its ports were free
- * a moment before; `cox up` checks them again. One thread. */
+ * Invariants: the cluster ends in every case, also after an error or a signal. The benchmark
+ * chooses ports that are free at that time, and `cox up` checks them again. One thread. */
 #include "cli/bench/engine.h"
 
 #include <netinet/in.h>
@@ -26,8 +26,8 @@ enum {
     PORT_TRIES = 200,
     OWN_WORDS = 10,
     MAX_WORKERS = 4096,
-    UP_WORDS_MAX = 256, /* words behind `--` */
-    READY_S = 60        /* seconds; the server at --base-url may still be starting */
+    UP_WORDS_MAX = 256, /* most words behind `--` */
+    READY_S = 60        /* wait in seconds; the server at --base-url may still be starting */
 };
 
 const char *const bench_engine_names[BENCH_ENGINE_FLAGS] = {
@@ -74,7 +74,8 @@ static int free_ports(int n)
     return 0;
 }
 
-/* Returns TP x PP x DP. A value that is not a number is left for `cox up` to report. */
+/* Returns the number of workers, TP x PP x DP. A value that is not a number is left for `cox up`
+ * to report. */
 static int n_workers(const struct bench_engine_options *o)
 {
     long n = 1;
@@ -122,7 +123,8 @@ static enum status start(struct batch_cluster *c, struct bench_engine_options *o
     return c->has_not_come ? bench_fetch_status(s, err) : s;
 }
 
-/* Makes the error one of usage (exit code 2) when the model's name or the token must change. */
+/* Returns STATUS_INVALID, which means a usage error (exit code 2), when the user must change the
+ * model's name or the token. */
 enum status bench_fetch_status(enum status s, struct error *err)
 {
     return s != STATUS_OK && pull_exit_code(s) == EXIT_USAGE ? (err->status = STATUS_INVALID) : s;
@@ -155,7 +157,7 @@ enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_opti
         return error_set(err, STATUS_LIMIT,
                          "cannot pass --api-key to the cluster: the environment is full");
     TRY(start(c, o, extra, words, err));
-    bench_catch_signals(); /* the start of the cluster had set handlers of its own */
+    bench_catch_signals(); /* the start of the cluster has replaced the signal handlers */
     o->access.gateway.uds = c->uds;
     o->access.gateway.url = "http://localhost";
     /* `model` may be a path or a reference; the server reports the served name */

@@ -1,7 +1,7 @@
 #pragma once
-/* The server of `cox bench throughput` and `cox bench latency`. Without --base-url it is a
- * private cluster of --model, started as by `cox up` on a socket and on free ports, and ended
- * after the benchmark. With --base-url it is a running server. */
+/* Provides the server of `cox bench throughput` and `cox bench latency`. With --base-url, it is
+ * a running server. Without --base-url, it is a private cluster of --model. `cox up` starts that
+ * cluster on a socket and on free ports, and the cluster ends after the benchmark. */
 #include "cli/base/command_line.h"
 #include "cli/batch/cluster.h"
 #include "cli/bench/prepare.h"
@@ -11,7 +11,7 @@ enum { BENCH_ENGINE_FLAGS = 14 };
 struct bench_engine_options {
     struct bench_access access;
     const char
-        /* values of bench_engine_names for `cox up`; NULL = not given */
+        /* values of the options in bench_engine_names, for `cox up`; NULL = not given */
         *flags[BENCH_ENGINE_FLAGS];
 };
 
@@ -20,8 +20,8 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
 #define BENCH_ENGINE_FLAG(S, i, nm, al)                                                            \
     BENCH_TEXT(S, engine.flags[i], nm, al,                                                         \
                "Option of the cluster that the benchmark starts; see `cox up --help=all`.")
-/* Rows for a struct S with a bench_engine_options called `engine`, in the order of
- * bench_engine_names. */
+/* Lists the option rows for a struct S with a bench_engine_options called `engine`, in the order
+ * of bench_engine_names. */
 #define BENCH_ENGINE_ROWS(S)                                                                       \
     BENCH_TEXT(                                                                                    \
         S, engine.access.model, "model", NULL,                                                     \
@@ -39,7 +39,7 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
         BENCH_ENGINE_FLAG(S, 10, "quantization", NULL),                                            \
         BENCH_ENGINE_FLAG(S, 11, "load-format", NULL), BENCH_ENGINE_FLAG(S, 12, "threads", NULL),  \
         BENCH_ENGINE_FLAG(S, 13, "speculative-config", NULL)
-/* Flags of vLLM's offline scripts that have no effect here. */
+/* Lists the flags of vLLM's offline scripts that have no effect here. */
 #define BENCH_OFFLINE_IGNORED                                                                      \
     OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),                 \
         OPT_IGNORED("tokenizer-mode", TAKES_ONE, "There is only one mode."),                       \
@@ -62,13 +62,13 @@ MUST_USE enum status bench_engine_start(struct batch_cluster *c, struct bench_en
                                         const char *const *extra, const struct option_list *words,
                                         struct error *err);
 
-/* The steps that throughput and latency share: start the cluster or find the server, make the
- * prompts, measure, end the cluster. */
+/* Describes a benchmark whose steps `cox bench throughput` and `cox bench latency` share: start
+ * the cluster or find the server, make the prompts, measure, end the cluster. */
 struct bench_offline {
-    const char *owner;        /* "bench latency" */
+    const char *owner;        /* command's name: "bench latency" */
     const char *const *extra; /* further options of `cox up`, NULL at the end */
     bool is_chat;
-    int64_t n; /* answers per prompt, sampled, each of full length */
+    int64_t n; /* number of answers per prompt; answers are sampled and have full length */
     double temperature;
     void *options; /* options struct of the command, passed to `prepare` and `measure` */
     enum status (*prepare)(const void *options, const struct bench_target *target,
@@ -82,7 +82,7 @@ MUST_USE enum status bench_offline_run(const struct bench_offline *b,
                                        struct bench_engine_options *engine,
                                        const struct option_list *words, struct error *err);
 /* Parses the words into `options` and calls `run`. Returns the exit code. It sets the limit of
- * positional words in `line` itself. */
+ * positional words in `line`. */
 int bench_offline_command(int argc, char **argv, struct command_line line, void *options,
                           enum status (*run)(void *options, const struct option_list *words,
                                              struct error *err));

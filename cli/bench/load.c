@@ -3,9 +3,9 @@
  * `max_concurrency` are open. Answers come as events of a stream (cli/client/sse_reader.h);
  * `stamp` takes the time of each piece. `judge` decides at the end whether the answer counts as
  * failed.
- * Invariants: one thread. `struct asked` lives from `begin` to `on_end`, and each request writes
- * only its own `struct bench_result`. An interrupt closes all open requests, and `on_end` is
- * called for each of them. */
+ * Invariants: one thread runs the load. `struct asked` lives from `begin` to `on_end`, and each
+ * request writes only its own `struct bench_result`. An interrupt closes all open requests, and
+ * `on_end` is called for each of them. */
 #include "cli/bench/load.h"
 
 #include <stdio.h>
@@ -21,14 +21,14 @@
 #include "common/http/client/streams.h"
 
 enum {
-    /* ms, 6 hours as in vLLM: a request may wait long in the server's queue */
+    /* 6 hours in ms, as in vLLM: a request may wait long in the server's queue */
     SILENCE_MS = 6 * 3600 * 1000,
     TURN_MS = 100,
     PROBE_PAUSE_MS = 500,
     RAW_LIMIT = 64 << 10
 };
 
-#define NEVER_NS (1ull << 62) /* delay of a request whose rate is close to 0 */
+#define NEVER_NS (1ull << 62) /* delay in ns of a request whose rate is close to 0 */
 
 struct run {
     const struct bench_load *l;
@@ -38,19 +38,19 @@ struct run {
     uint32_t n_begun, n_open, n_done;
 };
 
-/* One open request. */
+/* Holds one open request. */
 struct asked {
     struct run *run;
     struct bench_result *result;
     char *owned_body;
     struct sse_reader sse;
-    struct strbuf raw; /* body of an answer that is not a stream */
+    struct strbuf raw; /* body of an answer that is not a stream, such as an error */
     uint64_t now_ns, last_ns;
     uint32_t n_pieces;
     bool is_stream, is_done, broken;
-    char error[400]; /* error text of an event; "" = none */
+    char error[400]; /* error text of an event in the stream; "" = none */
     const char **owned_headers;
-    char id_header[256]; /* X-Request-Id, the last of `owned_headers` */
+    char id_header[256]; /* X-Request-Id header, the last of `owned_headers` */
 };
 
 /* ---- one answer ---- */
@@ -64,8 +64,8 @@ static void add_gap(struct bench_result *r, uint64_t ns)
     r->gaps_ns[r->n_gaps++] = ns;
 }
 
-/* Takes the time of a piece. Chat's first piece with only a role is ignored. A piece with only a
- * finish reason moves the end time but counts as no token. */
+/* Takes the time of a piece. Chat's first piece, which has only a role, is ignored. A piece with
+ * only a finish reason moves the end time but does not count as a token. */
 static void stamp(struct asked *a, const json_t *choice)
 {
     const json_t *delta = json_object_get(choice, "delta");
@@ -130,7 +130,7 @@ static bool on_bytes(void *ctx, struct str piece)
     return !a->broken;
 }
 
-/* Writes why an answer counts as failed; "" = it succeeded. */
+/* Writes the reason why an answer counts as failed; "" = the answer succeeded. */
 static void judge(const struct asked *a, enum status s, int code, const struct error *err,
                   char *out, size_t size)
 {
@@ -275,7 +275,8 @@ enum status bench_load_run(const struct bench_load *l, struct bench_result *resu
     r.begin_ns = clock_mono_ns();
     drive(&r, results);
     *duration_s = (double)(clock_mono_ns() - r.begin_ns) / 1e9;
-    http_streams_free(r.streams); /* calls `on_end` as interrupted for every open request */
+    /* http_streams_free calls `on_end` as interrupted for every open request */
+    http_streams_free(r.streams);
     return bench_is_interrupted()
                ? error_set(err, STATUS_CLOSED, "the command was interrupted by a signal")
                : STATUS_OK;

@@ -53,7 +53,8 @@ static bool refuses(const struct addrinfo *a)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return errno == EAFNOSUPPORT; /* no server can listen there */
+        /* a server cannot listen on an address family that this machine does not have */
+        return errno == EAFNOSUPPORT;
     int rc = connect(fd, a->ai_addr, a->ai_addrlen);
     bool is = rc != 0 && (errno == ECONNREFUSED || errno == EADDRNOTAVAIL);
     (void)close(fd);

@@ -63,7 +63,7 @@ enum status bench_connect(struct bench_target *target, const struct bench_access
         g.url = url;
     }
     TRY(bench_target_open(target, &g, endpoint, is_chat, err));
-    target->gateway.url = NULL; /* `base` has the URL */
+    target->gateway.url = NULL; /* `base` has the URL now */
     target->owner = owner;
     TRY(wait_for_server(target, ready_s, err));
     return bench_target_find_model(target, a->served_model_name ? a->served_model_name : a->model,

@@ -1,6 +1,6 @@
 #pragma once
-/* The options that the benchmarks share, and the functions that connect to a server and make the
- * prompts. Flags have vLLM's names (vllm bench, benchmark_*.py). */
+/* Defines the options that the benchmarks share, and the functions that connect to a server and
+ * make the prompts. Flags have vLLM's names (vllm bench, benchmark_*.py). */
 #include "cli/bench/dataset.h"
 #include "cli/bench/target.h"
 #include "common/config/config.h"
@@ -16,7 +16,7 @@ struct bench_access {
         .name = nm, .aliases = al, .type = OPTION_STRING, .offset = offsetof(struct S, field),     \
         .help = h                                                                                  \
     }
-/* Option rows; `at` is a bench_access in the struct S. */
+/* Lists option rows; `at` is a bench_access in the struct S. */
 #define BENCH_ACCESS_ROWS(S, at)                                                                   \
     BENCH_TEXT(                                                                                    \
         S, at.gateway.url, "base-url", "url",                                                      \
@@ -41,7 +41,7 @@ struct bench_access {
                    "Tokenizer that counts prompts: a file, a folder or a GGUF file. Default: "     \
                    "--model if it has one, else the server's /tokenize.")
 
-/* Option rows for a struct S with a bench_dataset_options called `dataset`. */
+/* Lists option rows for a struct S with a bench_dataset_options called `dataset`. */
 #define BENCH_DATASET_ROWS(S, n_default)                                                           \
     {.name = "dataset-name",                                                                       \
      .type = OPTION_ENUM,                                                                          \
@@ -101,7 +101,7 @@ struct bench_access {
 MUST_USE enum status bench_connect(struct bench_target *target, const struct bench_access *a,
                                    const char *endpoint, bool is_chat, double ready_s,
                                    const char *owner, struct error *err);
-/* Makes the prompts. Tokens are counted as `a->tokenizer` says. */
+/* Makes the prompts. `a->tokenizer` decides how tokens are counted. */
 MUST_USE enum status bench_prepare(struct bench_prompts *out, const struct bench_target *target,
                                    const struct bench_access *a,
                                    const struct bench_dataset_options *o, struct error *err);

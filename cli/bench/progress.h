@@ -1,6 +1,6 @@
 #pragma once
-/* The progress of a load on stderr when that is a terminal: a bar, requests per second, and the
- * number of failures. */
+/* Draws the progress of a load on stderr when stderr is a terminal. It shows a bar, the requests
+ * per second, and the number of failures. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,5 +13,7 @@ struct bench_progress {
 
 void bench_progress_start(struct bench_progress *p, bool quiet, const char *what, uint32_t total);
 void bench_progress_add(struct bench_progress *p, bool failed);
-void bench_progress_tick(struct bench_progress *p); /* draws, ten times a second at most */
-void bench_progress_end(struct bench_progress *p);  /* draws once more and ends the line */
+/* Draws the progress, ten times a second at most. */
+void bench_progress_tick(struct bench_progress *p);
+/* Draws the progress once more and ends the line. */
+void bench_progress_end(struct bench_progress *p);

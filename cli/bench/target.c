@@ -71,7 +71,7 @@ enum status bench_target_ask(const struct bench_target *t, const char *path, con
     return s;
 }
 
-/* Returns the name of the i-th model in the server's list; NULL behind the last. */
+/* Returns the name of the i-th model in the server's list; NULL = the list has no i-th model. */
 static const char *model_at(const json_t *answer, size_t i)
 {
     const json_t *data = json_object_get(answer, "data");

@@ -1,8 +1,8 @@
 /* Converts text to token ids and back, so that prompts get the requested lengths.
  * `bench_tokens_open` chooses one of three ways: a tokenizer file, the server's /tokenize and
- * /detokenize, or one token per word with a warning. dataset.c counts its prompts and makes random
- * text through the functions here.
- * Invariants: Random ids come from `pool`, the ids of common words. Each call checks for an
+ * /detokenize, or one token per word with a warning. dataset.c counts its prompts and makes
+ * random text through the functions here.
+ * Invariants: random ids come from `pool`, the ids of common words. Each call checks for an
  * interrupt. The caller owns ids and texts. One thread. */
 #include "cli/bench/tokens.h"
 
@@ -154,7 +154,8 @@ static enum status encode_here(const struct bench_tokens *t, struct str text, st
     char why[TEXT_ERR_MAX];
     uint32_t *ids = NULL;
     size_t n = 0;
-    const char *at = text.ptr ? text.ptr : ""; /* text.h takes no NULL, so an empty text gets "" */
+    /* text.h does not accept NULL, so an empty text becomes "" */
+    const char *at = text.ptr ? text.ptr : "";
     if (text_encode(t->file, at, text.len, false, MAX_IDS, &ids, &n, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "the tokenizer of --tokenizer failed: %.400s", why);
     out->ids = mem_array(n + 1, sizeof *ids);
@@ -183,7 +184,8 @@ enum status bench_tokens_encode(const struct bench_tokens *t, struct str text,
                                 struct bench_ids *out, struct error *err)
 {
     *out = (struct bench_ids){0};
-    if (bench_is_interrupted()) /* many prompts, or a slow server, take long */
+    /* the user may interrupt: many prompts, or a slow server, take long */
+    if (bench_is_interrupted())
         return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
     switch (t->kind) {
     case BENCH_TOKENS_FILE:
@@ -257,8 +259,8 @@ enum status bench_tokens_draw(const struct bench_tokens *t, struct rng *r,
     return s;
 }
 
-/* Finds out whether the server has both calls. An answer that it does not know them is no error;
- * the caller gets other errors. */
+/* Finds out whether the server has /tokenize and /detokenize. A server that does not know these
+ * calls is not an error. The function returns other errors to the caller. */
 static enum status try_server(struct bench_tokens *t, struct error *err)
 {
     struct strbuf text;

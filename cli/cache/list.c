@@ -1,9 +1,9 @@
 /* Lists the models of a cache folder for `cox models` and `cox rm`.
- * `cache_list` walks the folders below models/pulled and the demo model. For each one it reads the
- * manifest, or the mark of a fetch in progress, and counts files and bytes.
- * Invariants: the folder's content is hostile. Names are only opened relative to the folder, links
- * in a fetch's parts are not followed, and depth and the number of models are bounded. Names are
- * printed through `cache_printable`. The caller frees the list with `cache_list_fini`. */
+ * `cache_list` walks the folders below models/pulled and the demo model. For each model it reads
+ * the manifest, or the mark of a fetch in progress, and counts files and bytes.
+ * Invariants: the folder's content is hostile. Names are only opened relative to the folder, and
+ * links in the parts of a fetch are not followed. Depth and the number of models are bounded.
+ * Names are printed through `cache_printable`. The caller frees the list with `cache_list_fini`. */
 #include "cli/cache/list.h"
 
 #include <dirent.h>
@@ -112,8 +112,8 @@ static const char *format_of(const struct pulled *p)
     return "";
 }
 
-/* Takes the file's access time as the last use when it is newer. Many file systems update it
- * once a day at most, and some never. */
+/* Takes the file's access time as the last use when it is newer. Many file systems update the
+ * access time once a day at most, and some never. */
 static void look_at_use(struct cached_model *m, const char *path)
 {
     struct stat st;
@@ -177,7 +177,7 @@ static void count_files(int fd, int depth, struct cached_model *m)
     closedir(d);
 }
 
-/* Returns true when this machine wrote the lock's record since its last boot
+/* Returns true when this machine wrote the record in the lock file since its last boot
  * (cli/pull/files/lock.c). */
 static bool is_of_this_boot(int fd)
 {
@@ -237,8 +237,8 @@ static struct cached_model *add(struct cached_models *l, const char *entry)
     return m;
 }
 
-/* Returns the length of the folder's name without the suffix (.part-…, .old-…) of an unpublished
- * folder. */
+/* Returns the length of the folder's name without its suffix. An unpublished folder has the
+ * suffix .part-… or .old-…. */
 static size_t base_length(const char *entry)
 {
     const char *part = strstr(entry, ".part-"), *old = strstr(entry, ".old-");
@@ -302,7 +302,7 @@ static void add_demo(const char *cache_dir, struct cached_models *l)
             if (fd >= 0)
                 count_files(fd, MAX_DEPTH, m);
         }
-        if (m->n_files == 0) /* the folder holds only lock files */
+        if (m->n_files == 0) /* the folder holds only lock files, so no model is listed */
             fini(&l->items[--l->n_items]);
     }
     mem_free(path);

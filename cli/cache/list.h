@@ -1,7 +1,7 @@
 #pragma once
-/* The models of a cache folder, for `cox models` and `cox rm`: models that `cox pull` has
- * published (manifest, common/model/info/pulled.h), parts of unfinished fetches, and the demo
- * model.
+/* Lists the models of a cache folder, for `cox models` and `cox rm`. It finds models that `cox
+ * pull` has published (manifest, common/model/info/pulled.h), parts of unfinished fetches, and
+ * the demo model.
  * It reads names and manifests, but no model files. The folder's content is hostile: a name is
  * only used below the folder, as one path component. */
 #include <stdbool.h>
@@ -16,22 +16,22 @@ enum cached_state {
     CACHED_WHOLE,
     CACHED_DAMAGED,  /* the manifest or a file has changed since the pull */
     CACHED_PARTS,    /* parts of an interrupted fetch; the next fetch continues them */
-    CACHED_FETCHING, /* parts of a fetch that runs now */
+    CACHED_FETCHING, /* parts of a fetch that is running now */
     CACHED_STATES
 };
 
 struct cached_model {
     char *entry;     /* name of the folder below CACHE_PULLED; "demo" for CACHE_DEMO */
     char *base;      /* `entry` without .part-… and .old-…; all entries of a model share it */
-    char *name;      /* name as typed behind `cox up`; unknown: `entry`, printable */
-    char *reference; /* canonical reference (ref.h); NULL = unknown */
+    char *name;      /* name as typed behind `cox up`, or `entry` when it is unknown; printable */
+    char *reference; /* canonical reference of the model (ref.h); NULL = unknown */
     char *revision;  /* requested branch, tag or commit of a hub's model; otherwise "" */
-    char *commit;    /* commit of that revision when it was fetched; "" = unknown */
-    const char *format; /* "safetensors", "gguf", "pytorch"; "" = unknown */
+    char *commit;    /* commit of that revision at the time of the fetch; "" = unknown */
+    const char *format; /* format of the weights: "safetensors", "gguf", "pytorch"; "" = unknown */
     uint64_t n_bytes, n_files;
-    int64_t fetched_s, used_s; /* seconds since the epoch; 0 = unknown */
+    int64_t fetched_s, used_s; /* times of fetch and last use, in seconds since 1970; 0 = unknown */
     enum cached_state state;
-    char problem[512]; /* damage, in words; only with CACHED_DAMAGED */
+    char problem[512]; /* description of the damage; only with CACHED_DAMAGED */
 };
 
 struct cached_models {
@@ -40,8 +40,8 @@ struct cached_models {
     bool has_more; /* the folder has more models than the list */
 };
 
-/* Lists the models, sorted by name. A missing cache folder has no models. STATUS_IO: the folder
- * cannot be read. */
+/* Lists the models, sorted by name. The list of a missing cache folder is empty. STATUS_IO: the
+ * folder cannot be read. */
 MUST_USE enum status cache_list(const char *cache_dir, struct cached_models *out,
                                 struct error *err);
 void cache_list_fini(struct cached_models *l);

@@ -27,7 +27,7 @@ enum { MAX_DEPTH = 16, LOOKS = 4, NAMES_BYTES = 600 };
 /* ---- choice of the entries ---- */
 
 /* Returns the name of the reference's folder; the caller frees it with `mem_free`. Returns NULL
- * when `name` is no reference. */
+ * when `name` is not a reference. */
 static char *base_of(const char *name)
 {
     struct model_ref r;
@@ -89,7 +89,8 @@ static enum status remove_entry(int at, const char *name, int depth, struct cach
                                 struct error *err);
 
 /* Opens a folder of the model. A folder without read permission is made readable first, through
- * its handle, because its name may belong to another file by then. Returns -1 with errno. */
+ * its handle, because its name may belong to another file in the meantime. Returns -1 with
+ * errno. */
 static int open_folder(int at, const char *name)
 {
     char path[64];
@@ -134,7 +135,7 @@ static enum status remove_folder(int at, const char *name, int depth, struct cac
     return s;
 }
 
-/* Removes a file, a folder, or a link itself but not its target. */
+/* Removes a file, a folder or a link. The target of a link stays. */
 static enum status remove_entry(int at, const char *name, int depth, struct cache_removed *out,
                                 struct error *err)
 {
@@ -174,7 +175,7 @@ static int open_below(const char *cache_dir, const char *below, struct error *er
 }
 
 /* Removes all entries of `base`. A published folder is renamed first, so that other processes
- * see no model instead of half of one. The next pull also removes folders with .old- in their
+ * see no model instead of half a model. The next pull also removes folders with .old- in their
  * name. */
 static enum status remove_pulled(const char *cache_dir, const char *base,
                                  const struct cached_models *there, struct cache_removed *out,
@@ -211,7 +212,8 @@ static enum status remove_demo(const char *cache_dir, struct cache_removed *out,
 
 static int n_looks;
 
-/* The lock of a killed process is taken over within one or two looks, so LOOKS are enough. */
+/* Returns true when the lock has been tried often enough. The lock of a killed process is taken
+ * over at the first or second try, so LOOKS tries are enough. */
 static bool has_looked_enough(void)
 {
     return ++n_looks > LOOKS;

@@ -1,7 +1,7 @@
 #pragma once
 /* Removes a model from the cache folder, with the parts of interrupted fetches. Nothing outside
- * of the folder is touched: a name is compared with the existing entries and never becomes a
- * path. Symbolic links are removed and not followed. */
+ * the folder is touched: a name is compared with the existing entries and never becomes a path.
+ * Symbolic links are removed and not followed. */
 #include <stdint.h>
 
 #include "cli/cache/list.h"
@@ -11,9 +11,10 @@ struct cache_removed {
     uint64_t n_shared_bytes; /* bytes that huggingface_hub's cache still holds */
 };
 
-/* `name` is a reference, or a folder's name as `cox models` shows it. NOT_FOUND: there is no
- * such model. EXISTS: a process of this machine uses the model, or a process fetches it; the
- * text names it. */
+/* Removes the model. `name` is a reference, or a folder's name as `cox models` shows it.
+ * STATUS_NOT_FOUND: there is no such model.
+ * STATUS_EXISTS: a process of this machine uses the model, or a process fetches it; the text
+ * names the process. */
 MUST_USE enum status cache_remove(const char *cache_dir, const char *name,
                                   const struct cached_models *there, struct cache_removed *out,
                                   struct error *err);

@@ -80,7 +80,7 @@ static bool has_cache(const char *pid, const struct strbuf *words, const char *c
     return is;
 }
 
-/* Returns true when the word names the reference in any spelling: "org/tiny" is
+/* Returns true when the word names the reference in any spelling: "org/tiny" means
  * "hf:org/tiny@main". */
 static bool is_named(const char *word, const char *reference)
 {

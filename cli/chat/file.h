@@ -1,10 +1,11 @@
 #pragma once
-/* A conversation in a file, for /save and /load of `cox chat`: {"model": …, "messages": […]}. */
+/* Stores a conversation in a file, for /save and /load of `cox chat`: {"model": …, "messages":
+ * […]}. */
 #include <jansson.h>
 
 #include "common/base/status.h"
 
-/* Saves the conversation. An existing file is overwritten only when it also holds a
+/* Saves the conversation. An existing file is overwritten only when that file also holds a
  * conversation. */
 MUST_USE enum status chat_file_save(const char *path, const char *model, const json_t *messages,
                                     struct error *err);

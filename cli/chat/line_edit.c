@@ -1,10 +1,11 @@
-/* A line editor without a terminal: keys change a text, and the text is drawn as terminal bytes.
+/* Implements a line editor without a terminal: keys change a text, and the text is drawn as
+ * terminal bytes.
  * line_input.c passes each byte of the terminal to `line_edit_feed` and writes to the terminal
  * what `line_edit_draw` appends. Control bytes go to `feed_control`, escape sequences to
  * `feed_sequence`, pasted text to `feed_pasted`.
- * Invariants: the text is at most LINE_MAX_BYTES long. The cursor `at` never stands inside of a
- * UTF-8 character. A sequence in `keys` is bounded, also when it is unknown. Pasted text is never
- * taken for keys. Pure. */
+ * Invariants: the text is at most LINE_MAX_BYTES long. The cursor `at` never stands inside a
+ * UTF-8 character. The length of a sequence in `keys` is bounded, also when the sequence is
+ * unknown. Pasted text is never taken for keys. Pure. */
 #include "cli/chat/line_edit.h"
 
 #include <stdio.h>
@@ -97,7 +98,7 @@ static void cut(struct line_edit *e, size_t begin, size_t end, bool keep)
     e->at = begin;
 }
 
-/* Returns true when byte i is inside of a character, not its first byte. */
+/* Returns true when byte i is inside a character and is not the character's first byte. */
 static bool is_inside(const struct line_edit *e, size_t i)
 {
     return i < e->text.len && ((unsigned char)bytes(e)[i] & 0xC0) == 0x80;
@@ -292,7 +293,7 @@ static bool is_whole(const char *keys, size_t n)
 
 static enum line_event feed_sequence(struct line_edit *e, char byte)
 {
-    /* an unknown long sequence: its last byte is overwritten until its end comes */
+    /* the last byte of a too long sequence is overwritten until the sequence ends */
     e->n_keys -= e->n_keys == sizeof e->keys;
     e->keys[e->n_keys++] = byte;
     if (!is_whole(e->keys, e->n_keys))
@@ -307,7 +308,7 @@ static enum line_event feed_sequence(struct line_edit *e, char byte)
     return LINE_MORE;
 }
 
-/* Takes a byte of pasted text. Everything is text except the sequence that ends the paste. A
+/* Takes a byte of pasted text. Every byte is text except the sequence that ends the paste. A
  * terminal sends CR at the end of a line. */
 static void feed_pasted(struct line_edit *e, char byte)
 {
@@ -322,7 +323,8 @@ static void feed_pasted(struct line_edit *e, char byte)
     }
     size_t n = e->n_keys;
     e->n_keys = 0;
-    for (size_t i = 0; i < n; i++) /* not the end sequence: its bytes are text, except for ESC */
+    /* the bytes are not the end sequence, so they are text, except for ESC */
+    for (size_t i = 0; i < n; i++)
         if (e->keys[i] != '\033')
             insert(e, &e->keys[i], 1);
     if (byte == '\033')
@@ -347,9 +349,9 @@ static enum line_event feed_control(struct line_edit *e, char byte)
         e->keys[0] = byte;
         e->n_keys = 1;
         break;
-    case 3: /* Ctrl-C */
+    case 3: /* code of Ctrl-C */
         return LINE_ABORT;
-    case 4: /* Ctrl-D */
+    case 4: /* code of Ctrl-D */
         if (e->text.len == 0)
             return LINE_END;
         press(e, KEY_DELETE);
@@ -358,7 +360,7 @@ static enum line_event feed_control(struct line_edit *e, char byte)
     case 127:
         cut(e, left_of(e, at), at, false);
         break;
-    case 1: /* Ctrl-A, E, B, F, P, N */
+    case 1: /* codes of Ctrl-A, E, B, F, P, N */
         press(e, KEY_HOME);
         break;
     case 5:
@@ -374,7 +376,7 @@ static enum line_event feed_control(struct line_edit *e, char byte)
     case 14:
         go_line(e, byte == 16);
         break;
-    case 11: /* Ctrl-K, U, W, Y */
+    case 11: /* codes of Ctrl-K, U, W, Y */
         cut(e, at, line_end(e, at), true);
         break;
     case 21:
@@ -429,8 +431,8 @@ struct pen {
     size_t row, column, columns;
 };
 
-/* Draws one character. A terminal keeps its cursor in the last column; the next character moves
- * to the next row. */
+/* Draws one character. A terminal keeps its cursor in the last column; the next character then
+ * moves the cursor to the next row. */
 static void draw_char(struct pen *p, const char *s, size_t n, size_t width, struct strbuf *out)
 {
     if (p->column + width > p->columns) {
@@ -479,7 +481,8 @@ void line_edit_draw(struct line_edit *e, const char *prompt, size_t columns, boo
         e->row = 0;
         return;
     }
-    if (cursor.column == p.columns) { /* behind the last column, so on the next row */
+    /* the cursor is behind the last column, so it is on the next row */
+    if (cursor.column == p.columns) {
         cursor.row++;
         cursor.column = 0;
         if (cursor.row > p.row) {

@@ -1,37 +1,37 @@
 #pragma once
-/* A line editor: keys change a text, and the text is drawn. Pure: bytes in, bytes out;
- * line_input.c has the terminal.
+/* Implements a line editor: keys change a text, and the text is drawn. Pure: it takes bytes and
+ * returns bytes; line_input.c uses the terminal.
  * A text may have several lines, through Ctrl-J or Alt-Enter or through pasted text (bracketed
  * paste). Pasted text is never taken for keys. */
 #include "common/base/str.h"
 
 enum line_event {
-    LINE_MORE,  /* the text may have changed: draw it */
-    LINE_DONE,  /* Enter: `text` is complete */
-    LINE_ABORT, /* Ctrl-C */
-    LINE_END    /* Ctrl-D on an empty text */
+    LINE_MORE,  /* the text may have changed, so the caller draws it */
+    LINE_DONE,  /* the user pressed Enter: `text` is complete */
+    LINE_ABORT, /* the user pressed Ctrl-C */
+    LINE_END    /* the user pressed Ctrl-D on an empty text */
 };
 
 enum { LINE_MAX_BYTES = 1 << 20, LINE_HISTORY_MAX = 1000 };
 
 struct line_history {
-    char **items; /* owned; the newest last */
+    char **items; /* texts of the history, owned; the newest is the last */
     size_t n_items;
 };
-/* Adds a text. An empty text, or one equal to the newest, is not added. With too many items the
- * oldest is removed. */
+/* Adds a text. An empty text, or a text equal to the newest one, is not added. When the history
+ * is full, the oldest text is removed. */
 void line_history_add(struct line_history *h, struct str text);
 void line_history_fini(struct line_history *h);
 
 struct line_edit {
     struct strbuf text, killed; /* killed: deleted text that Ctrl-Y inserts */
-    struct strbuf draft;        /* text before the user moved into the history */
+    struct strbuf draft;        /* text that the user was writing before moving into the history */
     const struct line_history *history;
     size_t at;     /* cursor: index of a byte in `text` */
     size_t i_past; /* index into the history; n_items = not in the history */
     char keys[16]; /* bytes of an incomplete escape sequence */
     size_t n_keys;
-    bool is_pasting, was_return; /* was_return: the byte before, in a paste, was CR */
+    bool is_pasting, was_return; /* was_return: the byte before, inside a paste, was CR */
     size_t row;                  /* row of the drawn cursor, counted from the prompt's row */
 };
 

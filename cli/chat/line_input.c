@@ -1,9 +1,10 @@
-/* Reads texts from a person at a terminal, or lines from a pipe, and keeps the history in a file.
- * `cox chat` calls `line_input_read`. On a terminal it switches to raw mode, passes bytes to
- * line_edit.h and draws its output; then it restores the terminal.
- * Invariants: the terminal's mode is restored before `line_input_read` returns. The history's file
- * can be read by its owner only and is bounded. One thread; `struct line_input` owns text and
- * history. */
+/* Reads texts from a person at a terminal, or lines from a pipe, and keeps the history in a
+ * file.
+ * `cox chat` calls `line_input_read`. On a terminal that function switches to raw mode, passes
+ * bytes to line_edit.h and draws its output; then it restores the terminal.
+ * Invariants: the terminal's mode is restored before `line_input_read` returns. Only its owner
+ * can read the history's file, and the file's size is bounded. One thread; `struct line_input`
+ * owns text and history. */
 #include "cli/chat/line_input.h"
 
 #include <errno.h>
@@ -70,8 +71,8 @@ static void append_item(FILE *f, const char *item)
     strbuf_fini(&b);
 }
 
-/* Shortens a file that has grown too long: the newest lines go to a new file, which is then
- * renamed. */
+/* Shortens a history file that has grown too long. The newest lines go to a new file, and the
+ * new file then replaces the old one. */
 static void trim_history(const struct line_input *in)
 {
     struct stat st;
@@ -118,7 +119,8 @@ void line_input_open(struct line_input *in, const char *choice, const char *stat
     line_edit_init(&in->edit, &in->history);
     if (!in->is_terminal)
         return;
-    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* for wcwidth; texts are UTF-8 in every locale */
+    /* wcwidth needs this locale; texts are UTF-8 in every locale */
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
     in->history_path = history_path(choice, state_home, home);
     if (in->history_path)
         load_history(in);
@@ -154,8 +156,8 @@ static bool has_more(void)
     return poll(&p, 1, 0) == 1;
 }
 
-/* Edits until a text is complete. It draws only when no more input waits, so a pasted text is
- * drawn once. */
+/* Edits until a text is complete. The text is drawn only when no more input waits, so a pasted
+ * text is drawn once. */
 static enum line_event edit(struct line_input *in, const char *prompt)
 {
     enum line_event event = LINE_MORE;
@@ -186,7 +188,8 @@ static enum line_got read_terminal(struct line_input *in, const char *prompt, st
     raw.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | ISIG);
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
-    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw); /* TCSADRAIN keeps input that is typed ahead */
+    /* TCSADRAIN keeps input that the user has typed ahead */
+    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
     fputs("\033[?2004h", stderr);
     enum line_event event = edit(in, prompt);
     fputs("\033[?2004l", stderr);

@@ -7,7 +7,7 @@ struct line_input {
     bool is_terminal;
     struct line_edit edit;
     struct line_history history;
-    char *history_path; /* NULL = the history is not saved */
+    char *history_path; /* path of the history file; NULL = the history is not saved */
     char *line;         /* buffer of getline */
     size_t cap;
 };

@@ -1,9 +1,10 @@
-/* One streamed answer of a gateway, for `cox chat` and `cox complete`.
- * `chat_turn_find` asks /v1/models for a model. `chat_turn_run` sends the messages or the prompt,
- * reads the stream through sse_reader.h, prints text as it arrives, and collects it in `answer`.
- * Invariants: one thread. SIGINT sets a flag that ends the transfer; the text so far stays valid.
- * A body that is no stream goes to `raw`, which has a limit. `struct chat_turn` owns its buffers
- * until `chat_turn_fini`. */
+/* Streams one answer of a gateway, for `cox chat` and `cox complete`.
+ * `chat_turn_find` asks /v1/models for a model. `chat_turn_run` sends the messages or the
+ * prompt, reads the stream through sse_reader.h, prints text as it arrives, and collects it in
+ * `answer`.
+ * Invariants: one thread. SIGINT sets a flag that ends the transfer; the text received until
+ * then stays valid. A body that is not a stream goes to `raw`, which has a limit. `struct
+ * chat_turn` owns its buffers until `chat_turn_fini`. */
 #include "cli/chat/turn.h"
 
 #include <signal.h>
@@ -158,7 +159,8 @@ static json_t *make_body(const struct chat_turn *t, const json_t *messages, cons
     return body;
 }
 
-/* Matches the error text of Coxswain's gateway and of vLLM. */
+/* Returns true for the error text of Coxswain's gateway or of vLLM that says that the model has
+ * no chat template. */
 static bool says_no_template(const char *message)
 {
     return strstr(message, "no chat template") || strstr(message, "must provide a chat template");
@@ -180,7 +182,8 @@ static void begin(struct chat_turn *t)
 {
     strbuf_reset(&t->answer);
     strbuf_reset(&t->raw);
-    strbuf_reset(&t->sse.line); /* may hold part of an error's body, or of a stream that was cut */
+    /* the line may hold part of an error's body, or of a stream that was cut */
+    strbuf_reset(&t->sse.line);
     t->is_stream = t->failed = t->in_reasoning = t->is_base_model = false;
     t->finish_reason[0] = '\0';
     t->n_tokens = t->n_prompt = -1;
@@ -234,7 +237,8 @@ void chat_turn_describe(const struct chat_turn *t, char *out, size_t size)
 
 /* ---- the gateway and its model ---- */
 
-/* Returns the name of the i-th model in an answer of /v1/models; NULL behind the last. */
+/* Returns the name of the i-th model in an answer of /v1/models; NULL = the answer has no i-th
+ * model. */
 static const char *model_at(const json_t *answer, size_t i)
 {
     const json_t *data = json_object_get(answer, "data");
@@ -256,7 +260,7 @@ static enum status read_url(struct chat_turn *t, struct error *err)
     return STATUS_OK;
 }
 
-/* Asks /v1/models. The answer names at least one model. */
+/* Asks /v1/models for the model list. On success the list has at least one model. */
 static enum status ask_models(struct chat_turn *t, json_t **owned, struct error *err)
 {
     char url[1024];
@@ -305,7 +309,7 @@ enum status chat_turn_check_model(struct chat_turn *t, const char *model, struct
     TRY(ask_models(t, &models, err));
     for (size_t i = 0, n = 0; !is_there && (id = model_at(models, i)); i++) {
         is_there = strcmp(id, model) == 0;
-        if (n < sizeof names) /* more names than fit are cut */
+        if (n < sizeof names) /* names that do not fit are cut off */
             n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", id);
     }
     json_decref(models);

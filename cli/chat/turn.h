@@ -1,5 +1,5 @@
 #pragma once
-/* One streamed answer of a gateway, for `cox chat` and `cox complete`. */
+/* Streams one answer of a gateway, for `cox chat` and `cox complete`. */
 #include <jansson.h>
 
 #include "cli/client/gateway_access.h"
@@ -19,10 +19,10 @@ struct chat_turn {
     const char *name; /* command's name, in front of errors */
     char url[900], model[512];
     bool is_completion;
-    bool prints; /* print the answer while it arrives */
-    bool is_dim; /* also show reasoning, in dim text */
+    bool prints; /* the answer is printed while it arrives */
+    bool is_dim; /* reasoning is shown too, in dim text */
     struct sse_reader sse;
-    /* text so far; body of an answer that is no stream, such as an error */
+    /* answer: text so far; raw: body of an answer that is not a stream, such as an error */
     struct strbuf answer, raw;
     char finish_reason[32];
     bool is_stream, failed, in_reasoning;
@@ -34,18 +34,21 @@ struct chat_turn {
 
 void chat_turn_init(struct chat_turn *t, const struct chat_options *o, const char *name);
 void chat_turn_fini(struct chat_turn *t);
-/* Reads the gateway's URL, with or without /v1 at its end, and finds the model: o->model, or the
- * first one that the gateway lists. */
+/* Reads the gateway's URL, with or without /v1 at its end, and finds the model. The model is
+ * o->model, or the first model that the gateway lists. */
 MUST_USE enum status chat_turn_find(struct chat_turn *t, struct error *err);
-/* Runs one request. `messages` are a chat's, in the API's form; without them `prompt` is
+/* Runs one request. `messages` are a chat's, in the API's form. Without `messages`, `prompt` is
  * completed. Returns false when there is no answer; the reason is on stderr.
- * Ctrl-C ends an answer early; its text stays valid (`chat_turn_is_interrupted`). */
+ * Ctrl-C ends an answer early; the text received until then stays valid
+ * (`chat_turn_is_interrupted`). */
 bool chat_turn_run(struct chat_turn *t, const json_t *messages, const char *prompt);
-/* STATUS_NOT_FOUND: the gateway lists its models, and `model` is not among them; err names them. */
+/* Checks that the gateway has the model. STATUS_NOT_FOUND: the gateway lists its models, and
+ * `model` is not among them; err names the listed models. */
 MUST_USE enum status chat_turn_check_model(struct chat_turn *t, const char *model,
                                            struct error *err);
-/* From now on SIGINT ends an answer. SA_RESTART is not set, so that a blocking read returns. */
+/* Installs a handler: from now on SIGINT ends an answer. SA_RESTART is not set, so that a
+ * blocking read returns. */
 void chat_turn_catch_interrupts(void);
 bool chat_turn_is_interrupted(void);
-/* Formats "12 tokens, 34.5 tokens/s, the first after 0.12 s"; "" when no token came. */
+/* Formats "12 tokens, 34.5 tokens/s, the first after 0.12 s"; "" when no token arrived. */
 void chat_turn_describe(const struct chat_turn *t, char *out, size_t size);

@@ -1,10 +1,10 @@
-/* Calls of the head's admin API, and the way from a standby to the serving head.
+/* Calls the head's admin API, and finds the serving head from a standby.
  * `admin_call` sends one request with the key and parses the JSON answer; `judge` turns an HTTP
- * status into an error. `admin_follow` asks a standby for the lease's address and checks that head
- * before commands use it.
- * Invariants: a key goes only to an address of the form HOST:PORT. Text from a server is cut, and
- * its control characters are replaced before it reaches a terminal. The caller owns the answer.
- * Blocking; one thread. */
+ * status into an error. `admin_follow` asks a standby for the address in the lease and checks
+ * that head before commands use it.
+ * Invariants: a key goes only to an address of the form HOST:PORT. Text from a server is cut,
+ * and its control characters are replaced before it reaches a terminal. The caller owns the
+ * answer. Blocking; one thread. */
 #include "cli/client/admin.h"
 
 #include <errno.h>
@@ -17,7 +17,8 @@
 
 enum { CALL_TIMEOUT_MS = 5000, ANSWER_LIMIT = 64 << 20, KEY_BYTES = 512, INSTANCE_DIGITS = 16 };
 
-/* Reads the first line of the file that is a key. Comments and hashes of keys are skipped. */
+/* Reads the first line of the file that is a key. The function skips comments and hashes of
+ * keys. */
 static enum status read_key(const char *path, char *out, size_t size, struct error *err)
 {
     FILE *f = fopen(path, "re");
@@ -83,8 +84,8 @@ static enum status status_of(int code)
 }
 
 /* Turns an HTTP status into an error. The answer's own text comes first, because it says what to
- * do. Its control characters are replaced: it may contain names that other processes chose, and
- * goes to a terminal. */
+ * do. The text goes to a terminal and may contain names that other processes chose, so its
+ * control characters are replaced. */
 static enum status judge(const struct admin_access *o, int code, const char *url, json_t *answer,
                          struct error *err)
 {
@@ -159,7 +160,7 @@ static const json_t *lease_of(const json_t *status)
 }
 
 /* Returns true when the head `other` serves and holds the lease that the standby names. The
- * address alone is no proof: another machine's head may listen there. */
+ * address alone is not enough: another machine's head may listen there. */
 static bool is_the_holder(const json_t *waiting, const json_t *other)
 {
     const char *role = json_string_value(json_object_get(other, "role"));
@@ -169,7 +170,7 @@ static bool is_the_holder(const json_t *waiting, const json_t *other)
            strncmp(a, b, INSTANCE_DIGITS) == 0;
 }
 
-/* Returns true for a plain HOST:PORT. The text becomes part of the URL that the key is sent to. */
+/* Returns true for a plain HOST:PORT. The key is sent to a URL that contains this text. */
 static bool is_authority(const char *text, size_t size)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]");

@@ -1,11 +1,11 @@
 #pragma once
-/* Calls of the head's admin API by the commands: JSON in, JSON out. */
+/* Calls the head's admin API for the commands: JSON in, JSON out. */
 #include <jansson.h>
 
 #include "common/config/config.h"
 
-/* Address and key of the admin API, and the options that status, top, drain, events and lora
- * share. */
+/* Holds the address and key of the admin API, and the options that status, top, drain, events
+ * and lora share. */
 struct admin_access {
     const char *address, *admin_key, *admin_key_file;
     bool json, watch, undo, in_place, once, no_follow;
@@ -14,7 +14,7 @@ struct admin_access {
     char followed[280]; /* head that is called instead of `address`; "" = none */
 };
 
-/* Option rows of every admin command. */
+/* Lists the option rows of every admin command. */
 #define ADMIN_ROWS                                                                                 \
     OPT_STRING(admin_access, address, "address", "127.0.0.1:8265",                                 \
                "HOST:PORT of the head's admin API."),                                              \
@@ -27,25 +27,25 @@ struct admin_access {
         OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL,                           \
                    "File with the key of the admin API, in the head's format.")
 
-/* Option row of the commands that call the serving head (`admin_follow`). */
+/* Lists the option row of the commands that call the serving head (`admin_follow`). */
 #define ADMIN_FOLLOW_ROW                                                                           \
     OPT_BOOL(admin_access, no_follow, "no-follow", NULL,                                           \
              "Ask this head itself, even if it is the standby of another one.")
 
 /* Sends one request. The caller owns *owned_answer.
- * STATUS_IO, STATUS_TIMEOUT: no head answers there.
+ * STATUS_IO, STATUS_TIMEOUT: no head answers at the address.
  * STATUS_DENIED: the key or the method is refused.
  * STATUS_INVALID: status 400, or a wrong option.
- * STATUS_NOT_FOUND, STATUS_EXISTS: 404 and 409.
- * STATUS_PROTOCOL: any other status, or no JSON object.
+ * STATUS_NOT_FOUND, STATUS_EXISTS: the HTTP status is 404 or 409.
+ * STATUS_PROTOCOL: any other status, or an answer that is not a JSON object.
  * The error has the answer's own text. */
 MUST_USE enum status admin_call(const struct admin_access *o, const char *method, const char *path,
                                 const char *body, json_t **owned_answer, struct error *err);
 /* Follows a standby to the serving head. When the head at o->address is a standby, later calls
- * go to the head that its lease names, with the same key, and stderr says so once. That head
- * must confirm that it holds the lease.
- * When it cannot be followed and `tell` is set, a line says that this head waits, and who
- * serves.
+ * go to the head that its lease names, with the same key. The function writes this to stderr
+ * once. The named head must confirm that it holds the lease.
+ * When the lease's head cannot be followed and `tell` is set, a line says that the standby
+ * waits, and which head serves.
  * Returns false when no head answers; the error is printed, and the command need not try again.
  * Other errors are left to the command's own call. */
 MUST_USE bool admin_follow(struct admin_access *o, const char *command, bool tell);

@@ -1,15 +1,17 @@
 #pragma once
-/* Address and credentials of a gateway: the options of every command that is its client. */
+/* Defines the address and credentials of a gateway, and their options. Every command that is a
+ * client of the gateway has these options. */
 #include "common/config/config.h"
 #include "common/http/client/client.h"
 
 struct gateway_access {
     const char *url, *api_key;
-    const char *cacert, *cert, *key, *uds; /* NULL = not given */
-    bool insecure;                         /* the user accepts any certificate */
+    /* files of the TLS connection, and the Unix socket; NULL = not given */
+    const char *cacert, *cert, *key, *uds;
+    bool insecure; /* the user accepts any certificate */
 };
 
-/* Option rows for a struct S with a gateway_access called `gateway`. */
+/* Lists the option rows for a struct S with a gateway_access called `gateway`. */
 #define GATEWAY_ACCESS_ROWS(S)                                                                     \
     OPT_STRING(S, gateway.url, "url", "http://127.0.0.1:8000", "Address of a gateway."),           \
         OPT_STRING(S, gateway.cacert, "cacert", NULL,                                              \
@@ -28,7 +30,7 @@ struct gateway_access {
         .secret = true                                                                             \
     }
 
-/* Returns a call of `url` with these credentials. All strings are borrowed. */
+/* Returns the start of an HTTP call to `url` with these credentials. All strings are borrowed. */
 static inline struct http_call gateway_access_call(const struct gateway_access *a, const char *url)
 {
     return (struct http_call){.url = url,

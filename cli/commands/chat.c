@@ -1,6 +1,6 @@
-/* `cox chat`: a conversation with a model at a gateway, with streamed answers. A terminal has an
- * editor, a history and commands; from a pipe, each line is a message. With --completion each
- * message is a prompt of its own and is continued as text.
+/* Implements `cox chat`, a conversation with a model at a gateway, with streamed answers. On a
+ * terminal there are an editor, a history and commands; from a pipe, each line is a message.
+ * With --completion each message is a prompt of its own, which the model continues as text.
  * `converse` reads a message through cli/chat/line_input.h, runs a command or sends the
  * conversation through cli/chat/turn.h, and appends the answer to `messages`.
  * Invariants: a question whose answer failed is removed from `messages`, so roles alternate.
@@ -61,7 +61,7 @@ struct chat {
     struct line_input in;
     json_t *messages;
     bool is_colored, ok;
-    bool is_base_model; /* texts are continued because the model has no chat template */
+    bool is_base_model; /* the model has no chat template, so it continues texts */
     struct strbuf message;
 };
 
@@ -114,7 +114,7 @@ static void set_system(struct chat *c, const char *text)
 
 static bool answer(struct chat *c, const char *prompt);
 
-/* Switches to continued text when the model turned out to have no chat template. */
+/* Switches to continuing texts when the gateway reports that the model has no chat template. */
 static bool continue_text(struct chat *c)
 {
     const json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
@@ -196,7 +196,7 @@ static void do_model(struct chat *c, const char *text)
     } else if (text[0]) {
         snprintf(c->turn.model, sizeof c->turn.model, "%s", text);
         c->o.completion = c->o.completion && !c->is_base_model;
-        c->is_base_model = false; /* the new model may have a template */
+        c->is_base_model = false; /* the new model may have a chat template */
     }
     note(c, c->turn.model);
 }
@@ -272,7 +272,7 @@ static enum line_got read_block(struct chat *c, struct str line)
         if (got == LINE_GOT_ABORT)
             return got;
         if (got == LINE_GOT_END)
-            return LINE_GOT_TEXT; /* the text so far is the message */
+            return LINE_GOT_TEXT; /* the input has ended, so the text so far is the message */
         if (memchr(line.ptr, '\0', line.len))
             line.len = strlen(line.ptr);
         strbuf_append_c(&c->message, "\n");

@@ -1,6 +1,7 @@
 #pragma once
-/* The commands of `cox`: one row and one function each. A command gets argv with its own name at
- * argv[0] and returns the process's exit code (enum exit_code). cli/table.c has the rows. */
+/* Declares the commands of `cox`: each has one row and one function. A command gets argv with
+ * its own name at argv[0] and returns the process's exit code (enum exit_code). cli/table.c has
+ * the rows. */
 #include <stddef.h>
 
 #include "common/config/config.h"
@@ -9,21 +10,23 @@
 struct command_table;
 
 struct command {
-    const char *name; /* "bench serve": the second word names a subcommand of the first */
-    const char *arguments, *help; /* help NULL = not listed */
+    const char *name; /* name; in "bench serve" the second word is a subcommand of the first */
+    /* arguments in the usage line; text in `cox help`, NULL = not listed */
+    const char *arguments, *help;
     int (*run)(int argc, char **argv);
-    /* for completion and docs/reference/flags.md; NULL = no options */
+    /* option table, for completion and docs/reference/flags.md; NULL = no options */
     const struct option_spec *specs;
     const size_t *n_specs;
-    const struct option_group *groups; /* groups of --help, for a long table; or NULL */
-    /* used instead of `run` by commands that need the table with this row */
+    /* groups of a long option table in --help; NULL = no groups */
+    const struct option_group *groups;
+    /* function of a command that needs the table with this row; it replaces `run` */
     int (*run_among)(const struct command_table *t, int argc, char **argv);
 };
 
-/* Commands that `cox help` lists below one title. */
+/* Describes the commands that `cox help` lists below one title. */
 struct command_section {
-    const char *title; /* NULL ends the list */
-    const char *names; /* blank separated, in their order */
+    const char *title; /* title above the commands; NULL ends the list */
+    const char *names; /* names of the commands in their order, separated by blanks */
 };
 
 struct command_table {
@@ -65,7 +68,8 @@ int cmd_completion(const struct command_table *t, int argc, char **argv);
 int cmd_help(const struct command_table *t, int argc, char **argv);
 int cmd_flags(const struct command_table *t, int argc, char **argv);
 
-int cmd_run(const struct command_table *t, int argc, char **argv); /* -f FILE, or a subcommand */
+/* Handles -f FILE, or runs a subcommand of `cox run`. */
+int cmd_run(const struct command_table *t, int argc, char **argv);
 int cmd_run_create(int argc, char **argv);
 int cmd_run_list(int argc, char **argv);
 int cmd_run_show(int argc, char **argv);
@@ -73,7 +77,8 @@ int cmd_run_logs(int argc, char **argv);
 int cmd_run_terminate(int argc, char **argv);
 int cmd_run_delete(int argc, char **argv);
 int cmd_run_render(int argc, char **argv);
-int cmd_bench(const struct command_table *t, int argc, char **argv); /* runs a subcommand */
+/* Runs a subcommand of `cox bench`. */
+int cmd_bench(const struct command_table *t, int argc, char **argv);
 int cmd_bench_serve(int argc, char **argv);
 int cmd_bench_throughput(int argc, char **argv);
 int cmd_bench_latency(int argc, char **argv);

@@ -1,5 +1,5 @@
-/* `cox complete`: a model at a gateway continues a text from the command line or from stdin; for
- * pipes. */
+/* Implements `cox complete`: a model at a gateway continues a text from the command line or from
+ * stdin. The command is made for pipes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

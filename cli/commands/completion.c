@@ -1,6 +1,6 @@
 /* Writes shell completion for bash, zsh and fish from the commands' option tables.
  * `cox completion SHELL` calls `completion_write`, which walks the table of commands and appends
- * one script to a buffer; `cmd_completion` prints it.
+ * one script to a buffer; `cmd_completion` prints the script.
  * Invariants: the tables are the only source, so a script knows every listed option and its
  * aliases. Help texts are quoted for the shell. Only options with a help text are listed. Pure,
  * except for `cmd_completion`. */
@@ -13,13 +13,14 @@
 #include "cli/commands/command.h"
 #include "cli/commands/list.h"
 
-/* Appends a description inside of single quotes. */
+/* Appends a description for use inside single quotes. */
 static void append_quoted(struct strbuf *b, const char *s)
 {
     for (; *s; s++) {
         if (*s == '\'')
             strbuf_append_c(b, "'\\''");
-        else if (*s != ':' && *s != '[' && *s != ']') /* separators of zsh are left out */
+        /* the characters that separate fields in zsh are left out */
+        else if (*s != ':' && *s != '[' && *s != ']')
             strbuf_append(b, s, 1);
     }
 }
@@ -38,7 +39,8 @@ static const char *second_word(const struct command *c)
     return space ? space + 1 : NULL;
 }
 
-/* Returns true when c is the first word of `of`, as "bench" is of "bench serve". */
+/* Returns true when the name of `c` is the first word of the name of `of`. For example, "bench"
+ * is the first word of "bench serve". */
 static bool is_parent(const struct command *c, const struct command *of)
 {
     size_t n = strlen(c->name);
@@ -61,21 +63,22 @@ static bool has_seconds(const struct command_table *t, const struct command *c)
     return false;
 }
 
-/* One spelling of an option: "tp", "tensor-parallel-size", "no-async-scheduling". */
+/* Describes one spelling of an option: "tp", "tensor-parallel-size", "no-async-scheduling". */
 struct spelling {
     const struct option_spec *s;
     char name[64];
     bool negated;
 };
 
-/* Options of every command that are in no table. */
+/* Lists options that every command accepts and that are in no table. */
 static const struct option_spec built_in[] = {
     {.name = "config", .type = OPTION_STRING, .help = "YAML file with options"},
     {.name = "help", .type = OPTION_BOOL, .help = "show the options"},
 };
 enum { N_BUILT_IN = sizeof built_in / sizeof built_in[0] };
 
-/* Finds the i-th spelling of a command's options. Returns false when there are no more. */
+/* Finds the i-th spelling of a command's options. Returns false when there are no more
+ * spellings. */
 static bool spelling_at(const struct command *c, size_t i, struct spelling *out)
 {
     for (size_t k = 0; k < *c->n_specs + N_BUILT_IN; k++) {
@@ -230,7 +233,8 @@ static void write_zsh(const struct command_table *t, struct strbuf *b)
     strbuf_append_c(b,
                     "    completion) _values shell bash zsh fish ;;\n    *) _files ;;\n    esac\n"
                     "}\n"
-                    /* from $fpath zsh calls the function; when sourced, the script registers it */
+                    /* zsh calls the function when it loads the script from $fpath; a sourced
+                     * script registers the function */
                     "if [[ $funcstack[1] == _cox ]]; then\n    _cox \"$@\"\nelse\n"
                     "    compdef _cox cox\nfi\n");
 }

@@ -1,9 +1,9 @@
-/* `cox models` and `cox rm`: list the models in the cache and remove them.
+/* Implements `cox models` and `cox rm`, which list the models in the cache and remove them.
  * cli/cache/list.h reads the cache and cli/cache/remove.h removes a model. This file chooses the
  * columns that fit the terminal, and prints a table or JSON.
  * Invariants: names from the cache folder are printed only in their printable form. `cox rm`
- * tries every named model, and its exit code is 1 when one of them was not removed. One thread;
- * the list is freed before the command ends. */
+ * tries every named model, and its exit code is 1 when at least one model was not removed. One
+ * thread; the list is freed before the command ends. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,8 @@ const struct option_spec rm_specs[] = {
 const size_t rm_n_specs = sizeof rm_specs / sizeof rm_specs[0];
 #undef S
 
-/* Finds the cache folder that the options name. `command` is the name for the error. */
+/* Finds the cache folder that the options name. `command` is the command's name for the error
+ * text. */
 static bool find_cache(const struct models_options *o, const char *command, char out[4096])
 {
     model_cache_dir(o->cache_dir, getenv("HOME"), out, 4096);
@@ -300,7 +301,8 @@ int cmd_rm(int argc, char **argv)
                                       .specs = rm_specs,
                                       .n_specs = rm_n_specs,
                                       .max_positional = RM_MODELS_MAX};
-    (void)unsetenv("COX_MODEL"); /* COX_MODEL names a running cluster's model, not one to remove */
+    /* COX_MODEL names a running cluster's model; `cox rm` must not remove that model */
+    (void)unsetenv("COX_MODEL");
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         if (res.positional.n_items == 0) {
             fprintf(stderr,

@@ -1,5 +1,5 @@
-/* `cox head`, `worker`, `gateway`, `replay` and `plan`: replace this process by the program in
- * the same folder. */
+/* Implements `cox head`, `worker`, `gateway`, `replay` and `plan`. Each of them replaces this
+ * process by the program in the same folder. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -54,14 +54,14 @@ static int become_mode(const char *file, char *mode, int argc, char **argv)
     return code;
 }
 
-/* `cox replay` runs in cox-head, which has the scheduler. */
+/* Runs `cox replay` in cox-head, which has the scheduler. */
 int cmd_replay(int argc, char **argv)
 {
     char mode[] = "replay";
     return become_mode("cox-head", mode, argc, argv);
 }
 
-/* `cox plan` runs in cox-worker, which computes the memory that a rank needs, also for GPUs of
+/* Runs `cox plan` in cox-worker, which computes the memory that a rank needs, also for GPUs of
  * other machines. */
 static int become_plan(int argc, char **argv)
 {

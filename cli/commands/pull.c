@@ -1,4 +1,4 @@
-/* `cox pull MODEL`: fetches a model into the cache (cli/pull/). */
+/* Implements `cox pull MODEL`, which fetches a model into the cache (cli/pull/). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "cli/pull/stop.h"
 #include "common/base/mem.h"
 
-/* Prints a line in place of the progress bar, if there is one. */
+/* Prints a line. If there is a progress bar, the line takes its place. */
 static void say(const char *text)
 {
     fprintf(stderr, "%scox pull: %s\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text);

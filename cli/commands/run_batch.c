@@ -1,10 +1,11 @@
-/* `cox run-batch`: sends a file of requests to a running cluster, or to its own cluster for
- * MODEL, and writes a file of answers, like vLLM's run-batch.
- * `run` starts the cluster if needed (cli/batch/cluster.h), opens input and output
- * (cli/batch/file.h, url.h), sends the lines (cli/batch/run.h), and uploads the output when it
- * is a URL.
- * Invariants: with --resume the whole lines of an earlier run are kept and only the missing ones
- * are sent. An output whose upload failed stays on the disk. The cluster is ended in every case. */
+/* Implements `cox run-batch`, like vLLM's run-batch. It sends a file of requests to a running
+ * cluster, or to its own cluster for MODEL, and writes a file of answers.
+ * `run` starts the cluster if needed (cli/batch/cluster.h) and opens input and output
+ * (cli/batch/file.h, url.h). It sends the lines (cli/batch/run.h), and uploads the output when
+ * the output is a URL.
+ * Invariants: with --resume the whole lines of an earlier run are kept and only the missing
+ * lines are sent. An output whose upload failed stays on the disk. The cluster is ended in every
+ * case. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -87,7 +88,7 @@ static enum status check_paths(const struct run_batch_options *o, struct error *
 }
 
 /* Takes the answers of an earlier run. An incomplete last line was being written when that run
- * died; it is cut off and its request is sent again. */
+ * died. The line is cut off, and its request is sent again. */
 static enum status take_over(struct batch_file *f, int fd, size_t len, const char *path,
                              struct error *err)
 {
@@ -120,7 +121,7 @@ static enum status open_output(const struct run_batch_options *o, struct batch_f
     if (stat(o->input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
         return error_set(err, STATUS_INVALID,
                          "%s is both the input and the output. Give another file as -o", o->output);
-    if (!S_ISREG(out.st_mode)) /* such as /dev/stdout or a pipe */
+    if (!S_ISREG(out.st_mode)) /* the output is no regular file, such as /dev/stdout or a pipe */
         return o->resume ? error_set(err, STATUS_INVALID,
                                      "--resume: %s is not a regular file. Give the output file of "
                                      "the earlier run as -o",
@@ -176,15 +177,15 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
     return STATUS_OK;
 }
 
-/* One run: its options, its cluster, its files and its totals. */
+/* Holds one run: its options, its cluster, its files and its totals. */
 struct batch {
     struct run_batch_options *o;
     struct batch_cluster cluster;
     struct batch_file f;
     struct batch_totals totals;
-    char base[900], input[32]; /* input: path of a fetched input file */
-    int fetched_fd, out_fd;    /* -1 = not open */
-    /* NULL = the output is a file; else `kept` is its local file until the upload */
+    char base[900], input[32]; /* base: URL of the gateway; input: path of a fetched input file */
+    int fetched_fd, out_fd;    /* fetched input file and output file; -1 = not open */
+    /* URL that gets the output; `kept` is then its local file. NULL = the output is a file */
     const char *output_url;
     char kept[PATH_MAX];
 };
@@ -273,7 +274,8 @@ int cmd_run_batch(int argc, char **argv)
                                       .max_positional = UP_WORDS_MAX,
                                       .specs = run_batch_specs,
                                       .n_specs = run_batch_n_specs};
-    (void)unsetenv("COX_MODEL"); /* COX_MODEL names a running cluster's model, not one to start */
+    /* COX_MODEL names a running cluster's model; this command must not start that model */
+    (void)unsetenv("COX_MODEL");
     char **words = engine_words_move(run_batch_specs, run_batch_n_specs, argc, argv, &argc);
     if (command_parse(&line, argc, words, &o, &res, &code))
         code = run(&o, &res.positional);

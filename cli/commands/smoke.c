@@ -1,6 +1,6 @@
-/* `cox smoke`: checks from outside that a gateway answers as a client needs it.
- * The checks are health, the list of models, a completion and a stream. Each is repeated until
- * it passes or the time is over, and prints one line.
+/* Implements `cox smoke`, which checks from outside that a gateway answers as a client needs it.
+ * The checks are health, the list of models, a completion and a stream. Each check is repeated
+ * until it passes or the time is over, and prints one line.
  * Invariants: a failure that waiting cannot repair (a wrong key, an unknown model) ends the
  * command at once. All checks share one deadline. The first check that fails ends the command.
  * One thread. */
@@ -40,7 +40,7 @@ struct smoke {
     char url[900], model[512];
     uint64_t deadline_ns;
     struct strbuf answer; /* body of the last call that was not a stream */
-    /* state of a streamed answer */
+    /* reads a streamed answer */
     struct sse_reader sse;
     uint32_t n_pieces;
     bool is_done, has_finish;
@@ -61,7 +61,7 @@ static bool on_bytes(void *ctx, struct str piece)
 {
     struct smoke *k = ctx;
     if (k->n_pieces == 0 && !k->is_done)
-        strbuf_append_str(&k->answer, piece); /* an error's body is no stream */
+        strbuf_append_str(&k->answer, piece); /* the body of an error is not a stream */
     return sse_reader_feed(&k->sse, piece);
 }
 
@@ -135,7 +135,7 @@ static enum status check_models(struct smoke *k, struct error *err)
     enum status s = STATUS_OK;
     if (found)
         snprintf(k->model, sizeof k->model, "%s", found);
-    else if (want) /* an adapter may still be loading */
+    else if (want) /* the gateway does not list the model; an adapter may still be loading */
         s = error_set(err, STATUS_AGAIN,
                       "/v1/models does not list the model \"%s\" among its %zu models", want, n);
     else
@@ -242,7 +242,7 @@ static int run(struct smoke *k)
     k->deadline_ns = clock_mono_ns() + (uint64_t)k->o.timeout_s * NS_PER_S;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         if (check(k, checks[i].name, checks[i].fn) != STATUS_OK)
-            return EXIT_FAILED; /* the later checks depend on this one */
+            return EXIT_FAILED; /* the later checks depend on this check */
     return EXIT_FINE;
 }
 

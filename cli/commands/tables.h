@@ -1,7 +1,7 @@
 #pragma once
-/* The option tables of the commands. Each table is in the file of its command, next to the
- * struct that it fills. The tables of `cox up` and `cox pull` are in cli/up/plan/options.h and
- * cli/pull/options.h. */
+/* Declares the option tables of the commands. Each table is in the file of its command, next to
+ * the struct that the table fills. The tables of `cox up` and `cox pull` are in
+ * cli/up/plan/options.h and cli/pull/options.h. */
 #include "common/config/config.h"
 #include "common/config/help.h"
 

@@ -1,4 +1,5 @@
-/* `cox up MODEL` and `cox serve MODEL`: start a whole cluster on this machine (cli/up/). */
+/* Implements `cox up MODEL` and `cox serve MODEL`, which start a whole cluster on this machine
+ * (cli/up/). */
 #include <stdio.h>
 #include <unistd.h>
 

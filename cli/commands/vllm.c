@@ -1,6 +1,6 @@
-/* `vllm serve|bench|chat|complete|run-batch`: passes the words behind the name to the command of
- * `cox` that does the same. The flags are in the commands' own tables, so `cox` accepts them
- * too. */
+/* Implements `vllm serve|bench|chat|complete|run-batch`. It passes the words behind the name to
+ * the command of `cox` that does the same. The flags are in the commands' own tables, so `cox`
+ * accepts them too. */
 #include "cli/commands/vllm.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
 #pragma once
-/* `cox` under the name `vllm`: through a link of that name it runs vLLM's command lines.
- * Commands of `cox` do the work; this file finds them and sets the defaults that differ. */
+/* Runs vLLM's command lines when `cox` is called through a link named `vllm`. Commands of `cox`
+ * do the work; this file finds them and sets the defaults that differ. */
 #include "cli/commands/command.h"
 
 /* Returns true when argv[0] names this program vllm. */
 bool vllm_is_called(const char *argv0);
 /* Runs `vllm COMMAND …` and returns the exit code. */
 int vllm_main(const struct command_table *t, int argc, char **argv);
-/* Returns the table of `cox up`, with vLLM's defaults when `vllm_main` runs it; otherwise
- * `specs` itself. */
+/* Returns the table of `cox up`. The table has vLLM's defaults when this program was called as
+ * vllm; otherwise it is `specs` itself. */
 const struct option_spec *vllm_up_specs(const struct option_spec *specs, size_t n_specs);

@@ -1,8 +1,8 @@
-/* `cox workers --ranks N`: N ranks of one pod or machine, for GPUs that reach each other only
- * inside of one container. The head and the gateway run elsewhere.
+/* Implements `cox workers --ranks N`, which runs N ranks in one pod or machine. It is for GPUs
+ * that reach each other only inside one container. The head and the gateway run elsewhere.
  * `build` makes one cox-worker command line per rank from the given options; ordinals, ports and
- * GPUs count up. The supervisor (cli/up/supervisor.h) starts the ranks, restarts one that dies,
- * and drains all of them at SIGTERM.
+ * GPUs count up. The supervisor (cli/up/supervisor.h) starts the ranks, restarts a rank that
+ * dies, and drains all ranks at SIGTERM.
  * Invariants: the loop thread owns everything. The thread `look` asks each rank's /readyz and
  * shares only atomics. /readyz of this process is true when all ranks are ready. A join token is
  * passed in the environment, never on a command line. */
@@ -34,7 +34,8 @@
 enum { RANKS_MAX = 64, OWN_PORT = 7001, LOOK_US = 200000, LOOK_MS = 500, END_S = 3 };
 
 struct workers_options {
-    struct worker_options worker; /* must be first: the worker's option table uses its offsets */
+    /* this field must be first: the worker's option table uses its offsets */
+    struct worker_options worker;
     int64_t ranks;
 };
 
@@ -62,7 +63,7 @@ struct workers {
     _Atomic bool stop_looking, all_ready, ends;
     char program[4096];
     int64_t http_port;
-    uint32_t n_cpus; /* CPUs for all ranks together */
+    uint32_t n_cpus; /* number of CPUs for all ranks together */
     struct numa numa;
     cpu_set_t allowed;
 };
@@ -87,8 +88,8 @@ static bool finds_node(const struct worker_options *w)
     return w->numa_node && strcmp(w->numa_node, "auto") == 0;
 }
 
-/* Counts the CPUs for all ranks: with --numa-node N or --cpus only those. When the kernel's data
- * cannot be read, each rank checks for itself. */
+/* Counts the CPUs for all ranks. With --numa-node N or --cpus, only those CPUs count. When the
+ * kernel's data cannot be read, each rank checks for itself. */
 static enum status find_cpus(struct workers *k, struct error *err)
 {
     const struct worker_options *w = &k->o.worker;
@@ -133,7 +134,7 @@ static void build_rank(struct workers *k, struct up_child *c, int64_t i, int arg
         /* the token is passed in the environment (`build`) */
         bool is_join = strcmp(argv[a], "--join") == 0;
         if (is_join || strcmp(argv[a], "--ranks") == 0)
-            a++; /* skips the option's value */
+            a++; /* the loop skips the option's value too */
         else if (strncmp(argv[a], "--ranks=", 8) != 0 && strncmp(argv[a], "--join=", 7) != 0)
             c->argv[c->n_args++] = argv[a];
     }
@@ -171,7 +172,7 @@ static enum status build(struct workers *k, int argc, char **argv, struct error 
         return error_set(err, STATUS_LIMIT, "too many arguments: at most %u are allowed",
                          UP_ARGV_MAX - 16);
     TRY(find_cpus(k, err));
-    /* in the environment, because `ps` shows a child's command line */
+    /* the token is passed in the environment, because `ps` shows a child's command line */
     if (w->join && setenv("COX_JOIN", w->join, 1) != 0)
         return error_set(err, STATUS_LIMIT,
                          "cannot pass --join to the workers: the environment is full");
@@ -265,7 +266,8 @@ static void on_signal(void *ctx, int signum)
 static enum status run(struct workers *k, struct error *err)
 {
     TRY(loop_new(&k->loop, err));
-    TRY(loop_on_signal(k->loop, SIGTERM, on_signal, k)); /* handled as soon as the loop runs */
+    /* a signal before the loop runs is handled when the loop starts */
+    TRY(loop_on_signal(k->loop, SIGTERM, on_signal, k));
     TRY(loop_on_signal(k->loop, SIGINT, on_signal, k));
     TRY(listen_here(k, err));
     const struct supervisor_options so = {

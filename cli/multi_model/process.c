@@ -1,7 +1,7 @@
-/* The processes of loaded models: each model is a `cox serve` of its own.
- * serve.c calls `model_process_start` and `model_process_stop`. A model gets its folder, GPUs and
- * ports from the table (table.h); its command line and environment are made here. `on_line`
- * notices when it serves, `on_exit_of` when it has ended.
+/* Starts and stops the processes of loaded models. Each model is a `cox serve` of its own.
+ * serve.c calls `model_process_start` and `model_process_stop`. A model gets its folder, GPUs
+ * and ports from the table (table.h); its command line and environment are made here. `on_line`
+ * notices that the model serves, `on_exit_of` that its process has ended.
  * Invariants: a `struct process` owns its strings and lives until its model is removed. A client
  * that waits is answered exactly once, or forgotten when it leaves. A model's folder is below
  * `root`, also after links are resolved. Loop thread only. */
@@ -27,7 +27,7 @@ struct process {
     struct loaded_model *m;
     struct loop_child *child;
     struct http_request *loader, *unloader;
-    struct arena texts; /* owns the strings of argv and env */
+    struct arena texts; /* arena of the strings of argv and env */
     const char *argv[ARGV_MAX];
     const char **env;
     bool asked_to_stop;
@@ -105,7 +105,7 @@ static enum status make_argv(struct process *p, struct error *err)
     for (uint32_t i = 0; i < h->n_argv; i++)
         p->argv[n++] = h->argv[i];
     add(p, &n, "--host", "127.0.0.1");
-    /* the front process passes on its callers' Host and Origin */
+    /* the front process forwards the Host and Origin headers of its clients */
     add(p, &n, "--allowed-hosts", "*");
     add(p, &n, "--port", number(p, port));
     add(p, &n, "--head-port", number(p, port + 1));
@@ -121,7 +121,7 @@ static bool is_named(const char *variable, const char *name)
     return strncmp(variable, name, n) == 0 && variable[n] == '=';
 }
 
-/* Returns true for a variable that is set anew for each model. */
+/* Returns true for a variable that gets its own value for each model. */
 static bool is_replaced(const struct process *p, const char *variable)
 {
     static const char *const names[] = {
@@ -215,7 +215,8 @@ static void on_exit_of(void *ctx, struct loop_child *child, int64_t status, int 
              term_signal);
     struct http_request *loader = p->loader, *unloader = p->unloader;
     p->loader = p->unloader = NULL;
-    if (!p->asked_to_stop && was_ready) { /* it stays in the table as FAILED until it is deleted */
+    /* the model stays in the table as FAILED until it is deleted */
+    if (!p->asked_to_stop && was_ready) {
         m->state = MODEL_FAILED;
         m->gpus = 0;
         h->on_ended(h->ctx, m, loader, unloader, p->last_words);
@@ -239,8 +240,8 @@ static enum status start(struct process *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Checks the host's memory. Without GPUs a model needs 1.2 times the size of its files, DJL's
- * estimate. */
+/* Checks the host's memory. Without GPUs a model needs 1.2 times the size of its files; DJL uses
+ * the same estimate. */
 static enum status check_memory(const struct model_host *h, const struct sagemaker_output *o,
                                 const char *folder, struct error *err)
 {
@@ -273,7 +274,7 @@ static enum status find_folder(const struct model_host *h, const char *url, char
     return STATUS_OK;
 }
 
-/* Reads the model's settings as its own process will read them. */
+/* Reads the model's settings in the same way as the model's own process will read them. */
 static enum status look_at_settings(const struct model_host *h, const char *folder,
                                     struct sagemaker_output *out, struct arena *texts,
                                     struct error *err)
@@ -292,7 +293,7 @@ enum status model_process_start(struct model_host *h, struct str name, const cha
     char folder[PATH_MAX];
     struct sagemaker_output settings;
     struct loaded_model *m;
-    /* a known name is refused before its folder is looked at */
+    /* a name that is already in use is refused before its folder is checked */
     if (model_table_find(h->table, name))
         return error_set(err, STATUS_EXISTS, "The model is already registered.");
     TRY(find_folder(h, url, folder, err));
@@ -325,7 +326,7 @@ bool model_process_stop(struct model_host *h, struct loaded_model *m, struct htt
     struct process *p = m->user;
     if (p->asked_to_stop)
         return false;
-    if (!p->child) { /* the process has failed */
+    if (!p->child) { /* the model's process has failed */
         model_table_remove(m);
         h->on_ended(h->ctx, m, NULL, unloader, "");
         free_process(p);

@@ -1,6 +1,7 @@
 #pragma once
-/* The process of a loaded model: a `cox serve` with its own ports, GPUs and settings. A request
- * that waits for a model to be loaded or unloaded is kept here until then. Loop thread only. */
+/* Runs the process of a loaded model: a `cox serve` with its own ports, GPUs and settings. A
+ * request that waits for a model to be loaded or unloaded is kept here until then. Loop thread
+ * only. */
 #include "cli/multi_model/table.h"
 #include "cli/sagemaker/host.h"
 #include "common/loop/loop.h"
@@ -9,14 +10,15 @@ struct http_request;
 
 struct model_host {
     struct loop *loop;
-    struct model_table *table; /* borrowed */
+    struct model_table *table; /* table of the models, borrowed */
     const char *root;          /* folder above all models */
     char *const *environ_;
-    const char *const *argv; /* options of every model */
+    const char *const *argv; /* options of `cox up` that every model gets */
     uint32_t n_argv;
-    /* Called when m serves. `loader` is the request that loaded it, to be answered, or NULL. */
+    /* Called when model `m` serves. `loader` is the request that loaded the model and waits for
+     * an answer, or NULL. */
     void (*on_ready)(void *ctx, struct loaded_model *m, struct http_request *loader);
-    /* Called when m's process has ended. `last_words` is its last line. */
+    /* Called when the process of model `m` has ended. `last_words` is the last line of its log. */
     void (*on_ended)(void *ctx, struct loaded_model *m, struct http_request *loader,
                      struct http_request *unloader, const char *last_words);
     void *ctx;
@@ -25,15 +27,20 @@ struct model_host {
 };
 
 MUST_USE enum status model_host_init(struct model_host *h, struct error *err);
-void model_host_fini(struct model_host *h); /* the processes end with this one */
-/* STATUS_OK: the loader is answered by on_ready or on_ended. Any other status: nothing was
- * started. STATUS_LIMIT and STATUS_NO_MEMORY: there is no room now. */
+/* Frees the struct; the model processes end together with this process. */
+void model_host_fini(struct model_host *h);
+/* Starts the process of a model.
+ * STATUS_OK: on_ready or on_ended answers the loader.
+ * STATUS_LIMIT and STATUS_NO_MEMORY: there is no room now.
+ * Any status except STATUS_OK means that nothing was started. */
 MUST_USE enum status model_process_start(struct model_host *h, struct str name, const char *url,
                                          struct http_request *loader, struct error *err);
-/* Returns false when it is being stopped already. Otherwise on_ended answers the unloader. */
+/* Stops the model's process. Returns false when the process is being stopped already. Otherwise
+ * on_ended answers the unloader. */
 bool model_process_stop(struct model_host *h, struct loaded_model *m,
                         struct http_request *unloader);
-void model_processes_stop(struct model_host *h); /* for the end of all; a second call kills them */
+/* Stops all processes when this program ends; a second call kills the processes. */
+void model_processes_stop(struct model_host *h);
 uint32_t model_processes(const struct model_host *h);
 /* Drops a request whose client has left. Returns false when the request does not wait here. */
 bool model_process_forget(struct model_host *h, const struct http_request *r);

@@ -1,10 +1,10 @@
-/* `cox serve` for SageMaker's multi-model containers: one address in front of many models.
- * `on_request` checks the API key, then handles management requests (load, unload, list, ping) or
- * relays an inference to the model's own gateway (common's HTTP relay). process.h starts and ends
- * the models' processes; table.h knows them.
+/* Implements `cox serve` for SageMaker's multi-model containers: one address serves many models.
+ * `on_request` checks the API key, then handles management requests (load, unload, list, ping)
+ * or relays an inference to the model's own gateway (common's HTTP relay). process.h starts and
+ * ends the models' processes; table.h keeps the list of models.
  * Invariants: one loop and one thread own everything. A request is answered once, or ended by
- * `on_abort`. With API keys, only a known key learns which models exist; managing models needs the
- * admin key. docs/reference/sagemaker.md has the API. */
+ * `on_abort`. With API keys, only a request with a known key learns which models exist; managing
+ * models needs the admin key. docs/reference/sagemaker.md has the API. */
 #include "cli/multi_model/serve.h"
 
 #include <jansson.h>
@@ -32,14 +32,15 @@
 enum { BODY_MAX = 16 << 10, LIST_MAX = 100, KEYS_LOOK_MS = 500 };
 
 struct models {
-    struct up_options o; /* checked here; used by the models' processes */
+    struct up_options o; /* options; they are checked here, and the models' processes use them */
     struct loop *loop;
     struct model_table table;
     struct model_host host;
     struct http_server *server;
     struct admin_keys admin_keys;
-    struct api_keys keys;         /* API keys of users */
-    struct loop_timer *keys_look; /* NULL = the keys have no file */
+    struct api_keys keys; /* API keys that clients send */
+    /* timer that reads the key file again; NULL = the keys have no file */
+    struct loop_timer *keys_look;
     bool stopping;
 };
 
@@ -117,8 +118,8 @@ static void on_ready(void *ctx, struct loaded_model *m, struct http_request *loa
         answer_done(loader, m, "registered.");
 }
 
-/* Handles the end of a model's process. m has been removed, or is FAILED when nobody asked for
- * the end. */
+/* Handles the end of a model's process. When a client asked for the end, `m` has been removed;
+ * otherwise `m` is FAILED. */
 static void on_ended(void *ctx, struct loaded_model *m, struct http_request *loader,
                      struct http_request *unloader, const char *last_words)
 {
@@ -214,8 +215,8 @@ static void get_ping(struct models *s, struct http_request *r)
 
 /* ---- requests to a model ---- */
 
-/* Finds the requested model: by the path, by a header, or by an archive's file name. Without a
- * name it is the only loaded model. */
+/* Finds the requested model: by the path, by a header, or by an archive's file name. When the
+ * request has no name, the function returns the only loaded model. */
 static struct loaded_model *asked_model(struct models *s, struct http_request *r, struct str name)
 {
     struct str end = STR(".tar.gz");
@@ -267,8 +268,8 @@ static bool split_path(struct str path, const char *prefix, struct str *name, st
     return name->len > 0;
 }
 
-/* Answers 401. SDKs look for an error's name in the header, then in the body, so the answer has
- * both. */
+/* Answers 401. SDKs search for an error's name in the header, then in the body, so the answer
+ * has the name in both places. */
 static void answer_key_wanted(struct http_request *r)
 {
     const struct http_header_kv headers[] = {{"WWW-Authenticate", "Bearer"},
@@ -289,9 +290,9 @@ static void answer_key_wanted(struct http_request *r)
     strbuf_fini(&b);
 }
 
-/* Returns true when the request may go on. When there are keys, a stranger is refused everywhere
- * and cannot find out which models or paths exist. may_manage and the model's gateway decide
- * later what a key may do. */
+/* Returns true when the request may go on. When there are keys, a request without a known key is
+ * refused everywhere and cannot find out which models or paths exist. may_manage and the model's
+ * gateway decide later what a key may do. */
 static bool may_ask(struct models *s, struct http_request *r)
 {
     if (s->keys.n == 0 ||
@@ -459,7 +460,8 @@ int models_serve(int argc, char **argv)
                                       .log_format = &s->o.log_format};
     struct arena words;
     arena_init(&words, 0);
-    char **copies = command_copy_words(&words, argc, argv); /* for each model's `cox up` */
+    /* each model's `cox up` gets a copy of the words */
+    char **copies = command_copy_words(&words, argc, argv);
     if (command_parse(&line, argc, argv, &s->o, &res, &code)) {
         log_init("cox", (enum log_level)s->o.log_level, (enum log_format)s->o.log_format);
         enum status st = start(s, argc, copies, &err);

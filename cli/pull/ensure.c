@@ -15,10 +15,10 @@
 #include "common/model/info/open.h"
 #include "common/model/info/pulled.h"
 
-/* command of this process, for messages; a process fetches for one command */
+/* name of this process's command, for messages; a process fetches for one command */
 static const char *command = "pull";
 
-/* Prints a line in place of the progress bar, if there is one. */
+/* Prints a line. If there is a progress bar, the line takes its place. */
 static void say(const char *text)
 {
     if (log_is_json())
@@ -87,7 +87,7 @@ static enum status fetch(const struct pull_options *o, const char *model, const 
     return s;
 }
 
-/* Reads the options of a fetch, which other runs do not need, and fetches the model. */
+/* Reads the options that only a fetch needs, and fetches the model. */
 static enum status fetch_missing(const struct pull_ensure *e, const char *cache_dir,
                                  const char *model, const char *name, struct error *err)
 {

@@ -88,7 +88,8 @@ bool pull_options_complete(struct pull_options *o)
     return cache_dir[0] != '\0';
 }
 
-/* Whether the variable is of the command that fetches, and not of `cox pull`. */
+/* Returns true for a variable of the command that fetches a missing model; `cox pull` must not
+ * read it. */
 static bool is_of_another(const char *entry)
 {
     static const char *const names[] = {"COX_CONFIG=", "COX_CHECK=", "COX_VERIFY=", "COX_MODEL="};

@@ -31,7 +31,8 @@ enum status pull_make_folders(const char *cache_dir, const char *below, struct e
         *c = '\0';
         if (mkdir(path, 0777) != 0 && errno != EEXIST) {
             int saved = errno;
-            struct stat st; /* an existing folder above need not be writable */
+            /* stat allows a folder that exists, even when its parent is not writable */
+            struct stat st;
             if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
                 s = error_set(err, STATUS_IO,
                               "cannot create the cache folder %s: %s. The model is not in the "

@@ -1,5 +1,5 @@
 #pragma once
-/* Folders of the cache that a model is fetched into: made, measured, removed. */
+/* Makes, measures and removes the folders of the cache that a model is fetched into. */
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -8,4 +8,5 @@
 MUST_USE enum status pull_make_folders(const char *cache_dir, const char *below, struct error *err);
 MUST_USE enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error *err);
 void pull_remove_tree(const char *path);
-char *pull_join(const char *a, const char *b, const char *c); /* freed with `mem_free` */
+/* Joins three strings; the caller frees the result with `mem_free`. */
+char *pull_join(const char *a, const char *b, const char *c);

@@ -19,15 +19,15 @@
 
 extern char **environ;
 
-enum { RETRIES = 2 }; /* few, because a user waits and little is fetched */
+enum { RETRIES = 2 }; /* retries are few, because a user waits and little is fetched */
 
 static void say(const char *text)
 {
     fprintf(stderr, "cox plan: %s\n", text);
 }
 
-/* Returns the named model, and the cache folder. Wrong options are left to cox-worker's own
- * parser. The caller frees the strings with `mem_free`; NULL = no model is named. */
+/* Returns the named model, and the cache folder. cox-worker's own parser reports wrong options.
+ * The caller frees the strings with `mem_free`; NULL = no model is named. */
 static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_named,
                       bool *is_offline)
 {

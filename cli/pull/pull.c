@@ -1,7 +1,7 @@
-/* `cox pull`: fetches one model into the cache.
- * First the manifest is read without a lock. When the model is missing, the code takes the lock,
- * lists the files at the server, fetches them into a staging folder next to the model, writes
- * the manifest, and renames the folder.
+/* Implements `cox pull`, which fetches one model into the cache.
+ * First the manifest is read without a lock. When the model is missing, the code takes the lock
+ * and lists the files at the server. It fetches them into a staging folder next to the model,
+ * writes the manifest, and renames the folder.
  * Invariants: the staging folder's name contains the list's identity, so parts of another
  * version are never continued. Nothing is written after the lock was lost. A published folder is
  * complete, because it appears by one rename. `struct pull` owns all its strings and lists. */
@@ -53,8 +53,7 @@ struct pull {
 
 /* ---- folders ---- */
 
-/* Removes parts of other versions of this model, and folders that a killed process had moved
- * away. */
+/* Removes parts of other versions of this model, and folders that a killed process had renamed. */
 static void remove_leftovers(const struct pull *p)
 {
     char *parent = mem_strndup(p->folder, (size_t)(strrchr(p->folder, '/') - p->folder));
@@ -196,7 +195,8 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                                struct error *err)
 {
     const struct pull_list *l = &p->list;
-    uint32_t n_small = 0; /* files that show whether the model can run here; a GGUF has none */
+    /* number of files that show whether the model can run here; a GGUF has none */
+    uint32_t n_small = 0;
     while (n_small < l->n_files && !pull_is_weights(l->files[n_small].name))
         n_small++;
     char(*sha256)[65] = mem_array(l->n_files, sizeof *sha256);
@@ -224,7 +224,7 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                : STATUS_OK;
 }
 
-/* Takes files that huggingface_hub's cache already has instead of fetching them. */
+/* Takes the files that huggingface_hub's cache already has, so that they are not fetched. */
 static enum status take_files(const struct pull *p, struct error *err)
 {
     uint32_t n_taken = 0;
@@ -251,7 +251,7 @@ static enum status take_files(const struct pull *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Gives the files to huggingface_hub's cache. A failure is only a warning, because the model is
+/* Puts the files into huggingface_hub's cache. A failure is only a warning, because the model is
  * complete here. */
 static void give_files(const struct pull *p)
 {
@@ -266,13 +266,14 @@ static void give_files(const struct pull *p)
     p->o->say(text);
 }
 
-/* Returns STATUS_OK when the model is complete (and its hashes are right, with --verify). */
+/* Returns STATUS_OK when the model is complete. With --verify its hashes must be right too. */
 static enum status look(const struct pull *p, struct error *err);
 
-/* Publishes the model. Over a damaged model this takes two renames; a process that looks in
- * between finds no model, and pulls or waits.
- * A complete model that has appeared meanwhile (late news of a file system, or a lost lock)
- * stays: its files may be in use, and on NFS they would vanish under their readers. */
+/* Publishes the model. The replacement of a damaged model takes two renames. Between the two
+ * renames, another process finds no model, and pulls or waits.
+ * A complete model may have appeared meanwhile, because a file system shows new files late or
+ * the lock was lost. Such a model stays: its files may be in use, and on NFS they would
+ * disappear for the processes that read them. */
 static enum status publish(const struct pull *p, struct error *err)
 {
     struct error why;

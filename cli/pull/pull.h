@@ -1,8 +1,8 @@
 #pragma once
-/* `cox pull`: fetches the model that a reference names (common/model/info/ref.h) into the cache,
- * completely or not at all. Unfinished parts lie next to it, and the next run continues them.
- * Several runs on one volume fetch a model once. When the model is there, nothing is written and
- * no server is asked. */
+/* Fetches the model that a reference names (common/model/info/ref.h) into the cache, completely
+ * or not at all. Unfinished parts lie next to the model's folder, and the next run continues
+ * them. Several runs on one volume fetch a model once. When the model is in the cache, nothing
+ * is written and no server is asked. */
 #include "cli/pull/files/list.h"
 #include "cli/pull/options.h"
 #include "common/model/info/ref.h"
@@ -10,15 +10,15 @@
 MUST_USE enum status pull_model(const struct pull_options *o, const char *model,
                                 struct pull_result *out, struct error *err);
 
-/* Destination of pull_into. `prepare` makes NAME.part for each file in `folder`, as links or
- * files. */
+/* Describes the destination of pull_into. `prepare` makes NAME.part for each file in `folder`,
+ * as links or files. */
 struct pull_sink {
     const char *folder;
     enum status (*prepare)(void *ctx, const struct pull_list *l, struct error *err);
     void *ctx;
-    bool only_heads; /* fetch only the parts that a plan needs (files/head.h) */
+    bool only_heads; /* only the parts that a plan needs are fetched (files/head.h) */
 };
-/* Fetches the files of a remote reference into the sink, with the checks of `cox pull` but
- * without cache and lock. */
+/* Fetches the files of a remote reference into the sink. It makes the checks of `cox pull` but
+ * uses no cache and no lock. */
 MUST_USE enum status pull_into(const struct pull_options *o, const struct model_ref *r,
                                const struct pull_sink *sink, struct error *err);

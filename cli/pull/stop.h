@@ -1,8 +1,8 @@
 #pragma once
-/* SIGINT, SIGTERM and SIGHUP during a fetch: the fetch ends in good order. The fetching code
- * keeps or removes the parts that are here. */
+/* Handles SIGINT, SIGTERM and SIGHUP during a fetch, so that the fetch ends in good order. The
+ * fetching code keeps or removes the fetched parts. */
 #include <stdbool.h>
 
-void pull_stop_on_signals(void); /* installs the handlers */
-void pull_stop_end(void);        /* restores the earlier handlers */
-bool pull_is_stopped(void);      /* true = a signal came; for pull_options.is_stopped */
+void pull_stop_on_signals(void); /* Installs the handlers of the signals. */
+void pull_stop_end(void);        /* Restores the handlers that were installed before. */
+bool pull_is_stopped(void);      /* Returns true after a signal; used as pull_options.is_stopped. */

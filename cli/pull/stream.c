@@ -20,7 +20,7 @@
 #include "common/host/host.h"
 #include "common/model/info/pulled.h"
 
-enum { ROOM_LEFT = 256 << 20 }; /* bytes left at least for the serving processes */
+enum { ROOM_LEFT = 256 << 20 }; /* bytes of memory that are left for the serving processes */
 
 bool pull_stream_wanted(const struct pull_options *o, const char *model)
 {

@@ -10,8 +10,8 @@
 #include "cli/pull/stream.h"
 #include "common/base/mem.h"
 
-/* Returns the last value of a flag, "--flag V" or "--flag=V". *i is the index of the argument
- * that has it. */
+/* Returns the last value of a flag, "--flag V" or "--flag=V". *i is the index of that flag's
+ * argument. */
 static const char *value_of(int argc, char **argv, const char *flag, int *i)
 {
     const char *out = NULL;

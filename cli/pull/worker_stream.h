@@ -1,7 +1,9 @@
 #pragma once
-/* `cox worker --model s3://… --load-format stream`: this process fetches the model into memory,
- * then becomes cox-worker and keeps the files open. The memory is freed when it ends. */
+/* Implements `cox worker --model s3://… --load-format stream`. This process fetches the model
+ * into memory, then becomes cox-worker and keeps the files open. The memory is freed when the
+ * process ends. */
 
-/* *args is the argv for cox-worker, or argv itself when nothing is fetched; it stays valid until
- * the exec. Returns an exit code; EXIT_FINE = go on. */
+/* Fetches the model if the options ask for it. *args is the argv for cox-worker, or argv itself
+ * when nothing is fetched; it stays valid until the exec. Returns an exit code; EXIT_FINE = go
+ * on. */
 int worker_stream(int argc, char **argv, char ***args);

@@ -142,8 +142,8 @@ static bool contains(const pid_t *all, size_t n, pid_t pid)
     return false;
 }
 
-/* Marks all processes below this one. The list is in no order, so it is read again until no more
- * are found. */
+/* Marks all processes below this one. The list has no order, so it is read again until no more
+ * processes are found. */
 static void mark_below(struct relation *all, size_t n, const pid_t *keepers, size_t n_keepers)
 {
     bool more = true;

@@ -1,7 +1,8 @@
-/* The keeper of a run: one process that runs all steps and writes the run's log and state.
- * `run_start_keeper` forks it in the background; `run_keep` is it in this process (`cox run -f`).
- * `run_all` imports, links volumes, pulls the model, runs the commands, then `cox up`; `finish`
- * ends all processes, exports, and writes the last state.
+/* Implements the keeper of a run: one process that runs all steps and writes the run's log and
+ * state.
+ * `run_start_keeper` forks the keeper in the background; `run_keep` runs it in this process
+ * (`cox run -f`). `run_all` imports, links volumes, pulls the model, runs the commands, then
+ * `cox up`; `finish` ends all processes, exports, and writes the last state.
  * Invariants: only the keeper writes state.json and the log. Signals come through a signalfd;
  * SIGPIPE is ignored. Every process of the run has ended before the last state is written. One
  * thread. */
@@ -149,7 +150,7 @@ static enum run_status finish(struct run_keeper *k, enum status s, struct error 
     bool was_ended = s == STATUS_CLOSED;
     run_step_end_all(k);
     if (s == STATUS_OK || was_ended) {
-        k->is_ending = k->is_killing; /* lets a second signal stop the exports */
+        k->is_ending = k->is_killing; /* a second signal can then stop the exports */
         enum status e = run_export_all(k, &export_err);
         if (e != STATUS_OK && !was_ended) {
             s = e;
@@ -186,7 +187,7 @@ static enum status keep(struct run_start *r, int ready_fd, enum run_status *ende
     enum status s = open_all(k, err);
     if (s == STATUS_OK) {
         say_state(k, RUN_PENDING, NULL);
-        /* the starter no longer waits; that is no error */
+        /* a starter that no longer waits is not an error */
         if (ready_fd >= 0 && write(ready_fd, "1", 1) < 0) {
         }
         if (ready_fd >= 0)
@@ -205,7 +206,7 @@ enum status run_keep(struct run_start *r, enum run_status *ended, struct error *
     return keep(r, -1, ended, err);
 }
 
-/* Detaches the keeper: a session of its own, and none of the starter's open files. */
+/* Detaches the keeper: it gets a session of its own and keeps none of the starter's open files. */
 static void leave(int ready_fd)
 {
     (void)setsid();

@@ -1,9 +1,9 @@
-/* The log of a run: a file of bounded size, and an optional echo to a terminal or pipe.
+/* Writes the log of a run: a file of bounded size, and an optional echo to a terminal or pipe.
  * step.c passes the output of processes to `run_log_write`; keeper.c adds lines with
  * `run_log_say`. `put` rotates the file and holds bytes that the echo does not take yet.
  * Invariants: only the keeper writes. Nothing here blocks on the echo; `held` has at most
- * RUN_LOG_HELD_BYTES. A full disk or a closed echo loses lines but never ends the run. One thread.
- */
+ * RUN_LOG_HELD_BYTES. A full disk or a closed echo loses lines but never ends the run. One
+ * thread. */
 #include "cli/run/log.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
-/* Bytes per write to the file, and to the echo. A pipe takes ECHO_PIECE bytes completely or not
- * at all. */
+/* Limits the bytes per write to the file, and per write to the echo. A pipe takes ECHO_PIECE
+ * bytes completely or not at all. */
 enum { PIECE_MAX = 16384, ECHO_PIECE = 4096 };
 
 static enum status open_file(struct run_log *l, struct error *err)
@@ -144,8 +144,8 @@ static void keep_last(struct run_log *l, const char *bytes, size_t n)
     l->last[l->n_last] = '\0';
 }
 
-/* Returns true when the file is open. A file that could not be made on a full disk is tried
- * again once a second. */
+/* Returns true when the file is open. A file that could not be made on a full disk is made again
+ * at most once a second. */
 static bool is_open(struct run_log *l)
 {
     struct error err;
@@ -166,7 +166,7 @@ static void put_in_file(struct run_log *l, const char *bytes, size_t n)
 }
 
 /* Writes bytes to echo and file. The file is rotated at the end of a line, so that no line is in
- * two files; a line without an end is split. */
+ * two files. A line without an end is split. */
 static void put(struct run_log *l, const char *bytes, size_t n)
 {
     if (n == 0)
@@ -217,5 +217,5 @@ void run_log_close(struct run_log *l)
     l->held = NULL;
     l->n_held = 0;
     l->fd = l->echo_fd = -1;
-    l->path[0] = '\0'; /* so that is_open() does not open the file again */
+    l->path[0] = '\0'; /* an empty path: is_open() does not open the file again */
 }

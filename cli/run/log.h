@@ -1,8 +1,9 @@
 #pragma once
-/* The log of a run: RUNS/ID/log, at most 64 MiB, and log.1, the log before it. Only the keeper
- * writes it. The last line is kept too, as the reason of a failed run.
- * The functions never wait for the echo (a terminal, or a pipe to a pager). Bytes that it does
- * not take yet are held, and the reader of the run's output stops reading while run_log_is_held. */
+/* Writes the log of a run: RUNS/ID/log, at most 64 MiB, and log.1, the log before it. Only the
+ * keeper writes it. The last line is kept too, as the reason of a failed run.
+ * The functions never wait for the echo (a terminal, or a pipe to a pager). Bytes that the echo
+ * does not take yet are held. The reader of the run's output stops reading while run_log_is_held
+ * returns true. */
 #include "common/base/str.h"
 
 #define RUN_LOG_MAX_BYTES (64ll << 20)
@@ -13,8 +14,8 @@ struct run_log {
     char path[4096];
     int fd, echo_fd; /* echo_fd: terminal or pipe; -1 = none */
     long long n_bytes, max_bytes;
-    uint64_t retry_ns; /* time of the next try to make the file */
-    bool in_line;      /* the last byte was not a newline */
+    uint64_t retry_ns; /* time of the next try to make the file, in ns */
+    bool in_line;      /* the last byte in the log was not a newline */
     char last[512];
     size_t n_last;
     bool last_is_whole;
@@ -22,11 +23,11 @@ struct run_log {
     size_t n_held;
 };
 
-/* echo_fd is borrowed. */
+/* Opens the log. echo_fd is borrowed. */
 MUST_USE enum status run_log_open(struct run_log *l, const char *folder, int echo_fd,
                                   struct error *err);
 void run_log_write(struct run_log *l, const char *bytes, size_t n);
-/* Writes a line of the keeper itself: "run        | …". */
+/* Writes a line of the keeper's own: "run        | …". */
 void run_log_say(struct run_log *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
 bool run_log_is_held(const struct run_log *l);
 /* Writes as many held bytes as the echo takes now. */

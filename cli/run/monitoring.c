@@ -1,5 +1,5 @@
-/* `monitoring: true`: starts Debian's prometheus next to the run. It scrapes the head and the
- * gateways of the run's cluster, or the http ports of a run with commands only. */
+/* Implements `monitoring: true`: starts Debian's prometheus next to the run. Prometheus scrapes
+ * the head and the gateways of the run's cluster, or the http ports of a run with commands only. */
 #include "cli/run/monitoring.h"
 
 #include <arpa/inet.h>
@@ -35,7 +35,8 @@ static void append_job(struct strbuf *b, const char *name, const char *const *ta
     strbuf_append_c(b, "]}]\n");
 }
 
-/* Appends the jobs with the names that deploy/grafana's rules and dashboards expect. */
+/* Appends prometheus's jobs for a cluster, with the names that deploy/grafana's rules and
+ * dashboards expect. */
 static void append_cluster(struct run_keeper *k, struct strbuf *b)
 {
     enum { GATEWAYS_MAX = 64, WORKERS_MAX = 1024 };

@@ -1,5 +1,5 @@
 #pragma once
-/* Private to cli/run: prometheus for a run with `monitoring: true`. */
+/* Starts prometheus for a run with `monitoring: true`. Private to cli/run. */
 #include "cli/run/step.h"
 
 MUST_USE enum status run_start_monitoring(struct run_keeper *k, struct error *err);

@@ -40,8 +40,8 @@ static json_t *ports_json(const struct run_file *f)
     return all;
 }
 
-/* Returns the environment for `cox run show`: names without values, because a name does not tell
- * whether its value is secret. */
+/* Returns the environment for `cox run show`: names without values. Any value may be secret,
+ * even when its name does not say so. */
 static json_t *env_json(const struct run_file *f)
 {
     json_t *all = json_object();
@@ -87,7 +87,7 @@ enum status run_prepare(struct run_start *r, struct error *err)
         s = state ? run_store_write_state(r->folder, state, false, err)
                   : error_set(err, STATUS_INVALID,
                               "the run file %s contains text that is not UTF-8", r->path);
-    if (s != STATUS_OK) /* without a state the folder would never be listed */
+    if (s != STATUS_OK) /* a folder without a state would never be listed */
         pull_remove_tree(r->folder);
     strbuf_fini(&options);
     json_decref(state);

@@ -3,8 +3,8 @@
  * the workload and its service. Each `add_…` function appends to the JSON arrays of `struct
  * renderer`.
  * Invariants: a part that a pod cannot have is a problem with its line, never a wrong object.
- * Names are made valid and unique by `make_name`. Pods fit Pod Security's "restricted". JSON in
- * `struct renderer` is owned by it until it goes into an object. Pure. */
+ * Names are made valid and unique by `make_name`. Pods fit Pod Security's "restricted". `struct
+ * renderer` owns its JSON until the JSON goes into an object. Pure. */
 #include "cli/run/render.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void make_name(const char *name, char out[NAME_BYTES])
     out[n] = '\0';
     if (strcmp(out, name) == 0)
         return;
-    uint32_t hash = 2166136261u; /* FNV-1a; keeps names apart that become equal */
+    uint32_t hash = 2166136261u; /* FNV-1a hash; it keeps names apart that would become equal */
     for (const char *c = name; *c; c++)
         hash = (hash ^ (unsigned char)*c) * 16777619u;
     n = n < NAME_BYTES - 1 - HASH_BYTES ? n : NAME_BYTES - 1 - HASH_BYTES;
@@ -139,7 +139,7 @@ static void add_empty(struct renderer *k, const char *name, const char *path)
     add_volume(k, name, json_pack("{s:{}}", "emptyDir"), path, false);
 }
 
-/* Escapes a value: Kubernetes expands $(X), and $$ stands for a dollar. */
+/* Escapes a value, since Kubernetes expands $(X). In the result, $$ stands for a dollar. */
 static const char *escaped(struct renderer *k, const char *s)
 {
     struct strbuf b;
@@ -151,7 +151,7 @@ static const char *escaped(struct renderer *k, const char *s)
     return out;
 }
 
-/* Appends s in single quotes for a shell. */
+/* Appends `s` in single quotes for a shell. */
 static void append_quoted(struct strbuf *b, const char *s)
 {
     strbuf_append_c(b, "'");
@@ -201,13 +201,13 @@ static void add_env(struct renderer *k)
     if (run_file_hf_home(k->f))
         json_array_append_new(
             k->env, json_pack("{s:s, s:s}", "name", "HF_HOME", "value", run_file_hf_home(k->f)));
-    if (!has_home) /* the only writable folder, whatever the image sets */
+    if (!has_home) /* HOME is /tmp, the only writable folder, whatever the image sets */
         json_array_append_new(k->env, json_pack("{s:s, s:s}", "name", "HOME", "value", "/tmp"));
 }
 
 /* ---- imports and volumes ---- */
 
-/* Returns the volume that is mounted at `path`: one of the file, or else `ours`. */
+/* Returns the volume that is mounted at `path`: a volume of the run file, or else `ours`. */
 static const char *volume_at(struct renderer *k, const char *path, const char *ours)
 {
     for (size_t i = 0; i < k->f->imports.n; i++)
@@ -219,8 +219,8 @@ static const char *volume_at(struct renderer *k, const char *path, const char *o
     return ours;
 }
 
-/* Adds an init container that imports with the image's git and a shell. It does what `cox run`
- * does on a machine. */
+/* Adds an init container that imports a repository with the image's git and a shell. The
+ * container does the same as `cox run` on a machine. */
 static void import_git(struct renderer *k, const struct run_import *im, const char *volume)
 {
     const char *with = k->r->git_image ? k->r->git_image : k->f->image.s;
@@ -249,8 +249,8 @@ static void import_git(struct renderer *k, const struct run_import *im, const ch
     static const char *const own[][2] = {{"HOME", "/tmp"},
                                          {"GIT_TERMINAL_PROMPT", "0"},
                                          {"GIT_ALLOW_PROTOCOL", "https:ssh"},
-                                         /* a volume's folder belongs to root and to the pod's
-                                          * group */
+                                         /* git must trust the folder: a volume's folder belongs
+                                          * to root and to the pod's group */
                                          {"GIT_CONFIG_COUNT", "1"},
                                          {"GIT_CONFIG_KEY_0", "safe.directory"},
                                          {"GIT_CONFIG_VALUE_0", "*"}};
@@ -286,7 +286,7 @@ static void add_exports(struct renderer *k)
         const struct run_import *ex = &k->f->exports.items[i];
         bool is_artifact = ex->kind == RUN_IMPORT_ARTIFACT;
         if (is_artifact && run_file_keeps(k->f, ex))
-            continue; /* its import mounts it */
+            continue; /* the import of the artifact mounts it */
         if (is_artifact && !run_file_brings(k->f, ex->path) && !is_mounted(k, ex->path))
             mount_artifact(k, ex, run_print(&k->texts, "export-%zu", i), false);
         else
@@ -302,7 +302,7 @@ static void add_imports(struct renderer *k)
         const char *volume = run_print(&k->texts, "import-%zu", i);
         bool is_model = im->kind == RUN_IMPORT_MODEL;
         if (is_model && k->f->model.s && strcmp(k->f->model.s, im->path) == 0) {
-            k->model = im->what; /* `cox up` finds it in the cache by its name */
+            k->model = im->what; /* `cox up` finds the model in the cache by its name */
             continue;
         }
         if (im->kind == RUN_IMPORT_ARTIFACT) {
@@ -389,7 +389,8 @@ static void add_pull(struct renderer *k)
     const char *cache = k->f->up.cache_dir;
     if (!cache)
         cache = CACHE_PATH;
-    if (!run_file_brings(k->f, cache) && !is_mounted(k, cache)) /* false when it is a workdir */
+    /* a workdir at this path already has a volume */
+    if (!run_file_brings(k->f, cache) && !is_mounted(k, cache))
         add_empty(k, "cache", cache);
     json_array_append_new(k->inits,
                           json_pack("{s:s, s:s, s:[s,s,s,s,s], s:O, s:O, s:o}", "name", "pull",
@@ -398,7 +399,7 @@ static void add_pull(struct renderer *k)
                                     "securityContext", container_security()));
 }
 
-/* Returns up.yaml for the pod: the file's options, and those that only a pod needs. */
+/* Returns up.yaml for the pod: the file's options, and the options that only a pod needs. */
 static const char *pod_options(struct renderer *k)
 {
     struct strbuf b;
@@ -640,7 +641,7 @@ void run_render(const struct run_render *r, json_t **owned_objects, struct run_p
     add_imports(&k);
     add_volumes(&k);
     add_workdirs(&k);
-    add_pull(&k); /* later containers all have these mounts */
+    add_pull(&k); /* the containers that are added later have all these mounts */
     add_config(&k);
     add_commands_before(&k);
     if (json_object_size(k.secrets) > 0)

@@ -1,18 +1,20 @@
 #pragma once
-/* Turns a run file into Kubernetes objects: a Deployment for a model, or a Job for commands; a
- * Service for its ports, a ConfigMap with options and script, a Secret for values whose names
- * say so, and a claim for each volume with a size. Pods fit Pod Security's "restricted". Pure. */
+/* Turns a run file into Kubernetes objects: a Deployment for a model, or a Job for commands. It
+ * also makes a Service for the ports, a ConfigMap with options and script, a Secret for values
+ * with a secret name, and a claim for each volume with a size. Pods fit Pod Security's
+ * "restricted". Pure. */
 #include <jansson.h>
 
 #include "cli/run/file/file.h"
 
 struct run_render {
     const struct run_file *file;
-    const char *namespace_; /* NULL = the objects name no namespace */
-    const char *git_image;  /* NULL = the run's image */
+    const char *namespace_; /* namespace of the objects; NULL = the objects name no namespace */
+    const char *git_image;  /* image that runs git; NULL = the run's image */
     const json_t *taken;    /* values from the starter's environment, by name */
     struct arena *arena;
 };
 
-/* *owned_objects is an array. Parts that a pod cannot have are problems in *p, with their lines. */
+/* Renders the run. *owned_objects is an array. Parts that a pod cannot have are problems in *p,
+ * with their lines. */
 void run_render(const struct run_render *r, json_t **owned_objects, struct run_problems *p);

@@ -1,5 +1,5 @@
 #pragma once
-/* A run that is about to start, or that runs. */
+/* Describes a run that is about to start, or that runs. */
 #include <jansson.h>
 
 #include "cli/run/source.h"

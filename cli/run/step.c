@@ -13,8 +13,8 @@
 
 enum { END_S = 30, LAST_WORDS_S = 1, LOOK_MS = 200, LOOK_ENDING_MS = 20, READS_MAX = 64 };
 
-/* Returns true while the echo has not taken its bytes. The run's processes then wait, as a
- * program waits for a pager, unless the run is ending. */
+/* Returns true while the echo has not taken the bytes for it. The run's processes then wait, as
+ * a program waits for a pager, unless the run is ending. */
 static bool is_held(const struct run_keeper *k)
 {
     return run_log_is_held(&k->log) && !k->is_ending;
@@ -84,7 +84,7 @@ static void look(struct run_keeper *k, int timeout_ms)
         (void)run_children_kill(k->start->store, SIGKILL);
 }
 
-/* Reads the rest of the output of a child that has ended: all that is in the pipe now. */
+/* Reads the rest of the output of a child that has ended: all bytes that are in the pipe now. */
 static void drain(struct run_keeper *k)
 {
     int n = 0;

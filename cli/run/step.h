@@ -1,7 +1,7 @@
 #pragma once
-/* Private to cli/run: one step of a run, which is a child process, and the keeper's loop while
- * it runs. The loop copies output to the log and handles signals and the child's end. Keeper's
- * process and thread only. */
+/* Runs one step of a run, which is a child process, and the keeper's loop during the step. The
+ * loop copies output to the log and handles signals and the child's end. Private to cli/run;
+ * keeper's process and thread only. */
 #include <jansson.h>
 #include <signal.h>
 #include <sys/types.h>
@@ -15,26 +15,28 @@ struct run_keeper {
     const struct run_file *file;
     struct run_log log;
     json_t *state;
-    char root[RUN_PATH_BYTES + 8], program[RUN_PATH_BYTES]; /* program: path of `cox` itself */
-    char **env;                                             /* environment of the run's processes */
-    struct arena arena;                                     /* owns the strings of `env` */
+    /* root: folder of the run; program: path of `cox` itself */
+    char root[RUN_PATH_BYTES + 8], program[RUN_PATH_BYTES];
+    char **env;         /* environment of the run's processes */
+    struct arena arena; /* arena of the strings of `env` */
     int out_read, out_write, signal_fd;
     pid_t child;      /* process of the step; 0 = none */
-    pid_t prometheus; /* 0 = none */
+    pid_t prometheus; /* process of prometheus; 0 = none */
     bool child_ended;
-    int child_status;            /* status from waitpid */
+    int child_status;            /* status of the child from waitpid */
     bool is_ending, is_killing;  /* SIGTERM came; SIGKILL was sent to the children */
-    uint64_t kill_at_ns, n_read; /* n_read: bytes of output so far */
-    bool was_asked;              /* a signal asked for the end */
+    uint64_t kill_at_ns, n_read; /* kill_at_ns: time for SIGKILL; n_read: bytes of output so far */
+    bool was_asked;              /* a signal asked for the run's end */
     sigset_t signals_before;
 };
 
-/* Starts argv and waits for it; its exit code must be 0. `what` names it in errors: "git fetch".
- * `cwd` and `stdout_fd` are those of struct run_spawn. STATUS_CLOSED: the run is ending. */
+/* Starts argv and waits for the process; its exit code must be 0. `what` names the step in
+ * errors: "git fetch". `cwd` and `stdout_fd` are those of struct run_spawn. STATUS_CLOSED: the
+ * run is ending. */
 MUST_USE enum status run_step(struct run_keeper *k, const char *what, const char *const *argv,
                               const char *cwd, int stdout_fd, struct error *err);
 /* Ends all processes of the run: SIGTERM, then SIGKILL when the time is over. */
 void run_step_end_all(struct run_keeper *k);
-/* Waits until the terminal has taken the rest of the output. After a signal asked for the end it
- * waits at most one second. */
+/* Waits until the terminal has taken the rest of the output. When a signal has asked for the
+ * end, it waits at most one second. */
 void run_step_flush(struct run_keeper *k);

@@ -1,6 +1,6 @@
-/* The steps of a keeper: imports, model, volumes, exports and the environment.
- * keeper.c calls the functions in order. Each runs child processes through `run_step` (step.h), or
- * makes folders and links below the run's root.
+/* Implements the steps of a keeper: imports, model, volumes, exports and the environment.
+ * keeper.c calls the functions in order. Each function runs child processes through `run_step`
+ * (step.h), or makes folders and links below the run's root.
  * Invariants: a place is created below `k->root` by `run_place`. An imported repository runs no
  * code: no hooks, and only known transports. Kept folders lie below RUNS/volumes. `env` is built
  * once and lives on the keeper's arena. The keeper's thread only. */
@@ -61,7 +61,7 @@ enum status run_place(struct run_keeper *k, const char *path, bool with_itself,
 static enum status import_git(struct run_keeper *k, const struct run_import *im, const char *to,
                               struct error *err)
 {
-    /* A repository only brings files: none of its hooks runs, and no transport that is a
+    /* A repository only brings files. None of its hooks runs, and no transport may start a
      * program. */
     const char *const init[] = {"git", "init", "-q", "--", to, NULL};
     const char *const fetch[] = {
@@ -113,8 +113,8 @@ static enum status artifact_folder(struct run_keeper *k, const char *name, char 
                : error_set(err, STATUS_INVALID, "the path of the artifact %s is too long", name);
 }
 
-/* Imports an artifact: a link to its volume when the run exports it at the same place, otherwise
- * a copy. */
+/* Imports an artifact. When the run exports the artifact at the same place, the place is a link
+ * to the artifact's volume. Otherwise the place is a copy. */
 static enum status import_artifact(struct run_keeper *k, const struct run_import *im,
                                    const char *to, struct error *err)
 {
@@ -165,8 +165,8 @@ enum status run_import_all(struct run_keeper *k, struct error *err)
     return STATUS_OK;
 }
 
-/* Pulls the model that `cox up` will look for in the cache. A model that is there already is not
- * fetched. */
+/* Pulls the model that `cox up` will look for in the cache. A model that is already in the cache
+ * is not fetched. */
 enum status run_pull_model(struct run_keeper *k, struct error *err)
 {
     struct model_ref ref;
@@ -176,7 +176,7 @@ enum status run_pull_model(struct run_keeper *k, struct error *err)
     const char *const offline[] = {
         k->program, "pull", k->file->model.s, "--offline", cache ? "--cache-dir" : NULL,
         cache,      NULL};
-    /* a revision is known only to `cox up`, which fetches the model itself */
+    /* the revision is an option of `cox up`, which fetches such a model itself */
     if (!k->file->model.s || k->file->up.revision)
         return STATUS_OK;
     TRY(model_ref_parse(k->file->model.s, &ref, err));
@@ -186,14 +186,14 @@ enum status run_pull_model(struct run_keeper *k, struct error *err)
                  : STATUS_OK;
 }
 
-/* Copies the content of each exported place into its folder, which is made. */
+/* Copies the content of each exported place into the export's folder, which is made first. */
 enum status run_export_all(struct run_keeper *k, struct error *err)
 {
     for (size_t i = 0; i < k->file->exports.n; i++) {
         const struct run_import *ex = &k->file->exports.items[i];
         char from[RUN_PATH_BYTES], inside[RUN_PATH_BYTES + 2], folder[RUN_PATH_BYTES];
         if (run_file_keeps(k->file, ex))
-            continue; /* the place is a link to the volume */
+            continue; /* the place is a link to the volume, so nothing is copied */
         if (ex->kind == RUN_IMPORT_ARTIFACT)
             TRY(artifact_folder(k, ex->what, folder, err));
         else
@@ -219,8 +219,8 @@ enum status run_export_all(struct run_keeper *k, struct error *err)
 
 /* ---- volumes ---- */
 
-/* Makes the folder of a volume below RUNS/volumes, which outlives the run. A volume with a size
- * belongs to the run's name; a claim is shared by all runs. */
+/* Makes the folder of a volume below RUNS/volumes; the folder stays after the run. A volume with
+ * a size belongs to the run's name; all runs share a claim. */
 static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
                                char out[RUN_PATH_BYTES], struct error *err)
 {
@@ -273,7 +273,8 @@ static bool is_of_option(const char *entry, const char *name)
     return *entry == '=';
 }
 
-/* Returns true when the run file sets this variable, so that the starter's value is dropped. */
+/* Returns true when the run or its file sets this variable, so that the starter's value is
+ * dropped. */
 static bool is_overruled(const struct run_keeper *k, const char *entry)
 {
     static const char *const own[] = {"config", "model", "run-id", "run-root", "runs-dir", "runs"};
@@ -300,13 +301,14 @@ static void add(struct run_keeper *k, size_t *n, const char *name, const char *v
     size_t size = strlen(name) + strlen(value) + 2;
     char *entry = arena_try_alloc(&k->arena, size);
     if (!entry)
-        entry = mem_array(SIZE_MAX, 2); /* out of memory: ends the program, as mem_alloc does */
+        /* this call ends the program because memory is out, as mem_alloc does */
+        entry = mem_array(SIZE_MAX, 2);
     snprintf(entry, size, "%s=%s", name, value);
     k->env[(*n)++] = entry;
 }
 
-/* Sets COX_RUN_ENV to the names of this run's variables. A run that is started from here does
- * not inherit them. */
+/* Sets COX_RUN_ENV to the names of this run's variables. A run that is started inside this run
+ * does not inherit them. */
 static void add_names(struct run_keeper *k, size_t *n)
 {
     struct strbuf names;

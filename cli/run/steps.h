@@ -1,10 +1,10 @@
 #pragma once
-/* Private to cli/run: the steps of a keeper, one after another, each as child processes
- * (step.h). */
+/* Implements the steps of a keeper, one after another, each as child processes (step.h). Private
+ * to cli/run. */
 #include "cli/run/step.h"
 
-/* Writes root/PATH to `out` and makes the folders above it; with `with_itself` also the last
- * one. */
+/* Writes root/PATH to `out` and makes the folders above the last component. With `with_itself`,
+ * the last component is made too. */
 MUST_USE enum status run_place(struct run_keeper *k, const char *path, bool with_itself,
                                char out[RUN_PATH_BYTES], struct error *err);
 MUST_USE enum status run_import_all(struct run_keeper *k, struct error *err);

@@ -1,8 +1,8 @@
-/* The folders of runs on the disk (store.h has their layout): find, read, write and list them.
+/* Finds, reads, writes and lists the folders of runs on the disk (store.h has their layout).
  * Commands list and read records; a run's keeper writes its state with `run_store_write_state`.
  * Invariants: a file is written under a temporary name and renamed, so readers see whole files.
- * Room for the next state is reserved, so a full disk does not lose a run's end. A keeper is alive
- * only when process number, start time and boot id all match. Records own their JSON until
+ * Room for the next state is reserved, so a full disk does not lose a run's end. A keeper is
+ * alive only when process number, start time and boot id all match. Records own their JSON until
  * run_record_fini. */
 #include "cli/run/store.h"
 
@@ -231,13 +231,14 @@ enum status run_store_write_state(const char *folder, const json_t *state, bool 
     enum status s = two_names(folder, "state.json", path, fresh, err);
     int e = 0;
     if (s == STATUS_OK) {
-        /* uses the reserved file, if there is one */
+        /* write_file uses the reserved file, if there is one */
         e = write_file(fresh, O_CREAT, str_from(text));
         if (e == 0 && rename(fresh, path) != 0)
             e = errno;
         if (e != 0)
             (void)unlink(fresh);
-        /* its own blocks are still there; a reader in between sees no state */
+        /* The old file's blocks are still reserved on the disk, so the last state fits. A reader
+         * during this write may see no state. */
         if (e != 0 && is_last)
             e = write_file(path, 0, str_from(text));
         if (e == 0 && !is_last)
@@ -343,7 +344,7 @@ enum status run_store_list(const struct run_store *s, struct run_record **owned_
     for (const struct dirent *e; (e = readdir(d)) && *n < RUNS_MAX;) {
         struct run_record r;
         if (!run_store_read(s, e->d_name, &r))
-            continue; /* no run, or a run that is just being made */
+            continue; /* the folder has no run, or its run is just being made */
         if (*n == cap) {
             cap = cap ? cap * 2 : 16;
             *owned_records = mem_realloc(*owned_records, cap * sizeof **owned_records);
@@ -380,7 +381,7 @@ static enum status too_many(const struct run_record *all, const bool *fits, size
     return s;
 }
 
-/* Refuses too few digits of an ID: a typing error must not choose a run. */
+/* Refuses an ID with too few digits, so that a typing error does not choose a run. */
 static enum status check_prefix(const char *who, struct error *err)
 {
     size_t n = strlen(who);

@@ -1,9 +1,9 @@
 #pragma once
-/* The folders of runs: RUNS/ID/ with run.yaml (a copy of the run file), state.json, env.json
- * (values from the starter's environment), up.yaml, log and root/.
+/* Keeps the folders of runs: RUNS/ID/ with run.yaml (a copy of the run file), state.json,
+ * env.json (values from the starter's environment), up.yaml, log and root/.
  * Only the run's keeper writes state.json, under a temporary name that is then renamed; all
- * others read. A keeper is identified by its process number and start time, because the number
- * alone may belong to another process by now. */
+ * other processes read. A keeper is identified by its process number and start time, because the
+ * number alone may belong to another process in the meantime. */
 #include <jansson.h>
 #include <sys/types.h>
 
@@ -23,21 +23,23 @@ enum run_status {
 const char *run_status_name(enum run_status s);
 
 struct run_process {
-    pid_t pid;      /* 0 = none */
+    pid_t pid;      /* process number; 0 = none */
     uint64_t began; /* start time in clock ticks since the machine's boot */
     char boot[40];  /* boot id of the machine */
 };
-/* Returns false when there is no such process. */
+/* Reads the number, start time and boot id of a process. Returns false when there is no such
+ * process. */
 bool run_process_read(pid_t pid, struct run_process *out);
-/* in the form of state.json; a new reference */
+/* Returns a new reference, in the form of state.json. */
 json_t *run_process_json(const struct run_process *p);
 bool run_process_lives(const struct run_process *p);
 
 struct run_store {
-    char dir[RUN_PATH_BYTES - 64]; /* path of RUNS, absolute */
+    char dir[RUN_PATH_BYTES - 64]; /* absolute path of the folder RUNS */
 };
 
-/* `dir` is --runs-dir, or NULL for the default. A missing folder is made with mode 0700. */
+/* Opens the store. `dir` is --runs-dir, or NULL for the default. A missing folder is made with
+ * mode 0700. */
 MUST_USE enum status run_store_open(struct run_store *s, const char *dir, struct error *err);
 /* Makes a new ID and its folder. `path` gets RUNS/ID. */
 MUST_USE enum status run_store_new(const struct run_store *s, char id[RUN_ID_DIGITS + 1],
@@ -50,11 +52,12 @@ MUST_USE enum status run_store_write(const char *folder, const char *name, struc
                                      struct error *err);
 MUST_USE enum status run_store_write_json(const char *folder, const char *name, const json_t *j,
                                           struct error *err);
-/* Writes state.json and reserves room for the next one, so that a disk that fills up does not
- * lose the run's end. The last state is written in place when there is no other way. */
+/* Writes state.json and reserves room for the next state, so that a disk that fills up does not
+ * lose the run's end. When there is no other way, the last state is written in place. */
 MUST_USE enum status run_store_write_state(const char *folder, const json_t *state, bool is_last,
                                            struct error *err);
-/* Returns a new reference. Returns NULL when the file is missing or is no JSON object. */
+/* Reads a JSON file of a run and returns a new reference. Returns NULL when the file is missing
+ * or does not hold a JSON object. */
 json_t *run_store_read_json(const char *folder, const char *name);
 
 struct run_record {
@@ -62,7 +65,7 @@ struct run_record {
     enum run_status status; /* actual status; RUN_FAILED when the keeper was killed */
     bool is_live, was_killed;
     struct run_process keeper;
-    json_t *state; /* owned */
+    json_t *state; /* content of state.json, owned */
 };
 bool run_store_read(const struct run_store *s, const char *id, struct run_record *out);
 void run_record_fini(struct run_record *r);
@@ -70,9 +73,10 @@ void run_record_fini(struct run_record *r);
 MUST_USE enum status run_store_list(const struct run_store *s, struct run_record **owned_records,
                                     size_t *n, struct error *err);
 void run_records_free(struct run_record *owned_records, size_t n);
-/* Finds a run by its ID, the first digits of an ID, or its name. Among runs of one name, the
- * only live one is chosen. STATUS_NOT_FOUND: there is none. STATUS_INVALID: several match; the
- * text names them. */
+/* Finds a run by its ID, the first digits of an ID, or its name. When several runs have the
+ * name, the only live one is chosen. STATUS_NOT_FOUND: there is no such run. STATUS_INVALID:
+ * several runs match; the text names them. */
 MUST_USE enum status run_store_find(const struct run_store *s, const char *who,
                                     struct run_record *out, struct error *err);
-const char *run_record_text(const struct run_record *r, const char *key); /* "" = missing */
+/* Returns the text of a member; "" = missing. */
+const char *run_record_text(const struct run_record *r, const char *key);

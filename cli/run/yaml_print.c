@@ -38,7 +38,7 @@ static void print_block(const char *s, int depth, struct strbuf *out)
     }
 }
 
-/* Returns true for a key that every YAML reader takes for a text. */
+/* Returns true for a key that every YAML reader reads as text. */
 static bool is_plain(const char *s)
 {
     static const char *const words[] = {"true", "false", "null", "yes", "no",
@@ -63,7 +63,7 @@ static void print_scalar(const json_t *j, int depth, struct strbuf *out)
         strbuf_append_c(out, json_is_true(j) ? "true" : json_is_false(j) ? "false" : "null");
 }
 
-/* Prints the value behind "key:" or "-". */
+/* Prints the value that follows "key:" or "-". */
 static void print_value(const json_t *j, int depth, struct strbuf *out)
 {
     bool is_empty = json_is_object(j) ? json_object_size(j) == 0 : json_array_size(j) == 0;

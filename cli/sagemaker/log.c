@@ -1,4 +1,4 @@
-/* The first lines of DJL Serving's log, in the form that its users search for. */
+/* Writes the first lines of DJL Serving's log, in the form that its users search for. */
 #include "cli/sagemaker/log.h"
 
 #include <ctype.h>

@@ -1,19 +1,20 @@
 #pragma once
-/* The lines of a SageMaker container's log, as DJL writes them: the settings at the start, and
- * the model while it is loaded and served. Pure. */
+/* Writes the lines of a SageMaker container's log, as DJL writes them: the settings at the
+ * start, and the model while it is loaded and served. Pure. */
 #include "cli/sagemaker/settings.h"
 
-/* Append the settings as DJL logs them at its start, with secrets masked: those of the server,
- * and, behind its line about the model's kind, those of the model. `o` comes from
- * sagemaker_read. */
+/* Appends the settings as DJL logs them at its start, with secrets masked. The first part is the
+ * server's settings; the second part, behind DJL's line about the model's kind, is the model's.
+ * `o` comes from sagemaker_read. */
 void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
                         struct strbuf *out);
 void sagemaker_model_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
                               struct strbuf *out);
-/* The model for the lines that DJL writes when it begins to load a model, and when the model is
- * served. */
+/* Describes the model for the lines that DJL writes when it begins to load a model, and when the
+ * model is served. */
 struct sagemaker_model {
-    const char *name, *family, *rolling_batch; /* family: from config.json; NULL = unknown */
+    /* family: the model's family from config.json; NULL = unknown */
+    const char *name, *family, *rolling_batch;
     const char *host;
     uint32_t port, tp, dp, n_gpus;
     const char *settings; /* text of sagemaker_model_settings; NULL = none */

@@ -63,7 +63,7 @@ static void warn(struct reader *r, const char *what)
 
 /* ---- lookup ---- */
 
-/* Returns the value of a variable. An empty one counts as not set. */
+/* Returns the value of a variable. An empty value counts as not set. */
 static const char *variable(char *const *environ_, const char *name)
 {
     size_t n = strlen(name);
@@ -209,8 +209,9 @@ static enum status read_count(struct reader *r, const char *name, const char *v,
     return STATUS_OK;
 }
 
-/* Reads the degrees of parallelism. "max" means all GPUs. A number means as many copies of the
- * model as the GPUs allow. Without GPUs, the CPU computes with the given number of ranks. */
+/* Reads the degrees of parallelism. "max" means all GPUs. With a number, there are as many
+ * copies of the model as the GPUs allow. Without GPUs, the CPU computes with the given number of
+ * ranks. */
 static enum status read_parallel(struct reader *r)
 {
     const char *tp_text, *pp_text, *fallback = variable_of(r, "TENSOR_PARALLEL_DEGREE");
@@ -259,8 +260,8 @@ static enum status read_dtype(struct reader *r)
         "dtype=%s is not supported: use fp32, float32, fp16, float16, bf16, bfloat16 or auto", v);
 }
 
-/* Reads the model and its name. A mounted model is called "model". A hub's model has its id,
- * with _ for every character that is no letter or digit. */
+/* Reads the model and its name. A mounted model is called "model". A hub's model is called by
+ * its id, with _ for every character that is not a letter or a digit. */
 static enum status read_model(struct reader *r)
 {
     const char *store = sagemaker_model_store(r->in->environ_);
@@ -286,8 +287,8 @@ static enum status read_model(struct reader *r)
     return STATUS_OK;
 }
 
-/* Returns vLLM's variable, which DJL's users set next to DJL's own, or else `chosen` (NULL = not
- * set). */
+/* Returns `chosen`, the value of DJL's setting. When `chosen` is NULL, it returns vLLM's
+ * variable, which DJL's users may also set. */
 static const char *or_vllms(struct reader *r, const char *name, const char *chosen)
 {
     const char *v = variable_of(r, name);
@@ -354,7 +355,7 @@ static void read_timeouts(struct reader *r)
     flag(r, "--chunk-timeout", chunk ? chunk : "120");
 }
 
-/* Reads the largest size of a body, in bytes, or in MB in DJL's older form. */
+/* Reads the largest size of a body. The size is in bytes, or in MB in DJL's older form. */
 static enum status read_max_body(struct reader *r)
 {
     uint64_t mb;
@@ -365,7 +366,8 @@ static enum status read_max_body(struct reader *r)
             return error_set(
                 r->err, STATUS_INVALID,
                 "SAGEMAKER_MAX_PAYLOAD_IN_MB=%s is invalid: give a number from 0 to 1024", mb_text);
-        if (mb > 0) /* 0: batch transform sets no limit, so the server's default holds */
+        /* 0 means that batch transform sets no limit, so the server's default is used */
+        if (mb > 0)
             bytes = text(r, "%llu", (unsigned long long)mb << 20);
     }
     if (!bytes)
@@ -374,7 +376,7 @@ static enum status read_max_body(struct reader *r)
     return STATUS_OK;
 }
 
-/* Reads how a batch transform job sends its records; SageMaker tells its containers. */
+/* Reads how a batch transform job sends its records; SageMaker passes this to its containers. */
 static void read_batch_strategy(struct reader *r)
 {
     const char *v = variable_of(r, "SAGEMAKER_BATCH_STRATEGY");
@@ -437,8 +439,9 @@ enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena
     arg(&r, "--sagemaker");
     flag(&r, "--host", "0.0.0.0");
     flag(&r, "--port", port ? port : "8080");
-    flag(&r, "--shutdown-timeout", "20"); /* s; SageMaker sends SIGKILL 30 s after SIGTERM */
-    flag(&r, "--stats-format", "vllm0");  /* form that DJL's users search for */
+    /* 20 s, because SageMaker sends SIGKILL 30 s after SIGTERM */
+    flag(&r, "--shutdown-timeout", "20");
+    flag(&r, "--stats-format", "vllm0"); /* vllm0 is the form that DJL's users search for */
     TRY(read_engine(&r));
     read_chat(&r);
     read_timeouts(&r);

@@ -1,11 +1,11 @@
 /* Runs a whole cluster as children of `cox up`, from the options until its end.
  * `up_cluster_run` names the cluster and may move it to the background (local/detach.h). It
  * fetches the model, plans the processes, and starts the supervisor on this thread's loop. A
- * probe thread (probe.h) tells the loop when requests are served; screen.h shows the start;
+ * probe thread (probe.h) tells the loop when requests are served. screen.h shows the start;
  * local/control.h serves `cox logs`, `cox scale` and `cox stop`.
- * Invariants: everything in `struct up` belongs to the loop's thread. Signals are handled by the
- * loop before private keys are written, so that the keys are always removed. `finish` is called
- * in every case. */
+ * Invariants: everything in `struct up` belongs to the loop's thread. The loop handles signals
+ * before private keys are written, so that the keys are always removed. `finish` is called in
+ * every case. */
 #include "cli/up/cluster.h"
 
 #include <signal.h>
@@ -35,7 +35,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-/* longer than a gateway gives its clients to read the last message */
+/* time in ms, longer than a gateway gives its clients to read the last message */
 enum { LAST_WORDS_MS = 9000 };
 enum { LOG_NAME_BYTES = 14 };
 
@@ -45,21 +45,23 @@ struct up {
     struct up_machine machine;
     struct arena arena;
     struct up_plan plan;
-    const char *sagemaker_settings; /* the model's settings, for the log; NULL = none */
+    /* the model's settings in DJL's form, for the log; NULL = none */
+    const char *sagemaker_settings;
     struct loop *loop;
     struct supervisor *supervisor;
-    struct up_control *control; /* NULL = no socket, so `cox logs` and `cox scale` do not find it */
-    const char *name;           /* command's name: up or serve */
+    /* control socket; NULL = no socket, so `cox logs` and `cox scale` do not find the cluster */
+    struct up_control *control;
+    const char *name; /* command's name: up or serve */
     uint64_t begin_ns;
     struct up_probe *probe;
-    struct up_screen *screen; /* NULL = stderr has the whole log */
+    struct up_screen *screen; /* short form of the log on stderr; NULL = stderr has the whole log */
     struct up_screen_options screen_options;
     struct up_detach detach;
     char cluster_name[UP_NAME_BYTES];
     bool is_only; /* no other cluster ran here at the start */
     bool is_ready, is_late, is_stopping;
     char url[300];
-    const char *admin; /* HOST:PORT, on the arena */
+    const char *admin; /* HOST:PORT of the head's admin API, on the arena */
 };
 
 /* ---- readiness ---- */
@@ -74,8 +76,8 @@ static void say_of_model(const struct up *u,
     up_sagemaker_say(u->o, &m, say);
 }
 
-/* Returns the number of complete replicas that can serve at once. With --dp next to --workers it
- * is at most --dp. */
+/* Returns the number of complete replicas that can serve at once. With --dp next to --workers,
+ * the number is at most --dp. */
 static uint32_t n_replicas(const struct up *u)
 {
     uint32_t replica_ranks = (uint32_t)(u->o->tp * u->o->pp), n = u->plan.n_workers / replica_ranks;
@@ -164,8 +166,8 @@ static void on_signal(void *ctx, int signum)
     stop(ctx);
 }
 
-/* Ends the cluster for `cox stop`, which never cuts off open requests, even when it is called
- * twice. */
+/* Ends the cluster for `cox stop`. Open requests are never cut off, even when `cox stop` is
+ * called twice. */
 static void stop_in_order(void *ctx)
 {
     if (!((struct up *)ctx)->is_stopping)
@@ -179,15 +181,16 @@ static enum status prepare(struct up *u, struct error *err)
     const char *tmp_dir = getenv("TMPDIR");
     tmp_dir = tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp";
     TRY(up_model_open(&u->model, u->o, u->name, tmp_dir, &u->arena, err));
-    if (u->model.fetched_ns > 0) /* start times and limits do not include the fetch */
+    if (u->model.fetched_ns > 0) /* start times and limits do not include the time of the fetch */
         u->begin_ns = u->model.fetched_ns;
     TRY(up_machine_export_secrets(u->o, err));
     /* COX_CONFIG holds options of this command, which the children do not know */
     (void)unsetenv("COX_CONFIG");
-    (void)unsetenv("COX_MODEL"); /* the head would use it as a name */
+    (void)unsetenv("COX_MODEL"); /* the head would use COX_MODEL as a name */
     TRY(up_machine_find_programs(&u->machine, err));
-    /* Before the keys are written: from here on a Ctrl-C waits for the loop, which ends at once
-     * and removes the keys. Otherwise it would end this process and leave private keys behind. */
+    /* The loop handles signals before the keys are written. From here on a Ctrl-C waits for the
+     * loop, which ends at once and removes the keys. Otherwise the signal would end this process
+     * and leave private keys behind. */
     TRY(loop_new(&u->loop, err));
     TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
@@ -241,8 +244,8 @@ static enum status add_worker(struct up *u, uint32_t i, struct error *err)
     return supervisor_add(u->supervisor, c, err);
 }
 
-/* Changes the number of workers: worker i runs when i < n. The last ones are stopped first and
- * started last. */
+/* Changes the number of workers: worker i runs when i < n. The workers with the highest numbers
+ * are stopped first and started last. */
 static enum status scale(void *ctx, uint32_t n, struct error *err)
 {
     struct up *u = ctx;
@@ -258,7 +261,8 @@ static enum status scale(void *ctx, uint32_t n, struct error *err)
     }
 }
 
-/* Starts the control socket. Without it the cluster serves all the same, with a warning. */
+/* Starts the control socket. When that fails, the cluster serves without it, and a warning is
+ * logged. */
 static void start_control(struct up *u)
 {
     struct error err = {0};
@@ -299,8 +303,8 @@ static void start_control(struct up *u)
 
 /* ---- the run ---- */
 
-/* Returns the time for the gateways to drain. They end by themselves when the timeout is over,
- * and tell their clients first. */
+/* Returns the time for the gateways to drain, in ms. They end by themselves when the timeout is
+ * over, and tell their clients first. */
 static uint32_t drain_ms(double shutdown_timeout_s)
 {
     return shutdown_timeout_s > 0 ? (uint32_t)(shutdown_timeout_s * 1000) + LAST_WORDS_MS : 0;
@@ -318,7 +322,8 @@ static enum status run(struct up *u, struct error *err)
                                           .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,
                                           .ctx = u};
-    start_control(u); /* before the log begins, so that its warning reaches the terminal */
+    /* start_control comes before the log begins, so that its warning reaches the terminal */
+    start_control(u);
     up_detach_begin_log(&u->detach);
     enum status s = supervisor_start(&so, &u->supervisor, err);
     if (s != STATUS_OK)
@@ -374,7 +379,7 @@ static int fail(const struct up *u, enum status s, const struct error *err)
         up_screen_print(u->screen, text);
     }
     if (u->screen && u->detach.fd < 0)
-        (void)0; /* already printed: the screen is stderr */
+        (void)0; /* the screen is stderr, so the error is printed already */
     else if (log_is_json())
         log_error("failed", "text=%s", log_quote(err->text));
     else
@@ -384,8 +389,8 @@ static int fail(const struct up *u, enum status s, const struct error *err)
     return s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
 }
 
-/* Opens the short form of the log, on a terminal, or for the command that waits for a cluster in
- * the background. */
+/* Opens the short form of the log. It is for a terminal, or for the command that waits for a
+ * cluster in the background. */
 static void open_screen(struct up *u)
 {
     bool is_short = u->detach.fd >= 0 || (isatty(STDERR_FILENO) == 1 && !u->o->verbose &&
@@ -400,8 +405,8 @@ static void open_screen(struct up *u)
     u->screen = up_screen_new(&u->screen_options);
 }
 
-/* Begins the start. *code is the exit code of the typed command, when the cluster is another
- * process. */
+/* Begins the start. When the cluster is another process, *code is the exit code of the typed
+ * command. */
 static enum status begin(struct up *u, enum up_side *side, int *code, struct error *err)
 {
     bool color = u->o->color == 1 || (u->o->color == 0 && isatty(STDERR_FILENO) == 1);
@@ -412,7 +417,7 @@ static enum status begin(struct up *u, enum up_side *side, int *code, struct err
                        u->cluster_name, &u->is_only, err));
     u->screen_options = up_screen_of_stderr(color);
     if (u->o->detach) {
-        /* read now, since the pipe has no width */
+        /* the width is read now, since a pipe has none later */
         u->screen_options.columns = up_screen_width(&u->screen_options);
         TRY(up_detach(u->name, u->cluster_name, &u->detach, side, code, err));
     }

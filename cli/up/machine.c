@@ -39,7 +39,8 @@ static enum status make_keys(struct up_machine *m, const struct up_options *o, c
                              struct error *err)
 {
     if (o->keys_dir) {
-        struct error no_folder = {0}; /* not fatal: only the control socket needs the folder */
+        /* a missing folder is not fatal: only the control socket needs it */
+        struct error no_folder = {0};
         if (throw_away_make(&m->throw_away, tmp_dir, "up", &no_folder) != STATUS_OK)
             throw_away_remove(&m->throw_away);
         snprintf(m->keys_dir, sizeof m->keys_dir, "%s", o->keys_dir);
@@ -50,7 +51,7 @@ static enum status make_keys(struct up_machine *m, const struct up_options *o, c
     return keys_make_dir(m->keys_dir, err);
 }
 
-/* Reads the NUMA nodes. When that fails here, the workers report it. */
+/* Reads the NUMA nodes. An error is not reported here, because the workers report it. */
 static void find_nodes(struct up_machine *m, const struct up_options *o, const char *command)
 {
     struct error err;

@@ -1,6 +1,6 @@
 #pragma once
-/* This machine for `cox up`: the folder of the programs, the cluster's keys, the NUMA nodes, and
- * whether ports are free. */
+/* Prepares this machine for `cox up`: the folder of the programs, the cluster's keys, the NUMA
+ * nodes, and a check that ports are free. */
 #include "cli/base/throw_away.h"
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/types.h"
@@ -8,7 +8,7 @@
 enum { UP_PATH_BYTES = 4096 };
 
 struct up_machine {
-    struct up_place place; /* points into this struct, so the struct must not be moved */
+    struct up_place place; /* place, which points into this struct; the struct must not be moved */
     struct numa numa;
     char bin_dir[UP_PATH_BYTES], keys_dir[UP_PATH_BYTES];
     /* folder for the control socket, and for the keys without --keys-dir */

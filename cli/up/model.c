@@ -16,8 +16,8 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* Checks the model once before any process starts: missing, or not supported. Otherwise every
- * worker would report it. The tensors are left to the workers. */
+/* Checks the model once before any process starts. The model may be missing, or not supported;
+ * without this check every worker would report that. The workers check the tensors. */
 static enum status check_model(const struct up_options *o, const char *model, const char **family,
                                struct error *err)
 {
@@ -30,7 +30,8 @@ static enum status check_model(const struct up_options *o, const char *model, co
     if (model_info_open(model, cache_dir, &info, err) != STATUS_OK)
         return err->status == STATUS_IO ? (err->status = STATUS_INVALID) : err->status;
     enum status s = STATUS_OK;
-    struct model_config *config = mem_alloc(sizeof *config); /* on the heap: it has tens of KiB */
+    /* the struct has tens of KiB, so it is on the heap */
+    struct model_config *config = mem_alloc(sizeof *config);
     if (info.format != MODEL_NULL && o->device != UP_DEVICE_NULL)
         s = model_config_read(&info, config, err);
     *family = s == STATUS_OK && info.format != MODEL_NULL && o->device != UP_DEVICE_NULL

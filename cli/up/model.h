@@ -1,5 +1,5 @@
 #pragma once
-/* The model of `cox up`: fetched into the cache or into memory, and checked before any process
+/* Fetches the model of `cox up` into the cache or into memory, and checks it before any process
  * starts. */
 #include "cli/pull/stream.h"
 #include "cli/up/plan/options.h"
@@ -7,16 +7,16 @@
 
 struct up_model {
     const char *name;          /* MODEL for the children; borrowed, or on the arena */
-    const char *family;        /* static; NULL = unknown */
-    struct pull_stream stream; /* only for a model in memory */
+    const char *family;        /* model family, a static string; NULL = unknown */
+    struct pull_stream stream; /* files of a model in memory; otherwise unused */
     const char *stream_name;
     uint64_t fetched_ns; /* end of the fetch, monotonic clock; 0 = not fetched */
     bool has_not_come;   /* the fetch failed or was stopped */
 };
 
-/* Opens the model. m->name is MODEL of the command line; the other fields are zeroed before.
- * When the options name no served name, a model in memory adds one to `o`. STATUS_INVALID: the
- * model is missing or not supported. The caller closes m in every case. */
+/* Opens the model. m->name is MODEL of the command line; the caller zeroes the other fields
+ * before. When the options name no served name, a model in memory adds one to `o`.
+ * STATUS_INVALID: the model is missing or not supported. The caller closes `m` in every case. */
 MUST_USE enum status up_model_open(struct up_model *m, struct up_options *o, const char *command,
                                    const char *tmp_dir, struct arena *arena, struct error *err);
-void up_model_close(struct up_model *m); /* accepts a zeroed struct */
+void up_model_close(struct up_model *m); /* Frees the model; accepts a zeroed struct. */

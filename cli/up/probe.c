@@ -24,14 +24,14 @@ struct up_probe {
     json_t *status;
 };
 
-/* Returns true when a gateway listens that requires a client certificate. */
+/* Returns true when a gateway with required client certificates accepts a connection. */
 static bool listens(const struct up_probe *p)
 {
     char url[URL_BYTES];
     struct strbuf none;
     struct error err;
     int code;
-    /* http without a request: it only connects by TCP */
+    /* the URL has http because the probe sends no request; it only connects by TCP */
     snprintf(url, sizeof url, "http%s", p->o.url + strlen("https"));
     strbuf_init(&none, 0);
     const struct http_call call = {
@@ -125,7 +125,7 @@ void up_probe_look(struct up_probe *p, struct up_probe_state *out)
 {
     *out = (struct up_probe_state){.serves = atomic_load(&p->serves),
                                    .is_late = atomic_load(&p->is_late)};
-    if (out->serves) /* the thread has ended, so its status no longer changes */
+    if (out->serves) /* the thread has ended, so its `status` no longer changes */
         out->status = p->status;
     pthread_mutex_lock(&p->mutex);
     snprintf(out->progress, sizeof out->progress, "%s", p->progress);

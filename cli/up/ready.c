@@ -1,4 +1,5 @@
-/* The texts of a start of `cox up`: a line of progress, and a summary when the cluster serves.
+/* Writes the texts of a start of `cox up`: a line of progress, and a summary when the cluster
+ * serves.
  * cluster.c calls `up_ready_plain` for the log and `up_ready_frame` for a terminal; probe.c
  * calls `up_ready_progress`.
  * Invariants: the head's status is JSON of another process, so its names are cut and control
@@ -16,7 +17,7 @@ enum { LABEL_WIDTH = 10, VALUE_BYTES = 600, ROWS_MAX = 16, COLUMNS_MIN = 40, COL
 
 /* ---- the commands ---- */
 
-/* Appends the begin of a curl command: options, then the URL up to its path. */
+/* Appends the start of a curl command: its options, then the URL up to the path. */
 static void curl_begin(const struct up_ready *r, struct strbuf *out)
 {
     strbuf_printf(out, "%s%s", r->wants_ca ? "--cacert YOUR-CA.pem " : "",
@@ -75,7 +76,8 @@ static void add(struct rows *rows, const char *label, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(row->value, sizeof row->value, fmt, ap);
     va_end(ap);
-    for (char *c = row->value; *c; c++) /* names of files and hardware go to a terminal */
+    /* control characters are replaced, since names of files and hardware go to a terminal */
+    for (char *c = row->value; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
 }
@@ -173,8 +175,8 @@ static size_t width_of(const char *text)
     return n;
 }
 
-/* Returns how many bytes of `text` fit into `columns` characters. It breaks at a blank when one
- * is in the second half. */
+/* Returns how many bytes of `text` fit into `columns` characters. It breaks the text at a blank
+ * when there is a blank in the second half. */
 static size_t piece_of(const char *text, size_t columns)
 {
     size_t i = 0, blank = 0, width = 0;

@@ -1,20 +1,22 @@
 #pragma once
-/* The texts of a start of `cox up`: a line of progress, then three lines in its log, or one
- * framed summary on a terminal. Pure. */
+/* Writes the texts of a start of `cox up`. It writes a line of progress, then three lines in its
+ * log, or one framed summary on a terminal. Pure. */
 #include <jansson.h>
 
 #include "common/base/str.h"
 
 struct up_ready {
-    const char *url, *uds;    /* http://HOST:PORT; with `uds`, the host of `url` has no meaning */
+    /* URL http://HOST:PORT of the gateway; with `uds`, its host has no meaning */
+    const char *url, *uds;
     const char *admin;        /* HOST:PORT of the dashboard and admin API */
     const char *model, *name; /* model's name in requests; name of the cluster */
-    const char *log_file;     /* NULL = in the foreground */
-    /* needed by clients: a key, our CA, a certificate of theirs */
+    const char *log_file;     /* path of the log; NULL = `cox up` runs in the foreground */
+    /* needs of the clients: an API key, the cluster's CA, a certificate of the client */
     bool has_key, wants_ca, wants_certificate;
     bool has_chat_page; /* the gateways serve the chat page at / */
     long long pid;      /* process of a `cox up` without control socket; 0 = `cox stop` finds it */
-    /* the only cluster here; its admin address is the default of `cox status` */
+    /* is_only: no other cluster runs here; is_usual_admin: its admin address is the default of
+     * `cox status` */
     bool is_only, is_usual_admin;
     uint32_t n_workers, replica_ranks, n_replicas,
         n_gateways; /* replica_ranks: ranks per replica; n_replicas: replicas that can serve */
@@ -26,7 +28,7 @@ struct up_ready {
 void up_ready_plain(const struct up_ready *r, struct strbuf *out);
 /* Appends the frame, at most `columns` wide, and below it a command to copy. */
 void up_ready_frame(const struct up_ready *r, unsigned columns, bool utf8, struct strbuf *out);
-/* Formats "Loading weights: 43 %, 1 of 2 workers ready, 12 s". `status` NULL: the head does not
- * answer yet. */
+/* Formats "Loading weights: 43 %, 1 of 2 workers ready, 12 s". `status` is NULL when the head
+ * does not answer yet. */
 void up_ready_progress(const json_t *status, uint32_t n_workers, uint64_t since_ms, char *out,
                        size_t size);

@@ -15,6 +15,6 @@ struct restart_verdict restart_policy_on_exit(struct restart_policy *p, uint64_t
     p->next_ms = wait * 2 > RESTART_BACKOFF_MAX_MS ? RESTART_BACKOFF_MAX_MS : wait * 2;
     return (struct restart_verdict){
         .give_up = !p->has_run && (p->n_config_failures >= RESTART_CONFIG_MAX ||
-                                   (first && config_error)), /* it has never run well */
+                                   (first && config_error)), /* the child has never run well */
         .wait_ms = wait};
 }

@@ -5,19 +5,19 @@
 
 #define RESTART_BACKOFF_MIN_MS 100u
 #define RESTART_BACKOFF_MAX_MS 5000u
-/* ms; a child that lived longer starts with the shortest wait again */
+/* life in ms; after a longer life the child's next wait is the shortest one again */
 #define RESTART_GOOD_LIFE_MS 10000u
-/* ms; a start that fails without a message ends before this */
+/* life in ms; a start that fails without a message ends before this time */
 #define RESTART_START_MS    60000u
 #define RESTART_CONFIG_EXIT 2 /* exit code of a configuration error */
-/* failures in a row to give up; a failed first start gives up at once */
+/* number of failures in a row until the policy gives up; a failed first start gives up at once */
 #define RESTART_CONFIG_MAX 3
 
 struct restart_policy {
     uint32_t next_ms;           /* next wait in ms; 0 = never died */
-    uint32_t n_config_failures; /* in a row */
+    uint32_t n_config_failures; /* number of configuration errors in a row */
     bool has_died;
-    bool has_run; /* it ran well once, so the policy never gives up */
+    bool has_run; /* the child ran well once, so the policy never gives up */
 };
 
 struct restart_verdict {
@@ -25,7 +25,8 @@ struct restart_verdict {
     uint32_t wait_ms;
 };
 
-/* `said_so`: its last line said that it cannot start, so a configuration exit code counts after
- * any time. (A large model is read for minutes before it turns out not to fit.) */
+/* Decides after a child's exit. `said_so`: the child's last line said that it cannot start. A
+ * configuration exit code then counts after any time, because a large model is read for minutes
+ * before the worker knows that it does not fit. */
 struct restart_verdict restart_policy_on_exit(struct restart_policy *p, uint64_t life_ms,
                                               int exit_code, int term_signal, bool said_so);

@@ -1,10 +1,11 @@
-/* `cox serve` in a SageMaker container: settings become arguments, and the log gets DJL's lines.
+/* Implements `cox serve` in a SageMaker container: settings become arguments, and the log gets
+ * DJL's lines.
  * cli/commands/up.c calls `up_sagemaker_argv`, which reads the settings with
  * cli/sagemaker/settings.h. cluster.c calls `up_sagemaker_say` when the model is loading and
  * when it serves.
  * Invariants: the line in vLLM's words about the engine has only values that apply here. A
- * printed text stays on one line. A wrong command line is left to the usual parser. Arguments
- * and strings live on the caller's arena. */
+ * printed text stays on one line. The usual parser reports a wrong command line. Arguments and
+ * strings live on the caller's arena. */
 #include "cli/up/sagemaker.h"
 
 #include <ctype.h>
@@ -33,7 +34,7 @@ static struct str unquoted(struct str s)
     return is_quoted ? (struct str){s.ptr + 1, s.len - 2} : s;
 }
 
-/* Returns the value of an option in the spelling of its table: "auto", "float16". */
+/* Returns the value of an option in the spelling of the option's table: "auto", "float16". */
 static struct str option_text(const struct strbuf *yaml, const char *name)
 {
     size_t n = strlen(name);
@@ -64,7 +65,7 @@ static const char *device_name(const struct up_options *o, const char *model)
     return o->device == UP_DEVICE_CUDA ? "cuda" : o->device == UP_DEVICE_CPU ? "cpu" : "null";
 }
 
-/* Returns --max-model-len, or the model's own length; 0 = unknown. */
+/* Returns --max-model-len, or else the model's own length; 0 = unknown. */
 static uint32_t max_seq_len(const struct up_options *o, const char *model)
 {
     char cache_dir[PATH_BYTES];
@@ -118,11 +119,12 @@ static void append_engine(const struct up_options *o, const char *model, const c
                   STR_ARG(load_format), (long long)o->tp, (long long)o->pp, (long long)o->dp,
                   python_bool(o->enforce_eager), STR_ARG(kv_cache_dtype), device_name(o, model),
                   name, python_bool(o->enable_prefix_caching), (long long)o->max_num_seqs);
-    if (o->quantization != NO_QUANTIZATION) /* otherwise the weights' files define it */
+    /* without this option the weights' files define the quantisation */
+    if (o->quantization != NO_QUANTIZATION)
         strbuf_printf(out, ", quantization=" STR_FMT, STR_ARG(quantization));
     for (size_t i = from; i < out->len; i++)
         if (iscntrl((unsigned char)out->ptr[i]))
-            out->ptr[i] = '?'; /* keeps the text on one line */
+            out->ptr[i] = '?'; /* a control character would break the line */
     strbuf_append_c(out, "\n");
     strbuf_fini(&yaml);
 }
@@ -151,8 +153,8 @@ void up_sagemaker_say(const struct up_options *o, const struct up_sagemaker_mode
     strbuf_fini(&b);
 }
 
-/* Returns true when the command line is right and names no model. A wrong one is left to the
- * usual parser. */
+/* Returns true when the command line is right and names no model. The usual parser reports a
+ * wrong command line. */
 static bool lacks_model(const struct command_line *line, int argc, char **argv)
 {
     struct up_options *o = mem_zalloc(sizeof *o);

@@ -1,24 +1,26 @@
 #pragma once
-/* `cox serve` as the command of a SageMaker container: the parts that need the machine, around
- * cli/sagemaker/, which is pure. */
+/* Implements the parts of `cox serve` in a SageMaker container that need the machine.
+ * cli/sagemaker/ has the other parts, which are pure. */
 #include "cli/base/command_line.h"
 #include "cli/sagemaker/log.h"
 #include "cli/sagemaker/settings.h"
 #include "cli/up/plan/options.h"
 
-/* Returns true when `serve` uses DJL's settings: in SageMaker's environment, or when HF_MODEL_ID
- * or OPTION_MODEL_ID names the model and the command line does not, as in other containers. */
+/* Returns true when `serve` uses DJL's settings. That is so in SageMaker's environment. In other
+ * containers it is so when HF_MODEL_ID or OPTION_MODEL_ID names the model and the command line
+ * does not. */
 bool up_sagemaker_is_wanted(const struct command_line *line, int argc, char **argv);
 /* Prints the settings and builds a new argv: the settings as arguments, followed by the words of
- * argv. Returns false with *code set on an error. The caller frees owned_argv with mem_free; its
- * strings and *settings_text (the model's settings for the log, or NULL) are on the arena. */
+ * argv. Returns false with *code set on an error. The caller frees owned_argv with mem_free. The
+ * strings of owned_argv and *settings_text (the model's settings for the log, or NULL) are on
+ * the arena. */
 bool up_sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***owned_argv,
                        const char **settings_text, int *code);
-/* The model for the lines of the log. */
+/* Describes the model for the lines of the log. */
 struct up_sagemaker_model {
     const char *name;               /* MODEL as the children get it */
-    const char *served_as, *family; /* family NULL = unknown */
-    const char *settings;           /* the model's settings from up_sagemaker_argv; NULL = none */
+    const char *served_as, *family; /* served name and model family; family NULL = unknown */
+    const char *settings; /* text of the model's settings from up_sagemaker_argv; NULL = none */
 };
 /* With --sagemaker, prints the lines of `say` (sagemaker_loading or sagemaker_ready) to stderr
  * in DJL's words. sagemaker_loading is followed by the engine's configuration. Without

@@ -1,9 +1,9 @@
-/* The short form of the log for a terminal: one line of progress below all other lines.
+/* Shows the short form of the log on a terminal: one line of progress below all other lines.
  * cluster.c passes each line of a process to `up_screen_line` and the start's progress to
  * `up_screen_progress`.
- * Invariants: any other text first erases the line of progress, and the next change draws it
- * again. Each write is one write(2) of whole lines. The line of progress is never wider than the
- * screen. Control characters of processes are replaced. Loop thread only. */
+ * Invariants: any other text first erases the line of progress, and the next change draws that
+ * line again. Each write is one write(2) of whole lines. The line of progress is never wider
+ * than the screen. Control characters of processes are replaced. Loop thread only. */
 #include "cli/up/screen.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static void write_all(int fd, const char *bytes, size_t n)
     for (size_t done = 0; done < n;) {
         ssize_t w = write(fd, bytes + done, n - done);
         if (w < 0 && errno != EINTR)
-            return; /* the reader is gone; the cluster goes on */
+            return; /* the terminal or pipe is closed; the cluster goes on */
         done += w > 0 ? (size_t)w : 0;
     }
 }
@@ -85,7 +85,8 @@ bool up_screen_is_utf8(const struct up_screen *s)
     return s->o.utf8;
 }
 
-/* Returns how many bytes fit into the width. A wrapped line could not be drawn over. */
+/* Returns how many bytes of `text` fit into the width. A line that wraps could not be drawn
+ * over. */
 static size_t bytes_of(const char *text, unsigned columns)
 {
     size_t i = 0;
@@ -132,7 +133,7 @@ void up_screen_progress(struct up_screen *s, const char *text)
     strbuf_fini(&b);
 }
 
-/* Returns the level of a JSON line, which is shown unchanged. */
+/* Returns the level of a JSON line. JSON lines are shown unchanged. */
 static int level_of_json(const char *line, size_t n)
 {
     static const char *const levels[] = {"\"level\":\"debug\"", "\"level\":\"info\"",
@@ -159,7 +160,8 @@ int up_screen_level(const char *line, size_t n, size_t *text)
             continue;
         for (at += len; at < end && *at == ' '; at++)
             ;
-        while (at < end && *at != ' ') /* skips the process's name, which is printed in front */
+        /* the loop skips the process's name, which is printed in front */
+        while (at < end && *at != ' ')
             at++;
         *text = (size_t)(at - line) + (at < end);
         return i;
@@ -176,8 +178,9 @@ static void append_visible(struct strbuf *b, const char *text, size_t n)
     }
 }
 
-/* Returns true for "head_unreachable" in the first seconds. All processes start at once, so one
- * that is ready before the head warns of it. When it lasts, the progress shows it too. */
+/* Returns true for "head_unreachable" in the first seconds. All processes start at once, so a
+ * process that is ready before the head warns that the head is unreachable. When this state
+ * lasts, the progress shows it too. */
 static bool is_of_a_start(const struct up_screen *s, const char *event, size_t n)
 {
     static const char name[] = "head_unreachable ";

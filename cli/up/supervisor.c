@@ -3,8 +3,8 @@
  * output; `on_exit_of` asks restart_policy.h what to do; `supervisor_stop` ends the roles in
  * `stop_order`.
  * Invariants: a `struct child` keeps its address, since callbacks hold it. A child is restarted
- * only while it is wanted: not when it leaves, and not when its role has been told to end. The
- * loop stops when the last child has ended after a stop. Loop thread only. */
+ * only while it is wanted. It is not wanted when it leaves, or when its role has been told to
+ * end. The loop stops when the last child has ended after a stop. Loop thread only. */
 #include "cli/up/supervisor.h"
 
 #include <assert.h>
@@ -22,7 +22,8 @@
 #include "common/loop/child.h"
 
 #ifdef COX_SANITIZED
-enum { STOP_KILL_MS = 8000 }; /* longer, so that a leak check can finish */
+/* time in ms until SIGKILL; it is longer here, so that a leak check can finish */
+enum { STOP_KILL_MS = 8000 };
 #else
 enum { STOP_KILL_MS = 5000 };
 #endif
@@ -32,31 +33,31 @@ struct child {
     struct supervisor *s;
     const struct up_child *plan;
     uint32_t i;
-    struct loop_child *process; /* NULL = not running */
+    struct loop_child *process; /* process of the child; NULL = not running */
     struct loop_timer *restart;
     struct restart_policy policy;
     uint64_t started_ns;
     bool started_before;
-    char last_words[LAST_WORDS_MAX]; /* last line on stderr */
-    bool held;                       /* its line about a failed start is not printed yet */
-    bool leaving;                    /* scaled away, so it is not restarted */
-    bool added;                      /* scaled up, so its failed start does not end the cluster */
+    char last_words[LAST_WORDS_MAX]; /* last line that the child wrote to stderr */
+    bool held;                       /* the child's line about a failed start is not printed yet */
+    bool leaving;                    /* the child was scaled away, so it is not restarted */
+    bool added; /* the child was added by scaling, so its failed start does not end the cluster */
 };
 
 struct supervisor {
     struct supervisor_options o;
-    struct child **children; /* each keeps its address, since callbacks hold it */
+    struct child **children; /* children; each keeps its address, since callbacks hold it */
     uint32_t n_children, n_alive;
     /* draining: drain_role finishes its work; the other roles go on and are still restarted */
-    bool stopping, draining, is_killing; /* is_killing: SIGKILL was sent to all */
+    bool stopping, draining, is_killing; /* is_killing: SIGKILL was sent to all children */
     struct loop_timer *stop_timer;
     uint32_t stop_stage, stopped_ms; /* index into stop_order; ms since stop_all */
     char failure[LAST_WORDS_MAX + 64];
-    char sentence[LAST_WORDS_MAX]; /* the failure's error sentence */
+    char sentence[LAST_WORDS_MAX]; /* error sentence of the failure */
 };
 
-/* Order of the shutdown. Each role uses the next one until its own end, so in this order no
- * process loses a peer that it needs. */
+/* Lists the roles in the order of the shutdown. Each role needs the roles behind it until its
+ * own end, so in this order no process loses a peer that it needs. */
 static const enum up_role stop_order[] = {UP_GATEWAY, UP_WORKER, UP_HEAD};
 enum { N_STAGES = sizeof stop_order / sizeof stop_order[0] };
 
@@ -73,7 +74,8 @@ static void write_json_line(const char *name, const char *line, size_t n)
     log_warn("output", "name=%s text=%s", name, log_quote(text));
 }
 
-/* Writes each line with one write(2), so that lines of several processes do not mix. */
+/* Writes each line with one write(2), so that lines of several processes do not mix within a
+ * line. */
 static void write_line(const struct supervisor *s, const char *name, unsigned color,
                        const char *line, size_t n, bool is_stderr)
 {
@@ -99,7 +101,7 @@ static void write_line(const struct supervisor *s, const char *name, unsigned co
     for (size_t done = 0; done < used;) {
         ssize_t w = write(STDERR_FILENO, buf + done, used - done);
         if (w < 0 && errno != EINTR)
-            return; /* the log's reader is gone; the cluster goes on */
+            return; /* the program that read the log is gone; the cluster goes on */
         done += w > 0 ? (size_t)w : 0;
     }
 }
@@ -139,7 +141,7 @@ static void say_ended(const struct supervisor *s, const char *name, int pid, int
 {
     const char *how = term_signal ? "signal" : "status";
     int code = term_signal ? term_signal : status;
-    if (!s->o.quiet) /* status 0: it was told to end */
+    if (!s->o.quiet) /* status 0 means that the process was told to end */
         log_event(code == 0 ? LOG_INFO : LOG_WARN, "process_ended", "name=%s pid=%d %s=%d", name,
                   pid, how, code);
     keep(s, "process_ended name=%s pid=%d %s=%d", name, pid, how, code);
@@ -180,8 +182,8 @@ static void on_line(void *ctx, struct loop_child *process, const char *line, siz
         write_line(c->s, c->plan->name, c->i + 1, line, n, is_stderr);
 }
 
-/* Prints the held line about a failed start. A line that several children write, and that the
- * end repeats, is printed once. */
+/* Prints the held line about a failed start. Several children may write the same line, and the
+ * end repeats it, but it is printed once. */
 static void write_held(struct child *c)
 {
     char sentence[LAST_WORDS_MAX];
@@ -227,7 +229,7 @@ static void on_restart(void *ctx)
     c->restart = NULL;
     if (start(c, &err) != STATUS_OK) {
         supervisor_say(c->s, "%s: %s", c->plan->name, err.text);
-        schedule_restart(c, 0, 0, -1, 0); /* no process was started */
+        schedule_restart(c, 0, 0, -1, 0); /* -1 means that no process was started */
     }
     write_pids(c->s);
 }
@@ -368,11 +370,12 @@ void supervisor_leave(struct supervisor *s, const char *name, bool leaves)
         c->leaving = leaves;
         c->added = c->added || !leaves;
         if (leaves && c->process)
-            loop_child_kill(c->process, SIGTERM); /* the worker drains first */
+            loop_child_kill(c->process, SIGTERM); /* SIGTERM lets the worker drain first */
         loop_timer_stop(c->restart);
         c->restart = NULL;
         if (!leaves && !c->process &&
-            start(c, &err) != STATUS_OK) /* otherwise it is restarted when its process has ended */
+            /* a child whose process still runs is restarted when the process has ended */
+            start(c, &err) != STATUS_OK)
             schedule_restart(c, 0, 0, -1, 0);
         write_pids(s);
     }
@@ -399,8 +402,8 @@ static void go_on_stopping(struct supervisor *s)
     finish_if_last(s);
 }
 
-/* Goes on with the shutdown. A role that has not ended is told again, which means "at once", and
- * the next role is told for the first time. */
+/* Continues the shutdown. A role that has not ended is told again, which means "at once". The
+ * next role is told for the first time. */
 static void on_stop_timer(void *ctx)
 {
     struct supervisor *s = ctx;
@@ -410,7 +413,7 @@ static void on_stop_timer(void *ctx)
     }
     s->stopped_ms += STOP_AGAIN_MS;
     if (s->stopped_ms >= STOP_KILL_MS) {
-        signal_all(s, SIGKILL); /* `say_ended` names the killed processes */
+        signal_all(s, SIGKILL); /* `say_ended` names the killed processes later */
     } else if (s->stop_stage < N_STAGES) {
         (void)signal_role(s, stop_order[s->stop_stage], SIGTERM);
         if (++s->stop_stage < N_STAGES)
@@ -440,7 +443,7 @@ static void stop_all(struct supervisor *s)
 
 void supervisor_stop(struct supervisor *s)
 {
-    if (s->draining) { /* the gateways are told again: they tell their clients, and end */
+    if (s->draining) { /* the gateways are told a second time, so they tell their clients and end */
         stop_all(s);
         return;
     }
@@ -470,7 +473,8 @@ enum status supervisor_start(const struct supervisor_options *o, struct supervis
         (void)add_child(s, &o->plan->children[i]);
     for (uint32_t i = 0; i < s->n_children && st == STATUS_OK; i++)
         st = start(s->children[i], err);
-    *out = s; /* also after a failure: started children must be ended */
+    /* *out is set after a failure too, because the caller must end the started children */
+    *out = s;
     if (st == STATUS_OK)
         write_pids(s);
     return st;

@@ -1,53 +1,55 @@
 #pragma once
-/* Starts the children of `cox up` and `cox workers`, restarts those that die, and ends all of
- * them. Each line of a child becomes one line of the log, with its name in front. Loop thread
- * only. */
+/* Starts the children of `cox up` and `cox workers`, restarts children that die, and ends all of
+ * them. Each line of a child becomes one line of the log, with the child's name in front. Loop
+ * thread only. */
 #include "cli/up/plan/types.h"
 #include "common/loop/loop.h"
 
 struct supervisor;
 struct supervisor_options {
     struct loop *loop;
-    const struct up_plan *plan; /* borrowed */
-    const char *pids_file;      /* NULL = no pid file */
-    enum up_role drain_role;    /* role that is told first at the end, to finish its work */
-    uint32_t drain_ms;          /* time for that; 0 = none */
+    const struct up_plan *plan; /* plan of the children, borrowed */
+    const char *pids_file;      /* path of the pid file; NULL = none */
+    /* role that ends first in a shutdown, after it has finished its work */
+    enum up_role drain_role;
+    uint32_t drain_ms; /* time in which drain_role may finish its work; 0 = none */
     bool color;
-    bool quiet; /* nothing is written to stderr; on_line shows it */
-    /* Called for every line of the log, without the name in front. is_stderr: a message, not the
-     * program's output. NULL = not called. */
+    bool quiet; /* the supervisor writes nothing to stderr; on_line shows the lines */
+    /* Called for every line of the log, without the name in front. is_stderr: the line is a
+     * message, not the program's output. NULL = not called. */
     void (*on_line)(void *ctx, const char *name, const char *line, size_t n, bool is_stderr);
     void *ctx;
 };
 
-/* Starts all children. *out is set also on a failure: started children must be ended
- * (supervisor_stop, then run the loop). */
+/* Starts all children. *out is set also after a failure, because the started children must be
+ * ended (supervisor_stop, then run the loop). */
 MUST_USE enum status supervisor_start(const struct supervisor_options *o, struct supervisor **out,
                                       struct error *err);
 /* Ends all children. With drain_ms, SIGTERM goes to drain_role first, until its processes have
  * ended or the time is over. Then SIGTERM goes to the gateways, then to the workers, then to the
- * heads. Each role is told when the roles before have ended, or after 0.3 s; then those are told
- * again ("at once"). SIGKILL goes to all after 5 s. When the last child is gone, the loop is
- * stopped.
+ * heads. Each role gets SIGTERM when the earlier roles have ended, or after 0.3 s. Earlier roles
+ * that still run then get a second SIGTERM, which means "at once". All processes get SIGKILL
+ * after 5 s. When the last child is gone, the loop is stopped.
  * A second call during drain_ms ends that time: drain_role is told again and tells its clients.
  * Any other second call kills at once. */
 void supervisor_stop(struct supervisor *s);
 /* Returns the number of children of a role that should run. */
 uint32_t supervisor_count(const struct supervisor *s, enum up_role role);
-/* Returns the name of the i-th child that should run; NULL = no more. */
+/* Returns the name of the i-th child that should run; NULL = there is no i-th child. */
 const char *supervisor_name(const struct supervisor *s, uint32_t i);
-/* true also for a child that is leaving */
+/* Returns true when a child has this name, also when the child is leaving. */
 bool supervisor_has(const struct supervisor *s, const char *name);
-/* Adds a child; `plan` is borrowed. When it cannot start, that is printed and the other children
- * go on. */
+/* Adds a child; `plan` is borrowed. When the child cannot start, an error is printed and the
+ * other children go on. */
 MUST_USE enum status supervisor_add(struct supervisor *s, const struct up_child *plan,
                                     struct error *err);
-/* With `leaves`, sends SIGTERM to the child and does not restart it. Without it, a child that
- * leaves or has left runs again. */
+/* With `leaves`, sends SIGTERM to the child and does not restart it. With `leaves` false, a
+ * child that leaves or has left runs again. */
 void supervisor_leave(struct supervisor *s, const char *name, bool leaves);
-/* Returns why the supervisor gave up: the last line of a child that cannot start; "" = it did
- * not. */
+/* Returns why the supervisor gave up: the last line of a child that cannot start. "" = the
+ * supervisor did not give up. */
 const char *supervisor_failure(const struct supervisor *s);
 /* Writes a line of this process in the form of the children's lines. */
 void supervisor_say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
-void supervisor_free(struct supervisor *s); /* all children must have ended; accepts NULL */
+/* Frees the supervisor after all children have ended; accepts NULL. */
+void supervisor_free(struct supervisor *s);

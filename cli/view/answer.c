@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define INTEGER_MAX 9007199254740992.0 /* 2^53; no head sends a larger integer */
+#define INTEGER_MAX 9007199254740992.0 /* INTEGER_MAX is 2^53; no head sends a larger integer */
 
 const char *answer_text(const json_t *o, const char *key)
 {

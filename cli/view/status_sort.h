@@ -14,6 +14,7 @@ enum status_order {
     STATUS_ORDER_COUNT
 };
 
-/* Sorts the workers: the slowest, busiest or fullest come first; equal ones are sorted by name. */
+/* Sorts the workers: the slowest, busiest or fullest come first. Workers with equal values are
+ * sorted by name. */
 void status_sort(json_t *status, enum status_order workers_by, bool reversed);
 const char *status_order_name(enum status_order by);

@@ -1,9 +1,9 @@
 /* Formats the answer of GET /api/status as the text of `cox status`.
- * `cox status` and `cox top` call `status_view_render` or `status_view_render_standby` with parsed
- * JSON; each `render_…` function appends one table.
- * Invariants: the JSON is not trusted. A missing field, or one of another type, is shown as "-"
- * (cli/view/answer.h), and control characters as "?". Nothing is kept between calls; the caller
- * owns JSON and buffer. Pure. */
+ * `cox status` and `cox top` call `status_view_render` or `status_view_render_standby` with
+ * parsed JSON; each `render_…` function appends one table.
+ * Invariants: the JSON is not trusted. A field that is missing or of another type is shown as
+ * "-" (cli/view/answer.h), and control characters as "?". Nothing is kept between calls; the
+ * caller owns JSON and buffer. Pure. */
 #include "cli/view/status_view.h"
 
 #include <stdint.h>
@@ -140,22 +140,22 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
         strbuf_printf(b, "%zu %s to join a replica of %lld\n", n_free, verb, world);
 }
 
-/* Sums over the workers of one machine: CPUs of their threads and memory of their containers.
- * Both are limited to what the machine has. */
+/* Holds the sums over the workers of one machine: CPUs of their threads and memory of their
+ * containers. Both sums are limited to the machine's amounts. */
 struct host_sums {
     const char *key;
     double threads, cpus, memory, machine_memory, resident;
 };
 
-/* Returns the machine's id. An older worker sends none; then it is the node's name. */
+/* Returns the machine's id. An older worker sends no id; then the key is the node's name. */
 static const char *host_key(const json_t *worker)
 {
     const char *id = json_string_value(json_object_get(json_object_get(worker, "host"), "id"));
     return id ? id : answer_text(worker, "node");
 }
 
-/* Returns true when worker i is the first one of its node. Workers of a node share its memory,
- * so it counts once. */
+/* Returns true when worker i is the first worker of its node. Workers of a node share its
+ * memory, so the memory counts once. */
 static bool is_first_there(const json_t *workers, size_t i)
 {
     const char *node = answer_text(json_array_get(workers, i), "node");
@@ -170,7 +170,8 @@ static double at_most(double x, double most)
     return most > 0 && x > most ? most : x;
 }
 
-/* Sums per machine. `hosts` has room for one entry per worker. Returns the number of machines. */
+/* Computes the sums of each machine. `hosts` has room for one entry per worker. Returns the
+ * number of machines. */
 static size_t sum_hosts(const json_t *workers, struct host_sums *hosts)
 {
     const json_t *o;
@@ -249,7 +250,8 @@ static void render_usage(const json_t *s, struct strbuf *b)
                   answer_integer(requests, "cancelled"), answer_integer(requests, "preemptions"));
 }
 
-/* Describes the device of a worker. A CPU has its name and the machine's memory. */
+/* Describes the device of a worker. For a CPU, the text has the CPU's name and the machine's
+ * memory. */
 static void render_device(const json_t *worker, struct strbuf *b)
 {
     const json_t *g = json_object_get(worker, "gpu");
@@ -271,7 +273,7 @@ static void render_device(const json_t *worker, struct strbuf *b)
                   answer_number(g, "power_watts"), answer_text(worker, "device_name"));
 }
 
-/* Lists the devices. The null model has none. */
+/* Lists the devices of the workers. Workers with the null model have no device. */
 static void render_devices(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
@@ -382,8 +384,8 @@ void status_view_render_standby(const json_t *s, struct strbuf *b)
     answer_hide_controls(b, from);
 }
 
-/* Renders a standby. It knows nothing about the cluster, and empty tables would look like a
- * loss. */
+/* Renders the status of a standby. A standby knows nothing about the cluster, and empty tables
+ * would look as if workers were lost. */
 static void render_waiting(const json_t *s, struct strbuf *b)
 {
     long long up = answer_integer(s, "uptime_s");

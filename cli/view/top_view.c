@@ -15,9 +15,10 @@
 enum {
     COLUMNS_MIN = 40,
     COLUMNS_MAX = 400,
-    NARROW = 86,        /* columns; below this a table drops some of its columns */
-    NARROW_TOKENS = 78, /* columns; below this the counts take two lines */
-    TABLE_ROWS_MIN = 6, /* rows of the tables; with fewer, the lines above them scroll too */
+    NARROW = 86,        /* width in columns; a narrower table drops some of its columns */
+    NARROW_TOKENS = 78, /* width in columns; on a narrower screen the counts take two lines */
+    /* rows for the tables; when fewer rows are left, the lines above scroll too */
+    TABLE_ROWS_MIN = 6,
     BAR_OF_REPLICA = 24,
     NARROW_BAR = 10,
     LINE_BYTES = 4 * COLUMNS_MAX,
@@ -26,12 +27,12 @@ enum {
 
 struct screen {
     struct strbuf *out;
-    unsigned columns, rows, n; /* n: lines so far */
+    unsigned columns, rows, n; /* columns and rows of the terminal; n: number of lines so far */
     bool utf8;
 };
 
-/* Adds a line, cut at a character. A continuation byte has no width; every other byte counts as
- * one column. */
+/* Adds a line and cuts it at a whole character. A continuation byte has no width; every other
+ * byte counts as one column. */
 static void add_line(struct screen *s, const char *text)
 {
     if (s->rows > 0 && s->n + 1 >= s->rows) /* the last row stays free */
@@ -300,7 +301,7 @@ void top_view_render_text(const char *text, const struct top_shape *shape, struc
 
 /* ---- the window ---- */
 
-/* Returns the length in bytes of the first n lines. */
+/* Returns the length of the first n lines in bytes. */
 static size_t bytes_of_lines(const struct strbuf *b, unsigned n)
 {
     size_t i = 0;

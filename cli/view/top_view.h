@@ -1,7 +1,7 @@
 #pragma once
-/* The screen of `cox top` from answers of GET /api/status: tokens/s with a curve of the last
- * minutes, requests, KV bars of the cluster and of each replica, then workers. Missing fields
- * are tolerated as in `cox status`. */
+/* Draws the screen of `cox top` from answers of GET /api/status: tokens/s with a curve of the
+ * last minutes, requests, KV bars of the cluster and of each replica, then workers. Missing
+ * fields are tolerated as in `cox status`. */
 #include <jansson.h>
 
 #include "cli/view/status_sort.h"
@@ -9,24 +9,26 @@
 
 enum { TOP_SAMPLES = 120 };
 
-struct top_history { /* generated tokens per second, oldest first */
+struct top_history { /* Keeps the generated tokens per second, oldest first. */
     double rates[TOP_SAMPLES];
     unsigned n;
 };
 
-/* Size and form of the screen. With `utf8`, bars and the curve use block characters, otherwise
- * ASCII. */
+/* Describes the size and form of the screen. With `utf8`, bars and the curve use block
+ * characters, otherwise ASCII. */
 struct top_shape {
-    unsigned columns, rows; /* rows 0: all lines, without the line of keys */
+    /* size of the terminal; rows 0 = all lines are drawn, without the line of keys */
+    unsigned columns, rows;
     bool utf8;
-    unsigned scroll;      /* rows of the tables that are scrolled out above */
-    enum status_order by; /* order of the workers, for the header */
+    unsigned scroll;      /* number of table rows that are scrolled out at the top */
+    enum status_order by; /* order of the workers, which the header names */
     bool reversed;
 };
 
 void top_history_add(struct top_history *h, const json_t *status);
-/* Renders lines of at most `columns` characters. With `rows`, the first lines stay, the tables
- * scroll below them, and the last line shows the keys. Returns the largest useful `scroll`. */
+/* Renders lines of at most `columns` characters. With `rows` above 0, the first lines stay, the
+ * tables scroll below them, and the last line shows the keys. Returns the largest useful
+ * `scroll`. */
 unsigned top_view_render(const json_t *status, const struct top_history *h,
                          const struct top_shape *shape, struct strbuf *out);
 /* Returns the number of lines that a page key scrolls. */

@@ -36,7 +36,8 @@ class Digests:
 
 
 class Layer:
-    """A layer in a file: .path; .digest and .size as stored; .diff_id of the uncompressed tar; .says for the image's history."""
+    """Describes a layer in a file: .path; .digest and .size as stored; .diff_id of the uncompressed tar; .says for the image's
+    history."""
 
     def __init__(self, path, media_type, stored, plain, says):
         self.path, self.media_type, self.says = path, media_type, says
@@ -53,7 +54,7 @@ def add(tar, path, name, epoch):
     info.uid = info.gid = 0
     info.uname = info.gname = ""
     info.mtime = epoch
-    if info.islnk():  # a hard link is stored as a file of its own
+    if info.islnk():  # a hard link is stored as a separate file
         info.type, info.size = tarfile.REGTYPE, os.path.getsize(path)
     if info.isreg():
         with open(path, "rb") as f:
@@ -107,13 +108,13 @@ class Writer:
 
 
 def write_oci(out, layers, config, name, epoch):
-    """Writes an OCI image layout; `name` is as in a registry (coxswain:0.1.0). Returns the manifest's digest."""
+    """Writes an OCI image layout; `name` has the form of a registry's names (coxswain:0.1.0). Returns the manifest's digest."""
     def described(media_type, data, **more):
         return {"mediaType": media_type, "digest": "sha256:" + hashlib.sha256(data).hexdigest(), "size": len(data), **more}
 
     manifest = dump({"schemaVersion": 2, "mediaType": MANIFEST, "config": described(CONFIG, config),
                      "layers": [{"mediaType": x.media_type, "digest": x.digest, "size": x.size} for x in layers]})
-    # containerd uses the first annotation at an import, podman and skopeo the second.
+    # containerd uses the first annotation at an import; podman and skopeo use the second one.
     entry = described(MANIFEST, manifest, annotations={"io.containerd.image.name": f"docker.io/library/{name}" if "/" not in name else name,
                                                        "org.opencontainers.image.ref.name": name.rpartition(":")[2]})
     blobs = {entry["digest"]: manifest, described(CONFIG, config)["digest"]: config, **{x.digest: x for x in layers}}

@@ -1,4 +1,4 @@
-"""Rust crates that are linked into our programs: names, versions, licences and licence texts, from cargo."""
+"""Lists the Rust crates that are linked into Coxswain's programs: names, versions, licences and licence texts, from cargo."""
 import os
 import re
 from pathlib import Path
@@ -38,7 +38,7 @@ def texts(crates):
         if not folder:
             raise Failed(f"cargo's registry has no {name} {version}, whose licence an image must carry; "
                          "run cargo fetch --locked --manifest-path text/Cargo.toml")
-        for path in sorted([*folder.iterdir(), *folder.glob("*/*")]):  # onig_sys has the licence of its C library one folder further down
+        for path in sorted([*folder.iterdir(), *folder.glob("*/*")]):  # onig_sys has the licence of its C library in a folder below its own
             if path.is_file() and NAMED.match(path.name) and path.suffix.lower() in ("", ".txt", ".md"):
                 carriers.setdefault(path.read_text(errors="replace").strip(), set()).add(f"{name} {version}")
     pairs = sorted((sorted(names), text) for text, names in carriers.items())

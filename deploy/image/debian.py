@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class Failed(Exception):
-    """An error whose text says in one sentence what went wrong and in one what to do."""
+    """Reports an error. Its text says in one sentence what went wrong, and in another sentence what to do."""
 
 
 def run(*command, **kwargs):
@@ -43,7 +43,7 @@ def is_elf(path):
 
 
 class Package:
-    """One package, unpacked in .tree."""
+    """Holds one package, unpacked in .tree."""
 
     def __init__(self, deb, sha256, tree):
         self.deb, self.sha256, self.tree = deb, sha256, tree
@@ -56,11 +56,11 @@ class Package:
 
 
 class Packages:
-    """Packages fetched so far, by name. `folder` keeps .deb files between runs; `work` is an empty folder."""
+    """Holds the packages fetched so far, by name. `folder` keeps .deb files between runs; `work` is an empty folder."""
 
     def __init__(self, folder, work):
         self.folder, self.work, self.by_name, self.lists = Path(folder), Path(work), {}, []
-        self.files, self.owner_of = {}, {}  # answers of apt and dpkg, because each question takes half a second
+        self.files, self.owner_of = {}, {}  # the answers of apt and dpkg are kept, because each question takes half a second
         self.folder.mkdir(parents=True, exist_ok=True)
         self.multiarch = run("gcc", "-print-multiarch").strip()
         self.architecture = run("dpkg", "--print-architecture").strip()
@@ -79,7 +79,8 @@ class Packages:
             os.close(folder)
 
     def _where(self, names):
-        """Returns [(file name, algorithm, digest)] of packages from apt's lists: this machine's, or our own if it has none."""
+        """Returns [(file name, algorithm, digest)] of packages from apt's lists. If this machine has no lists, the function
+        downloads them."""
         asked = sorted(set(names) - set(self.files))
         if asked:
             self.files.update(self._ask(asked))

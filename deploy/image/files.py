@@ -1,6 +1,6 @@
-"""The files of an image: their selection, places and modes. Both `rootfs` and `build` use this module.
+"""Selects the files of an image, their places and modes. Both `rootfs` and `build` use this module.
 
-Three layers, the least changed first: Debian's packages, NVIDIA's libraries (cuda only), our programs.
+An image has three layers, the least changed first: Debian's packages, NVIDIA's libraries (cuda only), Coxswain's programs.
 Every file belongs to root and is readable by all. A process with any UID in group 0 may write to the folders of WRITABLE.
 """
 import os
@@ -15,7 +15,7 @@ import sbom
 from debian import Failed, Packages, is_elf, needed, run
 
 ROOT = Path(__file__).resolve().parents[2]
-VARIANTS = {"cpu": "release", "cuda": "cuda"}  # image variant: CMake preset
+VARIANTS = {"cpu": "release", "cuda": "cuda"}  # CMake preset of each variant of the image
 LAYERS = ("debian", "nvidia", "coxswain")
 PROGRAMS = ("cox", "cox-head", "cox-gateway", "cox-worker")
 WRITABLE = {"tmp": 0o1777, "cache": 0o775, "state": 0o775, "models": 0o775, "dev/shm": 0o1777}
@@ -92,7 +92,8 @@ class Files:
         at.symlink_to(target)
 
     def programs(self):
-        """Installs our programs, stripped. Debug symbols go to self.debug by build id, which the log's crash lines name."""
+        """Installs Coxswain's programs, stripped. Debug symbols go to self.debug by build id. The crash lines of the log name the
+        build id."""
         preset = self.build.name
         lacking = [p for p in PROGRAMS if not (self.build / "bin" / p).exists()]
         if lacking:
@@ -109,7 +110,7 @@ class Files:
                 at.parent.mkdir(parents=True, exist_ok=True)
                 run("objcopy", "--only-keep-debug", whole, at)
             self.put("coxswain", f"usr/bin/{name}", stripped)
-        self.link("coxswain", "usr/bin/vllm", "cox")  # accepts vLLM's command lines
+        self.link("coxswain", "usr/bin/vllm", "cox")  # under the name vllm, cox accepts vLLM's command lines
         return [self.folders["coxswain"] / "usr/bin" / name for name in PROGRAMS]
 
     def debian(self, programs):
@@ -118,7 +119,7 @@ class Files:
         own = {os.path.basename(path) for path in programs}
         libraries = p.closure(programs, BY_NAME)
         for soname, (_, path) in sorted(libraries.items()):
-            real = path.resolve()  # stays in the package's tree, because libraries only link to files beside them
+            real = path.resolve()  # the file must be in the package's tree, because libraries only link to files beside them
             if soname in own or real.parent != path.parent.resolve():
                 raise Failed(f"{soname} is a link out of its folder, to {real}")
             self.put("debian", f"{self.lib}/{real.name}", real)
@@ -130,7 +131,7 @@ class Files:
         self.put("debian", "usr/lib/os-release", tree / "usr/lib/os-release")
         self.link("debian", "etc/os-release", "../usr/lib/os-release")
         self.put("debian", "etc/debian_version", tree / "etc/debian_version")  # NVIDIA's hook reads this file
-        for path in sorted((tree / "usr/share/common-licenses").iterdir()):  # copyright files refer to these
+        for path in sorted((tree / "usr/share/common-licenses").iterdir()):  # the copyright files of packages refer to these files
             relative = path.relative_to(tree)
             self.link("debian", relative, os.readlink(path)) if path.is_symlink() else self.put("debian", relative, path)
         self.certificates(p.by_name["ca-certificates"].tree)
@@ -234,7 +235,7 @@ class Files:
 
 
 def normalise(folder):
-    """Sets modes independent of the umask: folders 0755, files 0644 or 0755. Folders of WRITABLE keep theirs."""
+    """Sets modes independent of the umask: folders 0755, files 0644 or 0755. Folders of WRITABLE keep their modes."""
     kept = {folder / path for path in WRITABLE}
     for at, _, names in os.walk(folder):
         if Path(at) not in kept:

@@ -1,13 +1,13 @@
-"""Lists the contents of an image as SPDX 2.3 in JSON: our programs, Debian's packages, NVIDIA's, the crates.
+"""Lists the contents of an image as SPDX 2.3 in JSON: Coxswain's programs, Debian's packages, NVIDIA's packages, the crates.
 
-The caller gives the time, and the namespace follows from the content: the same files give the same bytes.
+The caller gives the time, and the namespace follows from the content, so the same files give the same bytes.
 """
 import hashlib
 import json
 import re
 from datetime import datetime, timezone
 
-# Debian's licence names (DEP 5) that SPDX spells differently; GNU handles the GNU licences.
+# Debian's licence names (DEP 5) that SPDX spells differently; the pattern GNU handles the GNU licences.
 SPDX = {"expat": "MIT", "mit": "MIT", "mit/x11": "MIT", "x11": "X11", "isc": "ISC", "zlib": "Zlib", "apache-2.0": "Apache-2.0", "apache-2": "Apache-2.0",
         "bsd-2-clause": "BSD-2-Clause", "bsd-3-clause": "BSD-3-Clause", "curl": "curl", "openldap": "OLDAP-2.8",
         "openldap-2.8": "OLDAP-2.8", "mpl-2.0": "MPL-2.0", "unicode": "Unicode-DFS-2016", "0bsd": "0BSD", "cc0-1.0": "CC0-1.0",
@@ -56,7 +56,7 @@ def debian_package(p, distribution, copyright_text):
 
 
 def document(name, version, epoch, parts):
-    """Returns the document's text. `parts` are results of package() and debian_package(), without our own programs."""
+    """Returns the document's text. `parts` are results of package() and debian_package(), without Coxswain's own programs."""
     ours = package("coxswain", "coxswain", version, "NOASSERTION", "Apache-2.0", f"pkg:generic/coxswain@{version}",
                    primaryPackagePurpose="APPLICATION")
     packages = [ours, *sorted(parts, key=lambda p: p["SPDXID"])]

@@ -1,5 +1,5 @@
-//! The extern functions of text.h. Each one checks its pointers, catches panics, and turns an error into a code and a
-//! text. No other file of the crate deals with C.
+//! Defines the extern functions of text.h. Each function checks its pointers, catches panics, and turns an error into a
+//! code and a text. No other file of the crate deals with C.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use crate::grammar::{Cost, Grammar, Matcher, Vocabulary};
@@ -72,7 +72,7 @@ unsafe fn slice<'a, T>(p: *const T, n: usize) -> &'a [T] {
 }
 
 /// # Safety
-/// The same conditions as for `slice`.
+/// The caller must meet the conditions of `slice`.
 unsafe fn text<'a>(p: *const c_char, n: usize, what: &str) -> Result<&'a str> {
     std::str::from_utf8(slice(p.cast::<u8>(), n))
         .map_err(|e| invalid(format!("{what} is not UTF-8 at byte {}", e.valid_up_to())))
@@ -87,7 +87,7 @@ unsafe fn path<'a>(p: *const c_char) -> Result<Option<&'a str>> {
     CStr::from_ptr(p).to_str().map(Some).map_err(|_| invalid("a path is not UTF-8"))
 }
 
-/// Copies `values` to malloc'ed memory, which the C caller frees. One extra zero byte follows the data.
+/// Copies `values` to malloc'ed memory, which the C caller frees. The function adds one zero byte behind the data.
 fn give<T: Copy>(values: &[T], out: *mut *mut T, n_out: *mut usize) -> Result<()> {
     let bytes = std::mem::size_of_val(values);
     // SAFETY: the block is large enough, and out and n_out point to the caller's variables.

@@ -1,5 +1,5 @@
-//! Chat templates: finds the template of a model and renders it as transformers does (jinja2 with trim_blocks and
-//! lstrip_blocks, Python's value types). Work, depth and output are limited.
+//! Finds the chat template of a model and renders it as transformers does (jinja2 with trim_blocks and lstrip_blocks,
+//! Python's value types). Work, depth and output are limited.
 
 use crate::base::error::{fail, invalid, Code, Result, TextError};
 use crate::files::gguf::{self, Metadata};
@@ -11,17 +11,18 @@ use crate::tokenizer::{map_spm, BYTES};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// Default fuel of a rendering in steps, and the steps for each byte of its context: the templates of some models go
-/// through all messages for each message.
+/// Default fuel of a rendering in steps, and the steps for each byte of its context. The templates of some models read
+/// all messages again for each message.
 const DEFAULT_FUEL: u64 = 20_000_000;
 const FUEL_PER_BYTE: u64 = 100;
 /// Upper limit of the default fuel. A step takes at most about 45 ns, so a rendering ends within two seconds of CPU time.
 const MOST_FUEL: u64 = 50_000_000;
 const TOOL_USE: &str = "tool_use";
 const DEFAULT: &str = "default";
-/// Most files in additional_chat_templates/.
+/// Most files that are read from additional_chat_templates/.
 const MAX_NAMED: usize = 64;
-/// Characters that no file name should have. A value of --chat-template with one of them may be the template itself.
+/// Characters that a file name does not normally have. A value of --chat-template with such a character may be the
+/// template itself.
 const OF_TEMPLATES: [char; 3] = ['{', '}', '\n'];
 
 const BUILT_IN: [(&str, &str); 7] = [
@@ -36,9 +37,9 @@ const BUILT_IN: [(&str, &str); 7] = [
 
 pub struct Template {
     main: jinja::Template,
-    /// used when a request has tools
+    /// template that is used when a request has tools
     tool_use: Option<jinja::Template>,
-    /// the model's other templates, name and text; a request may choose one by name
+    /// name and text of the model's other templates; a request may choose one by name
     named: Vec<(String, String)>,
     /// bos_token, eos_token, … from the model's files, for contexts that do not set them
     special: Vec<(String, String)>,
@@ -56,7 +57,7 @@ fn no_such(name: &str) -> String {
     )
 }
 
-/// The built-in template of a family whose files have none. The bos token tells Llama 2 from Llama 3.
+/// Returns the built-in template of a family whose files have none. The bos token tells Llama 2 from Llama 3.
 fn of_family(family: &str, special: &[(String, String)]) -> Option<&'static str> {
     let bos = special.iter().find(|(name, _)| name == "bos_token").map(|(_, text)| text.as_str());
     built_in(match family {
@@ -73,7 +74,7 @@ fn parse(source: &str) -> Result<jinja::Template> {
     jinja::parse(source).map_err(|e| said(e, 0))
 }
 
-/// Converts a failure to an error of text.h. `line` is 0 when there is no line.
+/// Converts a failure to an error of text.h. `line` is 0 when the failure has no line.
 fn said(fail: Fail, line: u32) -> TextError {
     let at = if line > 0 { format!("line {line}: ") } else { String::new() };
     match fail {
@@ -83,8 +84,8 @@ fn said(fail: Fail, line: u32) -> TextError {
     }
 }
 
-/// Returns the template for a value of --chat-template: the name of a built-in template, a file, or the template itself
-/// in one line. In the last case \n and other escapes are read as in vLLM.
+/// Returns the template for a value of --chat-template. The value is the name of a built-in template, a file, or the
+/// template itself in one line. In the last case \n and other escapes are read as in vLLM.
 fn chosen_text(name: &str) -> Result<String> {
     if let Some(text) = built_in(name) {
         return Ok(text.to_owned());
@@ -95,7 +96,8 @@ fn chosen_text(name: &str) -> Result<String> {
             None => fail(Code::Io, no_such(name)),
         };
     }
-    // A file may have such a name too. A name that is too long or no valid path counts as no file.
+    // A file may have a name like a template's text. When the value is too long for a path or is not a valid path, no
+    // file has this name.
     if let Ok(Some(text)) = read_small(Path::new(name)) {
         return Ok(text);
     }
@@ -132,7 +134,7 @@ impl Template {
         Ok(Some(Template { main: parse(text)?, tool_use: None, named, special }))
     }
 
-    /// Renders as apply_chat_template does: `tools` and `documents` always exist, and are none when they are not given.
+    /// Renders as apply_chat_template does. `tools` and `documents` always exist; they are none when they are not given.
     pub fn render(&self, context: &str, now_unix: i64, fuel: u64) -> Result<String> {
         let grown = DEFAULT_FUEL.saturating_add((context.len() as u64).saturating_mul(FUEL_PER_BYTE));
         let fuel = if fuel == 0 { grown.min(MOST_FUEL) } else { fuel };
@@ -152,11 +154,11 @@ impl Template {
     }
 }
 
-/// Templates and special tokens from a model's files.
+/// Holds the templates and special tokens from a model's files.
 #[derive(Default)]
 struct Files {
     main: Option<String>,
-    /// includes `default` and `tool_use`
+    /// name and text of each template, `default` and `tool_use` included
     named: Vec<(String, String)>,
     special: Vec<(String, String)>,
 }
@@ -214,8 +216,8 @@ impl Files {
         self.named.iter().find(|(n, _)| n == name).map(|(_, text)| text.as_str())
     }
 
-    /// Reads additional_chat_templates/NAME.jinja of a folder. These come before a list in the config, and `default` is
-    /// the main template when there is no other.
+    /// Reads additional_chat_templates/NAME.jinja of a folder. These templates come before a list in the config, and
+    /// `default` is the main template when there is no other.
     fn take_additional(&mut self, folder: &Path) -> Result<()> {
         let folder = folder.join("additional_chat_templates");
         let Ok(files) = std::fs::read_dir(&folder) else { return Ok(()) };
@@ -241,7 +243,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes the special tokens of a tokenizer.model: its tokenizer class has names that no file gives.
+    /// Takes the special tokens of a tokenizer.model. The tokenizer's class has names that are in no file.
     fn take_named(&mut self, named: Vec<(&'static str, String)>) {
         self.special.retain(|(key, _)| !spm::NAMES.contains(&key.as_str()));
         self.special.extend(named.into_iter().map(|(key, text)| (key.to_owned(), text)));

@@ -1,8 +1,8 @@
 /* Computes the figures of a load with vLLM's formulas, and parses the options that name metrics.
- * `bench_metrics_compute` takes the results of cli/bench/load.h and fills `struct bench_metrics`;
- * plot.c and report.c print it.
- * Invariants: latencies come from successful requests only. A series is sorted before a percentile
- * is taken. `struct bench_metrics` owns its series until `bench_metrics_fini`. Pure. */
+ * `bench_metrics_compute` takes the results of cli/bench/load.h and fills `struct
+ * bench_metrics`. plot.c and report.c print that struct.
+ * Invariants: latencies come from successful requests only. A series is sorted before a
+ * percentile is taken. `struct bench_metrics` owns its series until `bench_metrics_fini`. Pure. */
 #include "cli/bench/report/metrics.h"
 
 #include <math.h>
@@ -183,8 +183,8 @@ static void add_result(struct bench_metrics *m, const struct bench_result *r)
         add(&m->series[BENCH_ITL], ms_of(r->gaps_ns[k]));
 }
 
-/* Returns the largest number of requests open at one time. A request that ends when another one
- * begins does not count as open with it. */
+/* Returns the largest number of requests open at one time. A request that ends when another
+ * request begins does not count as open together with it. */
 static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32_t n_ok)
 {
     uint64_t *starts = mem_array(n_ok, sizeof *starts), *ends = mem_array(n_ok, sizeof *ends);

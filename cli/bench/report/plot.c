@@ -1,6 +1,6 @@
 /* Draws the distribution of latencies: bars of text for a terminal, and an SVG picture.
- * `bench_histogram_make` counts a sorted series into bins. `bench_plot_text` prints them;
- * `bench_plot_svg` and `bench_plot_write` make the picture with a chart per metric.
+ * `bench_histogram_make` counts a sorted series into bins. `bench_plot_text` prints the
+ * histograms; `bench_plot_svg` and `bench_plot_write` make the picture with a chart per metric.
  * Invariants: there are at most BENCH_BINS bins, and one more for all values above the 99th
  * percentile. The title is escaped. No state; the caller owns the buffer. */
 #include "cli/bench/report/plot.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { /* pixels of the picture */
+enum { /* sizes in the picture, in pixels */
        CHART_WIDTH = 560,
        CHART_HEIGHT = 190,
        HEAD = 72,
@@ -29,11 +29,11 @@ void bench_histogram_make(struct bench_histogram *h, const struct bench_series *
     h->width_ms = (to - h->from_ms) / h->n_bins;
     for (size_t i = 0; i < s->n; i++) {
         double v = s->values[i];
-        uint32_t bin = h->n_bins; /* the last bin, for values above all others */
+        uint32_t bin = h->n_bins; /* bin for the values above all other bins */
         if (v <= to)
             bin = h->width_ms > 0 ? (uint32_t)((v - h->from_ms) / h->width_ms) : 0;
         if (v <= to && bin >= h->n_bins)
-            bin = h->n_bins - 1; /* the upper bound belongs to the last bin */
+            bin = h->n_bins - 1; /* a value equal to the upper bound belongs to the last bin */
         h->counts[bin]++;
     }
     for (uint32_t i = 0; i <= h->n_bins; i++)
@@ -76,7 +76,7 @@ static void print_histogram(FILE *to, const struct bench_series *s, const char *
 
 void bench_plot_text(const struct bench_metrics *m, unsigned shown, int columns, FILE *to)
 {
-    const int left = 21; /* columns for the bound and the count */
+    const int left = 21; /* columns for the bound and the count of a bin */
     columns = columns > left + 10 ? columns - left : 10;
     for (int k = 0; k < BENCH_METRIC_COUNT; k++)
         if (is_shown(m, shown, k))

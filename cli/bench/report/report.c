@@ -1,9 +1,9 @@
 /* Prints the report of a load: vLLM's table, JSON with vLLM's keys, and a list of failures.
  * `bench_report_print` and `bench_report_json` take `struct bench_metrics` of metrics.h;
- * `bench_report_json` can add the figures of each request. `bench_report_write` writes the JSON to
- * a file.
- * Invariants: names, order and number format are vLLM's, so that scripts that read its output
- * work. Text from a server is cut and may not be valid UTF-8. The caller owns the JSON. */
+ * `bench_report_json` can add the figures of each request. `bench_report_write` writes the JSON
+ * to a file.
+ * Invariants: names, order and number format are vLLM's, so that scripts that read vLLM's output
+ * work here too. Text from a server is cut and may not be valid UTF-8. The caller owns the JSON. */
 #include "cli/bench/report/report.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ const char *bench_float_text(char *out, size_t size, double v)
         return out;
     }
     bool is_plain = v == 0 || (fabs(v) >= 1e-4 && fabs(v) < 1e16);
-    /* fewest digits that read back as the same number */
+    /* the loop finds the fewest digits that read back as the same number */
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, size, is_plain ? "%.*f" : "%.*g", digits, v);
         if (strtod(out, NULL) == v)
@@ -33,7 +33,7 @@ const char *bench_float_text(char *out, size_t size, double v)
 
 /* ---- the table ---- */
 
-/* Centres the text like Python's "{:^50}": an odd column goes to the right. */
+/* Centres the text like Python's "{:^50}": an odd column of space goes to the right. */
 static void print_head(FILE *to, const char *text, char fill)
 {
     int n = (int)strlen(text), left = n < WIDTH ? (WIDTH - n) / 2 : 0;
@@ -62,7 +62,7 @@ static void print_latency(FILE *to, const char *what, const char *metric, double
     print_number(to, name, v);
 }
 
-/* Formats a percentile: "99", "99.9". */
+/* Formats a percentile such as "99" or "99.9". */
 static const char *percentile_word(char *out, size_t size, double p)
 {
     if (p == floor(p))

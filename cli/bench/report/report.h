@@ -1,5 +1,5 @@
 #pragma once
-/* The report of a load: vLLM's table, line for line, and JSON with vLLM's keys. */
+/* Writes the report of a load: vLLM's table, line for line, and JSON with vLLM's keys. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -10,8 +10,8 @@ struct bench_report {
     unsigned shown; /* mask of the metrics whose latencies are shown: 1 << metric */
     double percentiles[BENCH_PERCENTILES_MAX];
     size_t n_percentiles;
-    double request_per_s;     /* configured rate; INFINITY = not shown */
-    uint32_t max_concurrency; /* 0 = not shown */
+    double request_per_s;     /* configured rate in requests per second; INFINITY = not shown */
+    uint32_t max_concurrency; /* configured limit of open requests; 0 = not shown */
     bool has_goodput;
 };
 
@@ -23,8 +23,9 @@ void bench_report_print(const struct bench_report *r, FILE *to);
 json_t *bench_report_json(const struct bench_report *r, const struct bench_result *results,
                           uint32_t n);
 /* Writes to stderr, with the name `who` in front, how many requests failed and why. Each error
- * text comes once, the most frequent first. */
+ * text is written once, the most frequent text first. */
 void bench_report_failures(const char *who, const struct bench_result *results, uint32_t n);
-/* Writes j to the file; with `append` as one more line. A failed write is an error. */
+/* Writes the JSON `j` to the file. With `append`, it adds `j` as one more line. A failed write
+ * is an error. */
 MUST_USE enum status bench_report_write(const json_t *j, const char *path, bool append,
                                         struct error *err);

@@ -1,4 +1,4 @@
-/* `cox bench BENCHMARK`: finds the benchmark's command and runs it. */
+/* Implements `cox bench BENCHMARK`: finds the benchmark's command and runs it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "cli/commands/tables.h"
 
-/* One list for all benchmarks: each table has a part of these options. */
+/* Lists the option groups of all benchmarks; each benchmark's table has some of these options. */
 const struct option_group bench_option_groups[] = {
     {"server", "Server",
      "backend* model* served-model-name base-url* host port endpoint uds header api-key* cacert "

@@ -1,10 +1,10 @@
-/* `cox bench serve`: a load of streamed requests to a running server, like `vllm bench serve`
- * and benchmark_serving.py.
+/* Implements `cox bench serve`, like `vllm bench serve` and benchmark_serving.py. It sends a
+ * load of streamed requests to a running server.
  * Options become a `struct serve`: target, arrivals and limits. cli/bench/dataset.h makes the
  * prompts, cli/bench/load.h sends them, cli/bench/report/ computes and prints the figures, and
  * `save` writes the JSON.
  * Invariants: everything that can fail before the load (options, result folder, plot's name) is
- * checked before it. `struct serve` owns all memory of the run. One thread. */
+ * checked before the load starts. `struct serve` owns all memory of the run. One thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ struct serve_options {
     int64_t top_k, logprobs;
     const char *request_id_prefix;
     struct option_list lora_modules;
-    int lora_assignment; /* 1 = round-robin */
+    int lora_assignment; /* order of the adapters: 0 = random, 1 = round-robin */
 };
 
 #define S serve_options
@@ -149,7 +149,7 @@ const struct option_spec bench_serve_specs[] = {
 #undef S
 const size_t bench_serve_n_specs = sizeof bench_serve_specs / sizeof bench_serve_specs[0];
 
-/* State of one run. */
+/* Holds the state of one run. */
 struct serve {
     const struct serve_options *o;
     struct bench_target target;
@@ -157,8 +157,8 @@ struct serve {
     struct bench_prompts prompts;
     struct bench_goodput goodput;
     struct bench_report report;
-    char **owned_headers; /* [o->headers.n_items] "Name: value" */
-    char backend[64];     /* backend's name, or --label */
+    char **owned_headers; /* [o->headers.n_items] headers of the form "Name: value" */
+    char backend[64];     /* label in the report: the backend's name, or --label */
 };
 
 /* ---- options ---- */
@@ -221,8 +221,8 @@ static enum status check_metadata(const struct option_list *l, struct error *err
     return STATUS_OK;
 }
 
-/* Checks the plot's file name. The picture is always SVG; with another suffix programs would not
- * open it. */
+/* Checks the plot's file name. The picture is always SVG, so a file with another suffix would
+ * not open in other programs. */
 static enum status check_plot(const char *path, struct error *err)
 {
     size_t n = path ? strlen(path) : 0;
@@ -314,8 +314,8 @@ static void date_now(char *out, size_t size)
     (void)strftime(out, size, "%Y%m%d-%H%M%S", &tm);
 }
 
-/* Makes and checks the result folder before the load, so that a folder without write permission
- * does not cost the figures of an hour. */
+/* Makes and checks the result folder before the load. Otherwise a folder without write
+ * permission could lose the results of a long run. */
 static enum status check_folder(const struct serve_options *o, struct error *err)
 {
     const char *dir = o->result_dir ? o->result_dir : ".";

@@ -1,7 +1,7 @@
 #pragma once
-/* Flags of `vllm bench serve` that have no effect here, or that would change the measured
- * values. Each is known by name, so that vLLM's command lines are accepted or the error says why
- * not. */
+/* Lists flags of `vllm bench serve` that have no effect here, or that would change the measured
+ * values. The table has each flag by name, so that vLLM's command lines are accepted or an error
+ * gives the reason. */
 #include "common/config/config.h"
 
 #define BENCH_NO_DATASET "It is an option of a dataset that is not supported; see --dataset-name."

@@ -1,10 +1,10 @@
-/* `cox bench startup`: measures the time from `cox up MODEL` until requests are served, several
- * times, like `vllm bench startup`. Cold starts first drop the model's files from the page
- * cache; warm starts do not.
- * `start_often` starts a cluster through cli/bench/engine.h, measures, and ends it; `report`
- * prints the figures or writes JSON.
- * Invariants: at most one cluster runs at a time, and each is ended before the next starts.  One
- * thread. */
+/* Implements `cox bench startup`, like `vllm bench startup`. It measures the time from `cox up
+ * MODEL` until requests are served, several times. Cold starts first drop the model's files from
+ * the page cache; warm starts do not.
+ * `start_often` starts a cluster through cli/bench/engine.h, measures, and ends the cluster.
+ * `report` prints the figures or writes JSON.
+ * Invariants: at most one cluster runs at a time, and each cluster is ended before the next
+ * starts. One thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ static enum status forget_file(const char *path, struct error *err)
     if (fd < 0)
         return error_set(err, STATUS_IO, "cannot open the model file %s: %s", path,
                          strerror(errno));
-    (void)fdatasync(fd); /* pages that are not written yet cannot be dropped */
+    (void)fdatasync(fd); /* only pages that are written to disk can be dropped */
     int rc = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     close(fd);
     return rc == 0 ? STATUS_OK
@@ -133,7 +133,7 @@ static enum status start_once(const struct startup_options *o, const struct opti
                               double *seconds, struct error *err)
 {
     struct batch_cluster cluster;
-    /* a copy, since a start writes its socket there */
+    /* the options are copied, since a start writes its socket there */
     struct bench_engine_options engine = o->engine;
     uint64_t begin_ns = clock_mono_ns();
     enum status s = bench_engine_start(&cluster, &engine, NULL, words, err);
@@ -142,7 +142,8 @@ static enum status start_once(const struct startup_options *o, const struct opti
     return s;
 }
 
-/* Makes n starts. With a path, the model's files are dropped from the page cache before each. */
+/* Makes n starts. With a path, the model's files are dropped from the page cache before each
+ * start. */
 static enum status start_often(const struct startup_options *o, const struct option_list *words,
                                int64_t n, const char *path, struct bench_series *out,
                                struct error *err)

@@ -1,5 +1,5 @@
-/* `cox bench throughput`: sends all prompts at once and measures the time to the last answer,
- * like `vllm bench throughput` and benchmark_throughput.py. */
+/* Implements `cox bench throughput`, like `vllm bench throughput` and benchmark_throughput.py.
+ * It sends all prompts at once and measures the time to the last answer. */
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
 #include "cli/bench/load.h"

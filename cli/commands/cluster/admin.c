@@ -1,7 +1,7 @@
-/* `cox status`, `events`, `drain`, `undrain` and `debug`: commands that ask or change the head
- * through its admin API.
+/* Implements `cox status`, `events`, `drain`, `undrain` and `debug`. These commands query or
+ * change the head through its admin API.
  * Each command parses its options, follows a standby to the serving head (`admin_follow`,
- * cli/client/admin.h), makes one or more calls, and prints text or JSON; cli/view/ formats the
+ * cli/client/admin.h), makes one or more calls, and prints text or JSON. cli/view/ formats the
  * status.
  * Invariants: an answer is untrusted JSON, owned by the function that asked for it. A head that
  * cannot be reached gives EXIT_UNREACHABLE. `--watch` repeats until a write to stdout fails. One
@@ -92,7 +92,7 @@ static int show_status(struct admin_access *o)
             fprintf(
                 stderr,
                 "cox status: check that --address is the head's admin port (its --admin-port)\n");
-        return EXIT_UNREACHABLE; /* the answer is not one of Coxswain's head */
+        return EXIT_UNREACHABLE; /* the answer does not come from a head of Coxswain */
     }
     if (o->json) {
         print_json(answer, o->watch ? JSON_COMPACT : JSON_INDENT(2));
@@ -133,10 +133,11 @@ int cmd_status(int argc, char **argv)
     return code;
 }
 
-/* Prints one event; its fields are key=value in the order of the answer. */
+/* Prints one event; its fields follow as key=value in the answer's order. */
 static void print_event(const json_t *e)
 {
-    double seconds = json_number_value(json_object_get(e, "time")); /* Unix time */
+    /* time of the event in Unix seconds */
+    double seconds = json_number_value(json_object_get(e, "time"));
     time_t whole = seconds > 0 && seconds < 1e11 ? (time_t)seconds : 0;
     char time[64] = "-", when[32];
     struct tm tm;
@@ -200,7 +201,8 @@ int cmd_events(int argc, char **argv)
     return code;
 }
 
-/* Returns the worker's row in a status from before the drain; NULL = the status has no such row. */
+/* Returns the worker's row in the status that was read before the drain; NULL = the status has
+ * no such row. */
 static const json_t *worker_of(const json_t *status, const char *instance)
 {
     size_t i;
@@ -286,9 +288,11 @@ static int drain(const char *command, struct admin_access *o, const char *worker
                 command);
         return EXIT_USAGE;
     }
-    if (!admin_follow(o, command, false)) /* the answer of a standby says that it waits */
+    /* the answer of a standby says only that the standby waits */
+    if (!admin_follow(o, command, false))
         return EXIT_UNREACHABLE;
-    json_t *before = NULL; /* only for the printed sentence; without it the sentence is shorter */
+    /* status before the drain, for the printed sentence; without it the sentence is shorter */
+    json_t *before = NULL;
     if (!o->json && admin_call(o, "GET", "/api/status", NULL, &before, &err) != STATUS_OK)
         before = NULL;
     json_t *ask = json_pack("{s:s,s:b}", "worker", worker, "on", o->undo ? 0 : 1);

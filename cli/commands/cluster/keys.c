@@ -1,9 +1,10 @@
-/* `cox keys` and `cox join-token`: make and change the keys of a cluster over several machines.
- * `cox keys` makes a folder of keys, or rotates and retires one role's keys and prints the next
- * steps. `cox join-token` packs the head's address, the head's public keys and the worker's key
- * into one token. common/keys reads and writes the files.
- * Invariants: a folder that already has what a token needs is not written to. Private keys are
- * never printed, except inside of a token. One thread. */
+/* Implements `cox keys` and `cox join-token`, which make and change the keys of a cluster over
+ * several machines.
+ * `cox keys` makes a folder of keys. It can also rotate and retire the keys of one role, and it
+ * prints the next steps. `cox join-token` packs the head's address, the head's public keys and
+ * the worker's key into one token. common/keys reads and writes the files.
+ * Invariants: a folder that already has the keys for a token is not written to. Private keys are
+ * never printed, except inside a token. One thread. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@
 #include "common/keys/rotation.h"
 
 struct keys_options {
-    struct admin_access admin; /* must be first: ADMIN_ROWS use its offsets */
+    struct admin_access admin; /* this field must be first: ADMIN_ROWS use its offsets */
     const char *keys_dir, *head, *rotate, *retire;
     bool reload;
 };
@@ -58,7 +59,7 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
                               struct error *err)
 {
     struct join_token t = {0};
-    TRY(join_token_check_head(o->head, err)); /* checked before keys are made */
+    TRY(join_token_check_head(o->head, err)); /* the address is checked before keys are made */
     size_t n_head = strlen(o->head);
     if (n_head >= sizeof t.head)
         return error_set(err, STATUS_INVALID, "--head is too long: give HOST:PORT");
@@ -66,7 +67,8 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
     if (is_missing(o->keys_dir, "head.pub") || is_missing(o->keys_dir, "worker.key")) {
         bool fresh = is_missing(o->keys_dir, "head.pub");
         TRY(keys_make_dir(o->keys_dir, err));
-        /* on stderr: keys from a mistyped folder would otherwise give a token that looks right */
+        /* stderr warns about new keys: a mistyped folder would otherwise give a token that looks
+         * right */
         if (fresh)
             fprintf(stderr,
                     "cox join-token: created new keys in %s. Only a head that is started with "

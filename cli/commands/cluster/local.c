@@ -1,7 +1,7 @@
-/* `cox logs` and `cox scale`, for a cluster that `cox up` runs on this machine.
- * Both find the cluster through its control socket (cli/up/local/find.h) and ask that socket.
- * `cox logs` prints lines and asks again with the last position for --follow; `cox scale` sends
- * a number of workers.
+/* Implements `cox logs` and `cox scale`, for a cluster that `cox up` runs on this machine.
+ * Both commands find the cluster through its control socket (cli/up/local/find.h) and send
+ * requests to that socket. `cox logs` prints lines; with --follow it asks again from the last
+ * position. `cox scale` sends a number of workers.
  * Invariants: a cluster of another user is never found. In a Kubernetes pod `cox scale` changes
  * nothing and prints the kubectl command. One thread; each answer is freed before the next call. */
 #include <jansson.h>
@@ -60,7 +60,7 @@ static bool is_wanted(const struct option_list *names, struct str line)
     return names->n_items == 0;
 }
 
-/* Takes the next line, without its end, from *rest. Returns false when there is none. */
+/* Takes the next line, without its end, from *rest. Returns false when there is no further line. */
 static bool next_line(struct str *rest, struct str *line)
 {
     const char *end = rest->len > 0 ? memchr(rest->ptr, '\n', rest->len) : NULL;
@@ -115,7 +115,7 @@ static bool has_name(const json_t *names, const char *name)
     return false;
 }
 
-/* Checks the names of processes. An unknown name is an error that lists the existing ones (exit
+/* Checks the names of processes. For an unknown name, the error lists the existing names (exit
  * code 2). */
 static enum status check_names(const struct local_cluster *c, const struct option_list *wanted,
                                struct error *err)
@@ -140,8 +140,8 @@ static enum status check_names(const struct local_cluster *c, const struct optio
     return s;
 }
 
-/* Finds the cluster. When the first word is a cluster's name, it chooses the cluster and is not
- * part of *processes. */
+/* Finds the cluster. When the first word is a cluster's name, that word chooses the cluster and
+ * is not part of *processes. */
 static enum status find_logs(const char *address, const struct option_list *words,
                              struct local_cluster *c, struct option_list *processes,
                              struct error *err)
@@ -189,8 +189,8 @@ int cmd_logs(int argc, char **argv)
 
 /* ---- scale ---- */
 
-/* Prints the kubectl command in a pod: Kubernetes starts workers there, and this process may not
- * ask it to. Returns false outside of a pod. */
+/* Prints the kubectl command in a pod. There Kubernetes starts the workers, and this process has
+ * no permission to request more. Returns false outside a pod. */
 static bool print_kubectl(unsigned long long n)
 {
     char host[HOST_BYTES] = "";

@@ -1,5 +1,5 @@
 #pragma once
-/* Options of the commands for a cluster that `cox up` runs on this machine. */
+/* Defines the options of the commands for a cluster that `cox up` runs on this machine. */
 #include <stdbool.h>
 #include <stdint.h>
 

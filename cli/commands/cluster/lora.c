@@ -1,5 +1,5 @@
-/* `cox lora`: lists the cluster's LoRA adapters, and loads or unloads them while the cluster
- * runs. */
+/* Implements `cox lora`: lists the cluster's LoRA adapters, and loads or unloads them while the
+ * cluster runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +74,10 @@ static int list(const struct admin_access *o)
     return EXIT_FINE;
 }
 
-/* Progress of loading or unloading an adapter. While an adapter replaces another one of the same
- * name, the list has the name twice. The old one serves until the new one is ready, and stays as
- * "leaving" while requests use it. A wait for the new one ignores the old one. */
+/* Describes how far an adapter is loaded or unloaded. While an adapter replaces another adapter
+ * of the same name, the list has the name twice. The old adapter serves until the new one is
+ * ready, and stays as "leaving" while requests use it. A wait for the new adapter ignores the
+ * old one. */
 enum progress { PROGRESS_WAITS, PROGRESS_READY, PROGRESS_FAILED, PROGRESS_GONE };
 static enum progress look(const json_t *answer, const char *name, bool on, char *text, size_t size)
 {

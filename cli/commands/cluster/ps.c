@@ -1,7 +1,8 @@
-/* `cox ps` and `cox stop`: list and stop the clusters that `cox up` runs on this machine.
- * Both find clusters by their control sockets (cli/up/local/find.h). `cox ps` prints a table or
- * JSON and asks each head for its running requests. `cox stop` asks the socket for a shutdown
- * and waits until the process is gone.
+/* Implements `cox ps` and `cox stop`, which list and stop the clusters that `cox up` runs on
+ * this machine.
+ * Both commands find clusters by their control sockets (cli/up/local/find.h). `cox ps` prints a
+ * table or JSON and asks each head for its running requests. `cox stop` asks the socket for a
+ * shutdown and waits until the process is gone.
  * Invariants: only clusters of this user are found. On a terminal no line is wider than the
  * terminal. One thread. */
 #include <inttypes.h>
@@ -40,8 +41,8 @@ const size_t stop_n_specs = sizeof stop_specs / sizeof stop_specs[0];
 
 /* ---- ps ---- */
 
-/* Returns the number of running requests; -1 = the head does not say, for example because it
- * needs a key. */
+/* Returns the number of running requests. Returns -1 when the head does not tell the number, for
+ * example because the head needs a key. */
 static long long running_of(const struct local_cluster *c)
 {
     struct error err;
@@ -69,8 +70,8 @@ static void uptime_text(long long s, char out[UPTIME_BYTES])
         snprintf(out, UPTIME_BYTES, "%lldd%02lldh", s / 86400, s / 3600 % 24);
 }
 
-/* Columns of the table. On a narrow terminal the columns of drop_order are left out, the first
- * one first. */
+/* Numbers the columns of the table. On a narrow terminal the columns in drop_order are left out,
+ * one after the other. */
 enum ps_column { PS_NAME, PS_PID, PS_MODEL, PS_STATE, PS_URL, PS_WORKERS, PS_UPTIME, PS_REQUESTS };
 enum { PS_COLUMNS = PS_REQUESTS + 1, CELL_BYTES = 320, GAP = 2 };
 static const enum ps_column drop_order[] = {PS_PID, PS_MODEL, PS_WORKERS, PS_UPTIME, PS_REQUESTS};
@@ -134,7 +135,8 @@ static void print_row(const struct ps_row *r, const size_t widths[PS_COLUMNS], s
     printf("%.*s\n", (int)(room > 0 && used > room ? room : used), line);
 }
 
-/* Prints the table. On a terminal it fits the width; elsewhere it has all columns. */
+/* Prints the table. On a terminal the table fits the terminal's width; elsewhere the table has
+ * all columns. */
 static void print_list(const struct local_cluster *all, size_t n)
 {
     struct ps_row *rows = mem_array(n + 1, sizeof *rows);
@@ -160,7 +162,8 @@ static void print_json(const struct local_cluster *all, size_t n)
                               c->url, "admin", c->admin, "workers", (json_int_t)c->workers,
                               "uptime_s", (json_int_t)c->uptime_s);
         if (!o)
-            continue; /* NULL: the name is not UTF-8, so it is no cluster of `cox up` */
+            /* a row is NULL when the name is not UTF-8, and `cox up` makes no such cluster */
+            continue;
         json_object_set_new(o, "requests", running >= 0 ? json_integer(running) : json_null());
         json_object_set_new(o, "log", c->log_file[0] ? json_string(c->log_file) : json_null());
         json_array_append_new(list, o);
@@ -170,7 +173,7 @@ static void print_json(const struct local_cluster *all, size_t n)
     json_decref(list);
 }
 
-/* Keeps the clusters with that name. Returns their number. */
+/* Keeps the clusters with that name in the array. Returns their number. */
 static size_t keep_named(struct local_cluster *all, size_t n, const char *name)
 {
     size_t n_kept = 0;
@@ -216,8 +219,8 @@ int cmd_ps(int argc, char **argv)
 
 /* ---- stop ---- */
 
-/* Returns true when the cluster has ended. It removes its socket last; a killed one leaves a
- * socket that nobody answers at, so *in_order is false. */
+/* Returns true when the cluster has ended. A cluster removes its socket as its last action. A
+ * killed cluster leaves a socket on which no process answers; *in_order is then false. */
 static bool has_ended(const struct local_cluster *c, bool *in_order)
 {
     *in_order = access(c->socket, F_OK) != 0;

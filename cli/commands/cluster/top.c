@@ -1,5 +1,5 @@
-/* `cox top`: shows the cluster every second, on one screen that keys scroll and sort, or as
- * plain blocks of text when stdout is no terminal.
+/* Implements `cox top`, which shows the cluster every second. On a terminal it is one screen
+ * that keys scroll and sort; otherwise it is plain blocks of text.
  * `look` asks the head for /api/status; cli/view/top_view.h draws the answer; `wait_for_look`
  * handles keys, sizes and signals until the next look.
  * Invariants: from the first answer to the end the terminal is in the alternate screen, without
@@ -72,7 +72,8 @@ static void on_resize(int signum)
 static void catch_signals(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    struct sigaction sa = {.sa_handler = on_end}; /* no SA_RESTART, so that poll() returns */
+    /* SA_RESTART is not set, so that poll() returns */
+    struct sigaction sa = {.sa_handler = on_end};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         (void)sigaction(ends[i], &sa, NULL);
     sa.sa_handler = on_suspend;
@@ -91,7 +92,7 @@ static void take_terminal(struct top *t)
         raw.c_cc[VTIME] = 0;
         t->is_raw = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
-    /* no wrapping, so that a narrow terminal shows the left part of each line */
+    /* lines do not wrap, so that a narrow terminal shows the left part of each line */
     fputs("\033[?1049h\033[?25l\033[?7l\033[2J", stdout);
     fflush(stdout);
 }
@@ -110,7 +111,7 @@ static void suspend(struct top *t)
     suspend_wanted = 0;
     give_terminal_back(t);
     (void)sigaction(SIGTSTP, &usual, NULL);
-    (void)raise(SIGTSTP); /* returns when the process is in the foreground again */
+    (void)raise(SIGTSTP); /* raise() returns when the process is in the foreground again */
     catch_signals();
     take_terminal(t);
 }
@@ -127,8 +128,8 @@ static void measure(struct top *t)
     }
 }
 
-/* Writes the screen without flicker: new text overwrites the old one. Each line clears the rest
- * of its row, and the last one clears everything below. */
+/* Writes the screen without flicker: new text overwrites the old text. Each line clears the rest
+ * of its row, and the last line clears everything below. */
 static void write_screen(const struct strbuf *text)
 {
     fputs("\033[H", stdout);
@@ -162,8 +163,8 @@ static void draw(struct top *t)
 
 /* ---- looks ---- */
 
-/* Asks for the status once. Returns the exit code of a command that would end now; a head that
- * does not answer may answer at the next look. */
+/* Asks for the status once. Returns the exit code for a command that ends now. A head that does
+ * not answer may answer at the next look. */
 static int look(struct top *t)
 {
     struct error err = {0};
@@ -291,11 +292,11 @@ static bool wait_for_look(struct top *t, uint64_t when_ns)
         int n = poll(&p, 1, wait_ms);
         if (n > 0 && (p.revents & POLLIN)) {
             int key = next_key(0);
-            if (key < 0) /* end of input: the terminal is gone */
+            if (key < 0) /* the input has ended, so the terminal is gone */
                 return false;
             if (!on_key(t, key))
                 return false;
-        } else if (n > 0) { /* hung up */
+        } else if (n > 0) { /* the terminal has hung up */
             return false;
         }
         if (suspend_wanted)
@@ -342,7 +343,7 @@ static void run_plain(struct top *t)
 
 static int run(struct top *t)
 {
-    (void)setlocale(LC_CTYPE, ""); /* for the characters that the terminal can show */
+    (void)setlocale(LC_CTYPE, ""); /* the locale tells which characters the terminal can show */
     if (!admin_follow(&t->o, "top", false))
         return EXIT_UNREACHABLE;
     int code = look(t);

@@ -1,6 +1,7 @@
-/* `cox flags --environment`. Options bring their variables with them: COX_<OPTION>, and the names
- * of another standard (option_spec.env). The variables that a program reads by name alone have a
- * row in `variables` below; tests/scripts/environment_test.py finds one that has none. */
+/* Implements `cox flags --environment`. Each option has its variables: COX_<OPTION>, and the
+ * names of other standards (option_spec.env). `variables` below has a row for each variable that
+ * a program reads only by name. tests/scripts/environment_test.py reports a variable without a
+ * row. */
 #include "cli/commands/documents/environment.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@
 enum { NAMES_MAX = 128 };
 
 struct variable {
-    const char *section; /* title above this row; NULL: the section goes on */
+    const char *section; /* title above this row; NULL = the row belongs to the section above */
     const char *name, *reader, *meaning;
 };
 
@@ -133,7 +134,7 @@ static const char beginning[] =
     "the first name of an option over its next one.\n\n"
     "| variable | option | commands |\n|---|---|---|\n";
 
-/* A variable of another standard, with the option that it sets. */
+/* Holds a variable of another standard, with the option that the variable sets. */
 struct foreign {
     struct str name;
     const struct option_spec *option;
@@ -170,7 +171,7 @@ static bool has_name(const struct option_spec *s, struct str name)
     return false;
 }
 
-/* "`cox up`, `cox gateway`": the commands whose option has this variable. */
+/* Writes the commands that have an option with this variable: "`cox up`, `cox gateway`". */
 static void write_commands(const struct command_table *t, struct str name, struct strbuf *b)
 {
     const char *sep = "";

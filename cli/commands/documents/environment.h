@@ -1,5 +1,6 @@
 #pragma once
-/* Every environment variable that a program reads, as docs/reference/environment.md. */
+/* Writes docs/reference/environment.md, which lists every environment variable that a program
+ * reads. */
 #include "cli/commands/command.h"
 #include "common/base/str.h"
 

@@ -1,9 +1,10 @@
-/* `cox flags` prints the option tables as documents: docs/reference/flags.md, environment.md, JSON
- * (from which deploy/helm/schema makes the chart's schema), and manual pages.
+/* Implements `cox flags`, which prints the option tables as documents: docs/reference/flags.md,
+ * environment.md, JSON, and manual pages. deploy/helm/schema makes the chart's schema from the
+ * JSON.
  *
  * Data flow: command_table -> one row after the other -> strbuf -> stdout.
- * Invariants: a document has nothing that a table lacks, and the same tables always give the same
- * bytes: tests compare the committed pages with them. */
+ * Invariants: every option in a document comes from a table. The same tables always give the
+ * same bytes, because tests compare the committed pages with them. */
 #include "cli/commands/documents/flags.h"
 
 #include <ctype.h>
@@ -16,7 +17,7 @@
 #include "cli/commands/list.h"
 #include "common/config/lookup.h"
 
-enum { PAGE_WIDTH = 156 }; /* and "<br>" */
+enum { PAGE_WIDTH = 156 }; /* columns of a line, without the "<br>" at its end */
 
 void flags_variable_of(const struct option_spec *s, char *out, size_t size)
 {
@@ -33,7 +34,7 @@ static void write_choices(struct strbuf *b, const char *choices)
         strbuf_printf(b, "%s%c", *c == '|' ? "\\" : "", *c);
 }
 
-/* "`--name`, `--alias`, `-x`" */
+/* Writes the spellings of an option: "`--name`, `--alias`, `-x`". */
 static void write_names(struct strbuf *b, const struct option_spec *s)
 {
     strbuf_printf(b, "`--%s`", s->name);
@@ -44,7 +45,8 @@ static void write_names(struct strbuf *b, const struct option_spec *s)
     }
 }
 
-/* "`A`, `B`" of "a,b": each with the prefix, and in capitals when it is an option's name. */
+/* Writes the names "a,b" as "`PREFIXa`, `PREFIXb`". An option of one letter gets "-" instead of
+ * the prefix. */
 static void write_list(struct strbuf *b, const char *names, const char *prefix, bool is_option)
 {
     const char *sep = "";
@@ -66,7 +68,8 @@ static void write_environment(struct strbuf *b, const struct option_spec *s)
     }
 }
 
-/* "Default `256` · values 1 to 65536 · aliases … · environment …", which follows the text. */
+/* Writes the facts that follow an option's text: "default `256` · values 1 to 65536 · aliases …
+ * · environment …". */
 static void write_facts(struct strbuf *b, const struct option_spec *s)
 {
     bool is_on = s->type == OPTION_BOOL && s->def && strcmp(s->def, "true") == 0;
@@ -92,7 +95,7 @@ static void write_facts(struct strbuf *b, const struct option_spec *s)
     write_environment(b, s);
 }
 
-/* "cox-bench-serve" of "bench serve" */
+/* Writes the anchor of an option: for "bench serve" it begins with "cox-bench-serve". */
 static void write_anchor(struct strbuf *b, const char *command, const char *option)
 {
     strbuf_append_c(b, "<a id=\"cox-");
@@ -110,7 +113,7 @@ static void write_option(struct strbuf *b, const struct command *c, const struct
     write_anchor(b, c->name, s->name);
     strbuf_printf(b, "**`--%s`**<br>\n  ", s->name);
     help_wrap(b, s->help, 2, 2, PAGE_WIDTH, true);
-    b->len--; /* its line's end */
+    b->len--; /* the line end of the last help line is removed */
     strbuf_append_c(b, "<br>\n  ");
     help_wrap(b, facts.ptr, 2, 2, PAGE_WIDTH, true);
     strbuf_fini(&facts);
@@ -215,7 +218,7 @@ static void append_choices(struct strbuf *b, const char *choices)
     strbuf_append_c(b, "]");
 }
 
-/* By its name in a file: underscores. */
+/* Appends an option as JSON. Its name has underscores, as in a --config file. */
 static void append_option(struct strbuf *b, const struct option_spec *s)
 {
     strbuf_append_c(b, "{\"name\": \"");
@@ -252,7 +255,8 @@ void flags_write_json(const struct command_table *t, struct strbuf *b)
     strbuf_append_c(b, "\n}\n");
 }
 
-/* The command that the words after --man name: "bench serve"; *found NULL: cox itself. */
+/* Finds the command that the words after --man name, such as "bench serve". *found NULL means
+ * `cox` itself. Returns false when there is no such listed command. */
 static bool find_command(const struct command_table *t, int argc, char **argv,
                          const struct command **found)
 {

@@ -1,5 +1,5 @@
-/* `cox flags --man [COMMAND]`: a manual page, from the tables that --help and flags.md are made of.
- * scripts/man writes all of them into a folder. */
+/* Implements `cox flags --man [COMMAND]`: writes a manual page from the tables that --help and
+ * flags.md also use. scripts/man writes all manual pages into a folder. */
 #include "cli/commands/documents/man.h"
 
 #include <ctype.h>
@@ -8,8 +8,9 @@
 #include "cli/commands/list.h"
 #include "common/base/version.h"
 
-/* Roff reads a backslash, and a dot or a quote at the beginning of a line; a plain "-" is a hyphen,
- * which nobody can paste into a shell. */
+/* Appends a text with its special characters escaped for roff. These are a backslash, and a dot
+ * or a quote at the beginning of a line. A plain "-" would become a hyphen, which does not work
+ * when it is pasted into a shell. */
 static void append_text(struct strbuf *b, const char *text)
 {
     if (*text == '.' || *text == '\'')
@@ -31,7 +32,7 @@ static void append_line(struct strbuf *b, const char *macro, const char *text)
     strbuf_append_c(b, "\n");
 }
 
-/* "cox-bench-serve" of "bench serve"; "cox" of NULL */
+/* Appends the page's name: "cox-bench-serve" for "bench serve", "cox" for NULL. */
 static void append_name(struct strbuf *b, const struct command *c, bool in_capitals)
 {
     struct strbuf name;
@@ -52,7 +53,7 @@ static void write_title(struct strbuf *b, const struct command *c, const char *w
     append_name(b, c, false);
     strbuf_append_c(b, " \\- ");
     append_text(b, what);
-    b->len -= what[n - 1] == '.'; /* the rest of the line is not a sentence there */
+    b->len -= what[n - 1] == '.'; /* the NAME line of a manual page has no full stop at its end */
     strbuf_append_c(b, "\n.SH SYNOPSIS\n.B cox");
     strbuf_printf(b, "%s%s\n", c ? " " : "", c ? c->name : "");
     append_line(b, "", c ? c->arguments : "COMMAND [OPTION...]");

@@ -1,9 +1,9 @@
-/* `cox run create`, and the start of `cox run -f FILE`: starts a run from a file, or again from
- * the copy that an earlier run keeps.
- * The file is read (cli/run/source.h), the values for `env` are taken, the run is prepared, and
- * its keeper runs in the background (`run_start_keeper`) or in this terminal (`run_keep`).
- * Invariants: a wrong file is exit code 2; after that every failure is exit code 1. A run
- * started from within another run inherits neither that run's `env` nor its COX_ variables. One
+/* Implements `cox run create`, and the start of `cox run -f FILE`. It starts a run from a file,
+ * or again from the copy that an earlier run keeps.
+ * The file is read (cli/run/source.h), the values for `env` are taken, and the run is prepared.
+ * Its keeper then runs in the background (`run_start_keeper`) or in this terminal (`run_keep`).
+ * Invariants: a wrong file is exit code 2; after that every failure is exit code 1. A run that
+ * is started inside another run inherits neither that run's `env` nor its COX_ variables. One
  * thread. */
 #include "cli/commands/run/create.h"
 
@@ -38,8 +38,8 @@ const struct option_spec run_create_specs[] = {
 #undef S
 const size_t run_create_n_specs = sizeof run_create_specs / sizeof run_create_specs[0];
 
-/* Collects the values that `env` takes from the environment. A missing one is taken from the run
- * that is started again. */
+/* Collects the values that `env` takes from the environment. A missing value is taken from the
+ * run that is started again. */
 static json_t *take_env(const struct run_source *source, const char *from_folder, const char *path)
 {
     json_t *before = from_folder ? run_store_read_json(from_folder, "env.json") : NULL;
@@ -87,7 +87,8 @@ static enum status start_here(struct run_start *r, struct error *err)
     enum status s = run_keep(r, &ended, err);
     struct pollfd last = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (s == STATUS_OK &&
-        poll(&last, 1, 0) == 1) /* does not block when Ctrl-S has stopped the terminal's output */
+        /* a zero timeout: poll does not block when Ctrl-S has stopped the terminal's output */
+        poll(&last, 1, 0) == 1)
         fprintf(stderr, "cox run: %s\n", run_status_name(ended));
     return s;
 }
@@ -134,7 +135,8 @@ enum status run_here(const char *path, const char *runs_dir, struct error *err)
 }
 
 /* Removes the environment of the run that this process runs in, as on the Runs page. The new run
- * inherits neither that run's `env` nor the COX_ variables that `cox up` sets for its children. */
+ * then inherits neither that run's `env` nor the COX_ variables that `cox up` sets for its
+ * children. */
 static void leave_environment(const char *runs_dir)
 {
     char dir[RUN_PATH_BYTES], name[64];
@@ -156,7 +158,7 @@ static void leave_environment(const char *runs_dir)
         bool is_ours = strncmp(*e, "COX_", 4) == 0 && n < sizeof name;
         snprintf(name, sizeof name, "%.*s", (int)n, *e);
         if (is_ours && unsetenv(name) == 0)
-            e = environ; /* unsetenv has moved the entries: start again */
+            e = environ; /* unsetenv has moved the entries, so the loop starts again */
         else
             e++;
     }
@@ -176,7 +178,8 @@ static enum status start_again(const char *who, const char *runs_dir, struct err
     run_store_path(&store, record.id, "run.yaml", path);
     const char *cwd = run_record_text(&record, "cwd");
     enum status s = run_source_open(&source, path, false, err);
-    if (s == STATUS_OK && cwd[0] && chdir(cwd) != 0) /* its relative paths begin there */
+    /* relative paths of the run begin in this folder */
+    if (s == STATUS_OK && cwd[0] && chdir(cwd) != 0)
         s = error_set(err, STATUS_IO,
                       "run %s was started in the folder %s, which cannot be entered: %s", record.id,
                       cwd, strerror(errno));

@@ -1,5 +1,5 @@
-/* `cox run logs`: prints the last lines of a run's log. With -f it also prints new lines until
- * the run has ended. */
+/* Implements `cox run logs`, which prints the last lines of a run's log. With -f it also prints
+ * new lines until the run has ended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

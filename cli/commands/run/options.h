@@ -1,5 +1,5 @@
 #pragma once
-/* Options of `cox run` and its subcommands, and the rows that their tables share. */
+/* Defines the options of `cox run` and its subcommands, and the rows that their tables share. */
 #include <stdbool.h>
 #include <stddef.h>
 

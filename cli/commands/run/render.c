@@ -1,4 +1,5 @@
-/* `cox run render`: prints the run as Kubernetes objects for `kubectl apply -f -`. */
+/* Implements `cox run render`, which prints the run as Kubernetes objects for `kubectl apply -f
+ * -`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

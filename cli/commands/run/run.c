@@ -1,4 +1,4 @@
-/* `cox run -f FILE`, and the dispatch to the subcommands of `cox run`. */
+/* Implements `cox run -f FILE`, and calls the subcommands of `cox run`. */
 #include <stdio.h>
 #include <string.h>
 

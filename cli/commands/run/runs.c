@@ -1,10 +1,11 @@
-/* `cox run list`, `show`, `terminate` and `delete`, for the runs that are kept on this machine.
+/* Implements `cox run list`, `show`, `terminate` and `delete`, for the runs that are kept on
+ * this machine.
  * cli/run/store.h finds and reads the runs' folders. `with_one` finds the one run that the
  * command names and calls its function. `terminate` sends SIGTERM to the run's keeper and waits
- * for its end.
- * Invariants: a signal goes only to the process that began when the record says. Values of `env`
- * are never printed. Texts from a file are printed without control characters. A live run is not
- * deleted. One thread. */
+ * for the keeper's end.
+ * Invariants: a signal goes only to the process whose start time is in the record. Values of
+ * `env` are never printed. Texts from a file are printed without control characters. A live run
+ * is not deleted. One thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -25,8 +26,8 @@
 #include "cli/run/source.h"
 
 enum { END_WAIT_S = 40, LOOK_MS = 50, DESCRIPTION_WIDTH = 60 };
-/* Bytes of `list --json`. The head accepts 4 MiB. A row is indented by two more blanks, over up
- * to 300 lines. */
+/* Limits the bytes of `list --json`. The head accepts 4 MiB. Each row of up to 300 lines is
+ * indented by two more blanks in the list. */
 enum { LIST_MAX_BYTES = 3 << 20, ROW_MORE_BYTES = 1000 };
 
 struct runs_options {
@@ -122,7 +123,7 @@ static void print_json(json_t *owned)
     json_decref(owned);
 }
 
-/* Returns the newest runs and the number of all runs. `env` is left out; `show` has it. With
+/* Returns the newest runs and the number of all runs. `env` is left out; `show` prints it. With
  * `last` the size is bounded too, because the reader keeps the whole answer in memory. */
 static json_t *list_json(const struct run_record *all, size_t n, int64_t last)
 {
@@ -300,8 +301,8 @@ static void sleep_ms(long ms)
     (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
 }
 
-/* Sends SIGTERM to the keeper. A pidfd and the start time exclude another process that got its
- * number since. */
+/* Sends SIGTERM to the keeper. A pidfd and the start time make sure that the number does not
+ * belong to another process by now. */
 static enum status signal_keeper(const struct run_record *r, struct error *err)
 {
     int fd = pidfd_open(r->keeper.pid, 0);
@@ -331,7 +332,8 @@ static enum status terminate(struct one *one, struct error *err)
     const char *id = one->record.id;
     if (one->record.was_killed) {
         end_leftovers(one);
-        printf("Terminated '#%s'.\n", id); /* the processes that its killed keeper left */
+        /* the keeper was killed, so this command has ended the processes that it left */
+        printf("Terminated '#%s'.\n", id);
         return STATUS_OK;
     }
     if (!one->record.is_live)

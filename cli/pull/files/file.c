@@ -1,4 +1,4 @@
-/* Fetches one file in one stream: into NAME.part, then under its name.
+/* Fetches one file in one stream: first into NAME.part, which then gets the file's name.
  * parallel.c calls `pull_file_fetch` on its threads. Bytes come through common's HTTP client
  * into `on_data`, which writes and hashes them; `receive` tries again after a failure that may
  * pass.
@@ -30,11 +30,11 @@ struct incoming {
     const struct pull_file *f;
     struct pull_progress *progress;
     struct pull_lock *lock;
-    const char *part; /* path of the part */
+    const char *part; /* path of NAME.part */
     int fd;
     struct pull_digests digests;
-    uint64_t at, high; /* bytes here now; largest value of `at` so far */
-    struct error err;  /* error of a callback */
+    uint64_t at, high; /* at: bytes written until now; high: largest value of `at` so far */
+    struct error err;  /* error that a callback met */
 };
 
 uint64_t pull_file_have(const struct pull_file *f, const char *folder)
@@ -55,7 +55,7 @@ uint64_t pull_file_have(const struct pull_file *f, const char *folder)
 
 uint64_t pull_file_room(const struct pull_file *f, const char *folder)
 {
-    enum { STAT_BLOCK = 512 }; /* unit of st_blocks on every file system */
+    enum { STAT_BLOCK = 512 }; /* bytes that st_blocks counts as one, on every file system */
     char path[PATH_MAX];
     struct stat st;
     struct error err;
@@ -70,7 +70,7 @@ uint64_t pull_file_room(const struct pull_file *f, const char *folder)
 
 /* ---- incoming bytes ---- */
 
-/* Starts again from the first byte. */
+/* Starts the file again from its first byte. */
 static bool start_over(struct incoming *in)
 {
     if (!pull_part_may_write(in->f, in->lock, &in->err))
@@ -127,7 +127,7 @@ static bool on_data(void *ctx, struct str piece)
     return true;
 }
 
-/* Makes one attempt. STATUS_AGAIN: bytes are missing; *answer, *how and *err say why. */
+/* Makes one attempt. STATUS_AGAIN: bytes are missing; *answer, *how and *err have the reason. */
 static enum status receive_once(const struct pull_source *source, struct incoming *in,
                                 struct fetch_answer *answer, enum status *how, struct error *err)
 {
@@ -159,7 +159,7 @@ static enum status receive_once(const struct pull_source *source, struct incomin
     return STATUS_AGAIN;
 }
 
-/* Fetches until all bytes are here. Their hash is checked later. */
+/* Fetches until the file has all its bytes. The hash is checked later. */
 static enum status receive(const struct pull_source *source, struct incoming *in, struct error *err)
 {
     struct pull_retry retry = {.net = source->net};
@@ -192,7 +192,8 @@ static enum status fetch_part(const struct pull_source *source, struct incoming 
     if (in->fd < 0 || fstat(in->fd, &st) != 0)
         return pull_part_error(in->part, err);
     uint64_t have = (uint64_t)st.st_size;
-    if (have > in->f->n_bytes) { /* too long; pull_file_have does not count such a part either */
+    /* the part is too long; pull_file_have does not count such a part either */
+    if (have > in->f->n_bytes) {
         have = 0;
         if (ftruncate(in->fd, 0) != 0)
             return pull_part_error(in->part, err);

@@ -59,7 +59,7 @@ uint64_t pull_list_bytes(const struct pull_list *l)
     return n;
 }
 
-/* Returns true when one name is a folder above the other. */
+/* Returns true when one of the two names is a folder above the other name. */
 static bool clash(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b), least = n < m ? n : m;
@@ -124,7 +124,7 @@ void pull_list_finish(struct pull_list *l)
     }
     struct digest *d = digest_new(DIGEST_SHA256);
     if (!d || !digest_add(d, b.ptr, b.len))
-        abort(); /* OpenSSL has no SHA-256 */
+        abort(); /* this OpenSSL has no SHA-256 */
     digest_end(d, l->identity);
     digest_free(d);
     strbuf_fini(&b);

@@ -1,28 +1,29 @@
 #pragma once
-/* The files of a model on a server. The names come from the server, so a name that is not safe
- * as a file name is refused. */
+/* Lists the files of a model on a server. The names come from the server, so a name that is not
+ * safe as a file name is refused. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
 
-#define PULL_MAX_FILE_BYTES (UINT64_C(1) << 42) /* 4 TiB */
+#define PULL_MAX_FILE_BYTES (UINT64_C(1) << 42) /* largest size of a file, 4 TiB */
 
 struct pull_file {
     char *name, *url;
-    char *hub_name;        /* name with folders at a hub; NULL = the same as `name` */
-    uint64_t n_bytes;      /* FETCH_UNKNOWN only while the list is made */
-    char sha256[65];       /* hexadecimal; "" = unknown */
-    char git_id[41];       /* SHA-1 of the git blob; "" = unknown */
-    char etag[136];        /* strong ETag for requests of ranges; "" = unknown */
-    bool hf_blob_is_right; /* the blob in huggingface_hub's cache was checked and is right */
+    char *hub_name;   /* name with folders at a hub; NULL = the same as `name` */
+    uint64_t n_bytes; /* size in bytes; FETCH_UNKNOWN only while the list is made */
+    char sha256[65];  /* SHA-256 in hexadecimal; "" = unknown */
+    char git_id[41];  /* SHA-1 of the git blob; "" = unknown */
+    char etag[136];   /* strong ETag for requests with ranges; "" = unknown */
+    /* huggingface_hub's cache has the file's blob, and its hash was checked */
+    bool hf_blob_is_right;
 };
 
 struct pull_list {
     struct pull_file *files;
     uint32_t n_files, cap;
     char commit[65];   /* commit at a hub; "" = none */
-    char identity[65]; /* SHA-256 of the whole list; parts belong to one identity */
+    char identity[65]; /* SHA-256 of the whole list; parts of a fetch belong to one identity */
 };
 
 /* Adds a file and takes over `owned_url`. Unsafe names, duplicates, too large files and too many
@@ -30,11 +31,11 @@ struct pull_list {
 MUST_USE enum status pull_list_add(struct pull_list *l, const char *name, char *owned_url,
                                    uint64_t n_bytes, struct error *err);
 /* Completes the list: sorts it and computes `identity`. Weights come last, so that a folder that
- * is no model is noticed early. */
+ * is not a model is noticed early. */
 void pull_list_finish(struct pull_list *l);
 uint64_t pull_list_bytes(const struct pull_list *l);
 void pull_list_fini(struct pull_list *l);
-/* Returns true for a file of weights. */
+/* Returns true when `name` is a file of weights. */
 bool pull_is_weights(const char *name);
 
 /* Returns true when `name` is the GGUF `wanted`, or another part of it

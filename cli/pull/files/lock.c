@@ -1,11 +1,11 @@
-/* A lock file for one model, on one machine or on a volume that several machines share (lock.h has
- * the scheme).
- * `pull_lock_acquire` makes the file with O_EXCL, or watches the holder's record until the holder
- * is gone; `beat` runs on its own thread and writes the record every two seconds; writers call
- * `pull_lock_may_write`.
- * Invariants: the record says who holds the lock; a lock whose record is not ours is lost. `mutex`
- * guards the record and `is_ending`. A lock is only taken over after a rename whose result is
- * checked. No two clocks are compared. */
+/* Implements a lock file for one model, on one machine or on a volume that several machines
+ * share (lock.h has the scheme).
+ * `pull_lock_acquire` makes the file with O_EXCL, or watches the holder's record until the
+ * holder is gone. `beat` runs on its own thread and writes the record every two seconds; writers
+ * call `pull_lock_may_write`.
+ * Invariants: the record says who holds the lock. The lock is lost when the file at its path is
+ * not the file that this process made. `mutex` guards the record and `is_ending`. A lock is only
+ * taken over after a rename whose result is checked. No two clocks are compared. */
 #include "cli/pull/files/lock.h"
 
 #include <errno.h>
@@ -40,7 +40,8 @@ static void fill_identity(struct pull_lock *l)
         snprintf(l->nonce + 2 * i, 3, "%02x", random[i]);
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (!f || fscanf(f, "%39s", l->boot) != 1)
-        snprintf(l->boot, sizeof l->boot, "-"); /* never equal to another machine's boot id */
+        /* "-" never equals the boot id of another machine */
+        snprintf(l->boot, sizeof l->boot, "-");
     if (f)
         (void)fclose(f);
     if (gethostname(l->host, sizeof l->host - 1) != 0 || !l->host[0])
@@ -92,7 +93,8 @@ static void *beat(void *ctx)
         l->beat++;
         if (!l->is_ending && (!is_ours(l) || !write_record(l)))
             atomic_store(&l->is_lost,
-                         !is_ours(l)); /* a full disk stops the beat, but the lock is still ours */
+                         /* a full disk stops the beat, but this process still has the lock */
+                         !is_ours(l));
     }
     pthread_mutex_unlock(&l->mutex);
     return NULL;
@@ -103,7 +105,8 @@ static enum status hold(struct pull_lock *l, struct error *err)
     pthread_condattr_t by_monotonic;
     sigset_t all, before;
     (void)flock(l->fd,
-                /* before the record: a reader of the record may test the flock */
+                /* the flock comes before the record, because a reader of the record may test the
+                 * flock */
                 LOCK_EX | LOCK_NB);
     if (!write_record(l)) {
         int saved = errno;
@@ -117,7 +120,7 @@ static enum status hold(struct pull_lock *l, struct error *err)
     pthread_cond_init(&l->wake, &by_monotonic);
     pthread_condattr_destroy(&by_monotonic);
     pthread_mutex_init(&l->mutex, NULL);
-    sigfillset(&all); /* signals are handled by the main thread */
+    sigfillset(&all); /* the main thread handles signals */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = pthread_create(&l->thread, NULL, beat, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -164,8 +167,8 @@ struct watch {
     bool has_said;
 };
 
-/* Moves away a lock whose holder is gone, and reads the moved file. It may be a new lock that
- * another process has just made; then it is put back. */
+/* Moves away a lock whose holder is gone, and reads the moved file. When the file is a new lock
+ * that another process has just made, the file is put back. */
 static void take_away(const struct pull_lock *l, const struct record *gone)
 {
     char aside[PATH_MAX];
@@ -179,11 +182,11 @@ static void take_away(const struct pull_lock *l, const struct record *gone)
         (void)close(fd);
     }
     bool is_new = strcmp(moved.text, gone->text) != 0;
-    /* EEXIST: a third process has the lock, so the moved one has lost it */
+    /* EEXIST: a third process has the lock, so the owner of the moved file has lost it */
     if (!is_new || link(aside, l->path) == 0 || errno == EEXIST)
         (void)unlink(aside);
     else
-        (void)rename(aside, l->path); /* for a file system without hard links */
+        (void)rename(aside, l->path); /* rename replaces link on a file system without hard links */
 }
 
 static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
@@ -201,7 +204,7 @@ static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
     w->say(text);
 }
 
-/* Looks whether the holder of the lock is still there. */
+/* Checks whether the holder of the lock is still alive. */
 static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct watch *watch)
 {
     struct record r;
@@ -224,9 +227,9 @@ static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct wat
     (void)close(fd);
 }
 
-/* Holds the new lock, unless the work is already done. The last holder may have finished after
- * our last look. NFS may also show its files only now, because making a file reads the folder
- * again. */
+/* Takes the new lock, unless the work is already done. The last holder may have finished after
+ * this process looked last. NFS may also show its files only now, because making a file reads
+ * the folder again. */
 static enum status hold_unless_done(struct pull_lock *l, const struct pull_lock_wait *w,
                                     struct error *err)
 {

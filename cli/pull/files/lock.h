@@ -1,17 +1,17 @@
 #pragma once
-/* A lock so that one process at a time fetches a model, on one machine or on many that share a
- * volume. The others wait.
+/* Implements a lock that lets one process at a time fetch a model, on one machine or on many
+ * machines that share a volume. The other processes wait.
  * The lock is a file made with O_EXCL, which works on every file system, also on NFS. The holder
- * writes a count into it every two seconds from its own thread. A count that does not change for
- * half a minute, by the waiting process's clock, means that the holder is gone. No two clocks
+ * writes a count into the file every two seconds from its own thread. When the count does not
+ * change for half a minute, by the waiting process's clock, the holder is gone. No two clocks
  * are compared.
  * On one machine the end of a holder is known at once: the holder has a flock on the file, which
  * ends with its process. On other machines the flock is not used, since NFS may be mounted
  * without it.
  *
- * A process that was stopped for that long counts as gone and may wake up later. Before each
- * write it checks the age of its last beat, and when that is old, whether the file is still its
- * own (pull_lock_may_write). */
+ * A process that was stopped for half a minute also counts as gone, and it may continue later.
+ * Before each write, a process therefore checks the age of its last beat. When the beat is old,
+ * it checks whether the lock file is still its own (pull_lock_may_write). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -22,7 +22,8 @@ struct pull_lock_wait {
     double silence_s; /* seconds without a beat until the holder counts as gone; usually 30 */
     bool (*is_stopped)(void);
     void (*say)(const char *text);
-    bool (*is_done)(void *ctx); /* asked before each look: another process may have done the work */
+    /* called before each look: another process may have done the work */
+    bool (*is_done)(void *ctx);
     void *ctx;
 };
 
@@ -34,17 +35,17 @@ struct pull_lock {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    bool is_ending;    /* guarded by `mutex` */
+    bool is_ending;    /* the thread must end; guarded by `mutex` */
     uint64_t trust_ns; /* age of a beat, above which a write first checks the file */
     atomic_ullong beat_ns;
     atomic_bool is_lost;
 };
 
-/* STATUS_OK: the lock is held until pull_lock_release. STATUS_EXISTS: is_done says that there is
- * nothing left to do. */
+/* Waits for the lock. STATUS_OK: the lock is held until pull_lock_release. STATUS_EXISTS:
+ * is_done says that there is nothing left to do. */
 MUST_USE enum status pull_lock_acquire(struct pull_lock *l, const char *path,
                                        const struct pull_lock_wait *w, struct error *err);
-/* Returns true when another process has taken the lock because this one was stopped for too
+/* Returns true when another process has taken the lock because this process was stopped for too
  * long. */
 bool pull_lock_is_lost(struct pull_lock *l);
 /* Returns true when the lock is still held; called before each write. The file is read only when

@@ -1,9 +1,9 @@
 /* Fetches the files of a model over several connections.
  * `pull_files_fetch` starts threads, each with its own connection and blocking calls. A thread
  * takes the next unit from the list: a small file as a whole (file.c), or one range of a large
- * file (ranges.c). The last thread at a large file checks and renames it.
- * Invariants: `mutex` guards the list, the counts and `err`; files are fetched without it. The
- * first error stops all threads. Each file's `sha256` is written by one thread. */
+ * file (ranges.c). The last thread that works on a large file checks and renames the file.
+ * Invariants: `mutex` guards the list, the counts and `err`; no thread holds it while it
+ * fetches. The first error stops all threads. Each file's `sha256` is written by one thread. */
 #include "cli/pull/files/parallel.h"
 
 #include <pthread.h>
@@ -16,11 +16,11 @@
 #include "cli/pull/files/source.h"
 #include "common/base/mem.h"
 
-/* A large file whose fetch has begun. */
+/* Holds the state of a large file whose fetch has begun. */
 struct large {
     struct pull_ranges *ranges;
-    uint32_t n_active; /* threads that fetch its ranges */
-    bool has_ended;    /* its last range is here, or it comes in one stream */
+    uint32_t n_active; /* number of threads that fetch its ranges */
+    bool has_ended;    /* no range is left to fetch, or the file comes in one stream */
 };
 
 struct work {
@@ -30,18 +30,19 @@ struct work {
     const char *folder;
     struct pull_progress *progress;
     char (*sha256)[65];
-    struct large *large; /* [n_files] */
+    struct large *large; /* [n_files] state of each large file */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint32_t i_next; /* index of the next file to begin */
     uint32_t n_unfinished;
     atomic_bool cancelled;
-    struct error err; /* first error; guarded by `mutex` */
+    struct error err; /* first error of any thread; guarded by `mutex` */
 };
 
 struct unit {
     uint32_t i_file, i_range;
-    struct large *large; /* NULL = the whole file */
+    /* large file that the unit is a range of; NULL = the unit is a whole file */
+    struct large *large;
 };
 
 static void fail(struct work *w, const struct error *err)
@@ -72,7 +73,7 @@ static bool is_there(const struct work *w, uint32_t i)
     return pull_file_have(&w->files[i], w->folder) == w->files[i].n_bytes;
 }
 
-/* Begins the next file. For a file in ranges the caller then takes a range. */
+/* Begins the next file. When the file is fetched in ranges, the caller then takes a range. */
 static enum status begin_file(struct work *w, struct unit *u, bool *is_whole, struct error *err)
 {
     uint32_t i = w->i_next++;
@@ -83,8 +84,8 @@ static enum status begin_file(struct work *w, struct unit *u, bool *is_whole, st
                                         &w->large[i].ranges, err);
 }
 
-/* Takes the next unit. It waits while other threads fetch the last ranges, since a range may
- * have to come again. Returns false when there is no more work. */
+/* Takes the next unit. The function waits while other threads fetch the last ranges, since such
+ * a range may have to be fetched again. Returns false when there is no more work. */
 static bool take(struct work *w, struct unit *u)
 {
     struct error err = {0};
@@ -104,7 +105,7 @@ static bool take(struct work *w, struct unit *u)
             u->large = &w->large[u->i_file];
             u->large->n_active++;
             return true;
-        } else { /* all ranges were here already; only the rename is left */
+        } else { /* all ranges were here already, so only the rename is left */
             u->large = &w->large[u->i_file];
             u->large->n_active++;
             u->i_range = UINT32_MAX;
@@ -122,7 +123,7 @@ static enum status do_file(struct work *w, const struct pull_source *source, uin
     return pull_file_fetch(source, &w->files[i], w->folder, w->progress, w->sha256[i], err);
 }
 
-/* Ends a file by its last thread. *is_done: the file has its final name. */
+/* Ends a file in the last thread that works on it. *is_done: the file has its final name. */
 static enum status end_large(struct work *w, const struct pull_source *source, uint32_t i,
                              bool one_stream, bool *is_done, struct error *err)
 {
@@ -234,7 +235,7 @@ enum status pull_files_fetch(const struct pull_source *source, const struct pull
     (void)pthread_cond_init(&w.changed, NULL);
     while (n_started + 1 < n && pthread_create(&threads[n_started], NULL, run, &w) == 0)
         n_started++;
-    (void)run(&w); /* this thread works too, alone when no other could be started */
+    (void)run(&w); /* this thread works too; it works alone when no other thread could be started */
     for (uint32_t i = 0; i < n_started; i++)
         (void)pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < n_files; i++)

@@ -144,7 +144,8 @@ bool pull_digests_end(struct pull_digests *d, const struct pull_file *f, char *s
            (!d->git || strcmp(f->git_id, git) == 0);
 }
 
-/* Hashes a whole file on the disk. Returns its SHA-256, and whether it matches f. */
+/* Hashes a whole file on the disk. Returns its SHA-256, and whether it matches the hash of file
+ * `f`. */
 static enum status hash_whole(const struct fetch_net *net, const struct pull_file *f,
                               const char *path, char *sha256, struct error *err)
 {

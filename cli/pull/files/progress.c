@@ -1,6 +1,7 @@
-/* The progress of a pull on stderr: a bar on a terminal, otherwise a line every five seconds.
- * Threads of parallel.c call `pull_progress_add`; every call may draw when enough time has passed.
- * `pull_progress_bar` makes the bar's text.
+/* Shows the progress of a pull on stderr: a bar on a terminal, otherwise a line every five
+ * seconds.
+ * Threads of parallel.c call `pull_progress_add`; every call may draw when enough time has
+ * passed. `pull_progress_bar` makes the bar's text.
  * Invariants: `mutex` guards `struct pull_progress`; start and clear are called while no other
  * thread uses it. The bar is never wider than the terminal at the time of drawing. Names are
  * borrowed. */
@@ -17,7 +18,7 @@
 enum {
     CELLS_MIN = 10,
     CELLS_MAX = 24,
-    PERCENT = 5 /* columns of "100 %" */,
+    PERCENT = 5 /* width of "100 %" in columns */,
     NAME_MIN_SHOWN = 12,
     NAME_MAX_SHOWN = 40
 };
@@ -52,8 +53,8 @@ void pull_progress_start(struct pull_progress *p, const char *command, bool quie
 
 /* ---- the bar ---- */
 
-/* Returns the bytes of the character at s. *columns is 2 for every character that is not ASCII,
- * since some are that wide. */
+/* Returns the number of bytes of the character at `s`. *columns is 2 for every character that is
+ * not ASCII, since some of these characters are two columns wide. */
 static size_t char_at(const char *s, size_t *columns)
 {
     size_t n = 1;
@@ -118,7 +119,7 @@ static unsigned percent_of(const struct pull_progress *p)
     return n > 100 ? 100 : (unsigned)n;
 }
 
-/* Returns the seconds that are left; per_s is not 0. */
+/* Returns the remaining time in seconds; per_s is not 0. */
 static uint64_t seconds_left(const struct pull_progress *p, uint64_t per_s)
 {
     return p->total > p->done ? (p->total - p->done) / per_s : 0;
@@ -183,7 +184,8 @@ static unsigned terminal_columns(void)
     return n > 0 ? n : 80;
 }
 
-/* Erases the bar. A terminal that has become narrower has broken it into several lines. */
+/* Erases the bar. When the terminal has become narrower since the last drawing, the bar takes
+ * several lines. */
 static void wipe(struct pull_progress *p, unsigned columns)
 {
     unsigned n_above = p->n_drawn > columns ? (p->n_drawn - 1) / columns : 0;

@@ -1,10 +1,10 @@
-/* Fetches one large file in ranges of 16 MiB that several threads fetch at once (ranges.h has the
- * files' layout).
+/* Fetches one large file in ranges of 16 MiB that several threads fetch at once (ranges.h has
+ * the files' layout).
  * parallel.c calls `pull_ranges_next` under its mutex, `pull_ranges_fetch` on any thread, and
  * `pull_ranges_finish` once. `hash_on` hashes the ranges that follow each other from the start.
- * Invariants: the byte of a range is written to the list after the range's own bytes. `is_here` is
- * atomic; `mutex` guards the hash, and a thread that finds it taken goes on. The file gets its
- * name only when its hash is right. */
+ * Invariants: the byte of a range is written to the list after the range's own bytes. `is_here`
+ * is atomic. `mutex` guards the hash, and a thread that finds `mutex` locked does not wait. The
+ * file gets its name only when its hash is right. */
 #include "cli/pull/files/ranges.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ struct pull_ranges {
     uint32_t n, i_next, n_tries;
     unsigned char *is_here; /* [n] flags, atomic: set after a range is written, read by the hash */
     atomic_bool is_whole;   /* the server answered a range with the whole file */
-    pthread_mutex_t mutex;  /* guards the hash */
+    pthread_mutex_t mutex;  /* guards `digests` and `hashed` */
     struct pull_digests digests;
     uint64_t hashed;
 };
@@ -63,8 +63,8 @@ static uint64_t end_of(const struct pull_file *f, uint32_t i)
 
 /* ---- parts of an earlier run ---- */
 
-/* Fills is_here[n] from the list. A part without a list came in one stream, so its ranges are
- * whole from the start on. */
+/* Fills is_here[n] from the list. A part without a list came in one stream, so all ranges up to
+ * its end are complete. */
 static void read_ranges(const struct pull_file *f, int part_fd, int ranges_fd,
                         unsigned char *is_here)
 {
@@ -212,7 +212,7 @@ struct incoming {
     struct pull_ranges *r;
     struct pull_lock *lock;
     uint64_t begin, at, high, end;
-    struct error err; /* error of a callback */
+    struct error err; /* error that a callback met */
 };
 
 static bool on_begin(void *ctx, const struct fetch_answer *a)
@@ -264,7 +264,7 @@ static bool on_data(void *ctx, struct str piece)
     return true;
 }
 
-/* Makes one attempt. STATUS_AGAIN: bytes are missing; *answer, *how and *err say why. */
+/* Makes one attempt. STATUS_AGAIN: bytes are missing; *answer, *how and *err have the reason. */
 static enum status receive_once(const struct pull_source *source, struct incoming *in,
                                 struct fetch_answer *answer, enum status *how, struct error *err)
 {
@@ -320,8 +320,8 @@ static enum status receive(const struct pull_source *source, struct incoming *in
     }
 }
 
-/* Hashes the whole ranges that follow the hashed bytes. One thread at a time does this; others
- * do not wait. */
+/* Hashes the complete ranges that follow the hashed bytes. One thread at a time does this; other
+ * threads do not wait. */
 static enum status hash_on(struct pull_ranges *r, const struct fetch_net *net, struct error *err)
 {
     enum status s = STATUS_OK;
@@ -366,8 +366,8 @@ static enum status start_over(struct pull_ranges *r, struct error *err)
     return pull_digests_start(&r->digests, r->f, err);
 }
 
-/* Publishes the file. The list is removed first: a part without a list counts as whole from the
- * start on. */
+/* Publishes the file. The list is removed first, because a part without a list counts as
+ * complete up to its end. */
 static enum status publish(struct pull_ranges *r, struct error *err)
 {
     if (fsync(r->fd) != 0)

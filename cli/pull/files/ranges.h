@@ -1,10 +1,10 @@
 #pragma once
 /* Fetches a large file in ranges of 16 MiB, several at once, into NAME.part. NAME.part.ranges
  * has one byte for each range, which is written after the range's own bytes.
- * The hash covers the ranges that are whole from the start on. A thread that has just fetched a
- * range computes it from the page cache, so that little is left to read at the end. After a
- * power cut the byte of a lost range may be set; the hash notices that, and the file is fetched
- * again.
+ * The hash covers the complete ranges from the file's start on. A thread that has just fetched a
+ * range hashes the range from the page cache, so that little is left to read at the end. After a
+ * power cut the byte of a lost range may be set. The hash then does not match, and the file is
+ * fetched again.
  *
  * A server that supports no ranges, or whose file has changed, answers with the whole file. Then
  * the file comes in one stream (file.c). */
@@ -16,7 +16,7 @@
 
 /* Returns true when the file is large enough for ranges. */
 bool pull_ranges_wanted(const struct pull_file *f);
-/* Returns how many bytes are in `folder` already. */
+/* Returns how many bytes of the file are in `folder` already. */
 uint64_t pull_ranges_have(const struct pull_file *f, const char *folder);
 
 struct pull_ranges;
@@ -24,18 +24,18 @@ struct pull_ranges;
 MUST_USE enum status pull_ranges_open(const struct pull_source *source, const struct pull_file *f,
                                       const char *folder, struct pull_progress *progress,
                                       struct pull_ranges **out, struct error *err);
-/* Finds the next range that no thread has begun; false = there is none now. Only one thread at a
- * time may call this and pull_ranges_is_taken. */
+/* Finds the next range that no thread has begun; false = there is no such range now. Only one
+ * thread at a time may call this function and pull_ranges_is_taken. */
 bool pull_ranges_next(struct pull_ranges *r, uint32_t *i);
-bool pull_ranges_is_taken(struct pull_ranges *r); /* true = no range is left to begin */
+bool pull_ranges_is_taken(struct pull_ranges *r); /* Returns true when no range is left to begin. */
 bool pull_ranges_is_one_stream(const struct pull_ranges *r);
 /* Fetches range i, on any thread. STATUS_UNSUPPORTED: the file must come in one stream. */
 MUST_USE enum status pull_ranges_fetch(struct pull_ranges *r, const struct pull_source *source,
                                        uint32_t i, struct error *err);
 /* Ends the file when all ranges are here.
- * STATUS_OK: its hash is right, and it has its final name.
- * STATUS_AGAIN: its hash was wrong; all ranges must be fetched again.
- * STATUS_PROTOCOL: its hash was wrong a second time. */
+ * STATUS_OK: the file's hash is right, and the file has its final name.
+ * STATUS_AGAIN: the file's hash was wrong; all ranges must be fetched again.
+ * STATUS_PROTOCOL: the file's hash was wrong a second time. */
 MUST_USE enum status pull_ranges_finish(struct pull_ranges *r, const struct pull_source *source,
                                         char *sha256, struct error *err);
 /* Drops the fetched bytes, since the file will come in one stream. */

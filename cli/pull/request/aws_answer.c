@@ -17,7 +17,8 @@ void aws_answer_fini(struct aws_answer *a)
     *a = (struct aws_answer){0};
 }
 
-/* Returns true for printable ASCII without blanks, because the text goes into a header. */
+/* Returns true for printable ASCII without blanks. The text goes into a header, so other
+ * characters are refused. */
 static bool is_word(struct str s)
 {
     if (s.len == 0 || s.len > WORD_MAX)

@@ -8,11 +8,11 @@
 
 struct aws_answer {
     char *id, *secret, *session; /* session: NULL for permanent keys */
-    int64_t expires_s;           /* seconds since the epoch; 0 = never */
+    int64_t expires_s;           /* time of expiry in seconds since 1970; 0 = never */
 };
 
 MUST_USE bool aws_answer_read_xml(struct str text, struct aws_answer *out);
 MUST_USE bool aws_answer_read_json(struct str text, struct aws_answer *out);
-/* Copies the error code from an answer of either kind; "" when there is none. */
+/* Copies the error code from an XML or JSON answer; "" when the answer has no error code. */
 void aws_answer_problem(struct str text, char *out, size_t size);
 void aws_answer_fini(struct aws_answer *a);

@@ -28,14 +28,16 @@
 enum {
     FILE_MAX = 1 << 20,
     ANSWER_MAX = 256 << 10,
-    EARLY_S = 300, /* seconds before keys expire; half their lifetime when that is less */
+    /* keys are renewed this many seconds before they expire, or after half their lifetime if that
+     * is later */
+    EARLY_S = 300,
     ROLE_TIMEOUT_MS = 20000
 };
 
 enum way { WAY_KEYS, WAY_WEB_IDENTITY, WAY_CONTAINER, WAY_INSTANCE };
 
-/* One set of keys. Older sets are kept to the end, since another thread may still sign with
- * them. */
+/* Holds one set of keys. Older sets are kept to the end, since another thread may still sign
+ * with them. */
 struct generation {
     struct aws_answer keys;
     int64_t fetched_s;
@@ -46,7 +48,7 @@ struct aws_credentials {
     struct aws_setup setup;
     enum way way;
     char source[160];
-    /* role_arn, token_file, session_name: for a web identity */
+    /* role_arn, token_file, session_name: settings of a web identity */
     char *region, *role_arn, *token_file, *session_name;
     pthread_mutex_t mutex;
     struct generation *newest;
@@ -64,7 +66,7 @@ static const char *env_of(const struct aws_credentials *c, const char *name)
     return given(c->setup.env(name));
 }
 
-/* Reads a file. STATUS_NOT_FOUND: there is none. */
+/* Reads a file. STATUS_NOT_FOUND: the file does not exist. */
 static enum status read_file(const char *path, size_t max, struct strbuf *out, struct error *err)
 {
     struct stat st;
@@ -104,7 +106,7 @@ static void take(struct aws_credentials *c, struct aws_answer *owned)
     *owned = (struct aws_answer){0};
 }
 
-/* Makes one call, with retries when they may help. */
+/* Makes one HTTP call, with retries when they may help. */
 static enum status call(const struct aws_credentials *c, struct http_call *h, int *code,
                         struct strbuf *out, struct error *err)
 {
@@ -197,8 +199,8 @@ static enum status fetch_web_identity(struct aws_credentials *c, struct aws_answ
 
 /* ---- a container's role ---- */
 
-/* Returns true when plain HTTP to this host stays inside of the machine: loopback, or the
- * literal addresses of the agents. A host name that only begins like one of them may belong to
+/* Returns true when plain HTTP to this host stays inside the machine: loopback, or the literal
+ * addresses of the agents. A host name that only begins like such an address may belong to
  * anybody. */
 static bool is_agent(const char *url)
 {
@@ -313,7 +315,8 @@ static enum status fetch_instance(struct aws_credentials *c, struct aws_answer *
     }
     if (s == STATUS_OK) {
         strbuf_append_c(&path, base);
-        role.len = strcspn(role.ptr ? role.ptr : "", "\r\n"); /* the first role */
+        /* only the first role in the answer is used */
+        role.len = strcspn(role.ptr ? role.ptr : "", "\r\n");
         if (role.ptr)
             role.ptr[role.len] = '\0';
         fetch_append_encoded(&path, strbuf_str(&role).ptr, "");
@@ -364,7 +367,7 @@ static char *setting(const struct files *f, const char *key)
     return out ? out : aws_profile_get(strbuf_str(&f->config), AWS_FILE_CONFIG, f->profile, key);
 }
 
-/* Takes the keys of one file: both, or none. */
+/* Takes the keys of one file. It takes both parts of the key, or none. */
 static bool keys_of(struct aws_credentials *c, const struct strbuf *text, enum aws_file file,
                     const char *profile)
 {
@@ -381,8 +384,7 @@ static bool keys_of(struct aws_credentials *c, const struct strbuf *text, enum a
     return ok;
 }
 
-/* Refuses a profile with a way of getting keys that is not supported. No other way is tried
- * then. */
+/* Refuses a profile that gets its keys in an unsupported way. No other way is tried then. */
 static enum status refuse_others(const struct files *f, struct error *err)
 {
     static const char *const keys[] = {"credential_process", "sso_session",       "sso_start_url",
@@ -453,7 +455,7 @@ static void set_source(struct aws_credentials *c, enum way way, const char *text
     snprintf(c->source, sizeof c->source, "%s", text);
 }
 
-/* Chooses the way. *none: nothing is configured. */
+/* Chooses the way to get keys. *none: nothing is configured. */
 static enum status find(struct aws_credentials *c, const struct files *f, bool *none,
                         struct error *err)
 {

@@ -1,8 +1,11 @@
 #pragma once
-/* The keys that sign requests to S3, looked for in the order of AWS's SDKs: the environment; a
- * web identity (IRSA); the profile's keys in ~/.aws/credentials, then in ~/.aws/config; a
- * container's role (ECS, EKS pod identity); the instance's role.
- * The first way that is configured is used, and its failure is an error. When none is
+/* Finds the keys that sign requests to S3, in the order of AWS's SDKs:
+ * - the environment
+ * - a web identity (IRSA)
+ * - the profile's keys in ~/.aws/credentials, then in ~/.aws/config
+ * - a container's role (ECS, EKS pod identity)
+ * - the instance's role
+ * The first way that is configured is used, and its failure is an error. When no way is
  * configured, requests are not signed, as for public buckets. Temporary keys are renewed before
  * they expire. Several threads may call aws_credentials_keys. */
 #include "cli/pull/request/retry.h"
@@ -11,22 +14,24 @@
 struct aws_setup {
     const struct fetch_net *net;
     const char *(*env)(const char *name); /* getenv, or a test's function */
-    /* from flags and environment; NULL or "" = not given */
+    /* keys and region from flags and environment; NULL or "" = not given */
     const char *id, *secret, *session, *region;
     const char *endpoint; /* endpoint of S3; NULL = the profile's, or else AWS's */
 };
 
 struct aws_credentials;
-/* Finds the keys. *out is NULL when there are none; it is also set after a failure. The caller
- * frees *region and *endpoint with `mem_free`; *endpoint NULL means AWS's own. */
+/* Finds the keys. *out is NULL when there are no keys; it is also set after a failure. The
+ * caller frees *region and *endpoint with `mem_free`; *endpoint NULL means AWS's own endpoint. */
 MUST_USE enum status aws_credentials_open(const struct aws_setup *setup,
                                           struct aws_credentials **out, char **region,
                                           char **endpoint, struct error *err);
 /* Returns keys that are valid for a request that begins now. The strings in *out live as long as
- * c. */
+ * `c`. */
 MUST_USE enum status aws_credentials_keys(struct aws_credentials *c, struct aws_keys *out,
                                           struct error *err);
-const char *aws_credentials_source(const struct aws_credentials *c); /* "of the instance's role" */
-/* Returns the end of host names in a region. China's regions have a domain of their own. */
+/* Returns the source of the keys in words: "of the instance's role". */
+const char *aws_credentials_source(const struct aws_credentials *c);
+/* Returns the domain of AWS's host names in a region. China's regions have a domain of their
+ * own. */
 const char *aws_domain(const char *region);
 void aws_credentials_close(struct aws_credentials *c);

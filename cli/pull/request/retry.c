@@ -15,7 +15,7 @@ static bool is_passing(enum status s, int code)
     return code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505);
 }
 
-/* Waits. Returns false when a signal came. */
+/* Waits before the next try. Returns false when a signal came. */
 static bool wait(const struct fetch_net *net, double seconds)
 {
     uint64_t end = clock_mono_ns() + (uint64_t)(seconds * 1e9);
@@ -118,7 +118,7 @@ enum status pull_get_text(const struct fetch_net *net, const struct fetch_call *
 
 static bool on_ignored(void *ctx, struct str piece)
 {
-    return false; /* the header was enough; a server without ranges would send the whole file */
+    return false; /* only the header is needed; a server without ranges would send the whole file */
 }
 
 enum status pull_get_size(const struct fetch_net *net, const struct fetch_call *c,
@@ -135,7 +135,7 @@ enum status pull_get_size(const struct fetch_net *net, const struct fetch_call *
             break;
         if ((s == STATUS_OK || s == STATUS_CLOSED) && (a->code == 200 || a->code == 206))
             return STATUS_OK;
-        if (s == STATUS_OK && a->code == 416) { /* the file is empty */
+        if (s == STATUS_OK && a->code == 416) { /* 416: the file is empty */
             a->total = 0;
             return STATUS_OK;
         }

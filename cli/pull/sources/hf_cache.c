@@ -83,7 +83,8 @@ void hf_cache_fini(struct hf_cache *c)
 
 /* ---- paths ---- */
 
-/* Writes FOLDER/models--ORG--NAME/KIND/NAME to `out`. An empty kind or name gives the folder. */
+/* Writes FOLDER/models--ORG--NAME/KIND/NAME to `out`. With an empty kind or name, it writes the
+ * path of the folder. */
 static enum status path_of(const struct hf_cache *c, const char *repo, const char *kind,
                            const char *name, char *out, struct error *err)
 {
@@ -153,9 +154,9 @@ static enum status copy_bytes(int from, int to, const char *path, struct error *
     return s;
 }
 
-/* Copies `from` to the name `part`, then renames it to `to`. The file system shares the blocks
- * if it can. `part` is locked, so that two processes do not write it. Bytes of a killed process
- * are overwritten. */
+/* Copies `from` to the name `part`, then renames `part` to `to`. The file system shares the
+ * blocks if it can. `part` is locked, so that two processes do not write it. Bytes that a killed
+ * process left are overwritten. */
 static enum status copy(const char *from, const char *part, const char *to, bool only_clones,
                         struct error *err)
 {
@@ -181,7 +182,7 @@ static enum status copy(const char *from, const char *part, const char *to, bool
 }
 
 /* Makes a hard link to the file itself. A blob may be a symbolic link to another disk, and a
- * link to that would point outside of our cache. */
+ * hard link to that symbolic link would point outside the cache of Coxswain. */
 static bool has_linked(const char *from, const char *to)
 {
     return linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0;
@@ -224,7 +225,8 @@ bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const 
 
 /* ---- to huggingface_hub's cache ---- */
 
-/* Checks whether the blob is file f. Name and size alone do not prove its bytes. */
+/* Checks whether the blob has the content of file `f`. Name and size alone do not prove its
+ * bytes. */
 static enum status check_blob(const struct fetch_net *net, const struct pull_file *f,
                               const char *from, const char *blob, bool *is_right, struct error *err)
 {
@@ -241,8 +243,8 @@ static enum status check_blob(const struct fetch_net *net, const struct pull_fil
     return s == STATUS_CLOSED ? s : STATUS_OK;
 }
 
-/* Puts a blob into the cache. A damaged one (from a full disk, or a bad disk) is replaced in one
- * step, so a process that has it open keeps the old bytes. */
+/* Puts a blob into the cache. A blob that is damaged (from a full disk, or a bad disk) is
+ * replaced in one step. A process that has the damaged blob open keeps the old bytes. */
 static enum status give_blob(const struct hf_cache *c, const struct fetch_net *net,
                              const struct pull_file *f, const char *from, const char *blob,
                              struct error *err)
@@ -259,7 +261,7 @@ static enum status give_blob(const struct hf_cache *c, const struct fetch_net *n
     TRY(make_parents(blob, err));
     if (has_linked(from, blob))
         return STATUS_OK;
-    (void)unlink(fresh); /* left by a killed process with our process number */
+    (void)unlink(fresh); /* a killed process with the same process number left this file */
     if (!has_linked(from, fresh))
         return copy(from, part, blob, !c->copies, err);
     if (rename(fresh, blob) == 0)
@@ -269,7 +271,7 @@ static enum status give_blob(const struct hf_cache *c, const struct fetch_net *n
     return s;
 }
 
-/* Makes snapshots/COMMIT/NAME, a relative link as huggingface_hub makes it. */
+/* Makes snapshots/COMMIT/NAME, a relative link in the form of huggingface_hub. */
 static enum status give_link(const char *path, const char *name, const char *id, struct error *err)
 {
     char to[PATH_MAX], there[PATH_MAX], fresh[PATH_MAX];
@@ -294,8 +296,8 @@ static enum status give_link(const char *path, const char *name, const char *id,
     return STATUS_OK;
 }
 
-/* Writes refs/REVISION: first a file outside of refs/, where huggingface_hub looks for none,
- * then a rename. */
+/* Writes refs/REVISION: first a file outside refs/, where huggingface_hub does not look for
+ * refs, then a rename. */
 static enum status give_ref(const struct hf_cache *c, const struct model_ref *r, const char *commit,
                             struct error *err)
 {

@@ -11,27 +11,29 @@
 #include "common/model/info/ref.h"
 
 struct hf_cache {
-    char *folder; /* NULL = there is no such cache */
-    bool writes;  /* fetched files are put into it */
+    char *folder; /* folder of the cache; NULL = there is no such cache */
+    bool writes;  /* fetched files are put into the cache */
     bool copies;  /* files are copied when a link or clone is not possible */
 };
 
-/* Settings that give its location; each may be NULL. */
+/* Holds the settings that give the cache's location; each may be NULL. */
 struct hf_cache_places {
-    const char *choice; /* "auto", "off" or a folder (--hf-cache, HF_HUB_CACHE) */
+    const char *choice; /* option --hf-cache or HF_HUB_CACHE: "auto", "off" or a folder */
     const char *hf_home, *xdg_cache_home, *home;
 };
-/* Finds the cache. A named folder is made and filled, with copies if needed. A folder that
- * merely exists only gets files that need no extra room: hard links or clones. */
+/* Finds the cache. When an option names the folder, the folder is made and filled, with copies
+ * if needed. A default folder that exists only gets files that need no extra room: hard links or
+ * clones. */
 void hf_cache_find(const struct hf_cache_places *places, struct hf_cache *out);
 void hf_cache_fini(struct hf_cache *c);
 
-/* Takes f from the cache into `folder` when size and hash are right. Returns true when it is
- * there. *err has a text when the cached file is wrong. STATUS_CLOSED: a signal came. */
+/* Takes file `f` from the cache into `folder` when size and hash are right. Returns true when
+ * the file is in `folder`. *err has a text when the cached file is wrong. STATUS_CLOSED in *err:
+ * a signal came. */
 bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const char *repo,
                    struct pull_file *f, const char *folder, struct error *err);
-/* Puts all files of l, which are whole in `folder`, into the cache. A cached file of the same
- * name with other bytes is replaced. */
+/* Puts all files of list `l`, which are whole in `folder`, into the cache. A cached file of the
+ * same name with other bytes is replaced. */
 MUST_USE enum status hf_cache_give(const struct hf_cache *c, const struct fetch_net *net,
                                    const struct model_ref *r, const struct pull_list *l,
                                    const char *folder, struct error *err);

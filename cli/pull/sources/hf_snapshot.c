@@ -104,7 +104,7 @@ static enum status add_folder(const char *snapshot, const char *below, json_t *s
             continue;
         json_t *sibling =
             json_pack("{s:s, s:I}", "rfilename", name, "size", (json_int_t)st.st_size);
-        if (!sibling) /* the name is not UTF-8 */
+        if (!sibling) /* json_pack returned NULL because the name is not UTF-8 */
             continue;
         add_hash(dirfd(d), e->d_name, (uint64_t)st.st_size, sibling);
         json_array_append_new(siblings, sibling);
@@ -123,8 +123,8 @@ static bool has(const struct pull_list *l, const char *name)
     return false;
 }
 
-/* Returns the total in a name such as model-00001-of-00030.safetensors; 0 = the name has no such
- * form. *begin is the index of -00001. */
+/* Returns the total in a name such as model-00001-of-00030.safetensors, here 30. Returns 0 when
+ * the name has no such form. *begin is the index of -00001. */
 static unsigned parts_of(const char *name, size_t *begin)
 {
     unsigned i, n;
@@ -155,7 +155,7 @@ static enum status check_parts(const struct pull_list *l, struct error *err)
     return STATUS_OK;
 }
 
-/* Checks that each file in the index is there. */
+/* Checks that the snapshot has each file that the index names. */
 static enum status check_index(const char *snapshot, const char *index, const struct pull_list *l,
                                struct error *err)
 {

@@ -2,8 +2,8 @@
 /* Lists a model of huggingface_hub's cache, for a fetch without a network. */
 #include "cli/pull/sources/hf_cache.h"
 
-/* Finds the commit that refs/REVISION names (or REVISION itself) and lists the files of its
- * snapshot that a model needs, as pull_hub_list would. STATUS_NOT_FOUND: no such snapshot, or an
- * incomplete one; the text says what is missing. */
+/* Finds the commit that refs/REVISION names (or REVISION itself). It lists the files of its
+ * snapshot that a model needs, as pull_hub_list would. STATUS_NOT_FOUND: the snapshot is missing
+ * or incomplete; the text says what is missing. */
 MUST_USE enum status hf_cache_list(const struct hf_cache *c, const struct model_ref *r,
                                    struct pull_list *l, struct error *err);

@@ -25,16 +25,17 @@ static bool has_end(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
-/* chat templates for tools and retrieval */
+/* folder of chat templates for tools and retrieval */
 #define ADDITIONAL "additional_chat_templates/"
-#define POOLING    "1_Pooling/" /* an embedding model's rule to make one vector from many */
+/* folder that says how an embedding model makes one vector from many */
+#define POOLING "1_Pooling/"
 
 static const char pooling_config[] = POOLING "config.json";
 
 const char *const pull_folders[] = {ADDITIONAL, POOLING, NULL};
 
-/* Files called "consolidated.*" are a second copy of the weights with another project's names;
- * they are not wanted. */
+/* Returns false for files called "consolidated.*", because they are a second copy of the weights
+ * with another project's names. */
 bool pull_is_wanted(const char *name, int *kind)
 {
     static const char *const names[] = {"config.json",
@@ -129,7 +130,7 @@ static int weights_there(const json_t *siblings)
     return best;
 }
 
-/* Makes the error for a reference that must name a file. */
+/* Makes the error for a reference to a folder where the reference must name a file. */
 static enum status no_folder(const json_t *siblings, const struct model_ref *r, struct error *err)
 {
     struct strbuf b;
@@ -201,7 +202,7 @@ enum status pull_hub_read(struct str json, const struct model_ref *r, const char
     return s;
 }
 
-/* Asks for missing sizes, which some mirrors of the API leave out. */
+/* Asks the server for missing sizes. Some mirrors of the API leave sizes out. */
 static enum status ask_sizes(const struct pull_source *source, struct pull_list *l,
                              struct error *err)
 {

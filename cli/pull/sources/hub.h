@@ -1,20 +1,20 @@
 #pragma once
-/* Lists the files of a model at a hub with Hugging Face's API: GET
- * /api/models/REPO/revision/REV?blobs=true, and files at /REPO/resolve/COMMIT/NAME. */
+/* Lists the files of a model at a hub with Hugging Face's API. It calls GET
+ * /api/models/REPO/revision/REV?blobs=true; the files are at /REPO/resolve/COMMIT/NAME. */
 #include "cli/pull/files/list.h"
 #include "cli/pull/files/source.h"
 #include "common/model/info/ref.h"
 
-/* Reads the API's answer and adds the files that a model needs to l: config, tokenizer,
+/* Reads the API's answer and adds the files that a model needs to list `l`: config, tokenizer,
  * templates, weights. */
 MUST_USE enum status pull_hub_read(struct str json, const struct model_ref *r, const char *endpoint,
                                    struct pull_list *l, struct error *err);
-/* Asks the API, and also for sizes that are missing in its answer. */
+/* Asks the API for the files, and for sizes that are missing in its answer. */
 MUST_USE enum status pull_hub_list(const struct pull_source *source, const struct model_ref *r,
                                    const char *endpoint, struct pull_list *l, struct error *err);
 /* Returns true when a model's folder needs a file of that name. *kind is 1 for *.safetensors, 2
  * for pytorch_model*.bin, 0 for other files. */
 bool pull_is_wanted(const char *name, int *kind);
-/* Folders within a model's folder that may have such files, each with its slash; NULL ends the
- * list. There are no deeper ones. */
+/* Lists the folders within a model's folder that may have such files. Each name ends with a
+ * slash; NULL ends the list. Folders below them are not read. */
 extern const char *const pull_folders[];

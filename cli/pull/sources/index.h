@@ -6,11 +6,12 @@
 #include "common/base/str.h"
 
 struct index_file {
-    char *link;       /* link as in the page, without the part behind #; freed with `mem_free` */
-    char sha256[65];  /* "" = the page has none */
-    uint64_t n_bytes; /* FETCH_UNKNOWN = the page does not say */
+    /* link as in the page, without the part behind #; the owner frees it with `mem_free` */
+    char *link;
+    char sha256[65];  /* SHA-256 in hexadecimal; "" = the page has none */
+    uint64_t n_bytes; /* size in bytes; FETCH_UNKNOWN = the page does not tell it */
 };
-/* Finds the file with exactly this name. STATUS_NOT_FOUND: the page has none. STATUS_PROTOCOL:
- * it is no such page. */
+/* Finds the file with exactly this name. STATUS_NOT_FOUND: the page has no such file.
+ * STATUS_PROTOCOL: the text is not such a page. */
 MUST_USE enum status pull_index_read(struct str page, const char *name, struct index_file *out,
                                      struct error *err);

@@ -24,10 +24,10 @@ struct listing {
     const struct model_ref *r;
     struct pull_list *l;
     char *base;      /* URL of the bucket, without a slash at its end */
-    char *prefix;    /* prefix of the keys that are asked for */
-    size_t n_folder; /* bytes of a key in front of the file's name */
+    char *prefix;    /* prefix of the keys that are requested */
+    size_t n_folder; /* number of bytes of a key in front of the file's name */
     bool has_config, has_safetensors, has_torch;
-    unsigned folders; /* bit i: pull_folders[i] exists */
+    unsigned folders; /* folders in the bucket; bit i: pull_folders[i] exists */
     int n_pages;
 };
 
@@ -87,7 +87,8 @@ static bool is_wanted_here(struct listing *g, const char *name)
     return is_one_gguf(g->r) ? !strchr(name, '/') && is_wanted(g, name) : is_wanted(g, name);
 }
 
-/* Notes a folder whose files may be needed; it is asked for later. Other folders are not listed. */
+/* Notes a folder whose files may be needed; a later request lists that folder. Other folders are
+ * not listed. */
 static void on_folder(struct listing *g, const char *name)
 {
     for (unsigned i = 0; pull_folders[i]; i++)

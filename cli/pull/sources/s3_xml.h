@@ -9,18 +9,19 @@
 
 #define S3_KEY_MAX 1024
 
-/* An object, or a folder of objects: the common part of keys up to the delimiter behind the
- * requested prefix. */
+/* Describes an object, or a folder of objects. A folder is the common part of keys up to the
+ * delimiter behind the requested prefix. */
 struct s3_object {
-    const char *key, *etag; /* valid during the call; etag "" = none */
+    const char *key, *etag; /* strings are valid during the call; etag "" = none */
     uint64_t n_bytes;
-    bool is_folder; /* only `key` is set, with its slash */
+    bool is_folder; /* the entry is a folder: only `key` is set, with its slash */
 };
 struct s3_page {
     bool is_truncated;
     char next_token[2048]; /* token that requests the next page; "" = none */
 };
-/* STATUS_PROTOCOL: it is no such page. An error of on_object ends the read and is returned. */
+/* Reads one page. STATUS_PROTOCOL: the text is not such a page. An error of on_object ends the
+ * read and is returned. */
 MUST_USE enum status s3_xml_read(struct str xml,
                                  enum status (*on_object)(void *ctx, const struct s3_object *o,
                                                           struct error *err),

@@ -34,7 +34,7 @@ struct wheel {
 struct entry {
     uint16_t method;
     uint32_t crc;
-    uint64_t packed, whole; /* bytes, compressed and not */
+    uint64_t packed, whole; /* sizes of the member in bytes, compressed and not compressed */
     const uint8_t *data;
 };
 
@@ -57,7 +57,7 @@ static enum status wrong(const struct wheel *w, const char *what, struct error *
     return error_set(err, STATUS_PROTOCOL, "%s is not the expected wheel file: %s", w->path, what);
 }
 
-/* Finds the record at the end of the file; only its comment may follow it. */
+/* Finds the record that ends a zip file. Only the record's comment may follow it. */
 static const uint8_t *find_end(const struct wheel *w)
 {
     for (uint64_t back = END_BYTES; back <= w->n && back <= END_BYTES + COMMENT_MAX; back++) {

@@ -1,6 +1,6 @@
 #pragma once
-/* Reads a run file from its text only: no file, no process, no environment. So the check gives
- * the same result on every machine. All strings are on the caller's arena. Single thread. */
+/* Reads a run file from its text only: no file, no process, no environment. Therefore the check
+ * gives the same result on every machine. All strings are on the caller's arena. Single thread. */
 #include "cli/run/file/problems.h"
 #include "cli/run/file/types.h"
 #include "common/base/arena.h"
@@ -13,8 +13,8 @@ void run_file_parse(struct str text, struct arena *arena, struct run_file *out,
 void run_file_fini(struct run_file *f);
 /* Reads the text of a file, up to RUN_FILE_MAX_BYTES. */
 MUST_USE enum status run_file_read(const char *path, struct strbuf *text, struct error *err);
-/* Returns the port for a run's `monitoring`; 0 = none. */
+/* Returns the port that prometheus scrapes for a run's `monitoring`; 0 = none. */
 uint16_t run_file_prometheus_port(const struct run_file *f);
-/* Returns true when the model is fetched into the cache before `cox up`. A streamed model is
- * not. */
+/* Returns true when the model is fetched into the cache before `cox up`. A streamed model is not
+ * fetched into the cache. */
 bool run_file_pulls(const struct run_file *f, const struct model_ref *ref);

@@ -1,5 +1,6 @@
 #pragma once
-/* The parts of a run file that become options of `cox up`: `options`, `resources` and `ports`. */
+/* Reads the parts of a run file that become options of `cox up`: `options`, `resources` and
+ * `ports`. */
 #include "cli/run/file/reader.h"
 
 void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx);

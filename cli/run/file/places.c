@@ -1,9 +1,9 @@
 /* Reads `import`, `export` and `volumes` of a run file.
  * file.c calls `run_read_imports`, `run_read_exports` and `run_read_volumes` with YAML nodes,
  * then `run_check_places`. Entries go to `struct run_file`, problems to the list.
- * Invariants: a place is a path below the run's folder, or in a pod. No place lies inside of
- * another one, so none is written through another. A URL for git uses a transport from a fixed
- * list, because `ext::` and similar ones run programs. */
+ * Invariants: a place is a path below the run's folder, or in a pod. No place lies inside
+ * another place, so no place is written through another place. A URL for git uses a transport
+ * from a fixed list, because `ext::` and similar transports run programs. */
 #include "cli/run/file/places.h"
 
 #include <ctype.h>
@@ -25,7 +25,7 @@ const char *run_read_path(struct run_reader *r, const char *text, struct yaml_ma
         is_good = i == n || ((unsigned char)text[i] >= ' ' && text[i] != 0x7F && text[i] != ':');
         if ((i == n || text[i] == '/') && i > 0) {
             size_t len = i - from;
-            /* true also for an empty name */
+            /* is_dots is true also for an empty name */
             bool is_dots = len <= 2 && strncmp(text + from, "..", len) == 0;
             is_good = is_good && !is_dots;
             from = i + 1;
@@ -63,7 +63,7 @@ static bool is_bare_host(const char *s)
 }
 
 /* Returns true for a URL with a password, or with a user in a transport other than ssh. The log
- * and `ps` would show it. */
+ * and `ps` would show such a secret. */
 static bool has_secret(const char *s)
 {
     const char *scheme = strstr(s, "://"), *user = scheme ? scheme + 3 : s;
@@ -71,7 +71,7 @@ static bool has_secret(const char *s)
     if (!end)
         return false;
     bool is_ssh =
-        /* form git@host:path */
+        /* without a scheme, the form is git@host:path */
         scheme ? strncmp(s, "ssh://", 6) == 0 : end[strcspn(end, ":/")] == ':';
     return !is_ssh || memchr(user, ':', (size_t)(end - user));
 }
@@ -105,7 +105,8 @@ static void read_git_url(struct run_reader *r, const struct yaml_node *v, void *
     im->what = git_url(r, v);
 }
 
-/* Reads a ref. The accepted names are no option, no refspec and no path that leaves refs/. */
+/* Reads a git ref. A name that git could read as an option, as a refspec or as a path outside
+ * refs/ is refused. */
 static void read_git_ref(struct run_reader *r, const struct yaml_node *v, void *ctx)
 {
     struct run_import *im = ctx;
@@ -374,7 +375,7 @@ static bool is_same_artifact(const struct run_import *a, const struct run_import
            a->what && b->what && strcmp(a->path, b->path) == 0 && strcmp(a->what, b->what) == 0;
 }
 
-/* Returns true when path a is b or lies below it. */
+/* Returns true when path `a` is path `b` or lies below `b`. */
 static bool lies_in(const char *a, const char *b)
 {
     size_t n = strlen(b);

@@ -1,6 +1,6 @@
 #pragma once
-/* The problems of a run file and notes about it, one per line, in the order of the file's lines.
- * At most RUN_PROBLEMS_MAX are kept; further ones are only counted. */
+/* Keeps the problems of a run file and notes about it, one per line, in the order of the file's
+ * lines. At most RUN_PROBLEMS_MAX are kept; further problems are only counted. */
 #include "common/base/arena.h"
 #include "common/config/yaml_tree.h"
 
@@ -12,7 +12,7 @@ struct run_problem {
 };
 
 struct run_problems {
-    struct run_problem *items, *notes; /* [RUN_PROBLEMS_MAX] each, on the heap */
+    struct run_problem *items, *notes; /* arrays of [RUN_PROBLEMS_MAX], on the heap */
     size_t n, n_notes;                 /* n also counts the problems that were not kept */
 };
 
@@ -21,6 +21,6 @@ void run_problems_fini(struct run_problems *p);
 void run_problem(struct run_problems *p, struct yaml_mark at, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 void run_note(struct run_problems *p, struct yaml_mark at, const char *fmt, ...) PRINTF_LIKE(3, 4);
-/* Appends "run.yaml:12:3: …", one line per problem, sorted by position. */
+/* Appends the problems, one per line, sorted by position: "run.yaml:12:3: …". */
 void run_problems_print(struct run_problems *p, const char *path, struct strbuf *out);
 void run_notes_print(struct run_problems *p, const char *path, struct strbuf *out);

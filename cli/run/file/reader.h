@@ -1,6 +1,6 @@
 #pragma once
-/* Private to cli/run/file: the tables that read the parts of a run file. The function of a key
- * gets the value's node. An error is added to the problems, and reading goes on. */
+/* Reads the parts of a run file by tables; private to cli/run/file. The function of a key gets
+ * the value's node. An error is added to the problems, and reading goes on. */
 #include "cli/run/file/problems.h"
 #include "cli/run/file/types.h"
 #include "common/base/arena.h"
@@ -17,8 +17,8 @@ struct run_key {
     void (*read)(struct run_reader *r, const struct yaml_node *v, void *ctx);
 };
 
-/* Calls the function of each key in a mapping. An unknown key is a problem; its text names the
- * nearest known key. */
+/* Calls the function of each key in a mapping. An unknown key is a problem; the problem's text
+ * names the nearest known key. */
 void run_read_map(struct run_reader *r, const struct yaml_node *map, const char *what,
                   const struct run_key *keys, size_t n_keys, void *ctx);
 #define RUN_READ_MAP(r, map, what, keys, ctx)                                                      \

@@ -21,8 +21,9 @@ struct up_control {
     struct http_server *server;
     struct scale_note *note;
     uint64_t begin_ns;
-    char *lines[LINES_KEPT]; /* "NAME\tTEXT\n"; line n is at n % LINES_KEPT */
-    uint64_t n_lines;        /* number of lines so far */
+    /* last lines of the log, as "NAME\tTEXT\n"; line n is at n % LINES_KEPT */
+    char *lines[LINES_KEPT];
+    uint64_t n_lines; /* number of lines logged so far */
 };
 
 void up_control_add_line(struct up_control *c, const char *name, const char *line, size_t n)
@@ -44,8 +45,8 @@ static void respond_json(struct http_request *r, int status, json_t *owned)
     json_decref(owned);
 }
 
-/* Answers GET /logs. Lines that were overwritten are left out; the numbers tell the reader that
- * some are missing. */
+/* Answers GET /logs. Lines that were overwritten are left out. The line numbers tell the reader
+ * that lines are missing. */
 static void give_lines(const struct up_control *c, struct http_request *r)
 {
     uint64_t since = 0, first = c->n_lines > LINES_KEPT ? c->n_lines - LINES_KEPT : 0;
@@ -61,7 +62,7 @@ static void give_lines(const struct up_control *c, struct http_request *r)
     strbuf_init(&b, ANSWER_LIMIT);
     uint64_t i = since > first ? since : first;
     size_t n = 0;
-    strbuf_printf(&b, "%20s\n", ""); /* placeholder for the number of the next line */
+    strbuf_printf(&b, "%20s\n", ""); /* this is a placeholder for the number of the next line */
     for (; i < c->n_lines; i++) {
         n = b.len;
         if (!strbuf_append_c(&b, c->lines[i % LINES_KEPT])) {
@@ -104,7 +105,7 @@ static void scale(const struct up_control *c, struct http_request *r)
 static void give_state(const struct up_control *c, struct http_request *r)
 {
     const struct up_control_options *o = &c->o;
-    json_t *names = json_pack("[s]", "cox"); /* lines of `cox up` itself */
+    json_t *names = json_pack("[s]", "cox"); /* "cox" is the name of the lines of `cox up` itself */
     const char *name;
     for (uint32_t i = 0; (name = o->process(o->ctx, i)); i++)
         json_array_append_new(names, json_string(name));

@@ -1,8 +1,8 @@
 #pragma once
-/* The control socket of a running `cox up`, for `cox ps`, `cox stop`, `cox logs` and `cox
- * scale`. The socket is called "control" and lies in the cluster's throw-away folder, which no
- * other user may enter. It keeps the last lines of the log. The sockets of a user are the only
- * list of this machine's clusters. Loop thread only.
+/* Answers on the control socket of a running `cox up`, for `cox ps`, `cox stop`, `cox logs` and
+ * `cox scale`. The socket is called "control" and lies in the cluster's throw-away folder, which
+ * no other user may enter. It keeps the last lines of the log. The only list of this machine's
+ * clusters is the sockets of a user. Loop thread only.
  *
  *   GET /            {"name", "model", "state", "url", "admin": HOST:PORT, "pid", "uptime_s",
  *                     "workers", "group", "max_groups", "processes": [NAME], "log": FILE or null}
@@ -16,13 +16,14 @@ struct up_control_options {
     struct loop *loop;
     const char *folder;         /* folder of the socket */
     const char *admin;          /* HOST:PORT of the head's admin API; identifies the cluster */
-    const char *admin_key_file; /* its key file, to report a scaling; NULL = none */
-    const char *name, *model, *url, *log_file; /* log_file NULL = in the foreground */
+    const char *admin_key_file; /* key file of the admin API, to report a scaling; NULL = none */
+    const char *name, *model, *url, *log_file; /* log_file NULL = `cox up` runs in the foreground */
     /* replica_ranks: workers of one replica; max_replicas 0 = no limit */
     uint32_t replica_ranks, max_replicas;
     uint32_t (*n_workers)(void *ctx);
-    const char *(*state)(void *ctx);               /* "starting", "serving", "stopping" */
-    const char *(*process)(void *ctx, uint32_t i); /* name of process i; NULL = no more */
+    const char *(*state)(void *ctx); /* state of the cluster: "starting", "serving", "stopping" */
+    /* name of process i; NULL = there is no process i */
+    const char *(*process)(void *ctx, uint32_t i);
     void (*stop)(void *ctx);
     enum status (*scale)(void *ctx, uint32_t n_workers, struct error *err);
     void *ctx;
@@ -31,4 +32,4 @@ struct up_control_options {
 MUST_USE enum status up_control_start(const struct up_control_options *o, struct up_control **out,
                                       struct error *err);
 void up_control_add_line(struct up_control *c, const char *name, const char *line, size_t n);
-void up_control_free(struct up_control *c); /* accepts NULL */
+void up_control_free(struct up_control *c); /* Frees the control socket; accepts NULL. */

@@ -1,11 +1,11 @@
-/* `cox up --detach`: runs the cluster in the background, with its log in a file (detach.h has a
- * drawing).
- * `up_detach` makes the log and forks. The typed command copies the pipe to its stderr until READY
- * or the end, and returns the exit code. The cluster goes on with `up_detach_begin_log` and
- * `up_detach_ready`.
- * Invariants: the fork comes before any thread. The log belongs to one cluster, by a flock, and is
- * never another user's file. A log of LOG_MAX_BYTES is renamed and begun again. A second Ctrl-C in
- * the typed command ends the cluster at once. */
+/* Implements `cox up --detach`, which runs the cluster in the background, with its log in a file
+ * (detach.h has a drawing).
+ * `up_detach` makes the log and forks. The typed command copies the pipe to its stderr until
+ * READY or the end, and returns the exit code. The cluster goes on with `up_detach_begin_log`
+ * and `up_detach_ready`.
+ * Invariants: the fork comes before any thread. A flock on the log makes sure that one cluster
+ * writes it. A log is never another user's file. A log of LOG_MAX_BYTES is renamed and begun
+ * again. A second Ctrl-C in the typed command ends the cluster at once. */
 #include "cli/up/local/detach.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@
 #include "cli/base/command_line.h"
 #include "cli/up/local/find.h"
 
-#define READY '\006' /* last byte in the pipe of a cluster that serves; no text contains it */
+/* byte that a serving cluster writes to the pipe at the end; no text contains it */
+#define READY '\006'
 
 enum { PIECE = 4096, LOOK_MS = 100 };
 static const unsigned long long LOG_MAX_BYTES = 64ull << 20;
@@ -47,7 +48,7 @@ static bool state_folder(char *out, size_t size)
         return false;
     for (char *slash = strchr(out + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(out, 0700); /* a failure is noticed at the last folder */
+        (void)mkdir(out, 0700); /* a failure of mkdir is noticed at the last folder */
         *slash = '/';
     }
     struct stat st;
@@ -55,8 +56,8 @@ static bool state_folder(char *out, size_t size)
            S_ISDIR(st.st_mode) && access(out, W_OK) == 0;
 }
 
-/* Opens the log. Returns -1 when that fails, or when another cluster writes it (errno
- * EWOULDBLOCK). */
+/* Opens the log. Returns -1 when that fails. errno is EWOULDBLOCK when another cluster writes
+ * the log. */
 static int open_log(const char *path)
 {
     struct stat st;
@@ -70,7 +71,7 @@ static int open_log(const char *path)
     return -1;
 }
 
-/* Makes the log. In a folder that others may write to, their files are refused (open_log). */
+/* Makes the log. In a folder that other users may write to, their files are refused (open_log). */
 static enum status make_log(const char *name, struct up_detach *d, int *fd, struct error *err)
 {
     char folder[3000];
@@ -80,7 +81,7 @@ static enum status make_log(const char *name, struct up_detach *d, int *fd, stru
         snprintf(folder, sizeof folder, "%.2900s", local_cluster_folder());
     snprintf(d->log_file, sizeof d->log_file, "%s/%s%s.log", folder, prefix, name);
     *fd = open_log(d->log_file);
-    if (*fd < 0) { /* a cluster of this name runs with another TMPDIR */
+    if (*fd < 0) { /* a cluster of this name runs with another TMPDIR and has the log */
         snprintf(d->log_file, sizeof d->log_file, "%s/%s%s.%d.log", folder, prefix, name,
                  (int)getpid());
         *fd = open_log(d->log_file);
@@ -105,7 +106,7 @@ void up_detach_logged(struct up_detach *d, unsigned long long n)
         return;
     int fd = open_log(d->log_file);
     if (fd < 0)
-        return; /* the old log continues */
+        return; /* the output stays in the old log */
     (void)dup2(fd, STDOUT_FILENO);
     (void)dup2(fd, STDERR_FILENO);
     close(fd);
@@ -132,7 +133,7 @@ static bool write_piece(const char *bytes, size_t n)
     return true;
 }
 
-/* Copies the cluster's output to stderr. Returns true when it ended with READY. */
+/* Copies the cluster's output to stderr. Returns true when the output ended with READY. */
 static bool show(int fd, pid_t cluster)
 {
     char piece[PIECE];
@@ -238,7 +239,7 @@ void up_detach_begin_log(struct up_detach *d)
     fflush(NULL);
     (void)dup2(d->log_fd, STDOUT_FILENO);
     (void)dup2(d->log_fd, STDERR_FILENO);
-    close(d->log_fd); /* the two copies keep the lock */
+    close(d->log_fd); /* stdout and stderr are copies of log_fd and keep the lock */
     d->log_fd = -1;
 }
 

@@ -1,9 +1,10 @@
 /* Finds the clusters of `cox up` on this machine by their control sockets.
- * `local_cluster_list` looks into every folder of a cluster in TMPDIR and asks its socket;
- * `local_cluster_find` chooses one by name or address; `local_cluster_ask` sends a request to it.
- * Invariants: only folders that belong to this user and that no other user may enter are looked
- * into. Text from a socket is cut, and its control characters are replaced. Calls block for a
- * bounded time. The caller frees lists and JSON. */
+ * `local_cluster_list` looks into every folder of a cluster in TMPDIR and asks the cluster's
+ * socket; `local_cluster_find` chooses a cluster by name or address; `local_cluster_ask` sends a
+ * request to it.
+ * Invariants: a folder is read only when it belongs to this user and no other user may enter it.
+ * Text from a socket is cut, and its control characters are replaced. Calls block for a bounded
+ * time. The caller frees lists and JSON. */
 #include "cli/up/local/find.h"
 
 #include <dirent.h>
@@ -34,13 +35,14 @@ static void copy_text(const json_t *j, const char *key, char *out, size_t size)
 {
     const char *text = json_string_value(json_object_get(j, key));
     snprintf(out, size, "%s", text ? text : "");
-    for (char *c = out; *c; c++) /* the text goes to a terminal */
+    /* control characters are replaced, since the text goes to a terminal */
+    for (char *c = out; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
 }
 
-/* Asks a socket about its cluster. Returns NULL when there is no answer, or not one of `cox up`.
- * The caller owns the JSON. */
+/* Asks a socket about its cluster. Returns NULL when there is no answer, or when the answer is
+ * not from `cox up`. The caller owns the JSON. */
 static json_t *about(const char *socket, uint32_t wait_ms)
 {
     struct strbuf answer;
@@ -79,8 +81,8 @@ static bool look_at(const char *socket, uint32_t wait_ms, struct local_cluster *
     return true;
 }
 
-/* Returns true for a private folder of this user. In a folder that everybody may write to,
- * another user could have made it. */
+/* Returns true for a private folder of this user. TMPDIR is a folder that everybody may write
+ * to, so another user could have made the folder. */
 static bool is_ours(const char *path)
 {
     struct stat st;
@@ -152,7 +154,7 @@ static void append_wish(const char *name, const char *address, struct strbuf *ou
     strbuf_append(out, "", 1);
 }
 
-/* Makes the error for a cluster that was not found; it names the existing ones. */
+/* Makes the error for a cluster that was not found. The text names the existing clusters. */
 static enum status none_is_meant(const char *name, const char *address,
                                  const struct local_cluster *all, size_t n, struct error *err)
 {

@@ -1,6 +1,6 @@
-/* Data flow: scale_note_tell → a ring of NOTES_MAX notes → the thread → POST /api/scaled. When
- * notes come faster than the head takes them, the oldest are dropped: the newest has the current
- * number of workers. */
+/* Sends the notes to the head. Data flow: scale_note_tell → a ring of NOTES_MAX notes → the
+ * thread → POST /api/scaled. When notes come faster than the head takes them, the oldest notes
+ * are dropped, because the newest note has the current number of workers. */
 #include "cli/up/local/scale_note.h"
 
 #include <pthread.h>
@@ -26,7 +26,8 @@ struct scale_note {
     bool runs;
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t changed;
-    struct note notes[NOTES_MAX]; /* ring of notes; `first` and `end` count them */
+    /* ring of notes; `first` and `end` count the notes taken and added */
+    struct note notes[NOTES_MAX];
     uint64_t first, end;
     bool ends;
 };
@@ -50,7 +51,7 @@ static enum status post(const struct scale_note *n, const struct note *x, struct
         json_pack("{s:i,s:i,s:s}", "was", (int)x->was, "workers", (int)x->workers, "by", by);
     char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
-    if (!body) /* the name is not UTF-8 */
+    if (!body) /* json_pack returned NULL because the name is not UTF-8 */
         return error_set(err, STATUS_INVALID, "the name of user %u is not UTF-8", x->uid);
     enum status s = admin_call(&n->access, "POST", "/api/scaled", body, &answer, err);
     free(body);
@@ -58,7 +59,7 @@ static enum status post(const struct scale_note *n, const struct note *x, struct
     return s;
 }
 
-/* Waits a moment. Returns true when the thread should end. */
+/* Waits before the next try. Returns true when the thread should end. */
 static bool wait_some(struct scale_note *n)
 {
     struct timespec until;

@@ -1,14 +1,14 @@
 #pragma once
-/* Reports to the head that `cox up` changed the number of workers, and for which user. The head
- * records an event (POST /api/scaled). The call blocks, so it runs on a thread of its own, which
- * tries for some seconds when the head does not answer. */
+/* Reports to the head that `cox up` changed the number of workers, and which user asked for the
+ * change. The head records an event (POST /api/scaled). The call blocks, so it runs on a thread
+ * of its own. The thread tries for some seconds when the head does not answer. */
 #include <stdint.h>
 
 struct scale_note;
-/* `admin` is HOST:PORT of the head's admin API; `key_file` is its --admin-key-file, or NULL.
- * Both are borrowed. */
+/* Starts the thread. `admin` is HOST:PORT of the head's admin API; `key_file` is its
+ * --admin-key-file, or NULL. Both strings are borrowed. */
 struct scale_note *scale_note_new(const char *admin, const char *key_file);
-/* `uid` is the user who asked; the thread looks up the name. */
+/* Adds a note. `uid` is the user who asked; the thread finds the user's name. */
 void scale_note_tell(struct scale_note *n, uint32_t was, uint32_t workers, uint32_t uid);
 /* Drops notes that were not sent. Accepts NULL. */
 void scale_note_free(struct scale_note *n);

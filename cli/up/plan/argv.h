@@ -1,12 +1,12 @@
 #pragma once
-/* The words of a child's command line: functions to write them, and the options that several
- * programs share. The strings live on the builder's arena, or belong to the options. */
+/* Writes the words of a child's command line, and the options that several programs share. The
+ * strings live on the builder's arena, or belong to the options. */
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/types.h"
 #include "common/base/arena.h"
 #include "common/base/str.h"
 
-/* The plan whose children are written. Everything is borrowed. */
+/* Holds the plan whose children are written. All pointers are borrowed. */
 struct up_builder {
     const struct up_options *o;
     const char *model;
@@ -17,20 +17,20 @@ struct up_builder {
 
 const char *up_text(struct up_builder *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void up_arg(struct up_child *c, const char *a);
-/* With `value` NULL nothing is written. */
+/* Writes the option `--name value`; with `value` NULL it writes nothing. */
 void up_flag(struct up_child *c, const char *name, const char *value);
 void up_flag_int(struct up_builder *b, struct up_child *c, const char *name, int64_t value);
-/* Writes the option when `value` is above 0. In the table of `cox up`, 0 means the program's own
- * default. */
+/* Writes the option when `value` is above 0. In the options of `cox up`, 0 means the program's
+ * own default. */
 void up_flag_if(struct up_builder *b, struct up_child *c, const char *name, int64_t value);
-/* Writes the list as one value with commas, because the number of words is bounded. */
+/* Writes the list as one word with commas, because the number of words is bounded. */
 void up_flag_of_list(struct up_builder *b, struct up_child *c, const char *name,
                      const struct option_list *l);
-/* Adds a listener of the child. `of` names it behind the child's name: "'s admin API", or "" for
- * the child itself. Port 0 means any free port, which needs no check. */
+/* Adds a listener of the child. `of` names the listener behind the child's name: "'s admin API",
+ * or "" for the child itself. Port 0 means any free port, which needs no check. */
 void up_listens(struct up_builder *b, struct up_child *c, const char *of, const char *flag_name,
                 const char *host, int64_t port);
-/* Writes the program and the options of every child. */
+/* Writes the program's path and the options of every child. */
 void up_common(struct up_builder *b, struct up_child *c, const char *program);
 void up_flags_of_adapters(struct up_builder *b, struct up_child *c);
 void up_flags_of_names(struct up_builder *b, struct up_child *c);
@@ -41,6 +41,6 @@ const char *up_heads(struct up_builder *b);
 const char *up_host_port(struct up_builder *b, const char *host, int64_t port);
 /* Returns the address that reaches a listener on this machine: loopback for a wildcard address. */
 const char *up_reachable_host(const char *host);
-/* Returns HOST:PORT that reaches a listener on this machine: loopback for a wildcard, brackets
- * around an IPv6 address. On the arena. */
+/* Returns HOST:PORT that reaches a listener on this machine, on the arena. The host is loopback
+ * for a wildcard address. An IPv6 address has brackets. */
 const char *up_reachable(struct arena *arena, const char *host, int64_t port);

@@ -82,7 +82,8 @@ static void flags_of_listeners(struct up_builder *b, struct up_child *c, uint32_
         up_flag(c, "--host", o->host);
         up_flag_int(b, c, "--port", o->port + i);
     }
-    /* The option is always written: COX_ADMIN_PORT in the environment is the head's. */
+    /* The option is always written, because COX_ADMIN_PORT in the environment is the head's
+     * port. */
     int64_t admin_port = o->gateway_admin_port + (o->gateway_admin_port > 0 ? i : 0);
     up_flag_int(b, c, "--admin-port", admin_port);
     if (admin_port < 0)
@@ -140,5 +141,5 @@ void up_build_gateway(struct up_builder *b, struct up_child *c, uint32_t i)
     flags_of_front(b, c);
     up_flag(c, "--generation-config", o->generation_config);
     up_flags_of_names(b, c);
-    /* --api-key goes through the environment, since a command line is public */
+    /* --api-key goes through the environment, since every user can read a command line */
 }

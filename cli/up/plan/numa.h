@@ -1,8 +1,8 @@
 #pragma once
-/* The NUMA node of each worker of `cox up`: --numa-bind, --numa-bind-nodes and --numa-bind-cpus
- * become cox-worker's --numa-node and --cpus. The place depends on the worker's number only, so
- * a restarted worker gets the same one. Workers that are added later are spread over the nodes
- * in turn. Pure. */
+/* Chooses the NUMA node of each worker of `cox up`: --numa-bind, --numa-bind-nodes and
+ * --numa-bind-cpus become cox-worker's --numa-node and --cpus. The node depends on the worker's
+ * number only, so a restarted worker gets the same node. Workers that are added later are
+ * assigned to the nodes in turn. Pure. */
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/types.h"
 #include "common/base/status.h"
@@ -11,7 +11,7 @@ struct up_numa {
     const struct up_options *o;
     const struct up_place *place;
     uint32_t n_workers, n_computing; /* workers from n_computing on are spares */
-    /* workers that compute from the start; later ones go to the nodes in turn */
+    /* number of workers that compute from the start; later workers go to the nodes in turn */
     uint32_t n_in_order;
 };
 
@@ -19,16 +19,18 @@ struct up_numa up_numa_of(const struct up_options *o, const struct up_place *pla
                           int64_t n_workers);
 
 bool up_numa_is_wanted(const struct up_options *o);
-/* STATUS_INVALID: a list has fewer entries than there are workers, or numa_bind_to refuses one.
- * Without place->numa (another machine) only the lengths are checked. */
+/* Checks the options. STATUS_INVALID: a list has fewer entries than there are workers, or
+ * numa_bind_to refuses an entry. Without place->numa (another machine) only the lengths are
+ * checked. */
 MUST_USE enum status up_numa_check(const struct up_numa *u, struct error *err);
 
-/* The options of worker i; NULL = not given. */
+/* Holds the options of worker i; NULL = not given. */
 struct up_numa_flags {
     const char *node, *cpus;
     char node_text[12];
 };
 void up_numa_flags(const struct up_numa *u, uint32_t i, struct up_numa_flags *out);
-/* Returns the number of kernel threads for a worker without --threads: its share of this
- * machine's cores among the computing workers, or of the CPUs that it is bound to. */
+/* Returns the number of kernel threads for a worker without --threads. It is the worker's share
+ * of this machine's cores among the computing workers, or of the CPUs that the worker is bound
+ * to. */
 uint32_t up_numa_threads(const struct up_numa *u, uint32_t i);

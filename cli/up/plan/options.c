@@ -1,9 +1,10 @@
-/* The option table of `cox up`, and the values that follow from the options alone.
- * cli/commands/up.c parses a command line with `up_specs` into `struct up_options`; plan.c, numa.c
- * and cluster.c read it. docs/reference/flags.md and the shell completion are made from the table.
- * Invariants: an option has vLLM's name when vLLM has it. Every flag of vLLM that is missing here
- * is listed at the end, with advice, so that its command lines are understood. Pure; strings in
- * the struct are borrowed from the parser's result. */
+/* Defines the option table of `cox up`, and the values that follow from the options alone.
+ * cli/commands/up.c parses a command line with `up_specs` into `struct up_options`; plan.c,
+ * numa.c and cluster.c read the struct. docs/reference/flags.md and the shell completion are
+ * made from the table.
+ * Invariants: an option has vLLM's name when vLLM has it. Every flag of vLLM that is missing
+ * here is listed at the end, with advice, so that vLLM's command lines are understood. Pure;
+ * strings in the struct are borrowed from the parser's result. */
 #include "cli/up/plan/options.h"
 
 #include <stdlib.h>
@@ -18,8 +19,9 @@
 
 #define S up_options
 
-/* vLLM's flags that Coxswain lacks. A flag that would change nothing here is ignored. A flag whose
- * absence would change what is served is refused. `instead` says why, or what to do instead. */
+/* Makes the row of a flag of vLLM that Coxswain lacks. A flag that would change nothing here is
+ * ignored. A flag is refused when its absence would change the served output. `instead` says
+ * why, or what to do instead. */
 #define IGNORED(nm, al, t, i)                                                                      \
     {                                                                                              \
         .name = nm, .aliases = al, .type = OPTION_IGNORED, .takes = TAKES_##t, .instead = i        \
@@ -51,8 +53,8 @@
 #define SPREAD      "The head schedules all replicas."
 #define TOOLS       "Parsers are built in and no other code is loaded. Use --tool-call-parser."
 
-/* Options have vLLM's names where vLLM has them. vLLM's flags that Coxswain lacks are at the end.
- */
+/* Lists the options. They have vLLM's names where vLLM has them. vLLM's flags that Coxswain
+ * lacks are at the end. */
 const struct option_spec up_specs[] = {
     {.name = "model", .type = OPTION_ARGUMENT, .help = "Model to serve, the same as a bare MODEL."},
     OPT_STRING(S, host, "host", "127.0.0.1", "Address that the gateways listen on."),
@@ -569,8 +571,8 @@ int64_t up_options_n_workers(const struct up_options *o)
     return o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
 }
 
-/* Returns the largest number of replicas that serve at once. With workers of two roles, --dp
- * alone would leave one role out. */
+/* Returns the largest number of replicas that serve at once; 0 = no limit. When workers have two
+ * roles, --dp is no limit, because it could leave one role out. */
 uint32_t up_options_max_replicas(const struct up_options *o)
 {
     bool has_roles = o->prefill_workers + o->decode_workers > 0;

@@ -1,6 +1,6 @@
 #pragma once
-/* The options of `cox up`: the struct, the table that fills it, and values that follow from them
- * alone. Pure. */
+/* Defines the options of `cox up`: the struct, the table that fills it, and values that follow
+ * from the options alone. Pure. */
 #include "common/config/config.h"
 #include "common/options/bounds.h"
 #include "common/options/front.h"
@@ -8,21 +8,21 @@
 #include "common/options/ssl.h"
 #include "common/options/trace.h"
 
-enum { UP_LOAD_STREAM = 7 }; /* index in --load-format's choices; later ones stream too */
+enum { UP_LOAD_STREAM = 7 }; /* index in --load-format's choices; all later choices stream too */
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
     const char *revision; /* revision of a hub's MODEL; NULL = the one in MODEL */
     const char *nccl_library, *zone;
-    int device;                    /* enum up_device */
-    double gpu_memory_utilization; /* 0 = the worker's default */
+    int device;                    /* device of the workers (enum up_device) */
+    double gpu_memory_utilization; /* fraction of the GPU's memory; 0 = the worker's default */
     int64_t port, head_port, admin_port, worker_http_port;
     int64_t comm_port; /* port of worker 0, the next one for worker 1, ...; 0 = any */
-    int64_t kv_port;   /* counts up like comm_port; -1 = none */
-    int64_t gpu;       /* counts up like comm_port; -1 = assigned automatically */
+    int64_t kv_port;   /* port of worker 0, counted up like comm_port; -1 = none */
+    int64_t gpu;       /* GPU of worker 0, counted up like comm_port; -1 = assigned automatically */
     int64_t step_timeout_s;
     int64_t workers, gateways, tp, pp, dp;
-    /* workers for prefill, then for decode; the rest do both */
+    /* number of workers for prefill, then for decode; the other workers do both */
     int64_t prefill_workers, decode_workers;
     struct option_list served_model_names, api_keys;
     const char *api_key_file, *admin_key_file, *state_dir, *keys_dir, *print_pids, *redis;
@@ -41,9 +41,9 @@ struct up_options {
     int64_t kv_cache_memory_bytes, grammar_room, vocab_size;
     int64_t threads, null_step_us, null_token_us;
     bool numa_bind;
-    struct option_list numa_bind_nodes, numa_bind_cpus; /* one entry per worker */
-    struct speculation_options speculation;             /* passed to the workers */
-    /* enums of cox-worker; 0 = auto or none */
+    struct option_list numa_bind_nodes, numa_bind_cpus; /* lists with one entry per worker */
+    struct speculation_options speculation; /* options of speculation, passed to the workers */
+    /* enum values of cox-worker; 0 = auto or none */
     int cpu_isa, kv_cache_dtype, dtype, load_format, quantization;
     const char *step_log;
     int64_t step_log_max_bytes, max_partial_prefills;
@@ -55,8 +55,9 @@ struct up_options {
     const char *lora_root;
     struct option_list lora_modules;
     struct ssl_options ssl;
-    const char *uds, *gateway_admin_host; /* for gateway-0; further gateways add a number */
-    int64_t gateway_admin_port;           /* -1 = none */
+    /* uds: socket of gateway-0; further gateways add a number */
+    const char *uds, *gateway_admin_host;
+    int64_t gateway_admin_port; /* port of gateway-0's admin API; -1 = none */
     const char *reasoning_parser, *tool_call_parser, *pooler_config;
     const char *structured_outputs_config;
     int64_t grammar_processes, grammar_memory;
@@ -81,8 +82,8 @@ extern const size_t up_n_specs;
 
 /* Returns the number of workers at the start. */
 int64_t up_options_n_workers(const struct up_options *o);
-/* Returns the largest number of replicas that serve at once (--dp next to --workers); further
- * workers are spares. 0 = no limit but the number of workers. */
+/* Returns the largest number of replicas that serve at once (--dp next to --workers). Workers
+ * above that number are spares. 0 = only the number of workers is a limit. */
 uint32_t up_options_max_replicas(const struct up_options *o);
 /* Appends a line for each option that has no effect without --standby. */
 void up_options_warnings(const struct up_options *o, struct strbuf *lines);

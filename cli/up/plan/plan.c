@@ -35,7 +35,7 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
 {
     int64_t replica_ranks = o->tp * o->pp;
     struct speculation speculation;
-    /* reported once here instead of by each worker */
+    /* this check reports an error once; otherwise each worker would report it */
     TRY(speculation_read(&o->speculation, &speculation, err));
     TRY(check_roles(o, n_workers, err));
     if (o->standby && !o->redis)
@@ -77,7 +77,8 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     return STATUS_OK;
 }
 
-/* Returns an earlier listener with the same port as listener k of child i; NULL = none. */
+/* Returns an earlier listener with the same port as listener k of child i. Returns NULL when
+ * there is no such listener. */
 static const struct up_listener *meets(const struct up_plan *plan, uint32_t i, uint32_t k)
 {
     uint16_t port = plan->children[i].listeners[k].port;
@@ -90,8 +91,8 @@ static const struct up_listener *meets(const struct up_plan *plan, uint32_t i, u
     return NULL;
 }
 
-/* Checks that no two listeners of the plan have the same port: the second could not start. Two
- * addresses may share a port, but such a plan is more likely a mistake. */
+/* Checks that no two listeners of the plan have the same port, since the second listener could
+ * not start. Two addresses may share a port, but such a plan is more likely a mistake. */
 static enum status check_ports(const struct up_plan *plan, struct error *err)
 {
     for (uint32_t i = 0; i < plan->n_children; i++)
@@ -106,7 +107,7 @@ static enum status check_ports(const struct up_plan *plan, struct error *err)
     return STATUS_OK;
 }
 
-/* Returns the served name: the given one, or else the model's own. */
+/* Returns the served name: the name in the options, or else the model's own name. */
 static const char *served_name(struct up_builder *b)
 {
     struct str name = model_name_of(b->model);

@@ -1,5 +1,5 @@
 #pragma once
-/* The plan of `cox up`: the command lines of head, gateways and workers, made from the options.
+/* Makes the plan of `cox up` from the options: the command lines of head, gateways and workers.
  * Pure: no process, no file. Strings live on the arena. */
 #include "cli/up/plan/types.h"
 #include "common/base/arena.h"
@@ -7,12 +7,12 @@
 
 struct up_options;
 
-/* STATUS_INVALID: the options cannot work together. */
+/* Makes the plan. STATUS_INVALID: the options cannot work together. */
 MUST_USE enum status up_plan_build(const struct up_options *o, const char *model,
                                    const struct up_place *place, struct arena *arena,
                                    struct up_plan *out, struct error *err);
 
-/* Plans worker i, which is added after the start. On the arena. */
+/* Plans worker i, which is added after the start. The plan of the worker is on the arena. */
 MUST_USE enum status up_plan_worker(const struct up_options *o, const char *model,
                                     const struct up_place *place, struct arena *arena, uint32_t i,
                                     const struct up_child **out, struct error *err);

@@ -1,29 +1,30 @@
 #pragma once
-/* The plan of `cox up`: its processes, their listeners, and the machine that they are planned
- * for. */
+/* Describes the plan of `cox up`: its processes, their listeners, and the machine that the
+ * processes are planned for. */
 #include <sched.h>
 #include <stdint.h>
 
 #include "common/host/numa.h"
 
-#define UP_ARGV_MAX      352u /* words; the head may have 64 adapters and 64 names */
+/* most words of a command line; the head may have 64 adapters and 64 names */
+#define UP_ARGV_MAX      352u
 #define UP_MAX_NAMES     64u
 #define UP_MAX_LORAS     64u
 #define UP_LISTENERS_MAX 3u
 
 enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
 
-/* A port that a child will listen on. It must be free before the start. */
+/* Describes a port that a child will listen on. The port must be free before the start. */
 struct up_listener {
-    const char *what; /* "gateway-0", "head's admin API" */
+    const char *what; /* name of the listener: "gateway-0", "head's admin API" */
     const char *flag; /* option that chooses another port */
-    const char *host; /* NULL = perhaps never used, so it is not checked */
-    uint16_t port;    /* never 0 */
+    const char *host; /* address; NULL = perhaps never used, so it is not checked */
+    uint16_t port;    /* port of the listener, never 0 */
 };
 
 struct up_child {
     enum up_role role;
-    const char *name; /* "head", "gateway-0", "worker-1" */
+    const char *name; /* name of the child: "head", "gateway-0", "worker-1" */
     struct up_listener listeners[UP_LISTENERS_MAX];
     uint32_t n_listeners;
     const char *argv[UP_ARGV_MAX];
@@ -33,13 +34,13 @@ struct up_child {
 struct up_plan {
     struct up_child *children;
     uint32_t n_children, n_workers;
-    const char *model_name; /* name in requests */
+    const char *model_name; /* model's name in requests */
 };
 
-/* The machine and its folders. bin_dir has cox-head and the other programs; keys_dir has the
- * cluster's keys. own_name is the name of a cluster with throw-away keys, which no other head
- * can have; NULL = lasting keys. n_cores is for the workers' kernels. numa and allowed describe
- * this machine and process; numa NULL = unknown. */
+/* Describes the machine and its folders. bin_dir has cox-head and the other programs; keys_dir
+ * has the cluster's keys. own_name is the name of a cluster with throw-away keys, which no other
+ * head can have; NULL = lasting keys. n_cores is the number of cores for the workers' kernels.
+ * numa and allowed describe this machine and process; numa NULL = unknown. */
 struct up_place {
     const char *bin_dir, *keys_dir, *own_name;
     uint32_t n_cores;

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 try:
-    from cml.workers_v1 import await_workers, launch_workers  # newer name of the platform's library
+    from cml.workers_v1 import await_workers, launch_workers  # name in newer versions of the platform's library
 except ImportError:
     from cdsw import await_workers, launch_workers
 

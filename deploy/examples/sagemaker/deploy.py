@@ -59,7 +59,7 @@ def stream(args):
     answer = boto3.client("sagemaker-runtime").invoke_endpoint_with_response_stream(**request(args, stream=True))
     rest = b""
     for event in answer["Body"]:
-        *lines, rest = (rest + event["PayloadPart"]["Bytes"]).split(b"\n")  # a part may end in the middle of a line
+        *lines, rest = (rest + event["PayloadPart"]["Bytes"]).split(b"\n")  # the last line of a part may be incomplete
         for line in lines:
             print(json.loads(line)["token"]["text"], end="", flush=True)
     print()

@@ -1,4 +1,5 @@
-/* Decoding of a stream: text that each token gives out, holds back, replaces or flushes. */
+/* Tests the decoding of a stream: the text that each token gives out, holds back, replaces or
+ * flushes. */
 #include "text_fixture.h"
 
 #define BAD     "\xEF\xBF\xBD"
@@ -13,7 +14,8 @@ struct stream_case {
     const char *flush;
 };
 
-/* In builtin:bytes an id is a byte, so that each split of a character can be written down. */
+/* Cases with builtin:bytes, where an id is a byte. Each split of a character can therefore be
+ * written down. */
 static const struct stream_case byte_cases[] = {
     {"ascii", {'a', 'b'}, 2, false, {"a", "b"}, ""},
     {"two bytes", {0xC3, 0xA9}, 2, false, {"", "\xC3\xA9"}, ""},
@@ -37,7 +39,7 @@ static const struct stream_case byte_cases[] = {
     {"nothing", {0}, 0, false, {NULL}, ""},
 };
 
-/* The vocabulary of text_fixture.h, where 268 is "▁hello" and 259 is "▁". */
+/* Cases with the vocabulary of text_fixture.h, where 268 is "▁hello" and 259 is "▁". */
 static const struct stream_case spm_cases[] = {
     {"first space goes", {268, 268}, 2, false, {"hello", " hello"}, ""},
     {"only one space goes", {259, 268}, 2, false, {"", " hello"}, ""},
@@ -134,7 +136,8 @@ static void prompt_comes_before(void **state)
     text_tokenizer_free(t);
 }
 
-/* Any bytes are decoded in whole characters. All parts together equal the text decoded at once. */
+/* Any bytes are decoded in whole characters. All parts together are equal to the text that is
+ * decoded at once. */
 static void random_bytes_agree_with_decode(void **state)
 {
     struct text_tokenizer *t = open_one("builtin:bytes");

@@ -1,12 +1,13 @@
-/* Vocabularies and chat templates in GGUF files. Each test writes metadata byte by byte, opens
- * it through text.h and compares ids, text and template output. Other files are cut or have
- * changed bytes. Invariants: a broken file is refused with a text or opens as another valid one,
- * and the Rust library never panics. Files are in a folder of this program or in memory. */
+/* Tests vocabularies and chat templates in GGUF files. Each test writes metadata byte by byte,
+ * opens it through text.h and compares ids, text and template output. Other files are cut or
+ * have changed bytes. Invariants: a broken file is refused with a text or opens as another valid
+ * file, and the Rust library never panics. Files are in a folder of this program or in memory. */
 #include "text_fixture.h"
 
 #include <sys/mman.h>
 
-/* Metadata of a GGUF file under construction. `n_keys` is written into the header at the end. */
+/* Holds the metadata of a GGUF file under construction. `n_keys` is written into the header at
+ * the end. */
 struct writer {
     uint8_t bytes[1 << 16];
     size_t len;
@@ -185,7 +186,8 @@ static void byte_level_vocabulary(void **state)
     assert_int_equal(text_eos_id(t), 5);
     text_tokenizer_free(t);
 
-    make_byte_level(&w, "qwen2", "qwen2.gguf"); /* this one splits numbers into digits */
+    /* qwen2's pre-tokenizer splits numbers into digits */
+    make_byte_level(&w, "qwen2", "qwen2.gguf");
     t = open_file("qwen2.gguf");
     assert_encodes(t, "12", true, IDS(6, 7));
     text_tokenizer_free(t);

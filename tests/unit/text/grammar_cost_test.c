@@ -1,8 +1,8 @@
-/* Bounds on the cost of grammars and of their masks, over builtin:bytes. The tests compile
- * grammars that would explode, and follow texts through matchers while they count the cost.
- * Invariants: explosive grammars are refused by name before they cost much, counts are the same
- * each time, and a sequence that costs too much ends alone. A replay of its tokens does not fail
- * earlier. A compile that may end the process runs in a fork. */
+/* Tests the limits on the cost of grammars and of their masks, over builtin:bytes. The tests
+ * compile grammars that would explode, and follow texts through matchers while they count the
+ * cost. Invariants: an explosive grammar is refused before it costs much, and the error names
+ * the reason. Counts are the same each time, and a sequence that costs too much ends alone. A
+ * replay of its tokens does not fail earlier. A compile that may end the process runs in a fork. */
 #include "text_fixture.h"
 
 #include <sys/wait.h>
@@ -59,7 +59,8 @@ static void patterns(struct text *t)
     add(t, "]}");
 }
 
-/* Adds the patterns as the value of a member. The next function adds them as a member's name. */
+/* Adds the patterns as the value of a member. The next function adds the patterns as a member's
+ * name. */
 static void patterns_of_a_member(struct text *t)
 {
     add(t, "{\"allOf\":[true");
@@ -121,8 +122,8 @@ static void lark_patterns(struct text *t)
     add(t, "\n");
 }
 
-/* Adds copies of a large schema for each of many options. Only the allocator can notice their
- * size. */
+/* Adds copies of a large schema for each of many options. Only the allocator can notice the size
+ * of the copies. */
 static void copies(struct text *t)
 {
     add(t, "{\"allOf\":[{\"anyOf\":[{\"type\":\"object\"}");
@@ -177,8 +178,8 @@ static int compile_copies(char err[TEXT_ERR_MAX])
     return rc;
 }
 
-/* A compile that no check stops may end the process if that is allowed. Otherwise its result is
- * thrown away. */
+/* A compile that no check stops may end the process if that is allowed. Otherwise the result of
+ * the compile is thrown away. */
 static void what_no_check_sees_ends_the_compile(void **state)
 {
     char err[TEXT_ERR_MAX] = "";

@@ -1,8 +1,9 @@
-/* Grammars of each kind: JSON schema, regex, Lark and GBNF, structural tag, behind reasoning.
- * Most tests use builtin:bytes, where a token is a byte, and follow a text: how many bytes fit,
- * and whether it may end there. Others have tokens of several characters, refusals with their
- * texts, and grammars that would explode. Invariants: the mask allows exactly the tokens that
- * the matcher accepts, and every call returns. The vocabulary is shared and read-only. */
+/* Tests grammars of each kind: JSON schema, regex, Lark and GBNF, structural tag, behind
+ * reasoning. Most tests use builtin:bytes, where a token is a byte, and follow a text: how many
+ * bytes fit, and whether the text may end there. Other tests have tokens of several characters,
+ * refusals with their texts, and grammars that would explode. Invariants: the mask allows
+ * exactly the tokens that the matcher accepts, and every call returns. The vocabulary is shared
+ * and read-only. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257 };
@@ -42,7 +43,7 @@ static struct text_matcher *matcher(enum text_grammar_kind kind, const char *sou
     if (compile(kind, source, &g, err) != TEXT_OK)
         fail_msg("%s: %s", source, err);
     assert_int_equal(text_matcher_new(g, eos, n_eos, &m, err), TEXT_OK);
-    text_grammar_free(g); /* may be freed before the matcher */
+    text_grammar_free(g); /* the grammar may be freed before the matcher */
     return m;
 }
 
@@ -54,7 +55,7 @@ static bool has(const uint32_t *words, uint32_t id)
 struct grammar_case {
     enum text_grammar_kind kind;
     const char *source, *text;
-    int n_fit; /* bytes of the text that are allowed */
+    int n_fit; /* number of bytes of the text that are allowed */
     bool ends; /* all bytes are allowed, and the text may end there */
 };
 
@@ -69,13 +70,14 @@ struct grammar_case {
     "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{\"type\":\"boolean\"},\"end\":\"</f>\"}],"    \
     "\"triggers\":[\"<f\"]}"
 
-/* Example from vLLM's documentation. */
+/* SQL is an example from vLLM's documentation. */
 #define SQL                                                                                        \
     "root ::= select_statement\n"                                                                  \
     "select_statement ::= \"SELECT \" column \" from \" table \" where \" condition\n"             \
     "column ::= \"col_1 \" | \"col_2 \"\ntable ::= \"table_1 \" | \"table_2 \"\n"                  \
     "condition ::= column \"= \" number\nnumber ::= \"1 \" | \"2 \"\n"
-/* A grammar in llama.cpp's style: comments, a rule on two lines, names with "-", recursion. */
+/* SUMS is a grammar in llama.cpp's style. It has comments, a rule on two lines, names with "-",
+ * and recursion. */
 #define SUMS                                                                                       \
     "# sums\nroot ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] term)*\n"               \
     "term ::= ident | num-1 |\n  \"(\" ws expr \")\" ws  # itself\nident ::= [a-z] [a-z0-9_]* "    \
@@ -89,7 +91,7 @@ static const struct grammar_case cases[] = {
     {TEXT_GRAMMAR_JSON_SCHEMA, SCHEMA, "{\"a\":", 5, false},
     {TEXT_GRAMMAR_JSON_SCHEMA, SCHEMA, "{\"b\":\"x\"}", 2, false},
     {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\"}", "{\"k\":[1,{\"z\":null}]}", 20, true},
-    /* Quotes and backslashes in patterns that are supported. */
+    /* These patterns with quotes and backslashes are supported. */
     {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^a\\\\\\\\b$\"}", "\"a\\\\b\"",
      6, true},
     {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^\\\"?[a-z]$\"}", "\"\\\"a\"", 5,
@@ -119,7 +121,7 @@ static const struct grammar_case cases[] = {
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>true</f> and", 18, true},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>1", 6, false},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>tr", 8, false},
-    /* Behind reasoning: it may be left out, or may have begun. */
+    /* With a grammar behind reasoning, the reasoning may be left out, or it may have begun. */
     {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "12", 2, true},
     {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "a", 0, false},
     {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "<t>a</b\"</t>1", 13, true},
@@ -147,7 +149,7 @@ static void texts_fit_as_their_grammar_says(void **state)
             uint32_t byte = (unsigned char)c->text[n];
             assert_int_equal(text_matcher_mask(m, words, WORDS, err), TEXT_OK);
             struct text_matcher *ahead = text_matcher_copy(m);
-            if (byte != 0) /* mask and matcher agree */
+            if (byte != 0) /* the mask and the matcher agree about each byte */
                 assert_int_equal(text_matcher_accept(ahead, byte, err) == TEXT_OK,
                                  has(words, byte));
             text_matcher_free(ahead);
@@ -224,7 +226,7 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
          "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"x\"]}",
          TEXT_INVALID},
         {(enum text_grammar_kind)9, "a", TEXT_INVALID},
-        /* Text behind these patterns would be lost: text/src/schema/check.rs. */
+        /* llguidance would lose the text behind these patterns (text/src/schema/check.rs). */
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^\\\"[a-z]+$\"}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"items\":{\"pattern\":\"\\\\\\\\[0-9]\"}}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"patternProperties\":{\"^a\\\\n.\":{}}}", TEXT_INVALID},
@@ -280,8 +282,8 @@ static void any_bytes_are_no_special_token(void **state)
     text_matcher_free(m);
 }
 
-/* Explosive grammars are accepted or refused, but the compile returns. Masks of an accepted one
- * return, too. */
+/* The compile of an explosive grammar returns, whether the grammar is accepted or refused. The
+ * masks of an accepted grammar return, too. */
 static void bombs_come_back(void **state)
 {
     char chain[200000], *at = chain;
@@ -363,7 +365,7 @@ static void bombs_come_back(void **state)
 
 /* ---- tokens of several characters ---- */
 
-/* Tokens behind the 270 of the fixture's tokenizer. */
+/* Texts of the tokens behind the 270 tokens of the fixture's tokenizer. */
 static const char *const pieces[] = {
     "a",          "ab",  "abc",    "abcdef",  "b1",     "12",           "1234",
     "A",          "Ab",  "\u00e9", "\u00e9t", "\u65e5", "\u65e5\u672c", "a\u65e5",
@@ -389,8 +391,8 @@ static char *wordy_json(void)
     return out;
 }
 
-/* Returns the longest piece that the text begins with, or its first byte. <s> is a special
- * token, not text. */
+/* Returns the longest piece that the text begins with, or else its first byte. <s> is a special
+ * token and not text. */
 static uint32_t next_id(const char *text, size_t *len)
 {
     uint32_t id = 3 + (unsigned char)*text;
@@ -467,7 +469,7 @@ static void masks_are_what_is_accepted(void **state)
         {TEXT_GRAMMAR_REGEX, "[a-z ]{3,9}|\u65e5+|[^<]{4}<", "abcdef"},
         {TEXT_GRAMMAR_REGEX, "[^\"]*", "a </t>\n{"},
         {TEXT_GRAMMAR_REGEX, "(a1|[b-zA-Z0-9])[A-Za-z0-9]{0,3};",
-         "Ab12;"}, /* one character leads elsewhere */
+         "Ab12;"}, /* the characters "a" and "1" lead to another part of the pattern */
         {TEXT_GRAMMAR_REGEX, "(\u00e9|a){2,30}b?", "\u00e9aa"},
         {TEXT_GRAMMAR_LARK, "start: A B\nA: /[a-z]{1,4}/\nB: /[0-9a-z ]+/", "ab12 hello"},
         {TEXT_GRAMMAR_LARK, "start: W (\",\" W)*\nW: /[A-Za-z0-9]+/", "abc,12,Ab"},

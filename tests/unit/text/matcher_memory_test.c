@@ -1,6 +1,6 @@
-/* Memory of grammars and matchers is counted, over builtin:bytes. Copies of a matcher leave no
- * memory behind. A matcher that needs too much ends with an error that says so. A replay passes
- * at least up to the last position of the original. */
+/* Tests that the memory of grammars and matchers is counted, over builtin:bytes. Copies of a
+ * matcher leave no memory behind. A matcher that needs too much memory ends with an error that
+ * says so. A replay passes at least up to the last position of the original. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257, ALTERNATIVES = 180 };
@@ -92,7 +92,8 @@ static void sizes_are_said(void **state)
     assert_in_range(first.kept_bytes, 10000, first.peak_bytes);
 }
 
-/* Each draft token makes and drops a copy. The lexer's new states stay. */
+/* Copies leave no memory behind. Each draft token makes and drops a copy; only the lexer's new
+ * states stay. */
 static void copies_leave_no_trace(void **state)
 {
     struct text_grammar *g = compile(TEXT_GRAMMAR_REGEX, "([a-f]{1,9}x|[e-k]{2,7}y)+");

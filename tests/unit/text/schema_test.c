@@ -1,7 +1,7 @@
-/* JSON schemas as common generators write them, over builtin:bytes. A row has a schema, a text
- * that it accepts and a text that it does not accept. Other rows are refused with a text that
- * names the reason. tests/golden/schema_suite.py tests each keyword by itself; the tests here
- * have keywords without effect, values beyond bounds, and recursion. Invariant: a schema is
+/* Tests JSON schemas as common generators write them, over builtin:bytes. A row has a schema, a
+ * text that it accepts and a text that it does not accept. Other rows are refused with a text
+ * that names the reason. tests/golden/schema_suite.py tests each keyword by itself; the tests
+ * here have keywords without effect, values beyond bounds, and recursion. Invariant: a schema is
  * either enforced exactly or refused. */
 #include "text_fixture.h"
 
@@ -44,13 +44,14 @@ static bool takes(const struct text_grammar *g, const char *text)
 }
 
 struct taken {
-    const char *schema, *good, *bad; /* bad NULL = all texts of the type are allowed */
+    /* bad: a text that the schema refuses; NULL = all texts of the type are allowed */
+    const char *schema, *good, *bad;
 };
 
 #define IN(s) "{\"type\":\"object\",\"properties\":{\"a\":" s "},\"required\":[\"a\"]}"
 
 static const struct taken taken[] = {
-    /* Keywords without effect. */
+    /* Keywords without effect are accepted. */
     {"{\"type\":\"object\",\"minProperties\":0}", "{}", "[]"},
     {"{\"type\":\"array\",\"uniqueItems\":false,\"minItems\":0}", "[1,1]", "{}"},
     {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":1}", "[1]", "[1,1]"},
@@ -78,7 +79,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"object\",\"properties\":{\"const\":{\"type\":\"null\"},\"enum\":{\"type\":"
      "\"null\"}},\"additionalProperties\":false}",
      "{\"const\":null,\"enum\":null}", "{\"enum\":1}"},
-    /* Formats are annotations if they are unknown or belong to another type. */
+    /* A format is an annotation when it is unknown or belongs to another type. */
     {"{\"type\":\"string\",\"format\":\"uri\"}", "\"no uri\"", "1"},
     {"{\"type\":\"string\",\"format\":\"regex\"}", "\"(\"", "1"},
     {"{\"type\":\"string\",\"format\":\"idn-hostname\"}", "\"-\"", "1"},
@@ -92,7 +93,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"string\",\"format\":\"date-time\"}", "\"2016-12-31T23:59:60Z\"",
      "\"2016-12-31T22:59:60Z\""},
     {"{\"type\":\"string\",\"format\":\"ipv6\"}", "\"::ffff:192.168.0.1\"", "\"1::2::3\""},
-    /* Bounds that never apply, and bounds that are far away. */
+    /* Bounds that never apply, and bounds that are far away, are accepted. */
     {"{\"type\":\"string\",\"maxLength\":2147483647,\"minLength\":0}", "\"ab\"", "1"},
     {"{\"type\":\"string\",\"maxLength\":1e400}", "\"ab\"", "1"},
     {"{\"type\":\"array\",\"maxItems\":9223372036854775807}", "[1]", "1"},
@@ -114,7 +115,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"integer\",\"multipleOf\":1}", "7", "1.5"},
     {"{\"const\":9007199254740992}", "9007199254740992", "9007199254740993"},
     {"{\"enum\":[-9223372036854774784,0.1]}", "-9223372036854774784", "-9223372036854774785"},
-    /* Other names of dialects. */
+    /* Other names of dialects are accepted. */
     {"{\"$schema\":\"https://json-schema.org/draft-07/schema\",\"items\":[{\"type\":\"null\"}],"
      "\"additionalItems\":false}",
      "[null]", "[null,1]"},
@@ -125,7 +126,7 @@ static const struct taken taken[] = {
      "1"},
     {"{\"$schema\":\"urn:ours\",\"prefixItems\":[{\"type\":\"null\"}],\"items\":false}", "[null]",
      "[1]"},
-    /* Patterns with the meaning of ECMA-262. */
+    /* Patterns have the meaning of ECMA-262. */
     {"{\"type\":\"string\",\"pattern\":\"^\\\\s\\\\S$\"}", "\"\uFEFFa\"",
      "\"\xc2\x85"
      "a\""},
@@ -136,14 +137,14 @@ static const struct taken taken[] = {
     {"{\"type\":\"string\",\"pattern\":\"^[+--]$\"}", "\",\"", "\".\""},
     {"{\"type\":\"string\",\"pattern\":\"^{x}$\"}", "\"{x}\"", "\"x\""},
     {"{\"type\":\"string\",\"pattern\":\"^\\\\ud83d\\\\udc32$\"}", "\"\U0001f432\"", "\"a\""},
-    /* Keywords that the llguidance crate lacks, expressed with those that it has. */
+    /* Keywords that the llguidance crate lacks are expressed with keywords that it has. */
     {"{\"dependentRequired\":{\"a\":[\"b\"]},\"type\":\"object\"}", "{\"a\":1,\"b\":2}",
      "{\"a\":1}"},
     {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"x\",\"y\"]},\"additionalProperties\":{"
      "\"type\":\"null\"}}",
      "{\"y\":null}", "{\"z\":null}"},
     {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^x_\"}}", "{\"x_1\":1}", "{\"y\":1}"},
-    {IN("{\"not\":{}}") /* TypeScript's `never` */, NULL, NULL},
+    {IN("{\"not\":{}}") /* {"not":{}} is TypeScript's `never` */, NULL, NULL},
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"not\":{}}}}", "{\"b\":1}", "{\"a\":1}"},
     {"{\"type\":\"array\",\"contains\":true}", "[1]", "[]"},
     {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"unevaluatedProperties\":false}", "{\"a\":1}",
@@ -159,7 +160,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"array\",\"items\":{\"$dynamicRef\":\"#n\"},\"$defs\":{\"n\":{\"$dynamicAnchor\":"
      "\"n\",\"type\":\"null\"}}}",
      "[null]", "[1]"},
-    /* Bounds that exclude a whole number. */
+    /* Bounds may exclude a whole number. */
     {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":0.1}", "0.1", "0"},
     {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":0.1}", "0.05", "0.2"},
     {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":0.1}", "0.05", "0.0"},
@@ -191,7 +192,7 @@ static const struct taken taken[] = {
      "0.5", "0"},
     {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":5,\"multipleOf\":0.5}",
      "4.5", "5"},
-    /* Numbers that are the first digits of a bound, and zeros behind them. */
+    /* Numbers that are the first digits of a bound are exact, and zeros may follow their digits. */
     {"{\"type\":\"number\",\"maximum\":0.999}", "0.9", "0.9991"},
     {"{\"type\":\"number\",\"maximum\":0.999}", "0.9990", "1"},
     {"{\"type\":\"number\",\"maximum\":5.25}", "5.2", "5.26"},
@@ -213,7 +214,7 @@ static const struct taken taken[] = {
     {"{\"$schema\":\"http://json-schema.org/draft-04/"
      "schema#\",\"type\":\"number\",\"minimum\":0,\"exclusiveMinimum\":true,\"maximum\":0.25}",
      "0.2", "0.0"},
-    /* Multiples below 0, and multiples of fractions. */
+    /* multipleOf also holds for numbers below 0, and it may be a fraction. */
     {"{\"type\":\"integer\",\"multipleOf\":5}", "-10", "-7"},
     {"{\"type\":\"integer\",\"multipleOf\":5,\"minimum\":-12,\"maximum\":7}", "-10", "-15"},
     {"{\"type\":\"integer\",\"multipleOf\":5,\"exclusiveMinimum\":-10}", "-5", "-10"},
@@ -226,7 +227,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"number\",\"multipleOf\":2.5,\"minimum\":-3}", "-2.5", "-5"},
     {"{\"type\":\"integer\",\"multipleOf\":2000000}", "-4000000", "1000000"},
     {"{\"type\":[\"integer\",\"null\"],\"multipleOf\":5}", "null", "7"},
-    /* Integers of any size. */
+    /* Integers may have any size. */
     {"{\"type\":\"integer\",\"maximum\":9223372036854775807}", "9223372036854775807",
      "9223372036854775808"},
     {"{\"type\":\"integer\",\"minimum\":-9223372036854775809}", "-9223372036854775809",
@@ -238,7 +239,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"integer\",\"minimum\":1e30}", "1000000000000000000000000000000",
      "999999999999999999999999999999"},
     {"{\"type\":\"integer\",\"maximum\":9007199254740993}", "9007199254740993", "9007199254740994"},
-    /* Such numbers inside other schemas. */
+    /* Numbers with bounds may be inside other schemas. */
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\",\"minimum\":-0.5,\"maximum\":"
      "0.999},\"b\":{\"type\":\"number\",\"minimum\":-0.5,\"maximum\":0.999}}}",
      "{\"a\":0.9,\"b\":-0.50}", "{\"a\":1}"},
@@ -297,7 +298,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"object\",\"properties\":{\"a\\nb\":{\"type\":\"integer\"}}}", "{\"a\\nb\":1}",
      "{\"a\\u000ab\":\"x\"}"},
     {"{\"type\":\"object\"}", "{\"b\":1}", NULL},
-    /* Names by reference, and constants in oneOf. */
+    /* propertyNames may refer to a list of names, and oneOf may list constants. */
     {"{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/"
      "E\"},\"additionalProperties\":{\"type\":\"integer\"},\"$defs\":{\"E\":{\"enum\":[\"x\",\"y\"]"
      ",\"type\":\"string\"}}}",
@@ -308,7 +309,7 @@ static const struct taken taken[] = {
     {"{\"oneOf\":[{\"const\":1,\"title\":\"a\"},{\"enum\":[2,\"1\",null]}]}", "2", "3"},
     {"{\"oneOf\":[{\"const\":1,\"title\":\"a\"},{\"enum\":[2,\"1\",null]}]}", "null", "3"},
     {"{\"oneOf\":[{\"const\":1,\"title\":\"a\"},{\"enum\":[2,\"1\",null]}]}", "\"1\"", "3"},
-    /* A text that only looks like an internal marker. */
+    /* A text that only looks like an internal marker is a normal text. */
     {"{\"const\":\"﷐number:5\"}", "\"﷐number:5\"", "5"},
 };
 
@@ -339,8 +340,8 @@ static void what_asks_for_little_is_taken(void **state)
 
 #define NODE "\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"c\":{\"$ref\":\"#/$defs/n\"}}"
 
-/* A recursive schema without a finite text is refused, whatever way its references take. One
- * with a finite text is accepted. */
+/* A recursive schema without a finite text is refused, whatever way its references take. A
+ * recursive schema with a finite text is accepted. */
 static const struct taken recursive[] = {
     {"{\"$ref\":\"#/$defs/n\"," NODE ",\"required\":[\"c\"]}}}", NULL, NULL},
     {"{\"$ref\":\"#/$defs/n\"," NODE "}}}", "{\"c\":{}}", "{\"c\":1}"},
@@ -450,7 +451,7 @@ static void what_is_not_kept_to_is_refused_by_name(void **state)
     }
 }
 
-/* Returns head, n parts that contain their number, and tail. */
+/* Returns a text of `head`, n copies of `part` that each contain their number, and `tail`. */
 static char *numbered(const char *head, const char *part, int n, const char *tail)
 {
     char *out = malloc(strlen(head) + (size_t)n * (strlen(part) + 12) + strlen(tail) + 1);
@@ -466,7 +467,8 @@ static char *numbered(const char *head, const char *part, int n, const char *tai
 static void what_is_too_much_is_refused(void **state)
 {
     static const struct {
-        const char *head, *part, *tail, *words; /* words NULL = accepted */
+        /* words: a part of the error; NULL = the schema is accepted */
+        const char *head, *part, *tail, *words;
         int n;
     } cases[] = {
         {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", "2000 properties", 5000},
@@ -504,7 +506,7 @@ static void what_is_too_much_is_refused(void **state)
     "^(?:[a-z0-9](?:[a-z0-9\\\\-]{0,61}[a-z0-9])?\\\\.)+[a-z0-9][a-z0-9\\\\-]{0,61}[a-z0-9]$"
 
 static const struct taken options[] = {
-    /* Options behind references, allOf, enum and each other. */
+    /* Options may be behind references, allOf, enum and other options. */
     {BOTH ",\"$defs\":{\"A\":" KIND("a", ",\"required\":[\"k\"]") ",\"B\":" KIND(
          "b", ",\"required\":[\"k\"]") "}}",
      "{\"k\":\"b\"}", "{}"},
@@ -525,19 +527,21 @@ static const struct taken options[] = {
     {BOTH ",\"$defs\":{\"A\":{\"type\":\"object\",\"required\":[\"p\"]},\"B\":{\"type\":\"object\","
           "\"properties\":{\"q\":{}},\"additionalProperties\":false}}}",
      "{\"p\":1}", "{\"r\":1}"},
-    /* The member that tells the options apart becomes required. Without it both could match. */
+    /* The member that tells the options apart becomes required. Without that member, both
+     * options could match. */
     {BOTH ",\"discriminator\":{\"propertyName\":\"k\",\"mapping\":{\"a\":\"#/$defs/A\"}},"
           "\"$defs\":{\"A\":" KIND("a", "") ",\"B\":" KIND("b", "") "}}",
      "{\"k\":\"a\"}", "{}"},
     {BOTH ",\"anyOf\":[{\"required\":[\"x\"]},{\"required\":[\"k\"]}],\"$defs\":{\"A\":" KIND(
          "a", "") ",\"B\":" KIND("b", "") "}}",
      "{\"k\":\"a\"}", "{\"x\":1}"},
-    /* A union that contains itself. */
+    /* A union may contain itself. */
     {"{\"$ref\":\"#/$defs/N\",\"$defs\":{\"N\":{\"oneOf\":[{\"$ref\":\"#/$defs/L\"},{\"type\":"
      "\"object\",\"properties\":{\"k\":{\"const\":\"n\"},\"c\":{\"$ref\":\"#/$defs/N\"}},"
      "\"required\":[\"k\",\"c\"]}]},\"L\":" KIND("l", ",\"required\":[\"k\"]") "}}",
      "{\"k\":\"n\",\"c\":{\"k\":\"l\"}}", "{\"k\":\"n\",\"c\":{}}"},
-    /* A pattern and a length. Only a longer search shows whether some text has both. */
+    /* A schema has a pattern and a length. Only a longer search shows whether some text has
+     * both. */
     {"{\"type\":\"string\",\"maxLength\":8,\"pattern\":\"" HOST "\"}", "\"ab.cd.ef\"",
      "\"ab.cd.efg\""},
     {IN("{\"type\":[\"string\",\"null\"],\"maxLength\":253,\"pattern\":\"" HOST "\"}"),

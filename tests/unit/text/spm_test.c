@@ -1,11 +1,11 @@
-/* SentencePiece models (tokenizer.model) through text.h. The tests write a small model and the
- * JSON files beside it, open the folder and compare ids, text and errors. Cases: settings in the
- * JSON files, BPE and unigram, normalisation, ties, broken or cut models, limits. Invariants: a
- * broken file is refused with a text, and a cut model never opens as the whole one. tests/golden
- * (text_golden.py spm) compares ids of large models. */
+/* Tests SentencePiece models (tokenizer.model) through text.h. The tests write a small model and
+ * the JSON files beside it, open the folder and compare ids, text and errors. Cases: settings in
+ * the JSON files, BPE and unigram, normalisation, ties, broken or cut models, limits.
+ * Invariants: a broken file is refused with a text, and a cut model never opens as the whole
+ * one. tests/golden (text_golden.py spm) compares ids of large models. */
 #include "text_fixture.h"
 
-/* A ModelProto under construction. */
+/* Holds a ModelProto under construction. */
 struct proto {
     uint8_t bytes[1 << 14];
     size_t len;
@@ -47,7 +47,8 @@ static void put_piece(struct proto *p, const char *text, float score, int kind)
     put_byte(p, (unsigned)kind);
 }
 
-/* Writes trainer_spec and normalizer_spec. Blanks are kept, and one is put before the text. */
+/* Writes trainer_spec and normalizer_spec. The normalizer keeps blanks and puts one more blank
+ * before the text. */
 static void put_specs(struct proto *p, int algorithm, bool byte_fallback)
 {
     const uint8_t trainer[] = {0x12, 5, 0x18, (uint8_t)algorithm, 0x98, 2, byte_fallback};
@@ -118,13 +119,13 @@ static void ids_follow_the_files_beside_it(void **state)
         {{"{\"tokenizer_class\":\"LlamaTokenizerFast\",\"bos_token\":{\"content\":\"<s>\"}}"},
          "hell",
          IDS(1, B_HELL)},
-        /* A user-defined symbol of the model within a part. */
+        /* A part contains a user-defined symbol of the model. */
         {{NULL}, "he<tool>he", IDS(1, BLANK, HE, 3, HE)},
         {{"{" NAMED "\"added_tokens_decoder\":{\"20\":{\"content\":\"<new>\",\"special\":false,"
           "\"rstrip\":true}}}"},
          "he<new>  he",
          IDS(1, BLANK, HE, 20, BLANK, HE)},
-        /* Older files. special_tokens_map.json overrides the configuration. */
+        /* In older folders, special_tokens_map.json overrides the configuration. */
         {{"{" NAMED "\"legacy\":true}", "{\"bos_token\":\"</s>\"}", "{\"<new>\":13}"},
          "he<new>",
          IDS(2, BLANK, HE, 13)},
@@ -303,7 +304,7 @@ static void put_rule(struct proto *p, size_t n)
     for (size_t i = 0; i < n; i++)
         put_byte(p, 'h');
     put_byte(p, 0);
-    put(p, (const uint8_t[]){0x20, 0}, 2); /* blanks are kept */
+    put(p, (const uint8_t[]){0x20, 0}, 2); /* the normalizer keeps all blanks */
 }
 
 static void a_charsmap_makes_no_text_without_bound(void **state)
@@ -355,7 +356,8 @@ static void ties_fall_as_in_the_library(void **state)
     text_tokenizer_free(t);
 }
 
-/* No file names this control piece. It never comes from text, and is never shown. */
+/* A control piece that no file names is never the result of encoding a text, and it is never
+ * shown. */
 static void a_control_piece_is_special(void **state)
 {
     struct proto p = make(BPE, false);
@@ -377,7 +379,7 @@ static void a_control_piece_is_special(void **state)
     assert_int_equal(n, 0);
     text_decoder_free(d);
     text_tokenizer_free(t);
-    /* For an added token the file decides whether it is special. */
+    /* The file decides whether an added token is special. */
     static const char said[] = "{\"added_tokens_decoder\":{\"13\":{\"content\":\"hh\"}}}";
     assert_int_equal(open_folder(&p, (const char *[3]){said}, &t, err), TEXT_OK);
     assert_false(text_token_is_special(t, id));
@@ -385,7 +387,7 @@ static void a_control_piece_is_special(void **state)
     text_tokenizer_free(t);
 }
 
-/* The variables of a chat template have the tokens that ids are made with. */
+/* The variables of a chat template have the same special tokens as the encoder. */
 static void templates_know_the_tokens(void **state)
 {
     static const struct {

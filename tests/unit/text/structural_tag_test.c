@@ -1,7 +1,7 @@
-/* Structural tags over builtin:bytes. A row has a format, texts that it accepts and texts that
- * it does not accept. Formats are tested alone and inside others, and behind reasoning.
- * Unsupported formats are refused with a text that names them. The vocabulary is shared and
- * read-only; each row compiles a grammar and frees it. */
+/* Tests structural tags over builtin:bytes. A row has a format, texts that it accepts and texts
+ * that it does not accept. Formats are tested alone and inside other formats, and behind
+ * reasoning. An unsupported format is refused, and the error names it. The vocabulary is shared
+ * and read-only; each row compiles a grammar and frees it. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257 };
@@ -101,7 +101,7 @@ static const struct {
     {LISTED(FIRST), {"<f>true</f>", "<f>true</f>,<g>true</g>"}, {""}},
     {LISTED(STOPS), {"", "<g>true</g>"}, {"<f>true</f>,<g>true</g>"}},
     {LISTED(FIRST STOPS), {"<g>true</g>"}, {"", "<g>true</g>,"}},
-    /* A regex that ends at the fixed text behind it. */
+    /* A regex ends at the fixed text behind it. */
     {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},"
      "\"end\":\"</a>\"}",
      {"<a>x</a>", "<a></a>"},
@@ -184,7 +184,7 @@ static const struct {
      "\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},\"end\":\"</a>\"}]}",
      {"<a>x</a>,<a>y</a>", ""},
      {"<a>x"}},
-    /* The same for a grammar without recursive rules. */
+    /* A grammar without recursive rules also ends at the fixed text behind it. */
     {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"grammar\",\"grammar\":\"root ::= "
      "[^x]*\"},\"end\":\"</a>\"}",
      {"<a>hi</a>", "<a></a>"},

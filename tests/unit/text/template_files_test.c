@@ -1,5 +1,5 @@
-/* Sources of a chat template: a model's named templates, and a template that the operator gives
- * on one line. */
+/* Tests the sources of a chat template: a model's named templates, and a template that the
+ * operator gives on one line. */
 #include "text_fixture.h"
 
 static char *render(const struct text_template *t, const char *context)
@@ -55,7 +55,7 @@ static void additional_templates(void **state)
 
     fixture_write("chat_template.jinja", "PLAIN", 5);
     write_named("rag.jinja", "RAG{{ bos_token }}");
-    write_named("broken.jinja", "{% if %}"); /* no request asks for it */
+    write_named("broken.jinja", "{% if %}"); /* no request asks for the broken template */
     write_named("README.md", "{% if %}");
     assert_renders(NULL, none, "PLAIN");
     assert_renders(NULL, "{\"tools\":null}", "PLAIN");
@@ -69,7 +69,7 @@ static void additional_templates(void **state)
 static void templates_by_name(void **state)
 {
     static const struct {
-        const char *name, *want; /* NULL = no such template */
+        const char *name, *want; /* text that the template renders; NULL = no such template */
     } cases[] = {{"rag", "RAG<b>"},
                  {"tool_use", "TOOLS<b>"},
                  {"listed", NULL},
@@ -105,7 +105,8 @@ static void templates_by_name(void **state)
 static void a_template_on_one_line(void **state)
 {
     assert_renders("{{ 'a' }}", none, "a");
-    assert_renders("a\nb", none, "a\nb"); /* two lines without braces */
+    /* a text of two lines without braces is a template, too */
+    assert_renders("a\nb", none, "a\nb");
     assert_renders("a{{ 1 }}\\nb\\tc\\\\d\\qe", none, "a1\nb\tc\\d\\qe");
     assert_renders("{{ \"\xC3\xA9\" }}\\u00e9", none, "\xC3\xA9\xC3\xA9");
     assert_renders("{% for m in messages %}{{ m.content }}{% endfor %}",

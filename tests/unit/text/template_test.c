@@ -1,15 +1,15 @@
-/* Chat templates. The tests render a source with a JSON context and compare text or error with
- * those of transformers. Other tests show the order of sources in a model's folder, built-in
- * formats, and hostile templates. Invariants: work and memory of a rendering are bounded by its
- * fuel, and deep nesting is an error. Each rendering owns its template and result, and frees
- * both. */
+/* Tests chat templates. The tests render a source with a JSON context and compare text or error
+ * with those of transformers. Other tests show the order of sources in a model's folder,
+ * built-in formats, and hostile templates. Invariants: the fuel of a rendering limits its work
+ * and memory, and deep nesting is an error. Each rendering owns its template and result, and
+ * frees both. */
 #include "text_fixture.h"
 #include <sys/stat.h>
 #include <time.h>
 
-/* Most seconds for the work of one rendering, with room for slow machines and sanitizers. */
+/* Most seconds that one rendering may take, with room for slow machines and sanitizers. */
 #define MOST_SECONDS 20
-#define NOON         1721995200 /* 2024-07-26 12:00:00 UTC */
+#define NOON         1721995200 /* 2024-07-26 12:00:00 UTC in Unix seconds */
 
 static int render(const char *source, const char *context, uint64_t fuel, char *out, size_t cap)
 {
@@ -89,7 +89,7 @@ static void errors_have_their_code(void **state)
     static const struct {
         const char *name, *source, *context;
         int want;
-        const char *part; /* part of the message; NULL = any */
+        const char *part; /* part of the error message; NULL = any */
     } cases[] = {
         {"raise_exception", "{{ raise_exception('no system role, p\xC3\xA9riod') }}", "{}",
          TEXT_TEMPLATE, "no system role, p\xC3\xA9riod"},
@@ -124,13 +124,14 @@ static void errors_have_their_code(void **state)
     }
 }
 
-/* Long texts of narrow and of wide characters: s, and t and u, which differ only at their ends. */
+/* The contexts have long texts of narrow and of wide characters. These are s, and t and u, which
+ * differ only at their ends. */
 static const char *const heads[] = {
     "{% set s = 'a' * 1000000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}",
     "{% set s = 'é' * 500000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}"};
 
-/* Expressions that are short but touch many bytes cost as many steps. Each of them ends with an
- * error within the budget of a request. */
+/* An expression that is short but touches many bytes costs as many steps. Each expression ends
+ * with an error within the budget of a request. */
 static void work_is_charged(void **state)
 {
     enum { FUEL = 500000 };
@@ -229,8 +230,8 @@ static void held_values_are_counted(void **state)
     }
 }
 
-/* A template has 80,000 names, attributes or macros, and each is searched among the earlier
- * ones. */
+/* A template has 80,000 names, attributes or macros, and each of them is searched among the
+ * earlier ones. */
 static void many_names_are_charged(void **state)
 {
     static const char *const parts[][2] = {{"{% set v", "=1 %}"},
@@ -269,8 +270,8 @@ static void many_keywords_are_read_once(void **state)
     free(context);
 }
 
-/* A hostile template gets neither the time nor the memory that it asks for, whatever it lets
- * grow. */
+/* A hostile template gets neither the time nor the memory that it asks for, whatever value it
+ * makes larger. */
 static void growth_is_bounded(void **state)
 {
     static const char *const sources[] = {
@@ -317,7 +318,8 @@ static void growth_is_bounded(void **state)
         if (rc != TEXT_LIMIT && rc != TEXT_INVALID)
             fail_msg("%s: %d '%s'", sources[i], rc, out);
     }
-    /* Values that refer to themselves, or to a long chain of others, are freed without a crash. */
+    /* Values that refer to themselves, or to a long chain of other values, are freed without a
+     * crash. */
     static const char *const chains[] = {
         "{% set n = namespace(x=1) %}{% for i in range(9999) %}"
         "{% set n.x = namespace(y=n.x) %}{% endfor %}{% set n.n = n %}x",
@@ -487,7 +489,8 @@ static void families_have_a_format(void **state)
     assert_int_equal(text_template_open(fixture_dir, NULL, "llama", &t, err), TEXT_UNSUPPORTED);
 }
 
-/* Some tokenizers name no end token. A model that was trained with one then gets it as text. */
+/* A tokenizer may name no end token. A model that was trained with an end token then gets it as
+ * text. */
 static void built_in_formats_want_no_tokens(void **state)
 {
     static const char context[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
@@ -539,8 +542,8 @@ static void sources_in_their_order(void **state)
     unlink(fixture_path("tokenizer_config.json"));
 }
 
-/* Files additional_chat_templates/NAME.jinja: `tool_use` serves requests with tools, and the
- * others are chosen by name. */
+/* A template may be a file additional_chat_templates/NAME.jinja. `tool_use` serves requests with
+ * tools, and the other templates are chosen by name. */
 static void additional_templates(void **state)
 {
     static const char config[] =

@@ -1,6 +1,6 @@
 #pragma once
-/* Small files for the text tests: a folder for each test program, a tokenizer.json with a
- * vocabulary in the style of SentencePiece, and comparisons of ids. Include it once in a
+/* Makes small files for the text tests: a folder for each test program, and a tokenizer.json
+ * with a vocabulary in the style of SentencePiece. It also compares ids. Include it once in a
  * program. */
 #include "text/text.h"
 
@@ -113,7 +113,7 @@ static inline char *fixture_spm_json(void)
     return json;
 }
 
-/* An empty list of ids: a valid address, and 0. */
+/* NO_IDS is an empty list of ids: a valid address, and 0. */
 #define NO_IDS (const uint32_t[]){0}, 0
 #define IDS(...)                                                                                   \
     ((const uint32_t[]){__VA_ARGS__}), sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)

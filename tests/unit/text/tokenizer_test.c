@@ -1,8 +1,8 @@
-/* Tokenizers through text.h: tokenizer.json and builtin:bytes. The tests write small files, open
- * them, and compare ids, text, limits and errors. Other tests damage the compiled file in the
- * cache, or name a cache that cannot be written. Invariants: a damaged cache is rebuilt, a text
- * that is too long costs little memory, and a broken file is refused with a text. Tests of
- * memory peaks run in a forked child. */
+/* Tests tokenizers through text.h: tokenizer.json and builtin:bytes. The tests write small
+ * files, open them, and compare ids, text, limits and errors. Other tests damage the compiled
+ * file in the cache, or name a cache that cannot be written. Invariants: a damaged cache is
+ * rebuilt, a text that is too long costs little memory, and a broken file is refused with a
+ * text. Tests of memory peaks run in a forked child. */
 #include "text_fixture.h"
 
 #include <dirent.h>
@@ -58,7 +58,7 @@ static void spm_ids_and_text(void **state)
     assert_int_equal(text_token_id(t, "<tool>", 6), 269);
     assert_int_equal(text_token_id(t, "hell", 4), 266);
     assert_int_equal(text_token_id(t, "none", 4), UINT32_MAX);
-    assert_int_equal(text_bos_id(t), UINT32_MAX); /* no file names one */
+    assert_int_equal(text_bos_id(t), UINT32_MAX); /* no file names a bos token */
     text_tokenizer_free(t);
 }
 
@@ -243,8 +243,8 @@ static void broken_files_are_refused(void **state)
     assert_int_equal(text_tokenizer_open(fixture_path("empty"), NULL, &t, err), TEXT_UNSUPPORTED);
 }
 
-/* Values of JSON are counted before a tree is made of them, because two bytes of JSON can take
- * hundreds in memory. */
+/* Values of JSON are counted before a tree is made of them. Two bytes of JSON can take hundreds
+ * of bytes in memory. */
 static void lists_without_end_are_refused(void **state)
 {
     static const struct {

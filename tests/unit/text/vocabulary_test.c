@@ -1,5 +1,5 @@
-/* Vocabularies of one model are equal in all forms of its files, and differ from another
- * model's. */
+/* Tests that the vocabularies of one model are equal in all forms of its files, and differ from
+ * another model's. */
 #include "text/vocabulary.h"
 
 #include <dirent.h>
@@ -70,12 +70,14 @@ static void special_tokens_do_not_count(void **state)
     assert_false(vocabulary_is_same(&plain, &bytes));
 }
 
-/* Models of scripts/make-goldens: safetensors, GGUF of all types, split files, PyTorch. */
+/* Models of scripts/make-goldens have the same vocabulary in every form: safetensors, GGUF of
+ * all types, split files, PyTorch. */
 static void every_form_of_a_model_is_the_same(void **state)
 {
     static const char *const families[] = {"llama_tiny", "gemma3_tiny"};
     struct vocabulary of[2];
-    if (access(GOLDENS "stamp", R_OK) != 0) /* scripts/make-goldens has not finished */
+    /* the models are missing because scripts/make-goldens has not finished */
+    if (access(GOLDENS "stamp", R_OK) != 0)
         skip();
     DIR *d = opendir(GOLDENS);
     assert_non_null(d);
@@ -94,7 +96,7 @@ static void every_form_of_a_model_is_the_same(void **state)
             snprintf(path, sizeof path, GOLDENS "%s", e->d_name);
             snprintf(gguf, sizeof gguf, "%s/model.gguf", path);
             if (strstr(path, "_split"))
-                continue; /* its files have numbers in their names */
+                continue; /* the files of this model have numbers in their names */
             struct vocabulary v = vocabulary_of(access(gguf, R_OK) == 0 ? gguf : path);
             if (!vocabulary_is_same(&v, &of[i]) || vocabulary_is_same(&v, &of[!i]))
                 fail_msg("%s", e->d_name);

@@ -1,4 +1,4 @@
-//! The only error type of this crate: a code from text.h's enum text_status, and the text for `err`.
+//! Defines the only error type of this crate: a code from text.h's enum text_status, and the text for `err`.
 
 use std::fmt::Display;
 
@@ -29,7 +29,7 @@ pub fn invalid(message: impl Into<String>) -> TextError {
     TextError { code: Code::Invalid, message: message.into() }
 }
 
-/// The error of a text that a parser refuses.
+/// Returns the error for a text that a parser refuses.
 pub fn not_valid(what: &str, e: impl Display) -> TextError {
     invalid(format!("{what} is not valid: {e}"))
 }

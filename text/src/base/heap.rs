@@ -5,8 +5,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Limits of one compile: bytes allocated in all, and bytes allocated at one time. They are 13 times what the largest
-/// honest grammars take (docs/develop/structured-outputs.md).
+/// Limits of one compile: bytes allocated in all, and bytes allocated at one time. They are 13 times the bytes of the
+/// largest honest grammars (docs/develop/structured-outputs.md).
 const MOST_TAKEN: u64 = 3 << 29;
 const MOST_ALIVE: u64 = 256 << 20;
 /// Limit of the bytes that a compile may keep when it is done.
@@ -14,7 +14,7 @@ pub const MOST_KEPT: u64 = 32 << 20;
 /// After a compile with a higher peak than this, the freed memory is returned to the system (`trim`).
 pub const WORTH_TRIMMING: u64 = 32 << 20;
 
-/// Byte counts of one thread since it began.
+/// Counts the bytes of one thread since the thread began.
 struct Counts {
     taken: Cell<u64>,
     freed: Cell<u64>,
@@ -37,7 +37,7 @@ thread_local! {
     };
 }
 
-/// Exit code for a process whose compile exceeds its limits; 0 = the process goes on.
+/// Exit code of a process whose compile exceeds its limits; 0 = the process goes on.
 static EXIT_CODE: AtomicI32 = AtomicI32::new(0);
 
 pub fn may_end_process(exit_code: i32) {
@@ -58,7 +58,7 @@ fn exceeded(c: &Counts) {
 
 #[inline(always)]
 fn count(taken: usize, freed: usize) {
-    // A thread that is ending may free memory after its own counts are gone.
+    // A thread that is ending may free memory when its own counts no longer exist.
     let _ = COUNTS.try_with(|c| {
         c.taken.set(c.taken.get() + taken as u64);
         c.freed.set(c.freed.get() + freed as u64);
@@ -100,7 +100,7 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static HEAP: Counted = Counted;
 
-/// The bytes that a piece of work has taken: in all, at its peak, and in its result.
+/// Holds the bytes that a piece of work has taken: in all, at its peak, and in its result.
 #[derive(Clone, Copy, Default)]
 pub struct Taken {
     pub bytes: u64,

@@ -1,16 +1,16 @@
-//! Limits the number of values in a JSON text before it is parsed. serde_json builds a tree of everything in a file, so
-//! the values are counted in the text first.
+//! Limits the number of values in a JSON text before the text is parsed. serde_json builds a tree of everything in a
+//! file, so the values are counted in the text first.
 
 use crate::base::error::{fail, Code, Result};
 use std::fmt::Display;
 
-/// JSON with more values is not parsed: two bytes of text become up to 600 bytes of memory. Gemma's tokenizer.json has
-/// 45,000 values. A speech model's file with 65,536 added tokens has half a million.
+/// Most values of a JSON text that is parsed, because two bytes of text become up to 600 bytes of memory. Gemma's
+/// tokenizer.json has 45,000 values. A speech model's file with 65,536 added tokens has half a million.
 pub const MAX_JSON_VALUES: usize = 1 << 20;
 
-/// Refuses a JSON text that may have more than `most` values. Called before the text is parsed.
+/// Refuses a JSON text that may have more than `most` values. It is called before the text is parsed.
 pub fn check_values(text: &str, most: usize, what: impl Display) -> Result<()> {
-    // Each value except the first follows one of these characters.
+    // Each value except the first needs a comma or an opening bracket before it.
     match text.bytes().filter(|b| matches!(b, b',' | b'[' | b'{')).count() < most {
         true => Ok(()),
         false => fail(Code::Limit, format!("{what} has more than {most} values")),

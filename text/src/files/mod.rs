@@ -1,4 +1,4 @@
-//! The files of a model: opening them, the small JSON files of its tokenizer, and GGUF metadata.
+//! Reads the files of a model: it opens them, and it reads the small JSON files of the tokenizer and GGUF metadata.
 
 pub mod gguf;
 pub mod json_limits;

@@ -1,5 +1,5 @@
-//! The small JSON files beside a tokenizer: tokenizer_config.json and special_tokens_map.json. They name the special
-//! tokens.
+//! Reads the small JSON files beside a tokenizer: tokenizer_config.json and special_tokens_map.json. These files name the
+//! special tokens.
 
 use crate::base::error::{invalid, Result};
 use crate::files::json_limits::{check_values, MAX_JSON_VALUES};
@@ -17,7 +17,7 @@ pub struct Special {
 
 pub const ADDITIONAL: &str = "additional_special_tokens";
 
-/// Reads a small file that holds a JSON object. Returns None when there is no such file.
+/// Reads a small file that holds a JSON object. Returns None when the file does not exist.
 pub fn read_json(path: &Path) -> Result<Option<Map<String, Value>>> {
     let Some(text) = read_small(path)? else { return Ok(None) };
     check_values(&text, MAX_JSON_VALUES, path.display())?;
@@ -29,9 +29,9 @@ pub fn read_json(path: &Path) -> Result<Option<Map<String, Value>>> {
 }
 
 /// Merges tokenizer_config.json and special_tokens_map.json as transformers does. When the first file has no
-/// added_tokens_decoder, the files are from before 2023 and the second one wins. Otherwise the second file is ignored,
-/// unless `fill` is true: then it adds the entries that the first one lacks. (transformers takes those from a class that
-/// this crate need not know.)
+/// added_tokens_decoder, the files are from before 2023 and the second file wins. Otherwise the second file is ignored,
+/// unless `fill` is true. With `fill`, the second file adds the entries that the first file lacks. (transformers takes
+/// these entries from a class that this crate need not know.)
 pub fn token_config(folder: &Path, fill: bool) -> Result<Value> {
     let mut config = read_json(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
     let listed = config.get("added_tokens_decoder").is_some_and(Value::is_object);
@@ -51,7 +51,8 @@ pub fn token_config(folder: &Path, fill: bool) -> Result<Value> {
     Ok(Value::Object(config))
 }
 
-/// The text of a special token in tokenizer_config.json, given as a string or as an object with "content".
+/// Returns the text of a special token in tokenizer_config.json. The file has the token as a string or as an object with
+/// "content".
 pub fn token_text(v: &Value) -> Option<String> {
     v.as_str().or_else(|| v["content"].as_str()).map(str::to_owned)
 }

@@ -1,6 +1,7 @@
-//! Translates GBNF, the EBNF that llama.cpp, vLLM and XGrammar read (`root ::= "yes" | "no"`), to Lark. A rule that does
-//! not refer to itself, directly or through others, describes a regular language. Such a rule becomes a terminal, which
-//! matches exactly the same texts. Recursive rules stay rules, and the terminals in them are made as long as possible.
+//! Translates GBNF to Lark. GBNF is the EBNF that llama.cpp, vLLM and XGrammar read (`root ::= "yes" | "no"`). A rule
+//! that does not refer to itself, directly or through others, describes a regular language. Such a rule becomes a
+//! terminal, which matches exactly the same texts. Recursive rules stay rules, and the terminals in them are made as long
+//! as possible.
 
 use crate::base::error::{invalid, Result, TextError};
 use serde_json::Value;
@@ -34,7 +35,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// True when the source begins with a GBNF rule (`name ::=`). Lark writes `name:` there.
+/// Returns true when the source begins with a GBNF rule (`name ::=`). Lark writes `name:` there.
 pub fn is_gbnf(source: &str) -> bool {
     let mut r = Reader { rest: source, line: 1 };
     r.skip_blanks();
@@ -286,8 +287,8 @@ fn each_use<'a>(body: &'a Alternatives, f: &mut dyn FnMut(&'a str)) {
     }
 }
 
-/// Returns for each rule whether it leads to a recursive rule. Rules whose references are all known to be free of
-/// recursion are removed until no more can be; the rest lead to a recursive rule.
+/// Returns for each rule whether it leads to a recursive rule. A rule is removed when none of its references can lead to
+/// a recursive rule. When no more rules can be removed, the remaining rules lead to a recursive rule.
 fn recursive(rules: &[Rule], places: &HashMap<&str, usize>) -> Result<Vec<bool>> {
     let mut left = vec![0usize; rules.len()];
     let mut users = vec![Vec::new(); rules.len()];
@@ -344,7 +345,7 @@ fn write_body(out: &mut String, body: &Alternatives, name_of: &dyn Fn(&str) -> S
     }
 }
 
-/// A parsed grammar: its rules, and whether each one leads to a recursive rule.
+/// Holds a parsed grammar: its rules, and whether each rule leads to a recursive rule.
 struct Rules {
     rules: Vec<Rule>,
     recursive: Vec<bool>,
@@ -367,7 +368,8 @@ fn read(source: &str) -> Result<Rules> {
 }
 
 impl Rules {
-    /// Lark tells terminals by capitals and allows no `-` in a name. The rule's index keeps the names distinct.
+    /// Returns Lark's name of each rule. Lark recognises terminals by capitals and allows no `-` in a name. The rule's
+    /// index keeps the names distinct.
     fn names(&self, prefix: &str) -> HashMap<&str, String> {
         let name = |(i, rule): (usize, &Rule)| -> String {
             let plain = format!("{prefix}r_{}_{i}", rule.name.replace('-', "_"));
@@ -396,7 +398,7 @@ pub fn to_lark(source: &str) -> Result<String> {
     Ok(format!("start: {}\n{}", names["root"], all.write(&names, &|_| true)))
 }
 
-/// True when the grammar is regular, so that one terminal can match all its texts.
+/// Returns true when the grammar is regular, so that one terminal can match all its texts.
 pub fn is_regular(source: &str) -> bool {
     is_gbnf(source) && read(source).is_ok_and(|all| !all.recursive[all.root])
 }

@@ -1,6 +1,6 @@
-//! Grammars over a tokenizer's vocabulary, by the crate llguidance. A source becomes a compiled grammar, and a matcher
-//! tells which tokens may come next. Clients send the sources, so this file limits the cost of a grammar: its bytes,
-//! nesting and size, and the fuel of the compile and of each mask.
+//! Compiles grammars over a tokenizer's vocabulary, with the crate llguidance. A source becomes a compiled grammar, and a
+//! matcher tells which tokens may come next. Clients send the sources, so this file limits the cost of a grammar: its
+//! bytes, nesting and size, and the fuel of the compile and of each mask.
 
 use super::mask_budget::Budget;
 use super::masks::{Masks, INSIDE_STRING};
@@ -31,12 +31,12 @@ const MAX_TOKENS: u32 = 1 << 22;
 /// Pages that are not touched cost nothing.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Limits of one mask and of one position in the text. Honest grammars need at most 5,800 and 2,000 (1,000 optional
-/// properties: 12,000 and 4,000).
+/// Limits of the parser's items in one mask (MOST_ITEMS) and at one position of the text (MOST_OF_ROW). Honest grammars
+/// need at most 5,800 and 2,000 items. With 1,000 optional properties they need 12,000 and 4,000.
 const MOST_ITEMS: usize = 25_000;
 const MOST_OF_ROW: usize = 4_200;
-/// Tokens that may be taken without a mask in between. llguidance gives its lexer new fuel only with a mask, and a
-/// replay, which takes tokens without masks, needs fuel as well.
+/// Most tokens that may be taken without a mask in between. llguidance gives its lexer new fuel only with a mask. A
+/// replay takes tokens without masks, and its lexer needs fuel as well.
 const MOST_WITHOUT_MASK: u32 = 16;
 
 fn limits() -> ParserLimits {
@@ -85,8 +85,8 @@ fn check_intersections(spec: &LexerSpec) -> Result<()> {
     }
 }
 
-/// The vocabulary as llguidance sees it. The trie is empty while llguidance's factory is made, because the factory would
-/// build its own tries from it. Our masks (masks.rs) replace them.
+/// Holds the vocabulary as llguidance sees it. The trie is empty while llguidance's factory is made, because the factory
+/// would build its own tries from it. The masks of masks.rs replace those tries.
 struct Env {
     empty: TokTrie,
     full: OnceLock<TokTrie>,
@@ -101,13 +101,13 @@ impl TokenizerEnv for Env {
         self.tok_trie().greedy_tokenize(s)
     }
 
-    /// False, so that llguidance forces no tokens: the model decides how it cuts a text into tokens.
+    /// Returns false, so that llguidance forces no tokens: the model decides how it cuts a text into tokens.
     fn tokenize_is_canonical(&self) -> bool {
         false
     }
 }
 
-/// A tokenizer's tokens by their bytes.
+/// Holds a tokenizer's tokens by their bytes.
 pub struct Vocabulary {
     factory: ParserFactory,
     masks: Arc<dyn BiasComputer>,
@@ -127,12 +127,12 @@ impl Vocabulary {
             let bytes = t.token_bytes(id).unwrap_or_default();
             match (bytes.len() > MAX_TOKEN_BYTES, t.is_special(id)) {
                 (true, _) => Vec::new(),
-                // a special token is no text of an answer; only a grammar that names the token allows it
+                // a special token is not a text of an answer; only a grammar that names the token allows it
                 (_, true) => [&[TokTrie::SPECIAL_TOKEN_MARKER], bytes].concat(),
                 (_, false) => bytes.to_vec(),
             }
         };
-        // NONE has the value of the trie's INVALID_TOKEN
+        // NONE has the same value as the trie's INVALID_TOKEN
         let eos = if t.eos < n { t.eos } else { NONE };
         let empty = TokTrie::from(&TokRxInfo::new(1, NONE), &[Vec::new()]);
         let own = Arc::new(Env { empty, full: OnceLock::new() });
@@ -151,17 +151,17 @@ impl Vocabulary {
     }
 }
 
-/// A compiled grammar, before its first token.
+/// Holds a compiled grammar, before its first token.
 pub struct Grammar {
     fresh: Mutex<llguidance::Matcher>,
-    /// Bytes of a clone of `fresh`.
+    /// Bytes that a clone of `fresh` takes.
     first_bytes: u64,
     eos: u32,
     growth: Growth,
     cost: Cost,
 }
 
-/// The cost of a compile; the layout is that of text.h's struct text_compile_cost.
+/// Holds the cost of a compile; the layout is that of text.h's struct text_compile_cost.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Cost {
@@ -259,8 +259,8 @@ const TOO_LARGE: &str =
 
 const DEAD_END: &str = "the grammar requires more text, but no token of the vocabulary can continue it";
 
-/// llguidance fails when no token may come and when a mask exceeds its limits. The first case is known only by the
-/// reason's name in the error.
+/// Converts an error of llguidance's mask. llguidance fails when no token may come and when a mask exceeds its limits.
+/// Only the text of the error tells the first case from the second.
 fn mask_error(e: impl std::fmt::Display) -> TextError {
     let e = e.to_string();
     match e.lines().next().unwrap_or_default().contains("NoExtensionBias") {
@@ -271,7 +271,7 @@ fn mask_error(e: impl std::fmt::Display) -> TextError {
 
 pub struct Matcher {
     inner: llguidance::Matcher,
-    /// Tokens that end an answer; nothing follows them.
+    /// Tokens that end an answer.
     eos: Vec<u32>,
     ended: bool,
     budget: Budget,
@@ -306,19 +306,19 @@ impl Matcher {
         }
     }
 
-    /// A copy that may run ahead of this matcher.
+    /// Returns a copy that may take tokens ahead of this matcher.
     pub fn copy(&self) -> Matcher {
         let (taken, (inner, eos, spent)) =
             heap::growth(|| (self.inner.clone(), self.eos.clone(), self.spent.clone()));
         Matcher { inner, eos, budget: self.budget.clone(), memory: self.memory.copy(taken), spent, ..*self }
     }
 
-    /// Cost of all masks, in the units of mask_budget.rs.
+    /// Returns the cost of all masks, in the units of mask_budget.rs.
     pub fn cost(&self) -> u64 {
         self.budget.cost
     }
 
-    /// The matcher's memory in bytes.
+    /// Returns the matcher's memory in bytes.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }

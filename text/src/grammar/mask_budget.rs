@@ -1,5 +1,5 @@
 //! Counts the cost of masks and limits how much of it a sequence may use. A unit is about 0.1 us on the machine where
-//! these numbers were measured. The verdict follows from counts alone, so it is the same on every machine.
+//! these numbers were measured. The result of a check follows from counts alone, so it is the same on every machine.
 //!
 //! A replay never fails where the original passed. The charge for a mask follows from the grammar and from the text
 //! before it (rows and items of the parser, nodes of the trie), not from the lexer's earlier work. A matcher that takes a
@@ -11,16 +11,16 @@ use super::recursion::Growth;
 use crate::base::error::{fail, Code, Result};
 use llguidance::earley::ParserStats;
 
-/// Limit of one mask: 100 ms.
+/// Units that one mask may use: 100 ms.
 pub const MOST_OF_MASK: u64 = 1_000_000;
-/// Units that the masks of a sequence may use above OF_EACH: 200 ms. No honest mask that was measured
+/// Units that the masks of a sequence may use above OF_EACH: 200 ms. None of the measured honest masks
 /// (docs/develop/structured-outputs.md) exceeds OF_EACH, so this is a reserve for grammars that were not foreseen.
 const MOST_AHEAD: u64 = 2_000_000;
-/// Units that each mask may use on average: 15 ms, the time to walk all tokens of the largest vocabularies.
+/// Units that each mask may use on average: 15 ms. A walk over all tokens of the largest vocabularies takes this time.
 const OF_EACH: u64 = 150_000;
 
-/// Prices: ROW and ITEM are units for one row and one item; NODES is the number of trie nodes for one unit. Items that
-/// share a row cost more, by `Growth`. Ten units of the lexer's fuel count as seven.
+/// Prices of a mask. ROW and ITEM are the units for one row and one item; NODES is the number of trie nodes for one unit.
+/// Items that share a row cost more, by `Growth`. Ten units of the lexer's fuel count as seven.
 const ROW: u64 = 5;
 const ITEM: u64 = 1;
 const NODES: u64 = 5;
@@ -35,7 +35,7 @@ fn charged(s: &ParserStats, growth: Growth) -> u64 {
 pub struct Budget {
     growth: Growth,
     left: u64,
-    /// All units since the matcher was made, with the lexer's.
+    /// Units since the matcher was made, the lexer's included.
     pub cost: u64,
 }
 
@@ -44,7 +44,7 @@ impl Budget {
         Budget { growth, left: MOST_AHEAD, cost: 0 }
     }
 
-    /// Reports the cost of a look that makes no mask, without charging it.
+    /// Reports the cost of a check that makes no mask, without charging it.
     pub fn report(&mut self, s: &ParserStats) -> u64 {
         let own = charged(s, self.growth);
         self.cost += own + s.lexer_cost * 7 / 10;

@@ -1,9 +1,11 @@
-//! Computes the set of allowed tokens over a large vocabulary. llguidance walks a trie of all tokens byte by byte, which
-//! is 600,000 nodes where a string may hold anything. Here tokens are sorted into classes by the characters in them. Some
-//! lexemes go on in the same way after each character of a class, as the inside of a string does. Then the number of
-//! characters that may follow tells which of the class's tokens are allowed, and only the other tokens are walked. A few
-//! first characters may lead elsewhere, such as the next character of a marker or of a property's name. Tokens that begin
-//! with one of these are walked as well. The masks are the same, bit for bit.
+//! Computes the set of allowed tokens over a large vocabulary. llguidance walks a trie of all tokens byte by byte. Where
+//! a string may hold anything, that is 600,000 nodes.
+//!
+//! Here tokens are sorted into classes by the characters in them. Some lexemes continue in the same way after each
+//! character of a class; the inside of a string is an example. Then the number of characters that may follow tells which
+//! of the class's tokens are allowed, and only the other tokens are walked. A few first characters may lead elsewhere,
+//! such as the next character of a marker or of a property's name. Tokens that begin with one of these characters are
+//! walked as well. The masks are equal to llguidance's own masks, bit for bit.
 
 use llguidance::derivre::StateID;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
@@ -13,18 +15,18 @@ use std::ops::RangeInclusive;
 /// Longest token of a class in characters. Longer tokens are few and are always walked.
 const MAX_CHARS: usize = 16;
 
-/// The inside of a JSON string, as a pattern of llguidance. Where the whole pattern may follow, no lexer states are
-/// needed to see that.
+/// Matches the inside of a JSON string, as a pattern of llguidance. Where the whole pattern may follow, the lexer's
+/// states need not be checked.
 pub const INSIDE_STRING: &str = r#"[^"\\\x00-\x1F\x7F]{1,16}"#;
 
-/// The ASCII bytes of a class, and whether all other characters belong to it. The most useful rules come first.
+/// Describes a class: its ASCII bytes, and whether all other characters belong to it. The most useful rules come first.
 struct ClassRule {
     ascii: fn(u8) -> bool,
     wide: bool,
 }
 const RULES: [ClassRule; 4] = [
-    ClassRule { ascii: |b| b >= b' ' && !b"\"\\\x7f".contains(&b), wide: true }, // INSIDE_STRING
-    ClassRule { ascii: |b| !b"</".contains(&b), wide: true }, // text up to a marker, most often </think>
+    ClassRule { ascii: |b| b >= b' ' && !b"\"\\\x7f".contains(&b), wide: true }, // class of INSIDE_STRING
+    ClassRule { ascii: |b| !b"</".contains(&b), wide: true }, // class of the text up to a marker, most often </think>
     ClassRule { ascii: |b| b.is_ascii_alphanumeric() || b" !#$%&'*+,-.:;?@^_~".contains(&b), wide: true },
     ClassRule { ascii: |b| b.is_ascii_alphanumeric(), wide: false },
 ];
@@ -36,7 +38,7 @@ struct Class {
     upto: Vec<SimpleVob>,
 }
 
-/// Tokens that belong to the same classes; bit i of `classes` is class i.
+/// Holds the tokens that belong to the same classes; bit i of `classes` is class i.
 struct Part {
     classes: u32,
     trie: TokTrie,
@@ -46,7 +48,7 @@ pub struct Masks {
     env: TokEnv,
     classes: Vec<Class>,
     parts: Vec<Part>,
-    /// Special tokens, which are no text. A lexeme of arbitrary bytes (Lark's `~"x"`) would accept a special token's
+    /// Special tokens, which are not text. A lexeme of arbitrary bytes (Lark's `~"x"`) would accept a special token's
     /// marker byte. A grammar allows the special tokens that it names by id ranges, after compute_bias.
     special: SimpleVob,
 }
@@ -152,21 +154,22 @@ impl Masks {
     }
 }
 
-/// The tokens of `class` with up to `chars` characters may follow; tokens that begin with a byte of `apart` must be
-/// walked.
+/// Says that the tokens of `class` with up to `chars` characters may follow. Tokens that begin with a byte of `apart`
+/// must be walked.
 struct Reach {
     class: usize,
     chars: usize,
     apart: Vec<u8>,
 }
 
-/// The nodes below the root for tokens that begin with `byte`. There are several where several tokens have the same
-/// bytes, as in vocabularies with one token for each byte.
+/// Returns the nodes below the root for tokens that begin with `byte`. There are several nodes when several tokens have
+/// the same bytes, as in vocabularies with one token for each byte.
 fn first_nodes(trie: &TokTrie, byte: u8) -> impl Iterator<Item = &TrieNode> {
     trie.node_children(trie.root()).filter(move |n| n.byte() == byte)
 }
 
-/// Recurses once for each byte of a token; grammar.rs limits the bytes (MAX_TOKEN_BYTES).
+/// Removes the tokens below a node from the set. It calls itself once for each byte of a token; grammar.rs limits the
+/// bytes (MAX_TOKEN_BYTES).
 fn disallow(trie: &TokTrie, n: &TrieNode, set: &mut SimpleVob) {
     n.token_id().into_iter().for_each(|id| set.disallow_token(id));
     trie.node_children(n).for_each(|c| disallow(trie, c, set));
@@ -185,12 +188,12 @@ fn walk(trie: &TokTrie, n: &TrieNode, rec: &mut ParserRecognizer<'_>, set: &mut 
 
 const SUBSUME_BUDGET: u64 = 1000;
 
-/// Steps the lexer alone. No lexeme ends here unless the next state is dead or that of a lazy match.
+/// Steps the lexer without the parser. No lexeme ends here unless the next state is dead or belongs to a lazy match.
 fn step(rec: &mut ParserRecognizer<'_>, state: StateID, byte: u8) -> StateID {
     rec.lexer_mut().transition_start_state(state, Some(byte))
 }
 
-/// The one state that all these bytes lead to; None when they differ.
+/// Returns the one state that all these bytes lead to; None when the states differ.
 fn step_all(rec: &mut ParserRecognizer<'_>, state: StateID, bytes: RangeInclusive<u8>) -> Option<StateID> {
     let next = step(rec, state, *bytes.start());
     for b in bytes {
@@ -229,15 +232,15 @@ fn step_wide(rec: &mut ParserRecognizer<'_>, state: StateID, next: StateID) -> O
 }
 
 impl Class {
-    /// The one state that every character of the class leads to; None when they differ. A dead state means that none may
-    /// follow.
+    /// Returns the one state that every character of the class leads to; None when the states differ. A dead state means
+    /// that no character may follow.
     fn step(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<StateID> {
         let next = step(rec, state, self.ascii[0]);
         if next.has_lowest_match() || self.ascii.iter().any(|&b| step(rec, state, b) != next) {
             return None;
         }
         if next.is_dead() {
-            // true when a lexeme could end here and another one could begin
+            // true when a lexeme could end here and another lexeme could begin
             let ends = !rec.lexer_mut().try_lexeme_end(state).is_error();
             let wide = self.wide && !(0xC2..=0xF4).all(|b| step(rec, state, b).is_dead());
             return (!ends && !wide).then_some(next);
@@ -248,12 +251,12 @@ impl Class {
         Some(next)
     }
 
-    /// The live state that all but a few characters of the class lead to, and the bytes of those few. Returns None when
-    /// the state is dead or ends a lazy match.
+    /// Returns the live state that all but a few characters of the class lead to, and the first bytes of those few
+    /// characters. Returns None when the state is dead or ends a lazy match.
     fn first_step(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<(StateID, Vec<u8>)> {
         let nexts: Vec<_> = self.ascii.iter().map(|&b| step(rec, state, b)).collect();
         let mut next = nexts[0];
-        let mut lead = 0; // lead of `next` in the majority vote
+        let mut lead = 0; // votes by which `next` leads in the majority vote
         for &n in &nexts {
             match (n == next, lead) {
                 (true, _) => lead += 1,
@@ -271,7 +274,8 @@ impl Class {
         Some((next, apart.collect()))
     }
 
-    /// The number of characters of the class that may follow, in any combination; None when they are not alike.
+    /// Returns the number of characters of the class that may follow, in any combination. Returns None when the
+    /// characters do not all lead to the same state.
     fn reach(&self, rec: &mut ParserRecognizer<'_>, mut state: StateID) -> Option<usize> {
         for n in 0..MAX_CHARS {
             let next = self.step(rec, state)?;

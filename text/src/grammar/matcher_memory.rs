@@ -1,30 +1,32 @@
-//! The memory of a matcher, counted by the crate's allocator, and its limit. The verdict follows from
-//! the grammar and the text, and is the same on every machine.
+//! Limits the memory of a matcher, as the crate's allocator counts it. The result of the check follows from the grammar
+//! and the text, and is the same on every machine.
 //!
-//! A matcher begins as a clone of its grammar's first state, which fills up: the lexer with the states that masks look
-//! at, the parser with rows and items of the text. Both only grow, and a replay makes no more of either than the original did, since
-//! it has the same text in front of it and looked at fewer masks. A vector's room depends on the steps in which it grew, though, and
-//! is less than twice its length: a matcher that took tokens without masks (a replay, or draft tokens) may have twice as much, so
-//! that no replay fails where the original passed.
+//! A matcher begins as a clone of its grammar's first state. The clone grows: the lexer gets the states that masks look
+//! at, and the parser gets rows and items of the text. A replay makes no more states, rows or items than the original
+//! did, since it has the same text before it and looked at fewer masks.
+//!
+//! The capacity of a vector depends on the steps in which the vector grew, and it is less than twice its length. A
+//! matcher that took tokens without masks (a replay, or draft tokens) may therefore have twice as much memory, so that no
+//! replay fails where the original passed.
 
 use crate::base::heap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 
 /// A matcher may use TIMES_FIRST times its first size, plus AHEAD bytes, plus OF_EACH bytes for each token of its text.
-/// docs/develop/structured-outputs.md lists what honest matchers use.
+/// docs/develop/structured-outputs.md lists the memory of honest matchers.
 const TIMES_FIRST: u64 = 4;
 const AHEAD: u64 = 24 << 20;
 const OF_EACH: u64 = 2 << 10;
 
 pub struct Memory {
-    /// Bytes of the grammar's first state.
+    /// Bytes that the grammar's first state takes.
     first: u64,
     /// Bytes that the matcher's own calls have taken. A copy starts with its original's value.
     own: i64,
     /// Bytes that destroyed copies have left in the lexer, which all copies share.
     by_copies: Arc<AtomicI64>,
-    /// Set in a copy: the bytes that making it took, and `own` at that time.
+    /// Set in a copy: the bytes that were taken to make the copy, and `own` at that time.
     copied: Option<(i64, i64)>,
     n_taken: u64,
     is_without_masks: bool,
@@ -36,7 +38,7 @@ impl Memory {
         Memory { first, own, by_copies, copied: None, n_taken: 0, is_without_masks: false }
     }
 
-    /// The memory of a copy; making the copy took `taken` bytes.
+    /// Returns the memory of a copy. `taken` is the number of bytes that were taken to make the copy.
     pub fn copy(&self, taken: i64) -> Memory {
         let own = self.now();
         Memory { own, by_copies: self.by_copies.clone(), copied: Some((taken, own)), ..*self }
@@ -49,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// The matcher's bytes now. A copy's bytes are counted apart.
+    /// Returns the matcher's bytes now. A copy's bytes are counted separately.
     pub fn bytes(&self) -> u64 {
         self.now().max(0) as u64
     }
@@ -58,7 +60,7 @@ impl Memory {
         self.own += bytes;
     }
 
-    /// Counts one token. n_behind_mask: tokens since the last mask, with this one.
+    /// Counts one token. `n_behind_mask` is the number of tokens since the last mask, this token included.
     pub fn took_token(&mut self, n_behind_mask: u32) {
         self.n_taken += 1;
         self.is_without_masks |= n_behind_mask > 1;

@@ -10,7 +10,7 @@ use crate::schema::stand_ins::Numbers;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::Value;
 
-/// The values of text.h's enum text_grammar_kind.
+/// The constants have the values of text.h's enum text_grammar_kind.
 pub const JSON_SCHEMA: i32 = 1;
 pub const REGEX: i32 = 2;
 pub const LARK: i32 = 3;
@@ -24,7 +24,7 @@ fn quote(s: &str) -> String {
     Value::from(s).to_string()
 }
 
-/// The deepest nesting of brackets in the source. Brackets inside quotes do not count.
+/// Returns the deepest nesting of brackets in the source. Brackets inside quotes do not count.
 fn depth(source: &str) -> usize {
     let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
     for b in source.bytes() {
@@ -58,9 +58,9 @@ fn check_size(source: &str) -> Result<()> {
     }
 }
 
-/// Any text up to a closing marker, then the grammar. When the reasoning has not begun (`begun` is false), the answer may
-/// leave it out. Reasoning starts with an opening marker at once: if white space were allowed before it, an answer that
-/// starts with a space could only go on to reason.
+/// Describes a grammar after reasoning: any text up to a closing marker, then the grammar. When the reasoning has not
+/// begun (`begun` is false), the answer may leave it out. Reasoning starts with an opening marker, without white space
+/// before it. If white space were allowed, an answer that starts with a space could only continue with reasoning.
 #[derive(serde::Deserialize)]
 struct Reasoning {
     open: Vec<String>,
@@ -70,7 +70,8 @@ struct Reasoning {
     source: String,
 }
 
-/// The id of the special token with this name, if there is one. A marker may be a special token or plain text.
+/// A `Special` function returns the id of the special token with a name, if there is one. A marker may be a special token
+/// or plain text.
 type Special<'a> = dyn Fn(&str) -> Option<u32> + 'a;
 
 fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
@@ -109,12 +110,12 @@ fn after_reasoning(source: &str, special: &Special<'_>, numbers: &Numbers) -> Re
     let mut top = TopLevelGrammar::from_lark(reasoning(&r, special)?);
     let mut grammars = top_level(r.kind, &r.source, special, numbers)?.grammars.into_iter();
     top.grammars.extend(grammars.next().map(|g| GrammarWithLexer { name: Some("answer".to_owned()), ..g }));
-    top.grammars.extend(grammars); // the grammars that the first one names
+    top.grammars.extend(grammars); // the first grammar refers to these grammars by name
     Ok(top)
 }
 
-/// Translates a source of this kind. `numbers` collects stand-ins for the schemas' numbers; the caller puts their texts
-/// in place once llguidance has made its lexemes.
+/// Translates a source of this kind. `numbers` collects stand-ins for the schemas' numbers. The caller replaces the
+/// stand-ins by the numbers' texts after llguidance has made its lexemes.
 pub fn top_level(
     kind: i32,
     source: &str,

@@ -1,6 +1,6 @@
-//! Structural tags, as in xgrammar and vLLM: a tree of formats, each for one piece of the answer. The older form with
-//! structures and triggers is translated to triggered_tags. A piece of free text ends at the text that follows it. Both
-//! are one lazy rule, which stops at the first possible end.
+//! Translates structural tags, as in xgrammar and vLLM: a tree of formats, each for one piece of the answer. The older
+//! form with structures and triggers is translated to triggered_tags. A piece of free text ends at the text that follows
+//! it. The piece and the following text are one lazy rule, which stops at the first possible end.
 
 use super::gbnf;
 use crate::base::error::{invalid, Result, TextError};
@@ -13,14 +13,14 @@ use serde_json::{json, Map, Value};
 const TYPES: &str =
     "supported are const_string, json_schema, any_text, grammar, regex, sequence, or, optional, plus, star, repeat, \
      tag, triggered_tags and tags_with_separator";
-/// Most repetitions in a `repeat` format: each costs a rule.
+/// Most repetitions in a `repeat` format: each repetition costs a rule.
 const MOST_REPEATS: u64 = 10_000;
 
 fn quote(s: &str) -> String {
     Value::from(s).to_string()
 }
 
-/// The members of a format. A member that its type does not know is allowed only when it is null.
+/// Holds the members of a format. A member that the format's type does not know is allowed only when it is null.
 struct Format<'a> {
     name: &'a str,
     members: &'a Map<String, Value>,
@@ -109,7 +109,7 @@ impl<'a> Format<'a> {
             .map_or_else(|| self.fail(key, "must be a boolean"), Ok)
     }
 
-    /// The texts that may end a tag. An empty text ends the tag at once.
+    /// Returns the texts that may end a tag. An empty text ends the tag at once.
     fn ends(&self) -> Result<Vec<&'a str>> {
         match self.need("end")? {
             Value::String(end) => Ok(vec![end]),
@@ -120,7 +120,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// True when the piece goes on until a following text ends it.
+    /// Returns true when the piece goes on until a following text ends it.
     fn is_unlimited(&self) -> Result<bool> {
         match self.name {
             "any_text" => Ok(true),
@@ -146,7 +146,7 @@ struct Builder<'n> {
     grammars: Vec<GrammarWithLexer>,
 }
 
-/// The text that follows a piece, in Lark's spelling; None = the end of the answer.
+/// Holds the text that follows a piece, in Lark's spelling; None = the end of the answer.
 type End<'a> = Option<&'a str>;
 
 fn then(piece: &str, end: End<'_>) -> String {
@@ -157,7 +157,7 @@ fn one_of(options: &[String]) -> String {
     format!("({})", options.join(" | "))
 }
 
-/// The piece, repeated as its format says.
+/// Returns the piece, repeated as its format says.
 fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
     let times = match f.name {
         "optional" => return Ok(format!("({piece})?")),
@@ -178,7 +178,8 @@ fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
     }
 }
 
-/// True when the format consists of patterns and constants alone. A grammar without recursive rules counts as a pattern.
+/// Returns true when the format consists of patterns and constants alone. A grammar without recursive rules counts as a
+/// pattern.
 fn is_regular(v: &Value) -> Result<bool> {
     let f = Format::of(v)?;
     match f.name {
@@ -203,8 +204,8 @@ fn has_regex(v: &Value) -> Result<bool> {
 /// Fuel for all checks of `goes_on` in one source.
 const SWALLOW_FUEL: u64 = 2_000_000;
 
-/// Returns true when the pattern can go on over each of these first characters. Returns false when the check costs more
-/// than the fuel, or when the pattern is invalid.
+/// Returns true when the pattern can continue with each of these first characters. Returns false when the check costs
+/// more than the fuel, or when the pattern is invalid.
 fn goes_on(pattern: &str, firsts: &str, fuel: &mut u64) -> bool {
     let mut builder = RegexBuilder::new();
     let Ok(own) = builder.mk(&RegexAst::Regex(pattern.to_owned())) else { return false };
@@ -225,8 +226,8 @@ fn goes_on(pattern: &str, firsts: &str, fuel: &mut u64) -> bool {
     })
 }
 
-/// Refuses a pattern that can go on over every first character of the JSON that follows it: the answer would never reach
-/// the JSON.
+/// Refuses a pattern that can continue with every first character of the JSON that follows it. The answer would never
+/// reach the JSON.
 fn swallows(pattern: &Value, next: &Value, fuel: &mut u64) -> Result<()> {
     let (f, next) = (Format::of(pattern)?, Format::of(next)?);
     if f.name != "regex" || next.name != "json_schema" {
@@ -264,7 +265,7 @@ impl Builder<'_> {
         name
     }
 
-    /// A terminal for any text that contains none of `excludes`.
+    /// Returns a terminal for any text that contains none of `excludes`.
     fn text_without(&mut self, excludes: &[&str]) -> String {
         let any = "/(\\n|.)*/";
         if excludes.is_empty() {
@@ -333,7 +334,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Builds a run of regular formats. A regex goes on as long as it matches. The run and the fixed text after it
+    /// Builds a run of regular formats. A regex continues as long as it matches. The run and the fixed text after it
     /// therefore become one lazy rule, which stops at the first end.
     fn run(&mut self, run: &[Value], next: Option<&Value>, end: End<'_>) -> Result<(String, bool)> {
         let mut parts = Vec::new();
@@ -453,7 +454,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Builds free text in which each trigger starts one of the tags that begin with it.
+    /// Builds free text in which each trigger starts a tag whose `begin` starts with the trigger.
     fn triggered_tags(&mut self, f: &Format<'_>, end: End<'_>) -> Result<String> {
         let (triggers, tags, excludes) = (f.texts("triggers")?, self.tags(f)?, f.texts("excludes")?);
         let (at_least_one, stops) = (f.flag("at_least_one")?, f.flag("stop_after_first")?);

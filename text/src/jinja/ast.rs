@@ -1,5 +1,5 @@
-//! The tree of a template, with the nodes of jinja2. Variables are numbers: indexes into Tree::names. Threads that render
-//! a template share its tree.
+//! Defines the tree of a template, with the nodes of jinja2. Variables are numbers: indexes into Tree::names. Threads
+//! that render a template share its tree.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub enum Expr {
     Or(Box<Expr>, Box<Expr>),
     Bin(Op, Box<Expr>, Box<Expr>),
     Concat(Vec<Expr>),
-    /// test, then, else
+    /// the condition, the value when it is true, and the value when it is false
     Cond(Box<Expr>, Box<Expr>, Option<Box<Expr>>),
     Compare(Box<Expr>, Vec<(Cmp, Expr)>),
     /// the text of a block that a filter is applied to
@@ -84,14 +84,14 @@ pub struct For {
     pub recursive: bool,
     pub body: Vec<Stmt>,
     pub other: Vec<Stmt>,
-    /// true when the body mentions `loop`
+    /// true when the body of the loop mentions `loop`
     pub uses_loop: bool,
 }
 
 pub struct MacroDef {
     pub name: String,
     pub params: Vec<Sym>,
-    /// defaults of the last parameters
+    /// default values of the last parameters
     pub defaults: Vec<Expr>,
     pub body: Vec<Stmt>,
     pub uses_caller: bool,
@@ -101,20 +101,20 @@ pub struct MacroDef {
 
 pub enum Stmt {
     Text(String),
-    /// an expression and its line
+    /// an expression whose value is written out, and its line
     Out(Expr, u32),
     If(Vec<(Expr, Vec<Stmt>)>, Vec<Stmt>, u32),
     For(Arc<For>, u32),
     Set(Target, Expr, u32),
-    /// a block whose text becomes a variable, with the filter that is applied to it
+    /// a block whose text becomes a variable, with the filter for the text
     SetBlock(Target, Option<Expr>, Vec<Stmt>),
     Macro(Sym, Arc<MacroDef>),
     CallBlock(Arc<MacroDef>, Expr, u32),
     FilterBlock(Expr, Vec<Stmt>),
     With(Vec<(Target, Expr)>, Vec<Stmt>),
-    /// variables that are set in it end with it
+    /// a scope: variables that are set in it end with it
     Scope(Vec<Stmt>),
-    /// The block sees the template's own variables. It sees those around it only when it is `scoped` (the bool).
+    /// The block sees the template's own variables. It sees the variables around it only when it is `scoped` (the bool).
     Block(Vec<Stmt>, bool),
     Break,
     Continue,

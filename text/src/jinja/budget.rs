@@ -1,5 +1,6 @@
-//! Limits of one rendering: steps of work and bytes of memory. Templates come from models and contexts from clients, so
-//! everything that grows asks here first. A thread renders one template at a time, and the counters belong to the thread.
+//! Limits one rendering: its steps of work and its bytes of memory. Templates come from models and contexts from clients,
+//! so every operation whose result grows checks the limits first. A thread renders one template at a time, and the
+//! counters belong to the thread.
 
 use super::fail::{Fail, R};
 use std::cell::Cell;
@@ -7,7 +8,7 @@ use std::cell::Cell;
 /// Limit of texts and lists that are alive at one time: MAX_LIVE bytes, plus LIVE_PER_BYTE for each byte of the context.
 const MAX_LIVE: i64 = 128 << 20;
 const LIVE_PER_BYTE: i64 = 8;
-/// Bytes of a text or a list in addition to its own bytes or items.
+/// Bytes that a text or a list takes in addition to its own bytes or items.
 pub const OVERHEAD: usize = 64;
 
 thread_local! {
@@ -24,7 +25,7 @@ pub fn start(fuel: u64, context: usize) {
     MOST.set(MAX_LIVE.saturating_add(more));
 }
 
-/// Uses up n steps. Fails when fewer are left.
+/// Uses up n steps. Fails when fewer than n steps are left.
 pub fn spend(n: usize) -> R<()> {
     let left = FUEL.get();
     if left < n as u64 {
@@ -43,7 +44,7 @@ pub fn fits(bytes: usize) -> R<()> {
     }
 }
 
-/// Pays for comparing or counting bytes, which is done many at once.
+/// Pays for comparing or counting bytes. The processor handles many of these bytes at once.
 pub fn glance(bytes: usize) -> R<()> {
     spend(bytes / 128)
 }
@@ -53,13 +54,13 @@ pub fn scan(bytes: usize) -> R<()> {
     spend(bytes / 16)
 }
 
-/// Pays for looking up each character of a text. ASCII characters are found at once, others in tables.
+/// Pays for looking up each character of a text. ASCII characters are found at once, other characters in tables.
 pub fn letters(text: &str) -> R<()> {
     scan(text.len())?;
     spend(if text.is_ascii() { text.len() / 8 } else { text.len() })
 }
 
-/// Called before a text or a list of this size is made. It checks the memory limit and pays for the work.
+/// Checks the memory limit and pays for the work. It is called before a text or a list of this size is made.
 pub fn room(bytes: usize) -> R<()> {
     fits(bytes)?;
     spend(bytes / 64)

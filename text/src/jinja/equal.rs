@@ -1,4 +1,4 @@
-//! Python's equality of values, and dictionaries, which look up their keys by it.
+//! Implements Python's equality of values, and dictionaries, which use it to look up their keys.
 
 use super::budget;
 use super::fail::R;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 const INDEX_FROM: usize = 8;
 
 impl Dict {
-    /// A later value replaces an earlier one with the same key.
+    /// Makes a dictionary. A later value replaces an earlier value with the same key.
     pub fn new(pairs: Vec<(Value, Value)>) -> R<Value> {
         budget::room(item_bytes(pairs.len(), 3))?;
         let mut dict = Dict::default();

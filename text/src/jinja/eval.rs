@@ -16,13 +16,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Limit of nested calls; each node inside another node takes one.
+/// Limit of nested calls; each node inside another node is one nested call.
 const MAX_DEPTH: usize = 2000;
-/// Bytes of a scope, a namespace or an iterator, with its holder.
+/// Bytes that a scope, a namespace or an iterator takes, together with its holder.
 const TRACKED_BYTES: usize = 256;
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// A value that may be part of a reference cycle.
+/// Holds a value that may be part of a reference cycle.
 enum Tracked {
     Scope(Rc<Scope>),
     Namespace(Rc<Namespace>),
@@ -82,7 +82,8 @@ pub fn render(tree: &Tree, context: &Value, now_unix: i64) -> Result<String, (Fa
     let done = e.body(&tree.body, &scope);
     let line = e.line;
     let out = std::mem::take(&mut e.out);
-    // The youngest comes first, so that only this list still holds each one at its turn.
+    // This loop empties the values, so that no cycle is left. Below, the youngest value is dropped first, when only this
+    // list still holds it.
     for t in &e.tracked {
         match t {
             Tracked::Scope(s) => drop(s.vars.take()),
@@ -242,7 +243,8 @@ impl Eval<'_> {
         Ok(Value::Macro(Rc::new(Macro { def: def.clone(), scope: scope.clone() })))
     }
 
-    /// Keeps a value that may be part of a cycle until the end of the rendering. Its bytes count as live until then.
+    /// Keeps a value that may be part of a cycle until the end of the rendering. The value's bytes count as live until
+    /// then.
     fn track(&mut self, it: Tracked, bytes: usize) -> R<()> {
         let bytes = TRACKED_BYTES.saturating_add(2 * bytes);
         budget::room(bytes)?;
@@ -328,8 +330,8 @@ impl Eval<'_> {
         self.body(&f.other, &Scope::inside(scope)).map(drop)
     }
 
-    /// Runs a loop whose body uses `loop`. Returns true when at least one pass reached the end of the body: as in jinja2,
-    /// `else` runs only when none did.
+    /// Runs a loop whose body uses `loop`. Returns true when at least one pass reached the end of the body. As in jinja2,
+    /// `else` runs only when no pass did.
     fn run_loop(&mut self, f: &Arc<For>, items: Vec<Value>, scope: &Rc<Scope>, depth0: usize) -> R<bool> {
         let again = f.recursive.then(|| (f.clone(), scope.clone()));
         let this = Rc::new(Loop { items, at: Cell::new(0), depth0, changed: RefCell::default(), again });

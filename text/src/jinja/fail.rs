@@ -1,11 +1,11 @@
-//! The reason why a rendering ends early. Nearly every function of this folder returns it.
+//! Defines the reason why a rendering ends early. Nearly every function of this folder returns it.
 
-/// The reason why a rendering ends early.
+/// Says why a rendering ends early.
 #[derive(Debug)]
 pub enum Fail {
-    /// raise_exception's message
+    /// the message of raise_exception
     Raised(String),
-    /// more work, memory or depth than the rendering may use
+    /// the rendering needs more work, memory or depth than it may use
     Limit(String),
     Wrong(String),
 }

@@ -1,4 +1,4 @@
-//! jinja2's filters, with their own names, arguments and defaults.
+//! Implements jinja2's filters, with their own names, arguments and defaults.
 
 mod args;
 mod numbers;

@@ -1,4 +1,4 @@
-//! Python's ways to write values: str, repr, % and str.format, and HTML escapes.
+//! Implements Python's ways to write values: str, repr, % and str.format, and HTML escapes.
 
 mod numbers;
 mod percent;

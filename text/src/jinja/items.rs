@@ -1,11 +1,11 @@
-//! Python's indexing: value[key] and value[start:stop:step].
+//! Implements Python's indexing: value[key] and value[start:stop:step].
 
 use super::budget;
 use super::fail::{wrong, Fail, R};
 use super::number::{as_int, too_big};
 use super::value::Value;
 
-/// The position of index i among n items; a negative index counts from the end.
+/// Returns the position of index i among n items; a negative index counts from the end.
 pub fn place(i: i128, n: usize) -> Option<usize> {
     let i = if i < 0 { i.checked_add(n as i128)? } else { i };
     usize::try_from(i).ok().filter(|i| *i < n)
@@ -41,7 +41,8 @@ pub fn item(of: &Value, key: &Value) -> R<Option<Value>> {
     })
 }
 
-/// The positions that start:stop:step selects from n items, as Python's slice.indices: first, step, count.
+/// Returns the positions that start:stop:step selects from n items, as first, step and count. They are those of Python's
+/// slice.indices.
 fn places(parts: &[Option<Value>; 3], n: usize) -> R<(i128, i128, usize)> {
     let part = |v: &Option<Value>| -> R<Option<i128>> {
         match v {

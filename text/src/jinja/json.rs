@@ -1,4 +1,4 @@
-//! Converts JSON to values and back: the context of a rendering, and `tojson` as in transformers.
+//! Converts JSON to values and back, for the context of a rendering and for `tojson` as in transformers.
 
 use super::budget;
 use super::fail::{wrong, Fail, R};
@@ -199,7 +199,7 @@ impl Reader<'_> {
     }
 }
 
-/// tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
+/// Implements tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False).
 pub fn tojson(v: &Value, args: Args) -> R<Value> {
     let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
     let [ensure_ascii, indent, separators, sort_keys] = args.bind("tojson", names, 0)?;

@@ -18,7 +18,7 @@ pub enum Token {
     End,
 }
 
-/// Longer operators come before their prefixes.
+/// Operators of the template language. Longer operators come before their prefixes.
 const OPERATORS: [&str; 26] = [
     "**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<",
     "=", ".", ":", "|", ",", ";",
@@ -27,7 +27,7 @@ const OPERATORS: [&str; 26] = [
 pub struct Lexer<'a> {
     source: &'a str,
     at: usize,
-    /// true when the text at `at` begins a line
+    /// true when a line of the template begins at `at`
     line_starting: bool,
     line: u32,
     counted: usize,
@@ -170,7 +170,7 @@ impl Lexer<'_> {
         self.fail("Missing end of raw directive")
     }
 
-    /// Returns the sign and the position of the tag's end when it stands here.
+    /// Returns the sign and the position of the tag's end when the end stands at the present position.
     fn end_here(&self, close: &str, plus: bool) -> Option<(usize, Option<u8>)> {
         let rest = self.rest();
         if rest.starts_with(close) {
@@ -315,7 +315,7 @@ impl Lexer<'_> {
     }
 }
 
-/// Python's "unicode-escape" decoding of a text. Characters beyond ASCII stand for themselves.
+/// Decodes a text as Python's "unicode-escape" does. Characters beyond ASCII stand for themselves.
 pub fn unescape(text: &str) -> Result<String, String> {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('\\') {
@@ -351,8 +351,8 @@ pub fn unescape(text: &str) -> Result<String, String> {
                 rest = &rest[n..];
             }
             c if c.is_ascii() => out.extend(['\\', c]),
-            // jinja2 first writes such a character as an escape. The backslash before it then takes that escape's own
-            // backslash.
+            // jinja2 first writes a character beyond ASCII as an escape. The backslash before the character then takes
+            // the backslash of that escape.
             c => match c as u32 {
                 code @ ..=0xFF => out.push_str(&format!("\\x{code:02x}")),
                 code @ ..=0xFFFF => out.push_str(&format!("\\u{code:04x}")),

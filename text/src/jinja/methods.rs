@@ -1,5 +1,5 @@
-//! Python's methods of str, dict, list and numbers. They count characters, not bytes, and have Python's arguments and
-//! errors. Methods that change a value are refused, as in the sandbox.
+//! Implements Python's methods of str, dict, list and numbers. They count characters, not bytes, and have Python's
+//! arguments and errors. Methods that change a value are refused, as in the sandbox.
 
 mod letters;
 mod names;
@@ -21,7 +21,7 @@ pub use padding::{padded, width_arg};
 use search::{bound, count, find, has_end, partition, replace, split, splitlines, str_arg, strip};
 pub use search::{lines, replaced, strip_chars};
 
-/// The characters that `escape` changes.
+/// Characters that `escape` changes.
 pub const TO_ESCAPE: [char; 5] = ['&', '<', '>', '\'', '"'];
 
 pub fn call(of: &Value, name: &str, args: Args) -> R<Value> {
@@ -35,7 +35,7 @@ pub fn call(of: &Value, name: &str, args: Args) -> R<Value> {
             let fill = args.pos.get(1).and_then(Value::as_str);
             let fills = t.0.markup && ["center", "ljust", "rjust"].contains(&name);
             if fills && fill.is_some_and(|f| f.contains(TO_ESCAPE)) {
-                // The fill character of an escaped text is escaped as well, and is then several characters long.
+                // The fill character of an escaped text is escaped as well, so it becomes several characters.
                 return wrong("The fill character must be exactly one character long");
             }
             match name {
@@ -154,7 +154,7 @@ fn list_method(of: &Value, name: &str, args: Args) -> R<Value> {
     wrong("the value is not in the list")
 }
 
-/// Python's str.join.
+/// Implements Python's str.join.
 pub fn joined(sep: &str, items: &[Value]) -> R<Value> {
     let mut n = 0usize;
     for (i, item) in items.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! jinja2 for chat templates: the sandbox of transformers and vLLM (ImmutableSandboxedEnvironment with trim_blocks,
-//! lstrip_blocks, loop controls and {% generation %}), with Python's values and methods. A feature that is missing here
-//! gives an error that says so, never a different text.
+//! Implements jinja2 for chat templates. It is the sandbox of transformers and vLLM (ImmutableSandboxedEnvironment with
+//! trim_blocks, lstrip_blocks, loop controls and {% generation %}), with Python's values and methods. A feature that is
+//! missing here gives an error that names it, never a different text.
 
 mod ast;
 mod budget;
@@ -26,15 +26,15 @@ pub use fail::Fail;
 pub use lexer::unescape;
 pub use value::{Dict, Value};
 
-/// A parsed template. Any thread may render it.
+/// Holds a parsed template. Any thread may render it.
 pub struct Template(ast::Tree);
 
 pub fn parse(source: &str) -> Result<Template, Fail> {
     parser::parse(source).map(Template)
 }
 
-/// The variables of a rendering. The rendering's fuel counts from `read` on, so a thread may hold only one context at a
-/// time.
+/// Holds the variables of a rendering. The rendering's fuel counts from `read` on, so a thread may hold only one context
+/// at a time.
 pub struct Context(Value);
 
 impl Context {

@@ -1,9 +1,9 @@
-//! Reads values as numbers, whatever kind of number they are.
+//! Reads values as numbers. A value may be any kind of number.
 
 use super::fail::{wrong, R};
 use super::value::Value;
 
-/// The integer of a value; a bool counts as 0 or 1.
+/// Returns the integer of a value; a bool counts as 0 or 1.
 pub fn as_int(v: &Value) -> Option<i128> {
     match v {
         Value::Bool(b) => Some(i128::from(*b)),
@@ -15,8 +15,8 @@ pub fn as_int(v: &Value) -> Option<i128> {
 pub fn as_float(v: &Value) -> Option<f64> {
     match v {
         Value::Float(f) => Some(*f),
-        // A number with so many digits is beyond all doubles. It may be as long as the context, so its digits are not
-        // read.
+        // A number with more than 400 digits is beyond all doubles. It may be as long as the context, so its digits are
+        // not read.
         Value::Big(digits) if digits.len() > 400 => {
             Some(if digits.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })
         }

@@ -1,4 +1,4 @@
-//! Python's operators: arithmetic, comparison, order.
+//! Implements Python's operators: arithmetic, comparison, order.
 
 use super::ast::{Cmp, Op};
 use super::budget;
@@ -129,7 +129,7 @@ fn float_pow(x: f64, y: f64) -> R<f64> {
     }
 }
 
-/// Python's divmod of floats: the remainder has the sign of the divisor.
+/// Implements Python's divmod of floats: the remainder has the sign of the divisor.
 fn float_div_mod(x: f64, y: f64) -> (f64, f64) {
     let mut rest = x % y;
     let mut div = (x - rest) / y;
@@ -156,7 +156,8 @@ fn integers(op: Op, x: i128, y: i128) -> R<Value> {
         Op::Div | Op::FloorDiv | Op::Mod if y == 0 => return wrong("division by zero"),
         Op::Div => {
             let (f, g) = (x as f64, y as f64);
-            // Only when both conversions are exact is the quotient of the floats nearest to that of the integers.
+            // When a conversion is not exact, the quotient of the floats need not be nearest to the quotient of the
+            // integers.
             if f as i128 != x || g as i128 != y {
                 return wrong("the division of integers beyond 2**53 is not supported");
             }
@@ -198,7 +199,8 @@ pub fn plus(v: &Value) -> R<Value> {
     }
 }
 
-/// Returns None when neither value is less (NaN). Fails when Python cannot order the values.
+/// Returns the order of two values. Returns None when neither value is less (NaN). Fails when Python cannot order the
+/// values.
 pub fn order(a: &Value, b: &Value, sign: &str) -> R<Option<Ordering>> {
     budget::spend(1)?;
     spend_big(a, b)?;
@@ -281,8 +283,8 @@ pub fn sort_by_key(items: Vec<Value>, reverse: bool, key: impl Fn(&Value) -> R<V
     Ok(keyed.into_iter().map(|(_, v)| v).collect())
 }
 
-/// A stable sort that stops at the first error. It accepts an inconsistent order (NaN), at which slice::sort_by may
-/// panic.
+/// Sorts in a stable way and stops at the first error. It accepts an inconsistent order (NaN), for which slice::sort_by
+/// may panic.
 fn merge_sort<T>(mut items: Vec<T>, less: &impl Fn(&T, &T) -> R<bool>) -> R<Vec<T>> {
     if items.len() < 2 {
         return Ok(items);

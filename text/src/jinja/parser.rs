@@ -9,9 +9,9 @@ use super::lexer::{lex, Token};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Deepest nesting of an expression's tree and of statements, in levels as counted by `deeper`.
+/// Deepest nesting of an expression's tree and of statements, in the levels that `deeper` counts.
 const MAX_DEPTH: usize = 400;
-/// Levels of a bracket or a statement. Each uses more nested calls than a link of a chain.
+/// Levels that a bracket or a statement counts as. It uses more nested calls than a link of a chain.
 const NESTED: usize = 4;
 
 pub struct Parser {
@@ -20,7 +20,7 @@ pub struct Parser {
     depth: usize,
     names: Vec<String>,
     by_name: HashMap<String, Sym>,
-    /// all variables that were read or set, in order; those of a body are a part of this list
+    /// variables that were read or set, in order; the variables of a body are a part of this list
     seen: Vec<Sym>,
     in_loop: bool,
 }
@@ -131,8 +131,8 @@ impl Parser {
 
     // ---- statements ----
 
-    /// Parses statements up to a tag with one of these names. Returns them and that name; the tokens behind the name are
-    /// not read. When `ends` is empty, parses up to the end of the template.
+    /// Parses statements up to a tag with one of the names in `ends`. Returns the statements and that name; the tokens
+    /// behind the name are not read. When `ends` is empty, it parses up to the end of the template.
     fn body(&mut self, ends: &[&str]) -> R<(Vec<Stmt>, String)> {
         self.deeper(NESTED)?;
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! jinja2's tests (`value is name`), with their own names and arguments.
+//! Implements jinja2's tests (`value is name`), with their own names and arguments.
 
 use super::ast::{Cmp, Op};
 use super::budget;
@@ -136,8 +136,8 @@ fn is(name: &str, v: &Value) -> R<bool> {
     })
 }
 
-/// Python's `is`. Values that Python has only once (none, booleans, small numbers) are compared by value, all others by
-/// address.
+/// Implements Python's `is`. Values that Python has only once (none, booleans, small numbers) are compared by value, all
+/// others by address.
 fn same(a: &Value, b: &Value) -> R<bool> {
     use std::rc::Rc;
     Ok(match (a, b) {

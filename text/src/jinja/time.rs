@@ -1,16 +1,16 @@
-//! strftime_now: the time in the server's time zone (TZ), in the C locale.
+//! Implements strftime_now: the time in the server's time zone (TZ), in the C locale.
 
 use super::budget;
 use super::fail::{wrong, R};
 
 const MAX_FORMAT: usize = 1024;
 
-/// Python's datetime.now().strftime(format). That time has no zone, so %z and %Z are empty.
+/// Implements Python's datetime.now().strftime(format). That time has no zone, so %z and %Z are empty.
 pub fn strftime(format: &str, unix: i64) -> R<String> {
     if format.len() > MAX_FORMAT {
         return wrong(format!("strftime_now: the format is longer than {MAX_FORMAT} bytes"));
     }
-    // libc looks up the zone, and the longest possible text needs memory.
+    // The price covers libc's look-up of the zone, and the memory for the longest possible text.
     budget::spend(100 + 3 * format.len())?;
     let (mut own, mut rest) = (String::new(), format);
     while let Some(at) = rest.find('%') {
@@ -28,7 +28,8 @@ pub fn strftime(format: &str, unix: i64) -> R<String> {
     if own.is_empty() {
         return Ok(own);
     }
-    // A leading mark character: strftime returns 0 both for an empty text and for a buffer that is too small.
+    // The format gets a mark character in front, because strftime returns 0 both for an empty text and for a buffer that
+    // is too small.
     let Ok(marked) = std::ffi::CString::new(format!("x{own}")) else {
         return wrong("embedded null character");
     };

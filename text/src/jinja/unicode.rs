@@ -1,6 +1,6 @@
-//! Unicode tables that Python's str needs and that neither Rust's char nor the tokenizers' classes have.
+//! Holds Unicode tables that Python's str needs. Neither Rust's char nor the tokenizers' classes have them.
 
-/// The first digit of each set of ten decimal digits (isdecimal).
+/// First digit of each set of ten decimal digits (isdecimal).
 pub const TENS: [u32; 66] = [
     0x30, 0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xDE6, 0xE50,
     0xED0, 0xF20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0, 0x1C40,
@@ -34,7 +34,7 @@ pub const DIGITS: [(u32, u32); 20] = [
     (0x1F100, 0x1F10A),
 ];
 
-/// Characters for which isnumeric is true although their category is no number.
+/// Characters for which isnumeric is true although their Unicode category is not a number.
 pub const NUMERIC: [(u32, u32); 72] = [
     (0x3405, 0x3405),
     (0x3483, 0x3483),

@@ -1,4 +1,4 @@
-//! The Python values that templates use. All of them except namespaces are immutable, as in jinja2's
+//! Defines the Python values that templates use. All of them except namespaces are immutable, as in jinja2's
 //! ImmutableSandboxedEnvironment.
 
 use super::ast::{For, MacroDef, Sym};
@@ -11,7 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Deepest nesting of lists. Functions that walk or drop them call themselves for each level.
+/// Deepest nesting of lists. Functions that walk or drop nested lists call themselves for each level.
 const MAX_NESTED: u32 = 300;
 pub struct TextBuf {
     pub s: String,
@@ -29,7 +29,7 @@ fn text_bytes(s: &str) -> i64 {
     (s.len() + budget::OVERHEAD) as i64
 }
 
-/// Bytes of n items with `values` values each.
+/// Returns the bytes of n items with `values` values each.
 pub(super) fn item_bytes(n: usize, values: usize) -> usize {
     n * values * size_of::<Value>() + budget::OVERHEAD
 }
@@ -91,7 +91,7 @@ impl Items {
     }
 }
 
-/// equal.rs makes and reads dictionaries: keys are looked up by the equality of values.
+/// Holds a dictionary. equal.rs makes and reads dictionaries, because keys are looked up by the equality of values.
 #[derive(Default)]
 pub struct Dict {
     pub entries: Vec<(Value, Value)>,
@@ -106,7 +106,7 @@ impl Drop for Dict {
     }
 }
 
-/// A generator, which can be walked once, or a view of a dictionary.
+/// Tells a generator, which can be walked once, from a view of a dictionary.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
     Generator,
@@ -127,13 +127,13 @@ pub struct Method {
     depth: u32,
 }
 
-/// The result of namespace(), the only value that can change.
+/// Holds the result of namespace(), the only value that can change.
 #[derive(Default)]
 pub struct Namespace {
     pub attrs: RefCell<Vec<(String, Value)>>,
 }
 
-/// The variables of one scope, and a link to the scope around it.
+/// Holds the variables of one scope, and a link to the scope around it.
 #[derive(Default)]
 pub struct Scope {
     pub vars: RefCell<Vec<(Sym, Value)>>,
@@ -181,7 +181,7 @@ pub struct Loop {
     pub at: Cell<usize>,
     pub depth0: usize,
     pub changed: RefCell<Option<Vec<Value>>>,
-    /// set in a recursive loop: the loop to call again, and the scope where it stands
+    /// set in a recursive loop: the loop to call again, and the scope around that loop
     pub again: Option<(Arc<For>, Rc<Scope>)>,
 }
 
@@ -197,19 +197,19 @@ pub struct Joiner {
 
 #[derive(Clone)]
 pub enum Value {
-    /// the text is the error message of a use
+    /// an undefined value; the text is the error message when a template uses it
     Undefined(Rc<str>),
     None,
     Bool(bool),
     Int(i128),
-    /// An integer of a context beyond 128 bits, as its digits.
+    /// An integer in a context with more than 128 bits, as its digits.
     Big(Rc<str>),
     Float(f64),
     Str(Text),
     List(Rc<Items>),
     Tuple(Rc<Items>),
     Dict(Rc<Dict>),
-    /// start, stop, step
+    /// start, stop and step of a range
     Range(i64, i64, i64),
     Iter(Rc<Walk>),
     Method(Rc<Method>),
@@ -297,7 +297,7 @@ impl Value {
         matches!(self, Value::Str(t) if t.0.markup)
     }
 
-    /// Marks the text, or each text of a list, as escaped when `of` is.
+    /// Marks the text, or each text of a list, as escaped when `of` is escaped.
     pub fn marked_as(self, of: &Value) -> R<Value> {
         if !of.is_markup() {
             return Ok(self);
@@ -322,7 +322,7 @@ impl Value {
         matches!(self, Value::None)
     }
 
-    /// The name as in Python's type(value).__name__.
+    /// Returns the name of the type as Python's type(value).__name__ does.
     pub fn type_name(&self) -> &'static str {
         match self {
             Value::Undefined(_) => "Undefined",
@@ -352,7 +352,7 @@ impl Value {
         }
     }
 
-    /// Fails when Python cannot hash the value: it is then no key and in no set.
+    /// Fails when Python cannot hash the value. Such a value cannot be a key or a member of a set.
     pub fn hashable(&self) -> R<()> {
         let is_set = |w: &Walk| matches!(w.kind, Kind::Keys | Kind::Items);
         match self {
@@ -380,7 +380,7 @@ impl Value {
         }
     }
 
-    /// Returns None when the value has no length.
+    /// Returns the length of the value; None when the value has no length.
     pub fn len(&self) -> Option<usize> {
         Some(match self {
             Value::Undefined(_) => 0,
@@ -399,7 +399,7 @@ impl Value {
         self.len().map_or_else(|| wrong(format!("object of type '{}' has no len()", self.type_name())), Ok)
     }
 
-    /// The items of a value that can be walked; for a generator, the items that are left.
+    /// Returns the items of a value that can be walked. For a generator, these are the remaining items.
     pub fn iterate(&self) -> R<Vec<Value>> {
         budget::glance(self.as_str().map_or(0, str::len))?;
         let n = self.len().unwrap_or(0);
@@ -435,7 +435,7 @@ pub fn range_len(start: i64, stop: i64, step: i64) -> usize {
     n.max(0) as usize
 }
 
-/// The arguments of a call.
+/// Holds the arguments of a call.
 #[derive(Default)]
 pub struct Args {
     pub pos: Vec<Value>,
@@ -444,7 +444,7 @@ pub struct Args {
 
 impl Args {
     /// Assigns arguments by position or by name. A parameter with an empty name is positional only. The first `required`
-    /// must be given.
+    /// parameters must be given.
     pub fn bind<const N: usize>(
         self,
         what: &str,

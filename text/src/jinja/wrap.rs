@@ -1,4 +1,5 @@
-//! jinja2's filters that lay out text: indent, truncate, wordwrap and title, and the filters for HTML and URLs.
+//! Implements jinja2's filters that lay out text: indent, truncate, wordwrap and title, and the filters for HTML and
+//! URLs.
 
 use super::budget;
 use super::fail::{wrong, R};
@@ -97,7 +98,7 @@ pub fn wordwrap(v: &Value, args: Args) -> R<Value> {
     joined(&with, &out)
 }
 
-/// textwrap's white space, which is ASCII only.
+/// Returns true for textwrap's white space, which is ASCII only.
 fn is_blank(c: char) -> bool {
     "\t\n\u{b}\u{c}\r ".contains(c)
 }
@@ -124,7 +125,7 @@ fn pieces(line: &str, hyphens: bool) -> R<Vec<String>> {
         }
         let mut start = from;
         for at in from + 1..i {
-            // two letters stand before the hyphen and two behind it
+            // true when two letters stand before the hyphen and two behind it
             let before = at >= start + 2 && letter(at - 1) && letter(at - 2);
             if chars[at] == '-'
                 && before
@@ -192,7 +193,7 @@ fn wrap(line: &str, width: usize, break_long: bool, hyphens: bool) -> R<Vec<Valu
     Ok(out)
 }
 
-/// Python's urllib.parse.quote. `/` is kept, except in query strings.
+/// Implements Python's urllib.parse.quote. `/` is kept, except in query strings.
 fn quoted(text: &str, in_query: bool) -> String {
     let mut out = String::new();
     for b in text.bytes() {

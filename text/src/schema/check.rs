@@ -1,6 +1,7 @@
-//! The entry of this folder: `rules.rs` rewrites a schema for llguidance, and this file refuses what llguidance must not
-//! see. That is: counts for which llguidance makes one rule each before any of its limits applies (one small number can
-//! ask for a billion), and patterns that it reads wrongly (pattern_check.rs).
+//! Checks schemas; this file is the entry of the folder. `rules.rs` rewrites a schema for llguidance, and this file
+//! refuses schemas that llguidance must not get. It refuses counts for which llguidance makes one rule each before any of
+//! its limits applies: one small number can ask for a billion rules. It also refuses patterns that llguidance reads
+//! wrongly (pattern_check.rs).
 
 use super::joins;
 use super::number_text::multiple;
@@ -17,15 +18,15 @@ use std::collections::HashSet;
 const MAX_ITEMS: f64 = 20_000.0;
 const MAX_LENGTH: f64 = 1_000_000.0;
 
-/// Limit for a whole schema, as allOf may join all of its parts. llguidance's work for an object grows with the square of
-/// its properties.
+/// Limit for a whole schema, because allOf may join all of its parts. llguidance's work for an object grows with the
+/// square of the number of properties.
 const MAX_PROPERTIES: usize = 2_000;
 
-/// Longest run of optional properties. After each property, a mask looks at all of them up to the next required one.
-/// llguidance allows MOST_OF_ROW items (grammar.rs), and each property takes four.
+/// Longest run of optional properties. After each property, a mask looks at all properties up to the next required one.
+/// llguidance allows MOST_OF_ROW items (grammar.rs), and each property takes four items.
 const MAX_OPTIONAL: usize = 1_000;
 
-/// Refuses too long a run of optional properties, in an object and the parts of its allOf.
+/// Refuses a run of optional properties that is too long, in an object and the parts of its allOf.
 fn check_optional(members: &Map<String, Value>) -> Result<()> {
     let parts = members.get("allOf").and_then(Value::as_array).into_iter().flatten();
     let parts: Vec<_> = std::iter::once(members).chain(parts.filter_map(Value::as_object)).collect();
@@ -49,7 +50,7 @@ fn check_optional(members: &Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// Counts the members of objects in constant data, which become properties.
+/// Counts the members of objects in constant data. llguidance makes properties of these members.
 fn members_of(v: &Value) -> usize {
     match v {
         Value::Array(list) => list.iter().map(members_of).sum(),
@@ -58,7 +59,7 @@ fn members_of(v: &Value) -> usize {
     }
 }
 
-/// Sums over all parts of a schema, which the limits apply to.
+/// Holds the sums over all parts of a schema. The limits apply to these sums.
 #[derive(Default)]
 struct Sums {
     items: f64,
@@ -136,7 +137,8 @@ pub fn check_schema(schema: Value, numbers: &Numbers) -> Result<Value> {
     Ok(schema)
 }
 
-/// Does the same for each schema inside a Lark grammar. llguidance reports what is no schema there.
+/// Checks each schema inside a Lark grammar in the same way. llguidance reports an error for a value there that is not a
+/// schema.
 pub fn check_lark(source: &str, numbers: &Numbers) -> Result<String> {
     const MARKER: &str = "%json";
     let (mut out, mut rest) = (String::with_capacity(source.len()), source);

@@ -1,11 +1,12 @@
-//! Numbers that serde_json would round. They are read as texts with a mark in front; the functions here recognise them.
+//! Handles numbers that serde_json would round. They are read as texts with a mark in front; the functions here recognise
+//! these texts.
 
 use serde_json::Value;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
-/// The mark in front of such a number. It is random, so that no client can write it.
+/// Returns the mark in front of such a number. The mark is random, so that no client can write it.
 pub fn far_mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     MARK.get_or_init(|| {
@@ -14,14 +15,14 @@ pub fn far_mark() -> &'static str {
     })
 }
 
-/// True for a number that serde_json would round: beyond all doubles, or an integer of more than 64 bits.
+/// Returns true for a number that serde_json would round: beyond all doubles, or an integer of more than 64 bits.
 fn is_far(number: &str) -> bool {
     let is_integer = || number.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit());
     let is_held = || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
     number.parse::<f64>().is_ok_and(|f| f.is_infinite() || is_integer() && !is_held())
 }
 
-/// Parses JSON; a number that would be rounded becomes a text with the mark in front.
+/// Parses JSON. A number that serde_json would round becomes a text with the mark in front.
 pub fn read(source: &str) -> serde_json::Result<Value> {
     let mut out = String::new();
     let (mut from, mut at, bytes) = (0, 0, source.as_bytes());
@@ -52,12 +53,12 @@ pub fn read(source: &str) -> serde_json::Result<Value> {
     serde_json::from_str(&out)
 }
 
-/// Returns such a number as it was written, or None for any other value.
+/// Returns the number of a marked text as the client wrote it. Returns None for any other value.
 pub fn far_text(v: &Value) -> Option<&str> {
     v.as_str()?.strip_prefix(far_mark())
 }
 
-/// Returns Some(true) for such a number above 0, Some(false) for one below 0, and None for any other value.
+/// Returns Some(true) for a marked number above 0, Some(false) for one below 0, and None for any other value.
 pub fn far(v: &Value) -> Option<bool> {
     far_text(v).map(|number| !number.starts_with('-'))
 }

@@ -1,27 +1,27 @@
-//! All schemas inside a schema as a graph, with an edge for each reference and each part. From the graph follows which
-//! schemas no finite text satisfies, and which ones llguidance would join wrongly.
+//! Builds a graph of all schemas inside a schema, with an edge for each reference and each part. The graph shows which
+//! schemas no finite text satisfies, and which schemas llguidance would join wrongly.
 
 use super::walk::{inner, inner_mut, is_anything};
 use crate::base::error::{fail, invalid, Code, Result};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
 
-/// The types of values, one bit each; integers are numbers.
+/// Types of values, one bit each; integers are numbers.
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
 pub const ARRAY: u8 = 1 << 4;
 pub const OBJECT: u8 = 1 << 5;
 pub const ALL: u8 = (1 << 6) - 1;
-/// Bits for a schema that closes an object (additionalProperties), and for one that names members by patterns.
+/// Bits for a schema that closes an object (additionalProperties), and for a schema that names members by patterns.
 const CLOSED: u8 = 1;
 const PATTERNS: u8 = 2;
 
-/// Most patterns that one text must match. Each doubles llguidance's work to find out whether any text matches all of
-/// them.
+/// Most patterns that one text must match. Each pattern doubles llguidance's work to find out whether any text matches
+/// all of them.
 const MOST_PATTERNS: u8 = 8;
 
 type Members = Map<String, Value>;
 
-/// Returns ALL for an unknown type name; llguidance refuses it.
+/// Returns the bit of a type name. Returns ALL for an unknown type name; llguidance refuses the name.
 pub fn bit_of(name: &str) -> u8 {
     TYPES.iter().position(|t| *t == name || name == "integer" && *t == "number").map_or(ALL, |i| 1 << i)
 }
@@ -37,11 +37,11 @@ pub fn bit_of_value(v: &Value) -> u8 {
     }
 }
 
-/// All schemas of a request.
+/// Holds all schemas of a request.
 pub struct Graph<'a> {
     root: &'a Value,
     nodes: Vec<&'a Members>,
-    /// Node numbers by the address of the value.
+    /// Number of each node, by the address of its value.
     index: HashMap<*const Value, usize>,
     anchors: HashMap<&'a str, &'a Value>,
     /// True when an inner schema has a name ($id). The name changes the meaning of references below it, so references are
@@ -94,7 +94,7 @@ impl<'a> Graph<'a> {
         &self.nodes
     }
 
-    /// The target of this schema's $ref. Returns None when there is none or when it is not known.
+    /// Returns the target of this schema's $ref. Returns None when there is no $ref or when its target is not known.
     pub fn target(&self, s: &Members) -> Option<&'a Value> {
         let fragment = s.get("$ref")?.as_str()?.strip_prefix('#')?;
         if self.has_names {
@@ -114,8 +114,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Computes the least solution: evaluates each node with the answers of all others until no answer grows. An answer
-    /// grows only a few times, and only the nodes that depend on it are evaluated again.
+    /// Computes the least solution: it evaluates each node with the answers of all other nodes until no answer grows. An
+    /// answer grows only a few times, and only the nodes that depend on it are evaluated again.
     fn solve(&self, eval: impl Fn(&Self, &[u8], &'a Members) -> u8) -> Vec<u8> {
         let n = self.nodes.len();
         let mut asks: Vec<Vec<usize>> = vec![Vec::new(); n];
@@ -129,8 +129,8 @@ impl<'a> Graph<'a> {
             self.target(s).into_iter().for_each(ask);
         }
         let mut known = vec![0; n];
-        // Parts come after the schema that contains them. Starting from the end, most parts are known when they are
-        // needed.
+        // Parts come after the schema that contains them. The queue starts from the end, so most parts are known when
+        // they are needed.
         let mut waiting: VecDeque<usize> = (0..n).rev().collect();
         let mut waits = vec![true; n];
         while let Some(i) = waiting.pop_front() {
@@ -148,7 +148,7 @@ impl<'a> Graph<'a> {
         known
     }
 
-    /// The types of which some finite value may satisfy the schema, as far as it can be told.
+    /// Returns the types that may have a finite value that satisfies the schema, as far as this can be told.
     fn types(&self, known: &[u8], s: &'a Members) -> u8 {
         let mut types = match s.get("type") {
             Some(Value::String(t)) => bit_of(t),
@@ -185,8 +185,8 @@ impl<'a> Graph<'a> {
         (if patterns { PATTERNS } else { 0 }) | (if closed { CLOSED } else { 0 })
     }
 
-    /// The shapes of each part that applies to the same object: the schema itself, each part of allOf, and the other
-    /// joined parts.
+    /// Returns the shapes of each part that applies to the same object: the schema itself, each part of allOf, and the
+    /// other joined parts.
     fn shapes(&self, known: &[u8], s: &'a Members) -> Vec<u8> {
         let list = |key: &str| s.get(key).and_then(Value::as_array);
         let mut parts = vec![Self::shapes_of_own(s)];
@@ -199,7 +199,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// True when an object can have all the members that it must have.
+/// Returns true when an object can have all its required members.
 fn has_members(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     let map = |key: &str| s.get(key).and_then(Value::as_object);
     let others = s.get("additionalProperties").map_or(true, has) || map("patternProperties").is_some();
@@ -212,7 +212,7 @@ fn has_members(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     s.get("minProperties").and_then(Value::as_f64).map_or(true, |n| n < 1.0) || any()
 }
 
-/// True when an array can have all the items that it must have.
+/// Returns true when an array can have all its required items.
 fn has_items(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     let least = s.get("minItems").and_then(Value::as_f64).unwrap_or(0.0);
     let (first, rest) = match (s.get("items"), s.get("prefixItems")) {
@@ -225,8 +225,8 @@ fn has_items(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     first.all(|(i, v)| i as f64 >= least || has(v)) && (least <= n_first as f64 || rest.map_or(true, has))
 }
 
-/// Visits the schemas in the order of Graph's nodes. A schema that nothing satisfies becomes `false`. One with inner
-/// schemas keeps them, as references may lead there, and gets an empty enum.
+/// Visits the schemas in the order of Graph's nodes. A schema that nothing satisfies becomes `false`. A schema with inner
+/// schemas keeps them, because references may lead there, and gets an empty enum.
 fn prune(v: &mut Value, types: &[u8], next: &mut usize) {
     let Value::Object(s) = v else { return };
     let own = *next;
@@ -249,8 +249,8 @@ fn prune(v: &mut Value, types: &[u8], next: &mut usize) {
     s.extend(members);
 }
 
-/// Removes the parts that no finite text satisfies, because an answer could begin one and never end. Fails when that is
-/// the whole schema.
+/// Removes the parts that no finite text satisfies, because an answer could begin such a part and never end. Fails when
+/// no finite text satisfies the whole schema.
 pub fn keep_finite(root: &mut Value) -> Result<()> {
     let types = {
         let g = Graph::new(root);
@@ -267,8 +267,8 @@ pub fn keep_finite(root: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Refuses joined schemas with patternProperties in one and additionalProperties in another. For a member that matches
-/// the pattern, llguidance ignores the other's additionalProperties.
+/// Refuses joined schemas when one has patternProperties and another has additionalProperties. For a member that matches
+/// the pattern, llguidance ignores the additionalProperties of the other schema.
 pub fn check_shapes(root: &Value) -> Result<()> {
     let g = Graph::new(root);
     let known = g.solve(|g, known, s| g.shapes(known, s).into_iter().fold(0, |a, b| a | b));
@@ -310,12 +310,12 @@ const JOINING: [&str; 17] = [
     "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef", "minContains", "maxContains", "const",
 ];
 
-/// True when a value may have to satisfy several schemas at once because of this one.
+/// Returns true when this schema may make a value satisfy several schemas at once.
 fn joins(s: &Members) -> bool {
     s.keys().any(|key| JOINING.contains(&key.as_str())) || joins_parts(s)
 }
 
-/// True when the schema joins parts by allOf, anyOf or $ref.
+/// Returns true when the schema joins parts by allOf, anyOf or $ref.
 pub fn joins_parts(s: &Members) -> bool {
     let says = |key: &&String| !SILENT.contains(&key.as_str());
     let is_part = |key: &&String| ["allOf", "anyOf", "$ref"].contains(&key.as_str());
@@ -344,7 +344,7 @@ pub fn joined(root: &Value) -> Vec<bool> {
     known
 }
 
-/// The most patterns that one text must match.
+/// Returns the largest number of patterns that one text must match.
 fn patterns(g: &Graph<'_>, known: &[u8], s: &Members) -> u8 {
     let list = |key: &str| s.get(key).and_then(Value::as_array);
     let of = |v: &Value| g.of(known, v, 0);

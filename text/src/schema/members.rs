@@ -1,5 +1,5 @@
-//! Rewrites keywords of objects and arrays that llguidance does not know, or applies only in part, with keywords that it
-//! knows.
+//! Rewrites keywords of objects and arrays that llguidance does not know, or applies only in part. The result has only
+//! keywords that llguidance knows.
 
 use super::walk::{also, is_anything};
 use crate::base::error::{fail, invalid, Code, Result};
@@ -11,12 +11,12 @@ type Members = Map<String, Value>;
 
 /// Fuel for matching one property's name with a pattern.
 const MATCH_FUEL: u64 = 10_000;
-/// Most dependencies in one schema: each doubles what llguidance has to join.
+/// Most dependencies in one schema: each dependency doubles the number of schemas that llguidance joins.
 const MOST_DEPENDENCIES: usize = 8;
-/// Most patternProperties in one schema: llguidance compares each with all others.
+/// Most patternProperties in one schema: llguidance compares each pattern with all others.
 const MOST_PATTERNS: usize = 64;
 
-/// The number of values that may still be copied. A rule for many names is copied for each of them.
+/// Holds the number of values that may still be copied. A rule for many names is copied for each name.
 pub struct Room(Cell<usize>);
 
 impl Default for Room {
@@ -71,8 +71,8 @@ fn matcher(pattern: &str) -> Result<Regex> {
     builder.to_regex_limited(rx, MATCH_FUEL).map_err(|e| bad(&e))
 }
 
-/// A property whose name matches a pattern must satisfy both schemas. llguidance applies only the property's own, so both
-/// are joined here.
+/// Joins the schemas of properties. A property whose name matches a pattern must satisfy its own schema and the pattern's
+/// schema. llguidance applies only the property's own schema.
 fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
     let Some(Value::Object(patterns)) = s.get("patternProperties") else { return Ok(()) };
     if patterns.len() > MOST_PATTERNS {
@@ -91,7 +91,7 @@ fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
         let mut rx = matcher(pattern)?;
         for (name, more) in names.iter().zip(&mut more) {
             if rx.is_match(name) {
-                // llguidance allows two spellings of such a character in a name that a pattern matches
+                // llguidance allows two spellings of a control character in a name that a pattern matches
                 if name.chars().any(|c| c < ' ' || c == '\u{7f}') {
                     return Err(invalid(format!(
                         "a property name with a control character also matches the pattern {pattern} of \
@@ -112,7 +112,7 @@ fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
     Ok(())
 }
 
-/// The names that the schema of propertyNames allows, when it lists them.
+/// Returns the names that the schema of propertyNames allows, when it lists them.
 fn listed(v: &Value) -> Option<Vec<&str>> {
     let s = v.as_object()?;
     let is_plain = |key: &String| ["enum", "const", "type", "title", "description"].contains(&key.as_str());
@@ -125,7 +125,8 @@ fn listed(v: &Value) -> Option<Vec<&str>> {
     }
 }
 
-/// The pattern that the schema of propertyNames amounts to, when it has nothing else.
+/// Returns the pattern that is equal to the schema of propertyNames, when the schema has only keywords that a pattern can
+/// express.
 fn pattern_of_names(v: &Value) -> Option<String> {
     let s = v.as_object()?;
     let is_plain = |key: &String| {
@@ -148,7 +149,7 @@ fn pattern_of_names(v: &Value) -> Option<String> {
 }
 
 /// Replaces propertyNames by a closed list of properties, or by a pattern that excludes all other names. Other forms
-/// stay, and llguidance refuses them with the keyword's name.
+/// stay, and llguidance refuses them with the name of the keyword.
 fn names(s: &mut Members, room: &Room) -> Result<()> {
     let Some(asked) = s.get("propertyNames").cloned() else { return Ok(()) };
     if s.contains_key("patternProperties") || s.contains_key("unevaluatedProperties") {
@@ -188,7 +189,8 @@ fn names(s: &mut Members, room: &Room) -> Result<()> {
     Ok(())
 }
 
-/// Rewrites a dependency as a choice: the name is absent, or the required names are there or the schema holds.
+/// Rewrites a dependency as a choice. Either the name is absent, or the dependency holds: the required names are there,
+/// or the value satisfies the schema.
 fn dependencies(s: &mut Members, is_old: bool) {
     let keys = ["dependencies", "dependentRequired", "dependentSchemas"];
     let n: usize = keys.iter().filter_map(|k| s.get(*k).and_then(Value::as_object)).map(Map::len).sum();
@@ -212,7 +214,7 @@ fn dependencies(s: &mut Members, is_old: bool) {
     }
 }
 
-/// An array that contains an arbitrary item is an array with at least one item.
+/// Rewrites `contains` without constraints: an array that contains an arbitrary item is an array with at least one item.
 fn contains_anything(s: &mut Members) {
     let asks_more = ["minContains", "maxContains", "unevaluatedItems"].iter().any(|k| s.contains_key(*k));
     let is_any = s.get("contains").is_some_and(is_anything);
@@ -223,7 +225,7 @@ fn contains_anything(s: &mut Members) {
     }
 }
 
-/// Moves applicators to the end. llguidance treats keywords before an applicator apart from those behind it, and
+/// Moves applicators to the end. llguidance treats keywords before an applicator separately from keywords behind it, and
 /// additionalItems must be read together with its items.
 fn applicators_last(s: &mut Members) {
     for key in ["const", "enum", "allOf", "anyOf", "oneOf", "$ref"] {

@@ -1,5 +1,5 @@
-//! JSON schemas in the form that llguidance takes. `check` is the entry: `rules` rewrites a schema pass by pass, and
-//! schemas that would cost too much or be read wrongly are refused.
+//! Rewrites JSON schemas into the form that llguidance takes. `check` is the entry: `rules` rewrites a schema pass by
+//! pass, and schemas that would cost too much or be read wrongly are refused.
 
 pub mod check;
 pub mod far;

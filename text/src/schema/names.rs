@@ -1,12 +1,12 @@
-//! Gives each member's name one spelling. llguidance tells listed names from others by their text, but accepts any escape
-//! in the others: "\u0061" would be an "a" to which `properties` does not apply. Here such a name has exactly the escapes
-//! that serde_json writes.
+//! Gives each member's name one spelling. llguidance tells listed names from other names by their text, but accepts any
+//! escape in the other names. The name "\u0061" would be an "a" to which `properties` does not apply. After this rewrite,
+//! such a name has exactly the escapes that serde_json writes.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use llguidance::derivre::{ExprRef, RegexAst};
 use llguidance::earley::lexerspec::LexerSpec;
 
-/// The pattern of names other than the listed ones, as in llguidance's json/compiler.rs.
+/// Pattern of the names that are not listed, as in llguidance's json/compiler.rs.
 const ANY_SPELLING: &str = r#""((\\([\"\\\/bfnrt]|u[a-fA-F0-9]{4})|[^\"\\\x00-\x1F\x7F]))*""#;
 const ONE_SPELLING: &str = r#""(\\([\"\\bfnrt]|u00(0[0-7bef]|1[0-9a-f]))|[^\"\\\x00-\x1F\x7F])*""#;
 
@@ -19,11 +19,11 @@ pub fn expression(spec: &LexerSpec, i: usize) -> Option<ExprRef> {
     Some(ExprRef::new(number))
 }
 
-/// Each pattern matches all of these texts and more. llguidance merges lexemes with equal expressions. An intersection
-/// with one of these is a different expression for the same texts.
+/// Patterns that each match all texts of such a lexeme and more. llguidance merges lexemes with equal expressions. An
+/// intersection with one of these patterns is a different expression for the same texts.
 const ROOMS: [&str; 3] = ["(?s:.*)", "[^\\x00]*", "[^\\x01]*"];
 
-/// Replaces lexeme i by one with another expression.
+/// Replaces lexeme i by a lexeme with another expression.
 pub fn replace(spec: &mut LexerSpec, i: usize, rx: RegexAst) -> Result<()> {
     let bad = |e: &dyn std::fmt::Display| invalid(format!("a string of the schema is not supported: {e}"));
     let class = spec.current_class;

@@ -1,5 +1,5 @@
-//! The texts of numbers between bounds of any size, digit by digit, as one expression. llguidance's own expressions count
-//! in doubles, omit numbers that are the first digits of a bound, and accept no multiple with a sign.
+//! Describes the texts of numbers between bounds of any size, digit by digit, as one expression. llguidance's own
+//! expressions count in doubles, omit numbers that are the first digits of a bound, and accept no multiple with a sign.
 
 use crate::base::error::{fail, Code, Result};
 use llguidance::derivre::{RegexAst, RegexBuilder};
@@ -11,7 +11,7 @@ const MOST_MULTIPLE: u32 = 2_000;
 /// Most digits of a multipleOf behind the point: llguidance's automaton counts in 32 bits.
 const MOST_SCALE: i64 = 8;
 
-/// A number as written, without leading and trailing zeros; 0 has no digits at all.
+/// Holds a number as written, without leading and trailing zeros; 0 has no digits at all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Decimal {
     pub negative: bool,
@@ -20,7 +20,7 @@ pub struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a number in JSON's spelling. Returns None when the text is no number.
+    /// Reads a number in JSON's spelling. Returns None when the text is not a number.
     pub fn read(text: &str) -> Option<Decimal> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -32,7 +32,7 @@ impl Decimal {
         if !all.iter().all(u8::is_ascii_digit) {
             return None;
         }
-        // An exponent with more digits than this is beyond every bound, whatever they are.
+        // An exponent with more digits than this is beyond every bound.
         let short: String = exponent.chars().take(8).collect();
         let point = whole.len() as i64 + short.parse::<i64>().ok()?;
         let from = all.iter().position(|d| *d != b'0');
@@ -52,7 +52,7 @@ impl Decimal {
         Some(Decimal { negative, whole: if point > 0 { whole } else { Vec::new() }, fraction })
     }
 
-    /// 10^340, which stands for every larger number.
+    /// Returns 10^340, which stands for every larger number.
     fn largest(negative: bool) -> Decimal {
         let whole = std::iter::once(b'1').chain(std::iter::repeat_n(b'0', MOST_DIGITS as usize)).collect();
         Decimal { negative, whole, fraction: Vec::new() }
@@ -86,16 +86,16 @@ impl Decimal {
     }
 }
 
-/// A bound, and whether the bound itself is excluded.
+/// Holds a bound, and whether the bound itself is excluded.
 pub type Bound = (Decimal, bool);
 
-/// The keywords of a schema that apply to a number.
+/// Holds the keywords of a schema that apply to a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     pub low: Option<Bound>,
     pub high: Option<Bound>,
     pub integer: bool,
-    /// The digits without trailing zeros, and the power of ten.
+    /// multipleOf: its digits without trailing zeros, and the power of ten.
     pub multiple: Option<(u32, i64)>,
 }
 
@@ -126,8 +126,9 @@ fn literal(digits: &[u8]) -> RegexAst {
     RegexAst::Literal(digits.iter().map(|b| *b as char).collect())
 }
 
-/// Digits that are above (or below) the given ones: equal up to some digit, and there on the side that is asked for. The
-/// digits behind it are as many as in the given ones (`as_many`), or any number.
+/// Returns an expression for the digits above (or below) the given digits. Such digits are equal to the given ones up to
+/// some digit, and that digit is larger (or smaller). With `as_many`, as many digits follow as in the given ones;
+/// otherwise any number of digits may follow.
 fn beyond(digits: &[u8], above: bool, as_many: bool, last: RegexAst, least_first: u8) -> RegexAst {
     let mut answer = last;
     for (i, d) in digits.iter().enumerate().rev() {
@@ -141,7 +142,7 @@ fn beyond(digits: &[u8], above: bool, as_many: bool, last: RegexAst, least_first
         if from <= to {
             options.push(rx(format!("[{}-{}]{rest}", from as char, to as char)));
         }
-        // a fraction that is a prefix of another one is smaller
+        // a fraction is smaller than a longer fraction that begins with its digits
         if !above && !as_many && i > 0 {
             options.push(RegexAst::EmptyString);
         }
@@ -150,7 +151,7 @@ fn beyond(digits: &[u8], above: bool, as_many: bool, last: RegexAst, least_first
     answer
 }
 
-/// Numbers without a sign on one side of the bound.
+/// Returns an expression for the numbers without a sign on one side of the bound.
 fn side(bound: &Bound, above: bool) -> RegexAst {
     let (d, excluded) = bound;
     let any = || rx("(\\.[0-9]+)?");
@@ -189,8 +190,8 @@ fn side(bound: &Bound, above: bool) -> RegexAst {
     RegexAst::Or(options)
 }
 
-/// Multiples of n·10^-scale with exactly `digits` significant digits behind the point, and then zeros. llguidance's
-/// automaton alone accepts 0.50 as a multiple of 0.25, and not 0.5.
+/// Returns an expression for the multiples of n·10^-scale with exactly `digits` significant digits behind the point,
+/// followed by zeros. llguidance's automaton alone accepts 0.50 as a multiple of 0.25, but not 0.5 as a multiple of 0.25.
 fn fractions(n: u32, scale: u32, digits: u32) -> RegexAst {
     let (mut n, mut left) = (n, 10u32.pow(scale - digits));
     for prime in [2, 5] {
@@ -206,7 +207,7 @@ fn fractions(n: u32, scale: u32, digits: u32) -> RegexAst {
 }
 
 impl Span {
-    /// True when some keyword limits the number.
+    /// Returns true when some keyword limits the number.
     pub fn is_bounded(&self) -> bool {
         self.low.is_some() || self.high.is_some() || self.multiple.is_some()
     }
@@ -215,7 +216,7 @@ impl Span {
         [&self.low, &self.high].into_iter().flatten().map(|(d, _)| d.digits() + 1).sum::<usize>() + 1
     }
 
-    /// Numbers without a sign, between the parts of the bounds on this side of 0.
+    /// Returns an expression for the numbers without a sign, between the parts of the bounds on this side of 0.
     fn unsigned(&self, low: Option<&Bound>, high: Option<&Bound>) -> RegexAst {
         let syntax = if self.integer { "0|[1-9][0-9]*" } else { "(0|[1-9][0-9]*)(\\.[0-9]+)?" };
         let mut all = vec![rx(syntax)];
@@ -251,8 +252,8 @@ impl Span {
         RegexAst::Or(options)
     }
 
-    /// True when no number satisfies the keywords. Checked here because a mask would notice it too late. All checks of a
-    /// request share the fuel.
+    /// Returns true when no number satisfies the keywords. The check is here because a mask would notice the problem too
+    /// late. All checks of a request share the fuel.
     pub fn is_empty(&self, fuel: &mut u64) -> Result<bool> {
         if self.low.is_none() || self.high.is_none() {
             return Ok(false); // there is no largest multiple

@@ -1,7 +1,7 @@
-//! Bounds of numbers, and multipleOf. A schema that alone applies to a number becomes a reference to a constant. The
-//! constant stands for the exact texts (number_text.rs, stand_ins.rs), and they replace it once llguidance has made its
-//! lexemes. Where several schemas apply to one number, llguidance joins them in doubles. Bounds there become doubles that
-//! it holds exactly, inside the allowed range.
+//! Rewrites bounds of numbers, and multipleOf. When only one schema applies to a number, the schema becomes a reference
+//! to a constant. The constant stands for the exact texts (number_text.rs, stand_ins.rs), which replace it after
+//! llguidance has made its lexemes. When several schemas apply to one number, llguidance joins them in doubles. Their
+//! bounds become doubles that are exact and lie inside the allowed range.
 
 use super::far::{far, far_text};
 use super::graph::joined;
@@ -13,16 +13,17 @@ use serde_json::{json, Map, Number, Value};
 
 type Members = Map<String, Value>;
 
-/// Every integer up to here is an exact double.
+/// Largest integer up to which every integer is an exact double.
 const EXACT: i128 = 1 << 53;
-/// The largest double below 2^63: llguidance counts in i64.
+/// Largest double below 2^63: llguidance counts in i64.
 pub const LARGEST: i128 = (1 << 63) - 1024;
-/// The smallest number above 0 for llguidance. It wrongly allows the whole number of an exclusive bound when the other
-/// bound has a fraction. The next number is therefore given as an inclusive bound.
+/// Smallest number above 0 for llguidance. When an exclusive bound is a whole number and the other bound has a fraction,
+/// llguidance wrongly allows the whole number. The next number is therefore given as an inclusive bound.
 const ABOVE_ZERO: f64 = 1e-15;
 
 const SAYINGS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
-/// Reads a bound as written. Returns None when there is none, and Err when it is no number (llguidance reports that).
+/// Reads a bound as written. Returns None when there is no bound, and Err when it is not a number (llguidance reports
+/// that).
 fn bound(
     s: &Members,
     inclusive: &str,
@@ -36,7 +37,7 @@ fn bound(
     };
     let own = read(inclusive)?;
     let strict = match s.get(exclusive) {
-        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4: a flag for the bound above it
+        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4 has a flag for the inclusive bound
         _ => read(exclusive)?,
     };
     Ok(match (own, strict) {
@@ -86,8 +87,8 @@ fn span(s: &Members) -> Result<Option<Span>> {
     Ok(Some(Span { low, high, integer, multiple: multiple.filter(|_| !says_nothing) }))
 }
 
-/// True when llguidance's own texts are exact: whole numbers that it handles one by one. Its fractions below 0 are not
-/// exact; it refuses -0.50.
+/// Returns true when llguidance's own texts are exact, as for whole numbers that it handles one by one. Its fractions
+/// below 0 are not exact: it refuses -0.50.
 fn is_plain(span: &Span, s: &Members) -> bool {
     let small = |b: &Option<Bound>| {
         b.as_ref()
@@ -101,7 +102,7 @@ fn is_plain(span: &Span, s: &Members) -> bool {
         && small(&span.high)
 }
 
-/// Replaces the schema's number keywords by a reference to a stand-in; the keywords for other types stay.
+/// Replaces the schema's number keywords by a reference to a stand-in. The keywords for other types stay.
 fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members) -> Result<bool> {
     let is_known = |key: &String| SAYINGS.contains(&key.as_str()) || SIMPLE.contains(&key.as_str());
     let may_be = !s.contains_key("type") || has_type(s, "number") || has_type(s, "integer");
@@ -139,11 +140,11 @@ fn each(
     Ok(())
 }
 
-/// Rewrites the numbers of all schemas, once the schemas have their final form for llguidance.
+/// Rewrites the numbers of all schemas, after the schemas have got their final form for llguidance.
 pub fn apply(root: &mut Value, numbers: &Numbers, has_names: bool) -> Result<()> {
     let mut joined = joined(root);
     if has_names || root.get("$defs").is_some_and(|v| !v.is_object()) {
-        joined.fill(true); // the targets of references are not known
+        joined.fill(true); // the targets of references are not known, so any schema may be joined
     }
     let mut made = Members::new();
     each(root, &joined, &mut 0, numbers, &mut made)?;
@@ -160,13 +161,13 @@ pub fn integer_of(n: &Number) -> Option<i128> {
     })
 }
 
-/// The nearest double to v on the given side; v itself when it is a double.
+/// Returns the nearest double to v on the given side, or v itself when it is a double.
 pub fn double(v: i128, down: bool) -> f64 {
     let f = v as f64;
     let beyond = if down { f as i128 > v } else { (f as i128) < v };
     match (beyond, f > 0.0) {
         (false, _) => f,
-        // one step towards that side: the bits of doubles have the same order as the doubles
+        // this is one step towards that side: the bits of doubles have the same order as the doubles
         (true, positive) => f64::from_bits(if positive == down { f.to_bits() - 1 } else { f.to_bits() + 1 }),
     }
 }
@@ -205,8 +206,8 @@ fn doubles(s: &mut Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// Replaces an excluded whole number by the next double as an inclusive bound, when the range lies on its far side from
-/// 0.
+/// Replaces an excluded whole number by the next double as an inclusive bound, when the range lies on the side of the
+/// number that is away from 0.
 fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str, upper: bool) -> Result<()> {
     let Some(v) = s.get(exclusive).and_then(Value::as_f64) else { return Ok(()) };
     if v.fract() != 0.0 || v != 0.0 && (v < 0.0) != upper || v.abs() >= EXACT as f64 / 2.0 {

@@ -1,7 +1,7 @@
-//! Rewrites a oneOf whose options exclude each other as anyOf, which llguidance supports. llguidance itself notices that
-//! only for options that are written out. Here references are followed, allOf is joined, and nested options are expanded.
-//! When a member that is not required tells the options apart, such as a discriminator with a default, it becomes
-//! required: a value without it could satisfy two options.
+//! Rewrites a oneOf whose options exclude each other as anyOf, which llguidance supports. llguidance itself notices such
+//! options only when they are written out. This file also follows references, joins allOf and expands nested options.
+//! Sometimes a member that is not required tells the options apart, such as a discriminator with a default. The member
+//! becomes required, because a value without it could satisfy two options.
 
 use super::graph::{bit_of, bit_of_value, percent_decoded, ALL, ARRAY, OBJECT};
 use super::walk::{also, inner_mut};
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 type Members = Map<String, Value>;
 
-/// Most options of a oneOf that one constant each tells apart.
+/// Most options of a oneOf when one constant for each option tells them apart.
 const MOST_CONSTANTS: usize = 10_000;
 /// Most options of a oneOf that are compared pair by pair.
 const MOST_PAIRED: usize = 100;
@@ -22,18 +22,18 @@ const MOST_FORMS: usize = 64;
 /// Most keywords, names and pairs that are visited for one document. A repeated visit costs the same again.
 const MOST_LOOKS: usize = 500_000;
 
-/// One of the forms of a schema: each value that satisfies the schema has at least one of them. A form states only what
-/// is certain; everything that it does not mention is allowed.
+/// Holds one of the forms of a schema. Each value that satisfies the schema has at least one of the schema's forms. A
+/// form states only what is certain. It allows everything that it does not mention.
 #[derive(Clone)]
 struct Form<'a> {
     types: u8,
-    /// The only allowed values that are neither objects nor arrays; None = any.
+    /// Allowed values that are neither objects nor arrays; None = any.
     values: Option<HashSet<String>>,
-    /// The names that an object must have.
+    /// Names that an object must have.
     required: HashSet<&'a str>,
-    /// Members with their schemas. When the member is there, it satisfies all schemas under its name.
+    /// Members with their schemas. When a member is present, it satisfies all schemas under its name.
     members: Vec<(&'a str, &'a Value)>,
-    /// The only allowed names; None = any.
+    /// Allowed names of members; None = any.
     names: Option<HashSet<&'a str>>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Form<'a> {
         Form { types: ALL, values: None, required: HashSet::new(), members: Vec::new(), names: None }
     }
 
-    /// The form that the schema's own keywords describe.
+    /// Returns the form that the schema's own keywords describe.
     fn own(s: &'a Members) -> Form<'a> {
         let mut f = Form::anything();
         f.types = match s.get("type") {
@@ -94,7 +94,7 @@ impl<'a> Form<'a> {
         1 + self.members.len() + self.required.len() + self.values.as_ref().map_or(0, HashSet::len)
     }
 
-    /// The form of the values that have both forms.
+    /// Returns the form of the values that have both forms.
     fn and(&self, other: &Form<'a>) -> Form<'a> {
         fn both<T: Clone + Eq + std::hash::Hash>(
             a: &Option<HashSet<T>>,
@@ -116,7 +116,7 @@ impl<'a> Form<'a> {
 }
 
 impl<'a> Look<'a> {
-    /// Uses up n visits; returns false when fewer are left.
+    /// Uses up n visits; returns false when fewer than n are left.
     fn spend(&self, n: usize) -> bool {
         let left = self.left.get().checked_sub(n);
         self.left.set(left.unwrap_or(0));
@@ -167,7 +167,7 @@ impl<'a> Look<'a> {
         forms
     }
 
-    /// The forms of a member, when it is there.
+    /// Returns the forms of a member, when the member is present.
     fn member(&self, f: &Form<'a>, name: &str, depth: usize) -> Vec<Form<'a>> {
         if f.names.as_ref().is_some_and(|names| !names.contains(name)) {
             return Vec::new();
@@ -200,7 +200,7 @@ impl<'a> Look<'a> {
         a.iter().all(|a| b.iter().all(|b| self.is_apart(a, b, depth)))
     }
 
-    /// The constants that the forms allow; None when some form allows other values.
+    /// Returns the constants that the forms allow; None when some form allows other values.
     fn constants(forms: &[Form<'a>]) -> Option<HashSet<String>> {
         let is_known = |f: &&Form<'a>| f.values.is_some() && f.types & (OBJECT | ARRAY) == 0;
         if !forms.iter().all(|f| is_known(&f)) {
@@ -209,7 +209,7 @@ impl<'a> Look<'a> {
         Some(forms.iter().filter_map(|f| f.values.clone()).flatten().collect())
     }
 
-    /// True when no two options share a constant. With `name`, the constants are those of that member.
+    /// Returns true when no two options share a constant. With `name`, the constants are those of that member.
     fn differ(&self, options: &[Vec<Form<'a>>], name: Option<&str>) -> bool {
         let mut seen = HashSet::new();
         let of = |forms: &Vec<Form<'a>>| match name {
@@ -232,8 +232,8 @@ impl<'a> Look<'a> {
         options.len() <= MOST_PAIRED && options.iter().enumerate().all(apart)
     }
 
-    /// Finds a member that tells the options apart by its constants, provided all options have it. The name in the
-    /// schema's discriminator comes first, then the first option's names.
+    /// Finds a member that tells the options apart by its constants, provided that all options have the member. It tries
+    /// the name in the schema's discriminator first, then the names of the first option.
     fn teller(&self, options: &[Vec<Form<'a>>], named: Option<&str>) -> Option<String> {
         let own = options.first()?.first()?;
         let names = named.into_iter().chain(own.members.iter().map(|(name, _)| *name));
@@ -284,7 +284,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Rewrites all schemas. `root` is a copy of the schema from before any change.
+/// Rewrites all schemas. `root` is a copy of the schema that was made before any change.
 pub fn apply(schema: &mut Value, root: &Value, follows: bool, is_old: bool) {
     Look { root, follows, is_old, left: Cell::new(MOST_LOOKS) }.apply(schema);
 }

@@ -1,15 +1,15 @@
 //! Translates the patterns of JSON schemas, which are ECMA-262's, to the syntax of Rust's regex, which llguidance reads.
-//! Constructs with the same spelling but another meaning are written out. The file also has patterns for the formats that
-//! llguidance's own patterns match wrongly.
+//! A construct that has the same spelling but another meaning in Rust's syntax is written out. The file also has patterns
+//! for the formats that llguidance's own patterns match wrongly.
 
 use crate::base::error::{invalid, Result};
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// ECMA-262's WhiteSpace and LineTerminator, for use inside a class. Rust's \s has U+0085 and lacks U+FEFF.
+/// WhiteSpace and LineTerminator of ECMA-262, for use inside a class. Rust's \s has U+0085 and lacks U+FEFF.
 const SPACE: &str =
     r"\t\n\x0B\x0C\r \u{A0}\u{1680}\u{2000}-\u{200A}\u{2028}\u{2029}\u{202F}\u{205F}\u{3000}\u{FEFF}";
-/// ECMA-262's dot without its flag s.
+/// Dot of ECMA-262 without its flag s.
 const DOT: &str = r"[^\n\r\u{2028}\u{2029}]";
 
 /// Undoes the translation of dots and white space, to show a pattern to a client.
@@ -22,7 +22,7 @@ struct Reader<'a> {
     out: String,
 }
 
-/// Translates a pattern. llguidance reports what neither syntax allows.
+/// Translates a pattern. llguidance reports constructs that neither syntax allows.
 pub fn of_ecma(pattern: &str) -> Result<String> {
     let mut r = Reader { rest: pattern.chars().peekable(), out: String::with_capacity(pattern.len() + 16) };
     while let Some(c) = r.rest.next() {
@@ -41,8 +41,8 @@ pub fn of_ecma(pattern: &str) -> Result<String> {
 }
 
 impl Reader<'_> {
-    /// True when the reader stands behind the brace of a repetition count: digits, then perhaps a comma and digits, then
-    /// a brace.
+    /// Returns true when the reader stands behind the brace of a repetition count: digits, then perhaps a comma and
+    /// digits, then a brace.
     fn is_count(&self) -> bool {
         let inner: String = self.rest.clone().take_while(|c| *c != '}').take(24).collect();
         let (least, most) = inner.split_once(',').unwrap_or((&inner, ""));
@@ -85,7 +85,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Joins the two \u escapes of a UTF-16 surrogate pair; leaves any other \u as it is.
+    /// Joins the two \u escapes of a UTF-16 surrogate pair. Any other \u stays unchanged.
     fn unicode(&mut self) {
         let ahead: Vec<char> = self.rest.clone().take(10).collect();
         let half = |from: usize| -> Option<u32> {
@@ -102,8 +102,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Escapes brackets, ampersands and tildes in a class, where they stand for themselves. Returns None when the class
-    /// is empty or has no end.
+    /// Escapes brackets, ampersands and tildes in a class, where ECMA-262 takes them as plain characters. Returns None
+    /// when the class is empty or has no end.
     fn class(&mut self) -> Option<()> {
         let is_not = self.rest.next_if_eq(&'^').is_some();
         if self.rest.next_if_eq(&']').is_some() {
@@ -133,14 +133,15 @@ impl Reader<'_> {
     }
 }
 
-/// The pattern of a whole text in this format. Returns None when llguidance's own pattern is right, or when it has none.
+/// Returns the pattern of a whole text in this format. Returns None when llguidance's own pattern is right, or when
+/// llguidance has none.
 pub fn of_format(name: &str) -> Option<String> {
     let leap = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
     let date = format!(
         "(?:[0-9]{{4}}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|\
          02-(?:0[1-9]|1[0-9]|2[0-8]))|{leap}-02-29)"
     );
-    // a leap second is the last second of a day in UTC, and is accepted only there
+    // a leap second is the last second of a day in UTC, so only that time is accepted
     let hour = "(?:[01][0-9]|2[0-3]):[0-5][0-9]";
     let time = format!(
         "(?:{hour}:[0-5][0-9](?:\\.[0-9]+)?(?:[zZ]|[+-]{hour})|23:59:60(?:\\.[0-9]+)?(?:[zZ]|[+-]00:00))"
@@ -155,7 +156,7 @@ pub fn of_format(name: &str) -> Option<String> {
     Some(format!("^(?:{pattern})$"))
 }
 
-/// The IPv6address of RFC 3986.
+/// Returns the pattern of RFC 3986's IPv6address.
 fn ipv6() -> String {
     let h = "[0-9a-fA-F]{1,4}";
     let octet = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";

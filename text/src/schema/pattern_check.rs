@@ -1,5 +1,6 @@
-//! Refuses patterns that llguidance silently reads wrongly. In derivre 0.3.8, a literal that JSON writes with an escape
-//! (a quote, a backslash, a control character) loses what follows its run of literals, unless only plain text follows.
+//! Refuses patterns that llguidance reads wrongly without an error. JSON writes some characters with an escape (a quote,
+//! a backslash, a control character). In derivre 0.3.8, the pattern after a run of literals with such a character is
+//! lost, unless only plain text follows.
 
 use crate::base::error::{invalid, Result};
 
@@ -7,7 +8,8 @@ fn is_escaped_in_json(c: char) -> bool {
     c < ' ' || "\"\\\u{7f}".contains(c)
 }
 
-/// Returns the character that an escape stands for, and the rest behind it. None for a class or an anchor.
+/// Returns the character that an escape stands for, and the rest behind the escape. The character is None for a class or
+/// an anchor.
 fn unescape(rest: &str) -> (Option<char>, &str) {
     let mut chars = rest.chars();
     let c = chars.next();
@@ -31,8 +33,8 @@ fn unescape(rest: &str) -> (Option<char>, &str) {
     }
 }
 
-/// Returns the literal at the start of the pattern, also from a class of one character, and the rest behind it. None for
-/// anything else.
+/// Returns the literal at the start of the pattern, also from a class of one character, and the rest behind the literal.
+/// The literal is None for any other start.
 fn literal(pattern: &str) -> (Option<char>, &str) {
     let mut chars = pattern.chars();
     match chars.next() {

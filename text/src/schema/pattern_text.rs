@@ -1,4 +1,4 @@
-//! A text with a pattern and a length: whether any such text exists, and its spelling in JSON.
+//! Handles a text with a pattern and a length: whether any such text exists, and its spelling in JSON.
 
 use super::pattern::with_dots;
 use crate::base::error::{fail, Code, Result};
@@ -37,14 +37,14 @@ impl PatternText {
         ])
     }
 
-    /// The text in JSON, with the escapes of llguidance (its json/compiler.rs).
+    /// Returns the text in JSON, with the escapes of llguidance (its json/compiler.rs).
     pub fn quoted(&self) -> RegexAst {
         let options = JsonQuoteOptions { allowed_escapes: "nrbtf\\\"u".to_owned(), raw_mode: false };
         RegexAst::JsonQuote(Box::new(self.text()), options)
     }
 
-    /// Returns whether no text satisfies both. None when the fuel is not enough to tell, or when llguidance has to report
-    /// an error.
+    /// Returns true when no text satisfies the pattern and the length. Returns None when the fuel is not enough to tell,
+    /// or when llguidance has to report an error.
     pub fn look(&self, fuel: &mut u64) -> Option<bool> {
         if self.most.is_some_and(|most| most < self.least) {
             return Some(true);

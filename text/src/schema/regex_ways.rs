@@ -1,19 +1,20 @@
-//! Counts the ways of a pattern: the most byte sets in it that contain the same byte. For an intersection of patterns,
-//! derivre's work grows with the product of their ways, within a single step that no fuel interrupts.
+//! Counts the ways of a pattern: the largest number of byte sets in the pattern that contain the same byte. For an
+//! intersection of patterns, derivre's work grows with the product of their ways, within a single step that no fuel
+//! interrupts.
 
 use llguidance::derivre::raw::{DerivCache, ExprSet};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::regex_to_lark;
 use std::collections::{HashMap, HashSet};
 
-/// Limit of one intersection, in the worst case that some byte has all the ways.
+/// Limit of the ways of one intersection, in the worst case that some byte has all the ways.
 pub const MOST_WAYS: f64 = 200_000.0;
-/// Ways of (?s:.{m,n}): the second byte of a character is in this many sets.
+/// Ways of the pattern (?s:.{m,n}): the second byte of a character is in this many sets.
 pub const WAYS_OF_LENGTH: f64 = 2.0;
 /// Ways of the widest format (its letters, digits and the second byte of a character).
 pub const WAYS_OF_FORMAT: f64 = 4.0;
 
-/// The byte sets (`sets`) and the inner intersections (`both`) of an expression, each once.
+/// Holds the byte sets (`sets`) and the inner intersections (`both`) of an expression, each of them once.
 struct Parts {
     sets: Vec<ExprRef>,
     both: Vec<ExprRef>,
@@ -21,7 +22,7 @@ struct Parts {
 }
 
 fn is(set: &ExprSet, e: ExprRef, tag: &str) -> bool {
-    format!("{:?}", set.get_tag(e)) == tag // derivre does not export its tags
+    format!("{:?}", set.get_tag(e)) == tag // derivre does not export its tags, so their names are compared
 }
 
 /// Collects the parts of an expression down to the next intersections.
@@ -43,7 +44,7 @@ fn parts(set: &ExprSet, own: ExprRef) -> Parts {
     found
 }
 
-/// The most of these sets that contain the same byte.
+/// Returns the largest number of these sets that contain the same byte.
 fn overlap(set: &mut ExprSet, sets: &[ExprRef]) -> usize {
     let mut derived = DerivCache::new();
     let mut of =
@@ -51,7 +52,7 @@ fn overlap(set: &mut ExprSet, sets: &[ExprRef]) -> usize {
     (0..=u8::MAX).map(|b| of(b)).max().unwrap_or(0)
 }
 
-/// The ways of one of derivre's expressions. `known` caches the ways of expressions already counted.
+/// Returns the ways of one of derivre's expressions. `known` caches the ways of expressions already counted.
 pub fn ways_of(set: &mut ExprSet, own: ExprRef, known: &mut HashMap<ExprRef, f64>) -> f64 {
     if let Some(n) = known.get(&own) {
         return *n;
@@ -68,7 +69,7 @@ pub fn ways_of(set: &mut ExprSet, own: ExprRef, known: &mut HashMap<ExprRef, f64
     n
 }
 
-/// True when an intersection in any of the lexemes has too many ways.
+/// Returns true when an intersection in any of the lexemes has too many ways.
 pub fn is_beyond(set: &mut ExprSet, lexemes: &[ExprRef]) -> bool {
     let mut known = HashMap::new();
     let (mut waiting, mut seen) = (lexemes.to_vec(), HashSet::new());
@@ -88,6 +89,6 @@ pub fn ways(pattern: &str) -> f64 {
     let mut builder = RegexBuilder::new();
     match builder.mk(&RegexAst::SearchRegex(regex_to_lark(pattern, "dw"))) {
         Ok(own) => ways_of(&mut builder.into_exprset(), own, &mut HashMap::new()),
-        Err(_) => 1.0, // llguidance reports the error
+        Err(_) => 1.0, // 1.0 is within the limit, so llguidance reports the error
     }
 }

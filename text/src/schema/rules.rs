@@ -1,8 +1,7 @@
-//! Rewrites JSON schemas as generators write them into the form that llguidance takes. Keywords that demand nothing are
-//! dropped, and so are unknown formats, which are annotations. Bounds that no answer reaches are dropped. Numbers become
-//! ones that llguidance holds exactly. Schemas that nothing satisfies are refused by name (graph.rs). Every text that the
-//! result allows is valid by the given schema. Where llguidance cannot express something, the result allows less or is
-//! refused.
+//! Rewrites JSON schemas as generators write them into the form that llguidance takes. It drops keywords that demand
+//! nothing, unknown formats (they are annotations), and bounds that no answer reaches. Numbers become numbers that
+//! llguidance holds exactly. A schema that nothing satisfies is refused (graph.rs). Every text that the result allows is
+//! valid by the given schema. Where llguidance cannot express something, the result allows less or is refused.
 
 use super::far::{far, far_mark};
 use super::graph::{check_patterns, check_shapes, keep_finite, percent_decoded};
@@ -16,8 +15,8 @@ use super::walk::{also, inner, inner_mut, is_anything, MAPS};
 use crate::base::error::{fail, invalid, Code, Result};
 use serde_json::{Map, Value};
 
-/// Keywords that constrain a value or say where schemas are, and the annotations that llguidance accepts. All others are
-/// dropped.
+/// Keywords that constrain a value or say where schemas are, and the annotations that llguidance accepts. All other
+/// keywords are dropped.
 #[rustfmt::skip]
 const KEYWORDS: [&str; 56] = [
     "$schema", "$id", "id", "$anchor", "$ref", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$defs",
@@ -28,7 +27,7 @@ const KEYWORDS: [&str; 56] = [
     "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
     "multipleOf", "x-guidance", "default", "examples", "title", "description",
 ];
-/// The formats that llguidance knows (its json/formats.rs).
+/// Formats that llguidance knows (its json/formats.rs).
 const FORMATS: [&str; 9] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 /// Keywords with schemas that may apply to members or items as well.
@@ -46,9 +45,10 @@ const APPLICATORS: [&str; 12] = [
     "not",
     "contains",
 ];
-/// No answer has this many items: it would exceed every context length.
+/// Number of items that no answer has: such an answer would exceed every context length.
 const BEYOND_ANSWERS: u64 = 1_000_000;
-/// The longest text for which a rule is made (check.rs). A longer text is not generated even when it is allowed.
+/// Longest text in characters for which a rule is made (check.rs). A longer text is not generated even when the schema
+/// allows it.
 const MOST_CHARACTERS: u64 = 1_000_000;
 const MAX_DEPTH: usize = 128;
 /// Most references in a chain from propertyNames.
@@ -58,13 +58,13 @@ fn is_nothing(v: &Value) -> bool {
     v == &Value::Bool(false)
 }
 
-/// Facts about the whole schema.
+/// Holds facts about the whole schema.
 struct Document {
-    /// All references, one per line.
+    /// All references of the schema, one per line.
     references: String,
-    /// True when an inner schema has a name of its own. Dynamic references then depend on the path to them.
+    /// True when an inner schema has a name of its own. The target of a dynamic reference then depends on the path to it.
     has_names: bool,
-    /// True for drafts up to 7: keywords beside $ref are ignored, and some keywords do not exist yet.
+    /// True for drafts up to 7. They ignore keywords beside $ref, and some keywords do not exist in them.
     is_old: bool,
     room: members::Room,
 }
@@ -113,7 +113,7 @@ fn survey(schema: &Value, d: &mut Document, depth: usize) -> Result<()> {
     answer
 }
 
-/// Replaces propertyNames that refer to a list of names by that list.
+/// Replaces a propertyNames that refers to a list of names by that list.
 fn referred_names(schema: &mut Value, root: &Value) -> Result<()> {
     let Value::Object(s) = schema else { return Ok(()) };
     for _ in 0..MOST_REFERENCES {
@@ -152,7 +152,7 @@ fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     members::apply(s, d.is_old, &d.room)
 }
 
-/// Drops the keywords beside a $ref, which old drafts ignore. Members that references may lead into stay, and still
+/// Drops the keywords beside a $ref, which old drafts ignore. Members that references may lead into stay, and they still
 /// apply.
 fn beside_reference(s: &mut Map<String, Value>) {
     s.retain(|key, v| key.starts_with('$') || key == "x-guidance" || v.is_object() || v.is_array());
@@ -161,7 +161,7 @@ fn beside_reference(s: &mut Map<String, Value>) {
     });
 }
 
-/// In a schema with no inner names, dynamic references lead where ordinary ones do, so they become ordinary ones.
+/// Turns dynamic references into ordinary ones. In a schema without inner names, both kinds lead to the same place.
 fn dynamic(s: &mut Map<String, Value>) {
     let pairs = [("$dynamicRef", "$ref"), ("$recursiveRef", "$ref"), ("$dynamicAnchor", "$anchor")];
     for (key, plain) in pairs {
@@ -225,21 +225,21 @@ fn drop_idle(s: &mut Map<String, Value>, is_old: bool) {
     });
     if s.get("not").is_some_and(is_anything) {
         s.shift_remove("not");
-        s.insert("enum".to_owned(), Value::Array(vec![])); // an empty enum: nothing is allowed
+        s.insert("enum".to_owned(), Value::Array(vec![])); // an empty enum allows nothing
     }
     for (key, plain) in [("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")] {
         if has_applicator || !s.contains_key(key) {
             continue;
         }
-        // Without a keyword that applies further schemas, `unevaluated…` means the same as its plain keyword. When the
-        // plain keyword is there as well, nothing is left unevaluated, so the first one is dropped.
+        // When no keyword applies further schemas, `unevaluated…` means the same as its plain keyword. When the plain
+        // keyword is there as well, nothing is left unevaluated, so `unevaluated…` is dropped.
         if let (Some(v), false) = (s.shift_remove(key), s.contains_key(plain)) {
             s.insert(plain.to_owned(), v);
         }
     }
 }
 
-/// True for a schema that every text satisfies; names are texts.
+/// Returns true for a schema that every text satisfies; a member's name is a text.
 fn is_any_text(v: &Value) -> bool {
     v.as_object().is_some_and(|s| s.len() == 1 && s.get("type").is_some_and(|t| t == "string"))
 }

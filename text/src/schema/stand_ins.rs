@@ -1,5 +1,5 @@
-//! Texts that a schema cannot express for llguidance. A random number that no client can know stands for each of them in
-//! the schema. The texts replace these numbers once llguidance has made its lexemes.
+//! Keeps texts that a schema cannot express for llguidance. In the schema, a random number that no client can know stands
+//! for each of these texts. The texts replace these numbers after llguidance has made its lexemes.
 
 use super::names;
 use super::number_text::Span;
@@ -16,37 +16,37 @@ use std::sync::OnceLock;
 
 type Members = Map<String, Value>;
 
-/// Most digits in all bounds of a request that are written out; each becomes a few nodes in llguidance.
+/// Most digits in all bounds of a request that are written out. Each digit becomes a few nodes in llguidance.
 const MOST_DIGITS: usize = 20_000;
 
-/// A schema with only these keywords can be split by types: no reference leads into it.
+/// A schema that has only these keywords can be split by types, because no reference leads into it.
 #[rustfmt::skip]
 pub const SIMPLE: [&str; 17] = [
     "$schema", "$anchor", "type", "minLength", "maxLength", "pattern", "title", "description", "default", "examples",
     "minItems", "maxItems", "x-guidance", "$id", "id", "required", "uniqueItems",
 ];
-/// Keywords of a schema that stay in its place when it is split.
+/// Keywords of a schema that stay at its place when the schema is split.
 const OF_PLACE: [&str; 5] = ["$schema", "$anchor", "$id", "id", "x-guidance"];
 
-/// Fuel of a request for all checks whether a `Text` allows any text at all: about a second of work.
+/// Fuel of a request for all checks whether a `Text` allows any text at all: about one second of work.
 const EMPTY_FUEL: u64 = 10_000_000;
 
-/// A text that a stand-in stands for.
+/// Describes a text that a stand-in stands for.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Text {
     Number(Span),
     Pattern(PatternText),
 }
 
-/// The stand-ins of one request's schemas, each text once. Most are numbers.
+/// Holds the stand-ins of one request's schemas; each text has one stand-in. Most texts are numbers.
 pub struct Numbers {
     fuel: Cell<u64>,
     texts: RefCell<Vec<Text>>,
     known: RefCell<HashMap<Text, usize>>,
 }
 
-/// The number that stands for text i. It is random, so that no client can know it, and within the range that all drafts
-/// handle.
+/// Returns the number that stands for text i. It is random, so that no client can know it, and within the range that all
+/// drafts handle.
 fn stand_in(i: usize) -> i64 {
     static FIRST: OnceLock<i64> = OnceLock::new();
     let first = FIRST.get_or_init(|| {
@@ -63,8 +63,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Returns whether no text belongs to `text`: false when it is known, else the answer of `look`, which uses the fuel
-    /// that is left.
+    /// Returns true when `text` allows no text. A known text allows some text, so the answer is false. For any other
+    /// text, `look` gives the answer and uses the fuel that is left.
     pub fn is_empty(&self, text: &Text, look: impl FnOnce(&mut u64) -> Result<bool>) -> Result<bool> {
         if self.known.borrow().contains_key(text) {
             return Ok(false);
@@ -92,7 +92,7 @@ impl Numbers {
         Ok(stand_in(texts.len() - 1))
     }
 
-    /// Replaces the stand-ins by their texts. The grammar must not have been compiled yet.
+    /// Replaces the stand-ins by their texts. It must be called before the grammar is compiled.
     pub fn place(&self, spec: &mut LexerSpec) -> Result<()> {
         let texts = self.texts.borrow();
         if texts.is_empty() {
@@ -119,7 +119,7 @@ impl Numbers {
     }
 }
 
-/// The types of the schema other than these.
+/// Returns the types of the schema except those in `own`.
 pub fn other_types(s: &Members, own: &[&str]) -> Vec<Value> {
     let is_other = |t: &&Value| !own.iter().any(|o| *t == o);
     let all = ["null", "boolean", "string", "array", "object", "number"].map(Value::from);
@@ -130,8 +130,8 @@ pub fn other_types(s: &Members, own: &[&str]) -> Vec<Value> {
     }
 }
 
-/// Replaces the keywords `said` by a reference to a stand-in, or by nothing when `name` is None. Keywords for other types
-/// stay.
+/// Replaces the keywords `said` by a reference to a stand-in. When `name` is None, the keywords are only removed.
+/// Keywords for other types stay.
 pub fn refer(s: &mut Members, said: &[&str], others: Vec<Value>, name: Option<i64>, made: &mut Members) {
     let mut place = Members::new();
     for key in OF_PLACE {
@@ -149,7 +149,7 @@ pub fn refer(s: &mut Members, said: &[&str], others: Vec<Value>, name: Option<i6
         json!({ "$ref": format!("#/$defs/{name}") })
     });
     match (reference, others.is_empty()) {
-        (None, true) => place.extend([("enum".to_owned(), Value::Array(Vec::new()))]), // an empty enum: nothing is allowed
+        (None, true) => place.extend([("enum".to_owned(), Value::Array(Vec::new()))]), // an empty enum allows nothing
         (None, false) => place.extend(rest),
         (Some(Value::Object(reference)), true) => place.extend(reference),
         (Some(reference), _) => place.extend([("anyOf".to_owned(), json!([rest, reference]))]),

@@ -1,6 +1,6 @@
-//! Texts with a pattern and a length. llguidance refuses such a schema when a small check does not show whether any text
-//! has both. The check here may cost more. A stand-in takes the place of the text until llguidance has made its lexemes
-//! (stand_ins.rs).
+//! Handles texts with a pattern and a length. llguidance refuses such a schema when a small check does not show whether
+//! any text has both. The check in this file may cost more. A stand-in takes the place of the text until llguidance has
+//! made its lexemes (stand_ins.rs).
 
 use super::graph::joined;
 use super::pattern_check;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 type Members = Map<String, Value>;
 
 const SAYINGS: [&str; 3] = ["pattern", "minLength", "maxLength"];
-/// check.rs refuses a larger minLength.
+/// Largest minLength in characters; check.rs refuses a larger one.
 const MOST_LENGTH: u64 = 1_000_000;
 /// Fuel that llguidance's own check uses.
 const CRATE_FUEL: u64 = 10_000;
@@ -36,7 +36,7 @@ fn property_with<'a>(v: &'a Value, pattern: &str, name: &'a str) -> Option<&'a s
     found
 }
 
-/// Rewrites the texts of all schemas, after the numbers. Where several schemas apply to one text, llguidance joins them.
+/// Rewrites the texts of all schemas, after the numbers. When several schemas apply to one text, llguidance joins them.
 pub fn apply(root: &mut Value, numbers: &Numbers) -> Result<()> {
     let joined = joined(root);
     let (mut made, mut refused) = (Members::new(), None);
@@ -68,8 +68,8 @@ fn each(
     f(s)
 }
 
-/// Replaces a pattern and a length by a reference to a stand-in, when llguidance would not accept
-/// them. Keywords for other types stay.
+/// Replaces a pattern and a length by a reference to a stand-in, when llguidance would not accept the pattern and the
+/// length. Keywords for other types stay.
 fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members, refused: &mut Option<String>) -> Result<()> {
     let may_be = !s.contains_key("type") || has_type(s, "string");
     if !may_be || !s.keys().all(|key| SIMPLE.contains(&key.as_str())) {

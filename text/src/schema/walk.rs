@@ -1,12 +1,13 @@
-//! The structure of a schema: which of its members are schemas, and small functions that several passes share.
+//! Describes the structure of a schema: which of its members are schemas. It also has small functions that several passes
+//! share.
 
 use crate::base::error::Result;
 use serde_json::{Map, Value};
 
-/// Keywords with constant data; there is no schema in them.
+/// Keywords with constant data, which contains no schema.
 pub const DATA: [&str; 7] =
     ["const", "enum", "default", "examples", "example", "dependentRequired", "x-guidance"];
-/// Keywords with an object of schemas, under arbitrary names.
+/// Keywords whose value is an object of schemas under arbitrary names.
 pub const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Calls `f` for each schema directly inside a schema. Members with constant data are skipped. Unknown members are
@@ -39,7 +40,7 @@ pub fn inner_mut(
     Ok(())
 }
 
-/// True for `true` and `{}`, which allow everything.
+/// Returns true for `true` and `{}`, which allow everything.
 pub fn is_anything(v: &Value) -> bool {
     v == &Value::Bool(true) || v.as_object().is_some_and(Map::is_empty)
 }
@@ -52,7 +53,7 @@ pub fn has_type(s: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// Adds a part to the schema's allOf: a value must satisfy the part too.
+/// Adds a part to the schema's allOf, so that a value must satisfy the part too.
 pub fn also(s: &mut Map<String, Value>, part: Value) {
     match s.get_mut("allOf") {
         Some(Value::Array(list)) => list.push(part),

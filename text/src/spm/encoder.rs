@@ -1,4 +1,5 @@
-//! `Spm` turns the text between two added tokens into ids. `Frame` adds bos, eos and blanks around a whole text.
+//! Encodes texts with SentencePiece. `Spm` turns the text between two added tokens into ids. `Frame` adds bos, eos and
+//! blanks around a whole text.
 
 use super::model::Model;
 use crate::base::error::Result;
@@ -11,7 +12,7 @@ pub struct Spm {
     legacy: bool,
     unk: String,
     n_unk: usize,
-    /// texts of added tokens, which come before pieces
+    /// texts of added tokens; they have priority over pieces
     extra: HashMap<String, u32>,
     by_id: HashMap<u32, String>,
 }
@@ -57,17 +58,19 @@ impl Spm {
         self.by_id.iter().map(|(&id, text)| (text.as_str(), id))
     }
 
-    /// The ids of the model's control pieces. No text encodes to one that no file names, and decoding hides them.
+    /// Returns the ids of the model's control pieces. A control piece that no file names is never the result of encoding
+    /// a text. Decoding hides control pieces.
     pub fn controls(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.model.n_pieces()).filter(|&id| self.model.is_control(id))
     }
 
-    /// True when the normalizer changes nothing but blanks.
+    /// Returns true when the normalizer changes nothing but blanks.
     pub fn keeps_characters(&self) -> bool {
         self.model.normalizer.is_identity()
     }
 
-    /// True when, besides, no blank is dropped, and an unknown character becomes as many ids as it has bytes.
+    /// Returns true when the normalizer keeps all characters and all blanks, and an unknown character becomes as many ids
+    /// as it has bytes.
     pub fn keeps_length(&self) -> bool {
         self.keeps_characters() && !self.model.normalizer.remove_extra_whitespaces && self.model.has_bytes()
     }
@@ -77,12 +80,12 @@ impl Spm {
     }
 }
 
-/// The work on a whole text, before and after its parts become ids.
+/// Does the work on a whole text, before and after its parts become ids.
 pub struct Frame {
     pub(super) bos: Option<u32>,
     pub(super) eos: Option<u32>,
     pub(super) legacy: bool,
-    /// a blank is put before the text, unless the text begins with a named special token
+    /// true: a blank is put before the text, unless the text begins with a named special token
     pub(super) prefix_space: bool,
     pub(super) blank: Option<u32>,
     pub(super) named: Vec<(u32, String)>,

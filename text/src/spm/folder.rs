@@ -1,6 +1,6 @@
 //! Opens a folder with a tokenizer.model and no tokenizer.json. The small JSON files beside the model describe its
-//! special and added tokens. They are read as transformers' LlamaTokenizer and GemmaTokenizer read them (from_pretrained
-//! of the classes that run SentencePiece itself).
+//! special and added tokens. These files are read as transformers' LlamaTokenizer and GemmaTokenizer read them
+//! (from_pretrained of the classes that run SentencePiece itself).
 
 use super::encoder::{Frame, Spm};
 use super::model::Model;
@@ -12,13 +12,13 @@ use serde_json::{json, Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Tokens that the model lacks get their ids in this order.
+/// Names of the special tokens. Tokens that the model lacks get their ids in this order.
 pub const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 struct Class {
     name: &'static str,
-    /// the class's tokens when the files name none
+    /// tokens of the class that apply when the files name none
     defaults: &'static [(&'static str, &'static str)],
     /// true when the class puts a blank before the text and has a legacy mode
     is_llama: bool,
@@ -42,10 +42,10 @@ const CLASSES: [Class; 2] = [
     },
 ];
 
-/// Blanks that decoding strips when the model drops all blanks at the beginning of a text.
+/// Number of blanks that decoding strips when the model drops all blanks at the beginning of a text.
 const ALL_BLANKS: usize = 1 << 20;
 
-/// A model, the parts of a tokenizer.json around it (as JSON), and the tokens that are added to texts.
+/// Holds a model, the parts of a tokenizer.json around it (as JSON), and the tokens that are added to texts.
 pub struct Opened {
     pub spm: Spm,
     pub config: String,
@@ -90,12 +90,12 @@ fn flag(config: &Value, name: &str, default: bool) -> bool {
     }
 }
 
-/// A null counts as legacy too: transformers' default is None, and None means true.
+/// Returns true for the legacy mode. A null counts as legacy too: transformers' default is None, and None means true.
 fn is_legacy(config: &Value) -> bool {
     config["legacy"].is_null() || flag(config, "legacy", true)
 }
 
-/// The named tokens of a model (bos_token, …) and their texts.
+/// Returns the named tokens of a model (bos_token, …) and their texts.
 pub fn named_texts(bytes: &[u8], folder: &Path) -> Result<Vec<(&'static str, String)>> {
     let config = token_config(folder, false)?;
     let named = named_tokens(&config, class_of(&config)?, &proto::parse(bytes)?);
@@ -263,11 +263,11 @@ fn of_added_json(list: Map<String, Value>, named: &[Named]) -> Result<Vec<Added>
 }
 
 /// Adds the named tokens, which are special. A token that is not listed takes the id of the model's piece, or a new id
-/// behind all others.
+/// after all other ids.
 fn add_named(added: &mut Vec<Added>, named: &[Named], model: &Model) {
     let beyond = added.iter().filter(|a| a.id >= model.n_pieces()).count() as u32;
     let mut next = model.n_pieces() + beyond;
-    // index by text; the first token with a text counts
+    // index of the tokens by text; for a text that occurs twice, the first token counts
     let mut known = HashMap::new();
     added.iter().enumerate().for_each(|(i, a)| {
         known.entry(a.text.clone()).or_insert(i);

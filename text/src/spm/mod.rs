@@ -1,6 +1,6 @@
-//! tokenizer.model: SentencePiece without a tokenizer.json, as Vicuna and open_llama were published. The pipeline of the
-//! tokenizers crate finds added tokens and decodes ids, as for every other file. This folder normalizes and cuts the text
-//! between added tokens.
+//! Reads tokenizer.model: SentencePiece without a tokenizer.json, as Vicuna and open_llama were published. The pipeline
+//! of the tokenizers crate finds added tokens and decodes ids, as for every other file. This folder normalizes and cuts
+//! the text between added tokens.
 
 mod encoder;
 mod folder;
@@ -12,8 +12,8 @@ mod trie;
 pub use encoder::{Frame, Spm};
 pub use folder::{named_texts, open, NAMES};
 
-/// Recognises a ModelProto by its first bytes: its first field is a piece, and that piece's first field is its text. The
-/// format has no magic number.
+/// Returns true for a ModelProto, by its first bytes: its first field is a piece, and that piece's first field is its
+/// text. The format has no magic number.
 pub fn is_model(bytes: &[u8]) -> bool {
     matches!(bytes, [0x0a, second, 0x0a, ..] if *second != b'{')
 }

@@ -12,13 +12,13 @@ use crate::vocab::table::Vocab;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Score of an unknown character: this much below the worst piece.
+/// Difference between the score of an unknown character and the worst score of a piece.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 pub struct Model {
     pub normalizer: Normalizer,
     algorithm: Algorithm,
-    /// pieces that texts consist of: normal, user-defined and unused ones
+    /// pieces that texts consist of: normal, user-defined and unused pieces
     pieces: Vocab,
     /// control symbols, bytes and the unknown piece
     reserved: Vocab,
@@ -27,7 +27,7 @@ pub struct Model {
     pub unk: u32,
     bytes: Option<Box<[u32; 256]>>,
     user_defined: Trie,
-    /// unigram only: all of `pieces`
+    /// trie of all `pieces`, for unigram only
     trie: Trie,
     min_score: f32,
     max_score: f32,
@@ -209,7 +209,7 @@ impl Ids<'_> {
 #[derive(Clone, Copy)]
 struct Symbol {
     at: usize,
-    len: usize, // 0 = merged into its left neighbour
+    len: usize, // number of bytes; 0 = the symbol was merged into its left neighbour
     prev: u32,
     next: u32,
     frozen: bool,
@@ -217,7 +217,7 @@ struct Symbol {
 
 const END: u32 = u32::MAX;
 
-/// A candidate merge. The best score comes first, then the leftmost.
+/// Holds a possible merge. The merge with the best score comes first; among equal scores, the leftmost one comes first.
 struct Pair {
     score: f32,
     left: u32,
@@ -250,12 +250,12 @@ struct Merger<'a> {
     text: &'a str,
     symbols: Vec<Symbol>,
     queue: BinaryHeap<Pair>,
-    /// for a piece that exists only to be merged further: the length of its left half
+    /// length of the left half of each unused piece, by its text; an unused piece exists only to be merged further
     unused: HashMap<&'a str, usize>,
 }
 
 impl<'a> Merger<'a> {
-    /// Cuts the text into characters and user-defined symbols; the latter are never merged.
+    /// Cuts the text into characters and user-defined symbols. User-defined symbols are never merged.
     fn cut(&mut self) {
         let mut at = 0;
         while at < self.text.len() {
@@ -293,7 +293,7 @@ impl<'a> Merger<'a> {
         while let Some(pair) = self.queue.pop() {
             let (l, r) = (self.symbols[pair.left as usize], self.symbols[pair.right as usize]);
             if l.len == 0 || r.len == 0 || l.len + r.len != pair.len {
-                continue; // one of the two has become part of another symbol
+                continue; // the left or the right symbol has become part of another symbol
             }
             self.symbols[pair.left as usize].len += r.len;
             self.symbols[pair.left as usize].next = r.next;

@@ -1,6 +1,6 @@
-//! SentencePiece's normalizer. The longest matching rule of the model's charsmap (such as nmt_nfkc; empty = identity)
-//! replaces characters. Blanks are reduced and escaped, and a dummy blank is put before the text. User-defined symbols
-//! stay unchanged.
+//! Implements SentencePiece's normalizer. The longest matching rule of the model's charsmap (such as nmt_nfkc; empty =
+//! identity) replaces characters. Blanks are reduced and escaped, and a dummy blank is put before the text. User-defined
+//! symbols stay unchanged.
 //!
 //! A charsmap consists of the size of a double array (Darts), the array, and the replacements, each ended by a zero byte.
 //! The value of a rule is the position of its replacement.
@@ -11,8 +11,8 @@ use crate::base::error::{fail, invalid, Code, Result};
 
 /// Longest replacement in bytes; no rule of a real charsmap gives more than 33.
 const MAX_REPLACEMENT: usize = 256;
-/// Growth limits: each byte of a text may become MAX_GROWTH bytes, plus GROWTH_SLACK for a short text. Real rules make at
-/// most 13 bytes of one (with its blanks escaped). A hostile model must not turn a prompt into gigabytes.
+/// Growth limits: each byte of a text may become MAX_GROWTH bytes, plus GROWTH_SLACK bytes for a short text. Real rules
+/// make at most 13 bytes from one byte (with its blanks escaped). A hostile model must not turn a prompt into gigabytes.
 const MAX_GROWTH: usize = 32;
 const GROWTH_SLACK: usize = 64;
 /// Longest key in bytes that is looked up.
@@ -28,7 +28,7 @@ pub struct Normalizer {
     escape_whitespaces: bool,
 }
 
-/// The fields of a unit of the array, as Darts-clone packs them.
+/// Returns a field of a unit of the array, as Darts-clone packs it. The functions below read the other fields.
 fn offset(unit: u32) -> usize {
     ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
 }
@@ -98,7 +98,7 @@ impl Normalizer {
         Some((replacement.split('\0').next().unwrap_or(""), n))
     }
 
-    /// Normalizes a text. `add_dummy_prefix` is the model's setting, unless the caller adds the blank itself.
+    /// Normalizes a text. `add_dummy_prefix` is the model's setting, or false when the caller adds the blank itself.
     pub fn normalize(&self, text: &str, user_defined: &Trie, add_dummy_prefix: bool) -> Result<String> {
         let blank = if self.escape_whitespaces { BLANK } else { " " };
         let mut left = text;

@@ -6,8 +6,8 @@
 use crate::base::error::{fail, invalid, Code, Result};
 use crate::vocab::table::MAX_ID;
 
-/// Longest allowed piece in bytes. Trainers cut at 16 characters, and the encoder looks at each byte of the longest piece
-/// again from every position of a text.
+/// Longest allowed piece in bytes. Trainers cut pieces at 16 characters. The encoder compares the text with the longest
+/// piece, byte by byte, from every position of the text.
 const MAX_PIECE: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct NormalizerSpec<'a> {
     pub escape_whitespaces: bool,
 }
 
-/// The defaults are those of the .proto file.
+/// Holds the fields of a ModelProto. The defaults are those of the .proto file.
 pub struct ModelProto<'a> {
     pub pieces: Vec<Piece<'a>>,
     pub algorithm: Algorithm,
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Returns the number and the value of the next field; None at the end.
+    /// Returns the number and the value of the next field; None at the end of the message.
     fn next(&mut self) -> Result<Option<(u64, Field<'a>)>> {
         if self.left.is_empty() {
             return Ok(None);
@@ -183,7 +183,7 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
     while let Some((number, field)) = r.next()? {
         match (number, field) {
             (1, f) => p.text = f.text(&format!("piece {id}"))?,
-            (2, Field::Fixed32(bits)) => p.score = f32::from_bits(bits) + 0.0, // turns -0 into 0
+            (2, Field::Fixed32(bits)) => p.score = f32::from_bits(bits) + 0.0, // + 0.0 turns -0 into 0
             (2, _) => return Err(other_type("a score")),
             (3, f) => {
                 p.kind = match f.number("a type")? {
@@ -260,7 +260,8 @@ fn read_normalizer<'a>(bytes: &'a [u8], n: &mut NormalizerSpec<'a>) -> Result<()
     Ok(())
 }
 
-/// Checks the normalization of decoded texts. Only an empty one is supported; every model with a decoder has that.
+/// Checks the normalization of decoded texts. Only an empty normalization is supported; every model with a decoder has an
+/// empty one.
 fn read_denormalizer(bytes: &[u8]) -> Result<()> {
     let mut r = Reader { left: bytes };
     while let Some((number, field)) = r.next()? {

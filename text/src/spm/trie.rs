@@ -1,5 +1,5 @@
-//! A set of texts, to find those that another text begins with. There is one node for each byte; a node's children are
-//! adjacent and sorted by their byte. The trie never changes after it is made.
+//! Holds a set of texts, and finds the texts that another text begins with. There is one node for each byte; a node's
+//! children are adjacent and sorted by their byte. The trie never changes after it is made.
 
 #[derive(Clone, Copy)]
 struct Node {
@@ -24,8 +24,8 @@ impl Trie {
         }
         entries.sort_unstable();
         let mut nodes = vec![Node { first: 0, n: 0, label: 0, value: NO_VALUE }];
-        // For each node: the range of its entries, and the number of bytes that lead to it. Nodes are made level by
-        // level.
+        // `ranges` has the range of entries of each node, and the number of bytes that lead to the node. Nodes are made
+        // level by level.
         let mut ranges = vec![(0, entries.len(), 0)];
         let mut at = 0;
         while at < nodes.len() {
@@ -61,7 +61,7 @@ impl Trie {
         }
     }
 
-    /// The length of the longest entry that `text` begins with.
+    /// Returns the length of the longest entry that `text` begins with.
     pub fn longest(&self, text: &[u8]) -> Option<usize> {
         let mut longest = None;
         self.prefixes(text, |len, _| longest = Some(len));

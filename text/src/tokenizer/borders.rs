@@ -1,10 +1,10 @@
 //! Finds places where a long text may be cut without a change of its ids, and a lower bound for the number of its ids.
-//! With both, a text that is far too long is refused after a look at its beginning.
+//! With both results, a text that is far too long is refused after a look at its beginning.
 //!
 //! A token covers characters that are adjacent in its text. When no token contains the neighbours x and y, no token
-//! covers the border between them: BPE merges nothing across it, and the ids before the border depend only on the text
-//! before it. A hash table with one bit for each pair records which characters are adjacent in some token. When two pairs
-//! share a bit, a border may be missed, which does no harm.
+//! covers the border between them. BPE merges nothing across that border, and the ids before the border depend only on
+//! the text before it. A hash table with one bit for each pair records which characters are adjacent in some token. When
+//! two pairs share a bit, a border may be missed, which does no harm.
 
 use super::compiled::Compiled;
 use crate::spm::Spm;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokenizers::AddedToken;
 
 const BITS: usize = 1 << 20;
-const LOOK_BACK: usize = 1 << 16; // most bytes that are searched for a border
+const LOOK_BACK: usize = 1 << 16; // most bytes in which a border is searched for
 
 pub struct Borders {
     joined: Vec<u64>,
@@ -28,7 +28,8 @@ fn slot(x: u32, y: u32) -> usize {
     ((u64::from(x) << 32 | u64::from(y)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44) as usize
 }
 
-/// Returns whether the normalizer changes Unicode forms. None when it could move a border in another way.
+/// Returns whether the normalizer changes Unicode forms. Returns None when the normalizer could move a border in another
+/// way.
 fn needs_stable(normalizer: &Value) -> Option<bool> {
     match normalizer["type"].as_str() {
         None => normalizer.is_null().then_some(false),
@@ -45,13 +46,14 @@ fn needs_stable(normalizer: &Value) -> Option<bool> {
     }
 }
 
-/// True for a character that no Unicode form changes or joins with the character before it.
+/// Returns true for a character that no Unicode form changes or joins with the character before it.
 fn is_stable(c: char) -> bool {
     matches!(c, '\0'..='\x7f' | 'А'..='я' | 'ぁ'..='ゖ' | 'ァ'..='ヺ' | '一'..='\u{9fff}' | '가'..='힣')
 }
 
 impl Borders {
-    /// Returns None when no cut can be known to be safe (another kind of model or normalizer).
+    /// Makes the table for a BPE model. Returns None when no cut can be known to be safe (another kind of model or
+    /// normalizer).
     pub fn new(model: &Compiled, pieces: &Pieces, added: &[AddedToken]) -> Option<Borders> {
         let config: Value = serde_json::from_str(model.config()).ok()?;
         let stable_only = needs_stable(&config["normalizer"])?;
@@ -64,8 +66,8 @@ impl Borders {
         Some(b.with(tokens, added, !stable_only))
     }
 
-    /// Returns None for a model that replaces characters. Both SentencePiece algorithms end a token at a border, and cut
-    /// the text before it as if nothing followed.
+    /// Makes the table for a tokenizer.model. Returns None for a model that replaces characters. Both SentencePiece
+    /// algorithms end a token at a border. They cut the text before the border as if nothing followed.
     pub fn of_spm(spm: &Spm, added: &[AddedToken]) -> Option<Borders> {
         if !spm.keeps_characters() {
             return None;
@@ -74,7 +76,7 @@ impl Borders {
         Some(b.with(spm.texts().map(|(text, _)| text.as_bytes()), added, spm.keeps_length()))
     }
 
-    /// Adds the tokens. keeps_length: no character vanishes, and each one gets an id.
+    /// Adds the tokens. `keeps_length` means that no character vanishes and that each character gets at least one id.
     fn with<'t>(
         mut self,
         tokens: impl Iterator<Item = &'t [u8]>,
@@ -107,7 +109,8 @@ impl Borders {
     }
 
     fn may_cut(&self, x: char, y: char) -> bool {
-        // The ids of blanks depend on what follows; digits are grouped; a "▁" may have been a space.
+        // No border is next to these characters. The ids of blanks depend on the text that follows, digits are grouped,
+        // and a "▁" may have been a space.
         if x.is_whitespace() || x.is_numeric() || x == '▁' || y == '▁' {
             return false;
         }
@@ -143,7 +146,7 @@ impl Borders {
         None
     }
 
-    /// Returns the least number of ids: no token covers more than the longest one.
+    /// Returns the least number of ids, because no token covers more than the longest token.
     pub fn least_ids(&self, text: &str) -> usize {
         let units = if self.by_bytes { text.len() } else { text.chars().count() };
         self.longest.map_or(0, |longest| units / longest)

@@ -1,6 +1,6 @@
-//! BPE over a compiled vocabulary. It has the same symbols, the same order of merges, and the same rules for unknown
-//! characters and byte fallback as `tokenizers::models::bpe`, without that crate's maps of strings. The rest of the
-//! pipeline is the tokenizers crate's own, so only this file can differ from it.
+//! Implements BPE over a compiled vocabulary. It has the same symbols, the same order of merges, and the same rules for
+//! unknown characters and byte fallback as `tokenizers::models::bpe`, without that crate's maps of strings. The rest of
+//! the pipeline is the tokenizers crate's own, so only this file can differ from that crate.
 
 use super::compiled::Compiled;
 use crate::spm::Spm;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokenizers::models::bpe::BpeTrainer;
 use tokenizers::{Model, ModelWrapper, Result, Token};
 
-/// The model inside the pipeline of the tokenizers crate.
+/// Holds the model inside the pipeline of the tokenizers crate.
 pub enum AnyModel {
     Compiled(Arc<Compiled>),
     Crate(Box<ModelWrapper>),
@@ -21,8 +21,8 @@ pub enum AnyModel {
 }
 
 thread_local! {
-    /// Ids that the running `encode` may still make. The text is cut off inside the pipeline, not after it, so that the
-    /// work on a hostile input is limited.
+    /// Number of ids that the running `encode` may still make. The text is cut off inside the pipeline, not after it, so
+    /// that the work on a hostile input is limited.
     static BUDGET: RefCell<usize> = const { RefCell::new(usize::MAX) };
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
@@ -44,7 +44,7 @@ fn spend(ids: usize) -> Result<()> {
 #[derive(Clone, Copy)]
 struct Symbol {
     id: u32,
-    len: u32, // in bytes; 0 = merged into its left neighbour
+    len: u32, // length in bytes; 0 = merged into its left neighbour
     prev: u32,
     next: u32,
 }
@@ -138,7 +138,7 @@ fn fill_symbols(c: &Compiled, word: &str, out: &mut Scratch) {
             out.add(id, len);
             continue;
         }
-        // As in the tokenizers crate, a pending unknown run stays pending and comes after the bytes.
+        // In the tokenizers crate, a pending unknown run stays pending and comes after the bytes. The same happens here.
         if c.byte_fallback && s.bytes().all(|b| c.byte_id(b).is_some()) {
             s.bytes().for_each(|b| out.add(c.byte_id(b).unwrap_or(0), 1));
             continue;
@@ -176,7 +176,7 @@ pub fn append_ids(c: &Compiled, word: &str, out: &mut Vec<u32>) {
     });
 }
 
-/// Returns the tokens of a word with empty texts: the pipeline reads only ids and offsets, and a String for each token
+/// Returns the tokens of a word with empty texts. The pipeline reads only ids and offsets, and a String for each token
 /// would take a fifth of the time.
 fn tokenize(c: &Compiled, word: &str) -> Result<Vec<Token>> {
     if word.is_empty() {

@@ -1,6 +1,6 @@
-//! The compiled form of a BPE tokenizer: one little-endian file that is memory-mapped and used without decoding. It has
-//! token texts and raw bytes by id, a hash table from text to id, a hash table of merges, and the light parts of
-//! tokenizer.json as JSON. `compile` makes it once for each source file. `Compiled::open` checks all of it (size,
+//! Defines the compiled form of a BPE tokenizer: one little-endian file that is memory-mapped and used without decoding.
+//! It has token texts and raw bytes by id, a hash table from text to id, a hash table of merges, and the light parts of
+//! tokenizer.json as JSON. `compile` makes the file once for each source file. `Compiled::open` checks all of it (size,
 //! checksum, every offset and id), so look-ups need no checks of their own. A file that fails the check is rebuilt.
 //!
 //! Layout: `HEADER_WORDS` u64 words, then the sections, each aligned to 8 bytes, in the order of `Section`.
@@ -15,21 +15,21 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"coxtok\0\x02");
 const HEADER_WORDS: usize = 32;
-const WORD_FIXED: usize = 10; // words before the section table
+const WORD_FIXED: usize = 10; // number of header words before the section table
 
 #[derive(Clone, Copy)]
 #[repr(usize)]
 enum Section {
     TextAt,  // u32[n_ids + 1]: start of an id's text in Texts
-    Texts,   // UTF-8
+    Texts,   // UTF-8 texts of all ids, one after another
     BytesAt, // u32[n_ids + 1]: start of an id's raw bytes
     Bytes,
     IdSlots, // u32[2^k]: id + 1 by hash of the text; 0 = free
     Merges,  // u32[4][2^k]: left, right, rank, merged; left NONE = free
     ByteIds, // u32[256]: the id of "<0xNN>"; NONE = absent
-    Prefix,  // continuing_subword_prefix
-    Suffix,  // end_of_word_suffix
-    Config,  // JSON
+    Prefix,  // text of continuing_subword_prefix
+    Suffix,  // text of end_of_word_suffix
+    Config,  // light parts of tokenizer.json, as JSON
     Count,
 }
 const N_SECTIONS: usize = Section::Count as usize;
@@ -58,7 +58,7 @@ impl Backing {
     fn bytes(&self) -> &[u8] {
         match self {
             Backing::Map(m) => m,
-            // SAFETY: any u64 is eight valid bytes; the length is that of the vector.
+            // SAFETY: eight bytes are valid for any u64; the length is that of the vector.
             Backing::Heap(v) => unsafe { std::slice::from_raw_parts(v.as_ptr().cast::<u8>(), v.len() * 8) },
         }
     }
@@ -183,7 +183,7 @@ impl Compiled {
     }
 
     fn str_section(&self, s: Section) -> &str {
-        // SAFETY: check_tables has checked that it is UTF-8, and the backing does not change.
+        // SAFETY: check_tables has checked that the section is UTF-8, and the backing does not change.
         unsafe { std::str::from_utf8_unchecked(self.section(s)) }
     }
 
@@ -195,7 +195,7 @@ impl Compiled {
         self.n_tokens
     }
 
-    /// Length of the longest token text in bytes.
+    /// Returns the length of the longest token text in bytes.
     pub fn max_text(&self) -> usize {
         self.max_text
     }
@@ -212,7 +212,7 @@ impl Compiled {
         self.str_section(Section::Config)
     }
 
-    /// The text of an id; None when no token has the id.
+    /// Returns the text of an id; None when no token has the id.
     pub fn text(&self, id: u32) -> Option<&str> {
         if id >= self.n_ids {
             return None;
@@ -223,7 +223,7 @@ impl Compiled {
         (from < to).then(|| unsafe { std::str::from_utf8_unchecked(&self.section(Section::Texts)[from..to]) })
     }
 
-    /// The bytes that an id stands for, borrowed from the mapping.
+    /// Returns the bytes that an id stands for, borrowed from the mapping.
     pub fn bytes(&self, id: u32) -> Option<&[u8]> {
         self.text(id)?;
         let at = self.words(Section::BytesAt);
@@ -243,7 +243,7 @@ impl Compiled {
         None
     }
 
-    /// The rank of a pair's merge and the merged id; None when the pair does not merge.
+    /// Returns the rank of a pair's merge and the merged id; None when the pair does not merge.
     pub fn merge(&self, left: u32, right: u32) -> Option<(u32, u32)> {
         let merges = self.merges();
         let mask = merges.len() - 1;
@@ -382,7 +382,7 @@ fn place_merges(merges: &[(u32, u32, u32)], n_slots: usize, out: &mut Vec<u64>) 
     }
 }
 
-/// Writes to a temporary file and renames it: readers see the old file or the whole new one.
+/// Writes to a temporary file and renames it, so that a reader sees the old file or the whole new file.
 pub fn write_atomically(words: &[u64], path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(|e| io(folder.display(), e))?;

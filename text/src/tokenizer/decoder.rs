@@ -1,7 +1,7 @@
-//! Streaming decode. The bytes of tokens are joined, and every complete character is returned at once. An incomplete tail
-//! that is valid so far waits. Bytes that can no longer become valid turn into one U+FFFD for each maximal subpart (as in
-//! `String::from_utf8_lossy`). Decoders that look at neighbours (WordPiece, CTC) use the stream of the tokenizers crate
-//! instead.
+//! Decodes a stream of tokens. The bytes of tokens are joined, and every complete character is returned at once. An
+//! incomplete tail that is valid so far waits. Bytes that can no longer become valid turn into one U+FFFD for each
+//! maximal subpart (as in `String::from_utf8_lossy`). Decoders that look at neighbours (WordPiece, CTC) use the stream of
+//! the tokenizers crate instead.
 
 use super::tokenizer::Tokenizer;
 use crate::base::error::{Code, Result, TextError};
@@ -10,14 +10,14 @@ use crate::vocab::pieces::Start;
 pub struct Decoder<'t> {
     tokenizer: &'t Tokenizer,
     skip_special: bool,
-    /// rule for the next token with bytes: what it loses at its start
+    /// rule for the next token with bytes: which of its first bytes are dropped
     start: Start,
     held: Vec<u8>,
     delta: String,
     whole: Option<Whole>,
 }
 
-/// State of the tokenizers crate's step_decode_stream.
+/// Holds the state of the tokenizers crate's step_decode_stream.
 #[derive(Default)]
 struct Whole {
     ids: Vec<u32>,
@@ -25,7 +25,7 @@ struct Whole {
     prefix_index: usize,
 }
 
-/// Ids at the end of a prompt that are given to the tokenizers crate's stream.
+/// Number of ids at the end of a prompt that are given to the tokenizers crate's stream.
 const LOOK_BACK: usize = 16;
 
 impl<'t> Decoder<'t> {
@@ -63,7 +63,7 @@ impl<'t> Decoder<'t> {
             Start::Strip(n) => {
                 let drop = bytes.iter().take(n).take_while(|&&b| b == b' ').count();
                 self.held.extend_from_slice(&bytes[drop..]);
-                // A token of nothing but spaces leaves the rest of the rule to the next token.
+                // When a token has only spaces, the rest of the rule applies to the next token.
                 self.start = match bytes.len() == drop && drop < n {
                     true => Start::Strip(n - drop),
                     false => Start::Keep,
@@ -128,7 +128,7 @@ impl<'t> Decoder<'t> {
     }
 }
 
-/// True when more bytes can make `bytes`, a maximal subpart at the end of the text, a character.
+/// Returns true when more bytes can make a character of `bytes`. `bytes` is a maximal subpart at the end of the text.
 fn is_incomplete(bytes: &[u8]) -> bool {
     matches!(std::str::from_utf8(bytes), Err(e) if e.error_len().is_none())
 }

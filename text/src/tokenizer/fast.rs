@@ -1,7 +1,7 @@
-//! The fast path from a text to ids. It handles byte-level BPE with a pattern that `splits` knows, and BPE over "▁"
-//! without a pattern, cut where nothing merges (`joins`). It avoids a copy of the text with offsets, regular expressions,
-//! and merging a piece that came before. Its ids are those of the pipeline. When it cannot guarantee that, it returns
-//! nothing and the caller uses the pipeline.
+//! Implements the fast path from a text to ids. It handles byte-level BPE with a pattern that `splits` knows, and BPE
+//! over "▁" without a pattern, cut where nothing merges (`joins`). It avoids a copy of the text with offsets and regular
+//! expressions, and it does not merge a piece again that it has merged before. Its ids are those of the pipeline. When it
+//! cannot guarantee that, it returns nothing and the caller uses the pipeline.
 
 use super::bpe;
 use super::compiled::Compiled;
@@ -14,7 +14,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use tokenizers::AddedToken;
 
-/// Cache of pieces in each thread: 2^CACHE_BITS slots, each for a piece of at most PIECE_BYTES bytes and PIECE_IDS ids.
+/// Size of the cache of pieces in each thread: 2^CACHE_BITS slots, each for a piece of at most PIECE_BYTES bytes and
+/// PIECE_IDS ids.
 const CACHE_BITS: u32 = 14;
 const PIECE_WORDS: usize = 5;
 const PIECE_BYTES: usize = PIECE_WORDS * 8;
@@ -23,7 +24,7 @@ const PIECE_IDS: usize = 5;
 #[derive(Clone, Copy, Default)]
 struct Known {
     words: [u64; PIECE_WORDS],
-    n_bytes: u8, // 0 = empty slot
+    n_bytes: u8, // length of the piece in bytes; 0 = empty slot
     n_ids: u8,
     ids: [u32; PIECE_IDS],
 }
@@ -93,16 +94,16 @@ impl Cache {
         self.piece.extend(piece.bytes().map(|b| alphabet[usize::from(b)]));
         bpe::append_ids(c, &self.piece, &mut self.ids);
         if self.piece.capacity() > 1 << 20 {
-            self.piece = String::new(); // frees the memory after a huge piece
+            self.piece = String::new(); // a new String frees the memory after a huge piece
         }
     }
 }
 
-/// Added tokens of one kind. A text with many beginnings of added tokens costs a few look-ups for each, not one for each
-/// token.
+/// Holds the added tokens of one kind. Where an added token may begin in a text, a few look-ups are enough. Their number
+/// does not depend on the number of added tokens.
 struct Added {
     ids: HashMap<Box<[u8]>, u32>,
-    /// by first byte: the lengths of the tokens that begin with it, longest first
+    /// for each first byte, the lengths of the tokens that begin with it, longest first
     lengths: Vec<Vec<usize>>,
     /// one bit for the first two bytes of each token
     pairs: Vec<u64>,
@@ -128,7 +129,7 @@ impl Added {
         a
     }
 
-    /// Finds the leftmost token, and the longest one there: position, length, id.
+    /// Finds the leftmost added token, and the longest one at that place. Returns its position, length and id.
     fn find(&self, bytes: &[u8]) -> Option<(usize, usize, u32)> {
         if self.ids.is_empty() {
             return None;
@@ -144,25 +145,25 @@ impl Added {
     }
 }
 
-/// The way in which the text between added tokens becomes pieces.
+/// Describes how the text between added tokens becomes pieces.
 enum Cut {
     /// the bytes of a piece are written in the byte alphabet
     Pattern { split: Split, alphabet: [char; 256], nfc: bool },
-    /// every space becomes "▁", and with `prepend` one more is put before the text
+    /// every space becomes "▁"; with `prepend`, one more "▁" is put before the text
     Marks { joins: Joins, prepend: bool },
 }
 
 pub struct Fast {
     id: u64,
     cut: Cut,
-    /// [0] is searched first, [1] in the text between its matches
+    /// tokens [0] are searched first; tokens [1] are searched in the text between matches of [0]
     added: [Added; 2],
     before: Vec<u32>,
     behind: Vec<u32>,
 }
 
-/// True when NFC leaves the character as it is, next to any other such character: it is its own form, has no combining
-/// class, and is the second character of no composition.
+/// Returns true when NFC leaves the character as it is, next to any other such character. Such a character is its own
+/// form, has no combining class, and is the second character of no composition.
 fn is_nfc(c: char) -> bool {
     matches!(c, '\0'..='\u{2ff}' | '\u{391}'..='\u{3c9}' | '\u{400}'..='\u{482}' | '\u{48a}'..='\u{52f}'
         | '\u{1e00}'..='\u{1eff}' | '\u{2002}'..='\u{205e}' | '\u{2070}'..='\u{20cf}' | '\u{2190}'..='\u{22ff}'
@@ -179,7 +180,7 @@ fn is_plain_frame(post: &Value) -> bool {
     }
 }
 
-/// Returns whether NFC runs; None when another normalizer does.
+/// Returns whether NFC runs; None when the file has another normalizer.
 fn normalizer_of(v: &Value) -> Option<bool> {
     match v["type"].as_str() {
         None => v.is_null().then_some(false),
@@ -210,7 +211,7 @@ fn marks_of(v: &Value) -> Option<bool> {
     }
 }
 
-/// True when the pre-tokenizer splits only at spaces, of which the normalizer has left none.
+/// Returns true when the pre-tokenizer splits only at spaces, of which the normalizer has left none.
 fn cuts_nothing(pre: &Value) -> bool {
     pre.is_null() || (pre["type"] == "Split" && pre["pattern"]["String"] == " " && pre["invert"] == false)
 }
@@ -238,7 +239,7 @@ impl Fast {
         }
         let cut = cut_of(&config, c)?;
         let added: Vec<_> = p.get_added_vocabulary().get_added_tokens_decoder().iter().collect();
-        // tokens that the normalizer would change
+        // true for tokens whose text the normalizer would change
         let changed = |t: &AddedToken| match &cut {
             Cut::Pattern { nfc, .. } => *nfc && !t.content.chars().all(is_nfc),
             Cut::Marks { .. } => t.normalized,
@@ -289,8 +290,8 @@ impl Fast {
         Some((fits && out.len() <= max_ids).then_some(out))
     }
 
-    /// Appends the ids of added tokens of this kind. The text between them is searched for the next kind, and in the end
-    /// split into pieces.
+    /// Appends the ids of added tokens of this kind. The text between these tokens is searched for the next kind, and in
+    /// the end split into pieces.
     fn between(
         &self,
         c: &Compiled,

@@ -153,8 +153,8 @@ fn read_spm(meta: &Metadata, t: Tokens) -> Result<Source> {
     })
 }
 
-/// Makes a merge of every way to split a token into two tokens. Merges of a token with a better score come first, then
-/// those with a longer left part. This is the order of transformers' generate_merges.
+/// Makes a merge for every way to split a token into two tokens. Merges of a token with a better score come first. For
+/// one token, merges with a longer left part come first. This is the order of transformers' generate_merges.
 fn merges_of_scores(t: &Tokens, scores: &[f32]) -> Vec<Merge> {
     let mut found: Vec<(f32, u16, u16, Merge)> = Vec::new();
     for (id, text) in t.texts.iter().enumerate() {

@@ -1,9 +1,11 @@
-//! Finds places where BPE without a pre-tokenizer cannot merge. Two characters that are adjacent in no token's text are
-//! never covered by one token, whatever the merges. A text may be cut between them, and each piece encoded alone.
+//! Finds places where BPE without a pre-tokenizer cannot merge. When two characters are adjacent in no token's text, no
+//! token ever covers both, whatever the merges. A text may be cut between two such characters, and each piece encoded
+//! alone.
 
 use super::compiled::Compiled;
 
-/// Size of the table for pairs beyond ASCII, with one bit for each hash. Two pairs with the same hash only miss a cut.
+/// Size of the table for pairs beyond ASCII, with one bit for each hash. When two pairs have the same hash, only a cut is
+/// missed.
 const BITS_LOG2: u32 = 21;
 
 pub struct Joins {
@@ -17,7 +19,7 @@ fn slot(x: char, y: char) -> usize {
 }
 
 impl Joins {
-    /// Returns None when a character may become an unknown token, or when bytes may be merged.
+    /// Makes the table of pairs. Returns None when a character may become an unknown token, or when bytes may be merged.
     pub fn of(c: &Compiled) -> Option<Joins> {
         let bytes: Option<Vec<u32>> = (0..=255).map(|b| c.byte_id(b)).collect();
         let bytes = bytes.filter(|_| c.byte_fallback)?;
@@ -48,7 +50,7 @@ impl Joins {
         self.others[at / 64] >> (at % 64) & 1 != 0
     }
 
-    /// Passes the pieces of a text to `give` in order. Stops and returns false when `give` does.
+    /// Passes the pieces of a text to `give` in order. Stops and returns false when `give` returns false.
     pub fn pieces<'t>(&self, text: &'t str, mut give: impl FnMut(&'t str) -> bool) -> bool {
         let mut chars = text.char_indices();
         let Some((mut begin, mut before)) = chars.next() else { return true };

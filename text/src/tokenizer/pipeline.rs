@@ -1,4 +1,4 @@
-//! The pipeline of the tokenizers crate over `AnyModel`.
+//! Builds the pipeline of the tokenizers crate over `AnyModel`.
 
 use super::bpe::AnyModel;
 use tokenizers::{

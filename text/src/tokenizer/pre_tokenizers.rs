@@ -1,10 +1,10 @@
-//! The pre-tokenizers that GGUF files name in tokenizer.ggml.pre, as in their models' tokenizer.json. An unknown name is
-//! refused: a wrong split gives wrong ids without any error.
+//! Lists the pre-tokenizers that GGUF files name in tokenizer.ggml.pre. They are equal to those in their models'
+//! tokenizer.json. An unknown name is refused, because a wrong split gives wrong ids without any error.
 
 use serde_json::{json, Value};
 
 pub struct PreTokenizer {
-    /// applied one after the other; each match is a piece of its own
+    /// patterns, applied one after the other; each match is a piece of its own
     patterns: &'static [&'static str],
     /// true when the byte-level step uses GPT-2's own split
     use_regex: bool,
@@ -24,7 +24,7 @@ pub const O200K_SPLIT: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}
 pub const TEKKEN_SPLIT: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 pub const CJK_SPLIT: &str = "[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+";
 pub const DEEPSEEK_V3_SPLIT: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
-/// The letters that have a case (a list, as in deepseek-llm). They are written as escapes, because some of them turn into
+/// Letters that have a case (a list, as in deepseek-llm). They are written as escapes, because some of them turn into
 /// another character when a tool normalizes this file.
 const DEEPSEEK_LETTERS: &str =
     "\\s?[A-Za-z\u{b5}\u{c0}-\u{d6}\u{d8}-\u{f6}\u{f8}-\u{1ba}\u{1bc}-\u{1bf}\u{1c4}-\u{293}\
@@ -42,7 +42,7 @@ const DEEPSEEK_LETTERS: &str =
      \u{ff21}-\u{ff3a}\u{ff41}-\u{ff5a}\u{10400}-\u{1044f}\u{104b0}-\u{104d3}\u{104d8}-\u{104fb}\
      \u{10c80}-\u{10cb2}\u{10cc0}-\u{10cf2}\u{118a0}-\u{118df}\u{1e900}-\u{1e943}]+";
 const DEEPSEEK_CJK: &str = "[\u{4e00}-\u{9fa5}\u{800}-\u{4e00}\u{ac00}-\u{d7ff}]+";
-/// llama.cpp's patterns when a file names no pre-tokenizer.
+/// Patterns of llama.cpp for a file that names no pre-tokenizer.
 const DEFAULT_SPLITS: [&str; 4] = [
     r"[\p{P}\$\+<=>\^~\|]+",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",

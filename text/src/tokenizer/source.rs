@@ -1,5 +1,5 @@
-//! From a path to a model: finds the file, hashes the bytes that the tokenizer depends on, and maps the compiled form
-//! from the cache or makes it. The names of special tokens come from the small files beside it.
+//! Opens a model's tokenizer from a path. It finds the file, hashes the bytes that the tokenizer depends on, and maps the
+//! compiled form from the cache or makes it. The names of special tokens come from the small files beside the tokenizer.
 
 use super::compiled::{compile, write_atomically, Compiled};
 use super::gguf_vocab;
@@ -65,8 +65,8 @@ pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
     Ok(Opened { model, special: special_of_folder(&folder_of(&file))? })
 }
 
-/// Returns the file itself, or the file in a folder: tokenizer.json is complete on its own and comes first; a
-/// tokenizer.model needs the files beside it.
+/// Returns the path itself when it is a file, or else the tokenizer's file in the folder. tokenizer.json is complete on
+/// its own and comes first; a tokenizer.model needs the files beside it.
 fn tokenizer_file(path: &Path) -> Option<PathBuf> {
     match path.is_dir() {
         true => ["tokenizer.json", "tokenizer.model"].iter().map(|n| path.join(n)).find(|f| f.exists()),
@@ -83,7 +83,7 @@ fn is_spm(file: &Path, bytes: &[u8]) -> Result<bool> {
     }
 }
 
-/// Maps the tokenizer.model of this model, if its tokenizer is one.
+/// Maps the tokenizer.model of this model, if the model has one as its tokenizer.
 pub fn map_spm(path: &Path) -> Result<Option<memmap2::Mmap>> {
     match tokenizer_file(path).filter(|f| f.is_file()) {
         Some(file) => {

@@ -1,6 +1,6 @@
-//! The pre-tokenizer patterns of most models, written by hand. Each cuts a text exactly where the regular expression
-//! does, in a tenth of its time. A pattern with any other spelling is left to the regular expression engine.
-//! `text_golden.py fast` compares both.
+//! Implements the pre-tokenizer patterns of most models by hand. Each implementation cuts a text exactly where the
+//! regular expression does, in a tenth of its time. A pattern with any other spelling is left to the regular expression
+//! engine. `text_golden.py fast` compares both.
 
 use super::pre_tokenizers as known;
 use crate::vocab::classes::{class_of, page, Page, LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER};
@@ -8,17 +8,17 @@ use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// `use_regex` of the byte-level step
+    /// GPT-2's split: `use_regex` of the byte-level step
     Gpt2,
     /// contractions, words with one character before them, and numbers of at most `digits` digits
     Words { digits: usize, with_marks: bool },
     /// words are cut where the case changes, and contractions belong to them
     Cased { digits: usize, contractions: bool },
-    /// three patterns, applied one after the other
+    /// DeepSeek-V3's split: three patterns, applied one after the other
     DeepseekV3,
 }
 
-/// One text. A pattern looks no further than its end.
+/// Holds one text. A pattern never looks behind the end of the text.
 #[derive(Clone, Copy)]
 struct Text<'t> {
     text: &'t str,
@@ -42,7 +42,7 @@ impl<'t> Text<'t> {
         self.text[at..].chars().next().unwrap_or('\0')
     }
 
-    /// The class and the bytes of the character at `at`; (0, 0) at the end.
+    /// Returns the class and the number of bytes of the character at `at`; (0, 0) at the end.
     fn class(&self, at: usize) -> (u8, usize) {
         match self.text.as_bytes().get(at) {
             Some(&b) if b < 128 => (self.ascii[b as usize], 1),
@@ -94,7 +94,8 @@ impl<'t> Text<'t> {
         at
     }
 
-    /// Bytes of 's, 't, 're, 've, 'm, 'll or 'd at `at`; 0 = none. any_case also accepts the long s, which folds to an s.
+    /// Returns the number of bytes of 's, 't, 're, 've, 'm, 'll or 'd at `at`; 0 = none. any_case also accepts the long
+    /// s, which folds to an s.
     fn contraction(&self, at: usize, any_case: bool) -> usize {
         let rest = &self.text.as_bytes()[at.min(self.len())..];
         let letter = |i: usize| match rest.get(i) {
@@ -113,14 +114,14 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// ` ?[…]+` of characters with none of these bits. Returns the end, or None.
+    /// Matches ` ?[…]+` for characters with none of these bits. Returns the end, or None.
     fn others(&self, at: usize, unwanted: u8) -> Option<usize> {
         let from = at + usize::from(self.byte(at) == b' ');
         let end = self.run_of_none(from, unwanted);
         (end > from).then_some(end)
     }
 
-    /// `\s+(?!\S)|\s+`; with `lines`, `\s*[\r\n]+` is tried first.
+    /// Matches `\s+(?!\S)|\s+`; with `lines`, `\s*[\r\n]+` is tried first.
     fn spaces(&self, at: usize, lines: bool) -> usize {
         let (mut end, mut last, mut line_end) = (at, at, at);
         loop {
@@ -183,8 +184,8 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// `U*l+`: takes all upper-case characters. When no lower-case character follows, it goes back to the last one that
-    /// counts as both.
+    /// Matches `U*l+`: takes all upper-case characters. When no lower-case character follows, it goes back to the last
+    /// character that counts as both.
     fn ends_lower(&self, at: usize) -> Option<usize> {
         let (mut upper, mut both) = (at, None);
         loop {
@@ -221,7 +222,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// The last of DeepSeek's patterns. Returns None when it matches nothing.
+    /// Matches the last of DeepSeek's patterns. Returns None when the pattern matches nothing.
     fn deepseek(&self, at: usize) -> Option<usize> {
         let is_letter = |at: usize| self.byte(at).is_ascii_alphabetic();
         if self.byte(at).is_ascii_punctuation() && is_letter(at + 1) {
@@ -247,7 +248,7 @@ fn is_cjk(c: char) -> bool {
     matches!(c, '\u{4e00}'..='\u{9fa5}' | '\u{3040}'..='\u{309f}' | '\u{30a0}'..='\u{30ff}')
 }
 
-/// Returns the position behind the characters for which `is` has the same answer as for the first one.
+/// Returns the position behind the characters for which `is` gives the same answer as for the first character.
 fn alike(text: &str, is: impl Fn(char) -> bool) -> usize {
     let mut chars = text.char_indices();
     let first = chars.next().is_some_and(|(_, c)| is(c));
@@ -303,7 +304,7 @@ fn deepseek_last<'t>(text: &'t str, ascii: &'static Page, give: &mut impl FnMut(
 }
 
 impl Split {
-    /// Returns the split of a tokenizer.json's pre_tokenizer, when it is one of these.
+    /// Returns the split of a tokenizer.json's pre_tokenizer, when this file implements that split.
     pub fn of_config(pre: &Value) -> Option<Split> {
         let is_byte_level = |v: &Value, regex: bool| {
             v["type"] == "ByteLevel"
@@ -340,7 +341,8 @@ impl Split {
         }
     }
 
-    /// Passes the pieces of a text to `give` in order; none is empty. Stops and returns false when `give` does.
+    /// Passes the pieces of a text to `give` in order; no piece is empty. Stops and returns false when `give` returns
+    /// false.
     pub fn pieces<'t>(self, text: &'t str, mut give: impl FnMut(&'t str) -> bool) -> bool {
         let t = Text { text, ascii: page(0) };
         if self == Split::DeepseekV3 {
@@ -363,8 +365,8 @@ impl Split {
     }
 }
 
-/// The pattern of a step whose matches are the pieces. These patterns match the whole text, so removing what is not
-/// matched makes no difference. DeepSeek's patterns do not, and use Isolated.
+/// Returns the pattern of a step whose matches are the pieces. These patterns match the whole text, so the removal of
+/// text without a match makes no difference. DeepSeek's patterns do not match the whole text, and they use Isolated.
 fn pattern_of(step: &Value) -> Option<&str> {
     let isolated = step["behavior"] == "Isolated" && step["invert"] == false;
     let removed = step["behavior"] == "Removed" && step["invert"] == true;
@@ -373,7 +375,8 @@ fn pattern_of(step: &Value) -> Option<&str> {
     (isolated || (removed && of_one)).then_some(pattern)
 }
 
-/// DeepSeek's own file has line ends in the pattern where others have escapes.
+/// Compares a pattern with DeepSeek-V3's. DeepSeek's own file has line ends in the pattern where other files have
+/// escapes.
 fn is_deepseek_v3(pattern: &str) -> bool {
     pattern.replace('\r', r"\r").replace('\n', r"\n") == known::DEEPSEEK_V3_SPLIT
 }

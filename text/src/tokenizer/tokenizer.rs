@@ -1,5 +1,5 @@
-//! One opened tokenizer: the pipeline of the tokenizers crate over a compiled model (or that crate's own), the table of
-//! added tokens, the special ids, and the rule for streaming. It is immutable after opening.
+//! Holds one opened tokenizer: the pipeline of the tokenizers crate over a compiled model (or that crate's own model),
+//! the table of added tokens, the special ids, and the rule for streaming. The tokenizer is immutable after opening.
 
 use super::borders::Borders;
 use super::bpe::{self, AnyModel};
@@ -16,14 +16,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper};
 
-/// A token that the compiled table lacks, or has with another text.
+/// Holds a token that the compiled table lacks, or has with another text.
 struct Added {
     bytes: Box<[u8]>,
     special: bool,
 }
 
 pub struct Tokenizer {
-    /// None for "builtin:bytes"
+    /// pipeline of the tokenizers crate; None for "builtin:bytes"
     pub pipeline: Option<Pipeline>,
     compiled: Option<Arc<Compiled>>,
     added: HashMap<u32, Added>,
@@ -34,11 +34,11 @@ pub struct Tokenizer {
     pub pieces: Pieces,
     n_ids: u32,
     max_token_bytes: usize,
-    /// tokenizer.model only: what is added around a text
+    /// text parts that are added around a text; only for a tokenizer.model
     frame: Option<Frame>,
-    /// the fast path to ids, when it is known to give the same ids; made for the first text
+    /// fast path to ids, when it is known to give the same ids; made for the first text
     fast: OnceLock<Option<Fast>>,
-    /// made for the first text that is far longer than its limit
+    /// places for cuts; made for the first text that is far longer than its limit
     borders: OnceLock<Option<Borders>>,
     pub bos: u32,
     pub eos: u32,
@@ -48,8 +48,8 @@ pub const BYTES: &str = "builtin:bytes";
 const BYTES_SPECIAL: [&str; 3] = ["<bos>", "<eos>", "<pad>"];
 /// Longest accepted text in bytes: positions are kept in 32 bits.
 const MAX_TEXT: usize = 1 << 30;
-/// A text with more bytes than this for each id that it may have is probed from its beginning. Most texts have half as
-/// many bytes for each id.
+/// Number of bytes per allowed id above which a text is probed from its beginning. Most texts have half as many bytes for
+/// each id.
 const PROBE_BYTES_PER_ID: usize = 8;
 const PROBE_MIN: usize = 1 << 16;
 
@@ -227,7 +227,7 @@ impl Tokenizer {
         self.added.get(&id).map_or_else(|| self.controls.contains(&id), |a| a.special)
     }
 
-    /// True when a token's bytes and `start` are enough to decode it, without its neighbours.
+    /// Returns true when a token's bytes and `start` are enough to decode it, without its neighbours.
     pub fn streams_by_bytes(&self) -> bool {
         !matches!(self.pieces, Pieces::Other)
     }
@@ -240,10 +240,11 @@ impl Tokenizer {
         self.encode_by(text, add_special, max_ids, true)
     }
 
-    /// Encodes a text. `fast` allows the fast path, where it gives the same ids as the pipeline.
+    /// Encodes a text. `fast` allows the fast path, when it gives the same ids as the pipeline.
     pub fn encode_by(&self, text: &str, add_special: bool, max_ids: usize, fast: bool) -> Result<Vec<u32>> {
         let over = || fail(Code::Limit, format!("the text is longer than {max_ids} tokens"));
-        // Normalizers may shorten a text (NFC), but never to an eighth. Such a text is refused without running them.
+        // Normalizers may shorten a text (NFC), but never to an eighth. Such a text is refused without running the
+        // normalizers.
         if text.len() > MAX_TEXT || text.len() / 8 / self.max_token_bytes > max_ids {
             return over();
         }
@@ -278,9 +279,9 @@ impl Tokenizer {
         }
     }
 
-    /// True when the beginning of the text alone has more ids than allowed. The rest is then not encoded: the pipeline
-    /// uses about 60 bytes for each byte of its text. The beginning is doubled each time, because a text may begin with
-    /// long tokens.
+    /// Returns true when the beginning of the text alone has more ids than allowed. The rest is then not encoded, because
+    /// the pipeline uses about 60 bytes for each byte of its text. The beginning is doubled each time, because a text may
+    /// begin with long tokens.
     fn begins_with_more(&self, p: &Pipeline, text: &str, max_ids: usize) -> bool {
         let mut take = max_ids.saturating_mul(PROBE_BYTES_PER_ID).max(PROBE_MIN);
         let most = text.len() / 4 * 3;
@@ -291,7 +292,7 @@ impl Tokenizer {
         if borders.least_ids(text) > max_ids {
             return true;
         }
-        // The end of a text changes a few ids at most, through the pre-tokenizer's pattern.
+        // The cut at the end of the beginning changes a few ids at most, through the pre-tokenizer's pattern.
         let limit = max_ids.saturating_add(max_ids / 8 + 16);
         while take <= most {
             let begin = borders.before(text, take).map_or("", |cut| &text[..cut]);

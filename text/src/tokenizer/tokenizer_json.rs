@@ -1,4 +1,4 @@
-//! Reads a tokenizer.json into a `Source` without a JSON tree: the light parts stay raw text, and the vocabulary and
+//! Reads a tokenizer.json into a `Source` without a JSON tree. The light parts stay raw text, and the vocabulary and
 //! merges are streamed into flat tables.
 
 use crate::base::error::{not_valid, Result};
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Most JSON values of a model that is left to the tokenizers crate, which builds a tree first. A vocabulary of 256,000
-/// pieces has 800,000.
+/// Most JSON values of a model that is left to the tokenizers crate. That crate builds a tree first. A vocabulary of
+/// 256,000 pieces has 800,000 values.
 const MAX_MODEL_VALUES: usize = 1 << 22;
 
 #[derive(Deserialize)]
@@ -53,10 +53,10 @@ struct Model<'a> {
     merges: Option<&'a RawValue>,
 }
 
-/// The two kinds of tokenizer.json.
+/// Tells the two kinds of tokenizer.json apart.
 pub enum Parsed {
     Bpe(Source),
-    /// another model, or a BPE that is left to the tokenizers crate: its raw `model` and the light parts
+    /// another model, or a BPE that is left to the tokenizers crate: the raw text of `model` and the light parts
     Other {
         model: String,
         config: String,
@@ -106,7 +106,7 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
     let unk = match &m.unk_token {
         Some(t) => match vocab.id(t) {
             Some(id) => Some(id),
-            None => return other(config), // the tokenizers crate reports it when it reads the model
+            None => return other(config), // the tokenizers crate reports the error when it reads the model
         },
         None => None,
     };
@@ -130,7 +130,7 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
     }))
 }
 
-/// Passes a string on without keeping it.
+/// Passes a string to a function without keeping it.
 struct Text<F>(F);
 
 impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {

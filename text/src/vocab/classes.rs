@@ -1,5 +1,5 @@
-//! The character classes of the pre-tokenizers' patterns. The regular expression engine is asked once for each page of
-//! 256 characters, so its Unicode tables are the only ones.
+//! Holds the character classes of the pre-tokenizers' patterns. The regular expression engine is asked once for each page
+//! of 256 characters, so its Unicode tables are the only ones.
 
 use std::sync::{LazyLock, OnceLock};
 use tokenizers::utils::SysRegex;
@@ -8,10 +8,10 @@ pub const LETTER: u8 = 1;
 pub const NUMBER: u8 = 2;
 pub const SPACE: u8 = 4;
 pub const MARK: u8 = 8;
-/// UPPER: a word of o200k may begin with it. LOWER: the word may go on with it.
+/// UPPER: a word of o200k may begin with the character. LOWER: the word may continue with it.
 pub const UPPER: u8 = 16;
 pub const LOWER: u8 = 32;
-/// punctuation and symbols
+/// SIGN: punctuation and symbols
 pub const SIGN: u8 = 64;
 
 pub type Page = [u8; 256];
@@ -43,7 +43,7 @@ fn make(i: usize) -> Box<Page> {
     page
 }
 
-/// The page of the characters i << 8 to i << 8 | 255.
+/// Returns the page of the characters i << 8 to i << 8 | 255.
 pub fn page(i: usize) -> &'static Page {
     PAGES[i].get_or_init(|| make(i))
 }

@@ -1,16 +1,16 @@
-//! The bytes that a token's text stands for: the part of a tokenizer's decoder that looks at a single token. It undoes
-//! byte-level alphabets, "▁" for a space, and "<0xNN>". The space that is dropped at the start of a text depends on the
-//! position, so it has its own rule, `Start`.
+//! Converts a token's text to the bytes that the text stands for. This is the part of a tokenizer's decoder that looks at
+//! a single token. It undoes byte-level alphabets, "▁" for a space, and "<0xNN>". The space that is dropped at the start
+//! of a text depends on the position, so it has its own rule, `Start`.
 
 use crate::base::error::{not_valid, Result};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The rule for the first token that has any bytes.
+/// Describes the rule for the first token that has any bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     Keep,
-    /// drop up to this many leading spaces of the text
+    /// up to this many leading spaces of the text are dropped
     Strip(usize),
     /// Metaspace: the first token loses all its replacement characters
     DropAll,
@@ -19,7 +19,7 @@ pub enum Start {
 #[derive(Clone, Debug)]
 pub enum Pieces {
     ByteLevel,
-    /// literal replacements, then "<0xNN>" with byte_fallback
+    /// literal replacements, followed by "<0xNN>" with byte_fallback
     Replace {
         from_to: Vec<(String, String)>,
         byte_fallback: bool,
@@ -34,7 +34,7 @@ pub fn unique() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// GPT-2's byte-level alphabet: the byte of a character, or None when the character is not in it.
+/// Returns the byte of a character in GPT-2's byte-level alphabet, or None when the character is not in the alphabet.
 pub fn byte_of_char(c: char) -> Option<u8> {
     let printable = |b: u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
     let c = c as u32;
@@ -128,7 +128,7 @@ impl Pieces {
                     match byte_of_char(c) {
                         Some(b) => out.push(b),
                         None => {
-                            // A character outside of the alphabet makes the whole token plain text.
+                            // A character outside the alphabet makes the whole token plain text.
                             out.truncate(base);
                             out.extend_from_slice(text.as_bytes());
                             return;

@@ -1,11 +1,11 @@
-//! A BPE vocabulary before it is compiled: the texts in one arena, the id of each, and the merges as ids. It is filled
-//! from tokenizer.json or from GGUF metadata. It has no JSON tree and no map of strings, so a vocabulary of 262,000
-//! tokens is read in about 30 MB.
+//! Holds a BPE vocabulary before it is compiled: the texts in one arena, the id of each text, and the merges as ids. It
+//! is filled from tokenizer.json or from GGUF metadata. It has no JSON tree and no map of strings, so a vocabulary of
+//! 262,000 tokens is read in about 30 MB.
 
 use crate::base::error::{invalid, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Larger ids are refused, because tables are indexed by id.
+/// Largest id plus 1; larger ids are refused, because tables are indexed by id.
 pub const MAX_ID: u32 = 1 << 24;
 pub const NONE: u32 = u32::MAX;
 
@@ -19,9 +19,9 @@ pub struct BpeFlags {
 #[derive(Default)]
 pub struct Vocab {
     blob: Vec<u8>,
-    /// by entry: offset and length in the blob, and the id
+    /// for each entry, its offset and length in the blob, and its id
     entries: Vec<(u32, u32, u32)>,
-    /// hash table by text (open addressing): entry + 1; 0 = free
+    /// hash table by text (open addressing): number of the entry + 1; 0 = free
     slots: Vec<u32>,
 }
 
@@ -69,7 +69,7 @@ impl Vocab {
         })
     }
 
-    /// True when two texts share an id. Such a vocabulary is left to the tokenizers crate's own model.
+    /// Returns true when two texts share an id. Such a vocabulary is left to the tokenizers crate's own model.
     pub fn has_shared_ids(&self) -> bool {
         let mut ids: Vec<u32> = self.entries.iter().map(|e| e.2).collect();
         ids.sort_unstable();
@@ -104,10 +104,10 @@ impl Vocab {
     }
 }
 
-/// (left, right, merged) ids; the position in the list is the rank.
+/// Holds the ids (left, right, merged) of a merge; the position in the list is the rank.
 pub type Merge = (u32, u32, u32);
 
-/// The content of a compiled tokenizer. `config` is the light part of tokenizer.json: an object with normalizer,
+/// Holds the content of a compiled tokenizer. `config` is the light part of tokenizer.json: an object with normalizer,
 /// pre_tokenizer, post_processor, decoder and added_tokens.
 pub struct Source {
     pub vocab: Vocab,

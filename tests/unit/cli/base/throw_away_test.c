@@ -1,5 +1,5 @@
-/* Tests throw-away folders: they are removed at the end of a run, and a later run removes those
- * of a killed one. */
+/* Tests throw-away folders. They are removed at the end of a run, and a later run removes the
+ * folders of a killed run. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static void age(const char *path)
     assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
 }
 
-/* A folder of links, like the one of a model kept in memory, is removed. The links' targets
+/* A folder of links, like the folder of a model kept in memory, is removed. The links' targets
  * stay. */
 static void links_are_swept(void **state)
 {
@@ -54,7 +54,7 @@ static void links_are_swept(void **state)
     assert_int_equal(symlink("/proc/0/fd/9", path), 0);
     put(t.path, "model.safetensors.part.ranges");
     put(t.path, "head.key.new");
-    close(t.lock_fd); /* the state after the owner was killed */
+    close(t.lock_fd); /* the folder is now in the state after its owner was killed */
     close(t.dir_fd);
     age(t.path);
     throw_away_sweep(parent);
@@ -78,7 +78,7 @@ static void each_kind_is_made_removed_and_swept(void **state)
         put(left.path, kinds[i][1]);
         age(t.path);
         age(left.path);
-        close(left.lock_fd); /* the state after the owner was killed */
+        close(left.lock_fd); /* the folder is now in the state after its owner was killed */
         close(left.dir_fd);
         throw_away_sweep(parent);
         assert_true(is_there(t.path));
@@ -98,5 +98,5 @@ int main(void)
     if (!mkdtemp(parent))
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return rmdir(parent) == 0 ? failed : 1; /* fails when anything is left */
+    return rmdir(parent) == 0 ? failed : 1; /* rmdir fails when anything is left */
 }

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cli/bench/tokens.c" /* counts a word as a token, without a server */
+#include "cli/bench/tokens.c" /* tokens.c counts a word as a token when there is no server */
 
 #define OPTIONS                                                                                    \
     .n_prompts = 4, .seed = 3, .input_len = -1, .output_len = -1, .random_input_len = 6,           \
@@ -111,7 +111,7 @@ static void test_sharegpt(void **state)
     struct bench_prompts p;
     struct error err = {0};
     assert_int_equal(load(text, ".json", o, &p, &err), STATUS_OK);
-    assert_int_equal(p.n, 4); /* two prompts, each used twice */
+    assert_int_equal(p.n, 4); /* the file has two prompts, and each of them is used twice */
     assert_string_equal(p.items[0].owned_text, "one two three four five");
     assert_int_equal(p.items[0].n_prompt_tokens, 5);
     assert_int_equal(p.items[0].n_output_tokens, 6);
@@ -175,7 +175,8 @@ static void test_sonnet(void **state)
         const char *lines = strchr(p.items[i].owned_text, '\n') + 1;
         assert_true(p.items[i].n_prompt_tokens <= 40 && p.items[i].n_prompt_tokens > 30);
         assert_int_equal(p.items[i].n_output_tokens, 7);
-        assert_memory_equal(lines, "a b c d\ne f g h\n", 16); /* the shared prefix of all prompts */
+        /* all prompts share these lines at their start */
+        assert_memory_equal(lines, "a b c d\ne f g h\n", 16);
     }
     bench_prompts_fini(&p);
 }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* A terminal that understands the output of `line_edit_draw`. */
+/* Models a terminal that understands the output of `line_edit_draw`. */
 struct screen {
     char cells[16][200];
     size_t row, column;
@@ -39,7 +39,8 @@ static void keys(void **state)
         {"abc\r", "abc", LINE_DONE},
         {"abc" LEFT LEFT "X\r", "aXbc", LINE_DONE},
         {"abc" LEFT RIGHT RIGHT RIGHT "X\r", "abcX", LINE_DONE},
-        {"\303\244b" LEFT LEFT "X\177\033[3~\r", "b", LINE_DONE}, /* removes a whole character */
+        /* a deletion removes a whole character */
+        {"\303\244b" LEFT LEFT "X\177\033[3~\r", "b", LINE_DONE},
         {"\303\244\177\177\r", "", LINE_DONE},
         {"ab\001X\005Y\r", "XabY", LINE_DONE},
         {"ab\033[HX\033[FY\r", "XabY", LINE_DONE},
@@ -53,7 +54,7 @@ static void keys(void **state)
         {"a\nb\r", "a\nb", LINE_DONE},
         {"a\033\rb\r", "a\nb", LINE_DONE},
         {"abc\nd" UP "X" DOWN "Y\r", "aXbc\ndY", LINE_DONE},
-        {"ab\ncd\001X\005\025\r", "ab\n", LINE_DONE}, /* affects the current line only */
+        {"ab\ncd\001X\005\025\r", "ab\n", LINE_DONE}, /* the keys affect the current line only */
         {PASTE("a\r\nb\rc\n") "d\r", "a\nb\nc\nd", LINE_DONE},
         {PASTE("\003\004\033[A\177x\033[200~\tz") "\r", "[Ax[200~\tz", LINE_DONE},
         {PASTE("a\033[201b") "\r", "a[201b", LINE_DONE},
@@ -62,7 +63,8 @@ static void keys(void **state)
         {"\004", "", LINE_END},
         {"a\004b\r", "ab", LINE_DONE},
         {"ab" LEFT "\004\r", "a", LINE_DONE},
-        {"a\033[99;99;99;99;99;99;99;99X\r", "a", LINE_DONE}, /* too long to be a key */
+        /* the sequence is too long to be a key */
+        {"a\033[99;99;99;99;99;99;99;99X\r", "a", LINE_DONE},
         {"a\033[5~b\033zc\r", "abc", LINE_DONE},
         /* The history holds "old" and then the two lines of "new". */
         {UP "\r", "new\nline", LINE_DONE},
@@ -153,7 +155,7 @@ static void drawn(void **state)
         for (size_t k = 0; k < strlen(cases[i].keys); k++) {
             (void)type(&e, cases[i].keys + k, 1);
             if (((unsigned char)cases[i].keys[k + 1] & 0xC0) == 0x80)
-                continue; /* a byte inside a character */
+                continue; /* the byte is inside a character */
             strbuf_reset(&out);
             line_edit_draw(&e, "> ", 10, false, &out);
             put(&s, strbuf_str(&out), 10);

@@ -59,9 +59,10 @@ static void test_completion(void **state)
         assert_non_null(strstr(b.ptr, "status"));
         assert_non_null(strstr(b.ptr, "tensor-parallel-size"));
         assert_non_null(strstr(b.ptr, "no-async-scheduling"));
-        assert_non_null(strstr(b.ptr, "null-stall-after-step")); /* a flag of the worker */
+        /* the script also has flags of the worker */
+        assert_non_null(strstr(b.ptr, "null-stall-after-step"));
         assert_null(strstr(b.ptr, "enable-dbo"));
-        assert_non_null(strstr(b.ptr, "terminate")); /* a flag of `cox run` */
+        assert_non_null(strstr(b.ptr, "terminate")); /* the script also has flags of `cox run` */
     }
     assert_false(completion_write(&commands, "tcsh", &b));
     strbuf_fini(&b);
@@ -102,7 +103,7 @@ static size_t count_in_groups(const struct command *c, const struct option_spec 
     return n;
 }
 
-/* A long table has groups; each of its options is in one of them. */
+/* When a command has groups of options, each listed option is in exactly one group. */
 static void test_groups(void **state)
 {
     for (size_t i = 0; i < commands.n; i++) {
@@ -120,7 +121,8 @@ static void test_groups(void **state)
     }
 }
 
-/* A name in a list of groups that no table has is an old one. */
+/* Checks that a table has each name in a list of groups. A name that no table has belongs to an
+ * option that no longer exists. */
 static void check_names_of_groups(const struct option_group *groups)
 {
     for (const struct option_group *g = groups; g->key; g++) {
@@ -164,7 +166,8 @@ static void test_sections(void **state)
     }
 }
 
-/* "0 = the head's default, 256.": the number that the head has. */
+/* The help of `cox up` may repeat the default of another program, as in "0 = the head's default,
+ * 256.". The number must be that program's default. */
 static void test_defaults_that_texts_repeat(void **state)
 {
     static const char *const programs[][2] = {{"head", "the head's default, "},
@@ -187,7 +190,7 @@ static void test_defaults_that_texts_repeat(void **state)
     assert_true(n >= 7);
 }
 
-/* Help is sentences: a capital or a name at the beginning, a full stop at the end. */
+/* A help text is a sentence. It begins with a capital or a name, and it ends with a full stop. */
 static void test_help_is_sentences(void **state)
 {
     for (size_t i = 0; i < commands.n; i++) {
@@ -280,7 +283,8 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --tokenizer other/model", "--tokenizer", 0},
         {"MODEL -tp 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1", "cox join-token", 0},
         {"MODEL --dtype half", NULL, 0},
-        {"MODEL --elastic-tp-wait 3", NULL, 1}, /* our own flag: it has no effect alone */
+        /* this flag is Coxswain's own, and it has no effect alone */
+        {"MODEL --elastic-tp-wait 3", NULL, 1},
         {"MODEL --elastic-tp --elastic-tp-wait 3", NULL, 0},
         {"MODEL --dtype bfloat16 --kv-cache-dtype auto", NULL, 0},
         {"MODEL --dtype int8", "half|float32|float", 0},
@@ -356,7 +360,7 @@ static void test_limits(void **state)
         struct machine_limits l;
         uint32_t n_workers;
         bool on_gpus;
-        const char *words; /* NULL = no warning */
+        const char *words; /* words of the expected warning; NULL = no warning */
     } cases[] = {
         {{UINT64_MAX, UINT64_MAX}, 8, true, NULL}, {{1024, UINT64_MAX}, 1, false, "open files"},
         {{65536, 1 << 20}, 8, false, NULL},        {{65536, 64 << 20}, 2, true, "/dev/shm"},

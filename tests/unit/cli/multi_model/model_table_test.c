@@ -1,5 +1,5 @@
 /* Tests the table of models that are loaded and unloaded: their names, GPUs and ports, and the
- * answers about them. Statement numbers are those of docs/develop/gateway.md. */
+ * answers about them. Numbers of statements in this file are those of docs/develop/gateway.md. */
 #include "cli/multi_model/table.h"
 
 #include <setjmp.h>
@@ -33,19 +33,22 @@ static void test_gpus_and_ports(void **state)
     assert_int_equal(model_table_init(&t, 4, "30000-30100", &err), STATUS_OK);
     assert_int_equal(add("a", 2, &a), STATUS_OK);
     assert_int_equal(add("b", 1, &b), STATUS_OK);
-    assert_int_equal(add("c", 2, &c), STATUS_LIMIT); /* statement 61: one GPU is free */
+    /* statement 61: the model does not fit, since only one GPU is free */
+    assert_int_equal(add("c", 2, &c), STATUS_LIMIT);
     assert_non_null(strstr(err.text, "it needs 2, but only 1 are free"));
     model_table_devices(a, &text);
     assert_text(&text, "0,1");
     assert_int_equal(a->port, 30000);
     assert_int_equal(b->port, 30032);
     model_table_remove(a);
-    assert_int_equal(add("c", 3, &c), STATUS_OK); /* gets the GPUs of a, on both sides of b's */
+    /* model c gets the GPUs of a, on both sides of b's GPU */
+    assert_int_equal(add("c", 3, &c), STATUS_OK);
     model_table_devices(c, &text);
     assert_text(&text, "0,1,3");
     assert_int_equal(c->port, 30000);
     assert_int_equal(add("d", 0, &a), STATUS_OK);
-    assert_int_equal(add("e", 0, &a), STATUS_LIMIT); /* 101 ports are enough for three models */
+    /* the range has 101 ports, which are enough for only three models */
+    assert_int_equal(add("e", 0, &a), STATUS_LIMIT);
     strbuf_fini(&text);
 }
 

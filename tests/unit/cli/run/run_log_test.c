@@ -51,7 +51,7 @@ static void test_a_log_that_cannot_be_made_anew(void **state)
     run_log_write(&l, line, sizeof line);
     assert_int_equal(size_of(folder, "log"), sizeof line);
     remove_folder(folder);
-    run_log_write(&l, line, sizeof line); /* the file is full */
+    run_log_write(&l, line, sizeof line); /* the file of the log is full now */
     assert_int_equal(l.fd, -1);
     run_log_write(&l, "lost\n", 5);
     assert_string_equal(l.last, "lost");

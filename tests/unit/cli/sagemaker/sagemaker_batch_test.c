@@ -9,7 +9,7 @@
 
 #include "cli/sagemaker/settings.h"
 
-/* Returns true when the arguments contain `flag value`. Without a flag, returns true when a
+/* Returns true when the arguments contain `flag value`. With `flag` NULL, returns true when a
  * warning contains `value`. */
 static bool gives(char *const *environ_, const char *flag, const char *value)
 {
@@ -28,7 +28,7 @@ static bool gives(char *const *environ_, const char *flag, const char *value)
     return found;
 }
 
-/* A batch job writes a payload of 0 MB for "no limit". The server's own limit stays. */
+/* A batch job writes a payload of 0 MB to ask for no limit. The server's own limit stays. */
 static void test_no_bound(void **state)
 {
     char *alone[] = {(char[]){"SAGEMAKER_MAX_PAYLOAD_IN_MB=0"}, NULL};

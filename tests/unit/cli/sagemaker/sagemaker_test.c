@@ -1,7 +1,7 @@
 /* Tests how the settings of DJL Serving's containers become arguments of `cox up`. The input is
  * an environment and the text of serving.properties; the output is a list of arguments and
  * warnings, or an error. Invariant: a setting without effect gives a warning and never stops the
- * start. Numbers in comments are those of the statements in docs/develop/gateway.md. */
+ * start. A number in a comment is the number of a statement in docs/develop/gateway.md. */
 #include "cli/sagemaker/log.h"
 #include "cli/sagemaker/settings.h"
 
@@ -16,7 +16,7 @@
 
 enum { MAX_VARIABLES = 16, JOINED_BYTES = 2048 };
 
-/* Writes all arguments to `out`, separated by blanks, or the error; warnings follow behind a |.
+/* Writes all arguments to `out`, separated by blanks, or the error. Warnings follow behind a |.
  * `env` holds lines NAME=VALUE. */
 static void read_settings(const char *env, const char *properties, uint32_t n_gpus, char *out)
 {
@@ -63,7 +63,8 @@ static void test_seed_000(void **state)
 }
 
 struct settings_case {
-    const char *env, *properties, *want; /* a part of the output; !TEXT = the output lacks TEXT */
+    /* want: a part of the output; !TEXT = the output lacks TEXT */
+    const char *env, *properties, *want;
     uint32_t n_gpus;
 };
 
@@ -83,43 +84,45 @@ static void check_settings(const struct settings_case *cases, size_t n)
 static void test_settings(void **state)
 {
     static const struct settings_case cases[] = {
-        {"", "option.max_model_len=77\n", "--max-model-len 77", 0}, /* 13: from the file ... */
-        {"OPTION_MAX_MODEL_LEN=77", "", "--max-model-len 77", 0},   /* ... and the environment */
-        /* 14: the file wins */
+        /* Statement 13: an option comes from the file or from the environment. */
+        {"", "option.max_model_len=77\n", "--max-model-len 77", 0},
+        {"OPTION_MAX_MODEL_LEN=77", "", "--max-model-len 77", 0},
+        /* statement 14: the file wins over the environment */
         {"OPTION_DTYPE=bf16", " # x\noption.dtype : fp32\r\n", "--dtype float32", 0},
-        {"OPTION_DTYPE=", "", "!--dtype", 0}, /* 16: empty = not set */
+        {"OPTION_DTYPE=", "", "!--dtype", 0}, /* statement 16: an empty variable is not set */
         {"OPTION_DTYPE=bf16", "option.dtype=\n", "--dtype bfloat16", 0},
-        /* 17: the mounted model */
+        /* statement 17: this path is the mounted model */
         {"HF_MODEL_ID=/opt/ml/model", "", "/opt/ml/model --served-model-name model ", 0},
         {"NO_WEIGHTS=1\nHF_MODEL_ID=org/name-x", "", "org/name-x --served-model-name org_name_x ",
          0},
         {"NO_WEIGHTS=1", "", "no model to serve: /opt/ml/model contains no config.json", 0},
-        {"", "", "--tensor-parallel-size 4", 4}, /* 18: the default is all GPUs */
+        {"", "", "--tensor-parallel-size 4", 4}, /* statement 18: the default is all GPUs */
         {"", "option.pipeline_parallel_degree=2",
          "--tensor-parallel-size 2 --pipeline-parallel-size 2", 4},
-        /* 19: more than the GPUs */
+        /* Statement 19: a degree above the number of GPUs is an error. */
         {"OPTION_TENSOR_PARALLEL_DEGREE=8", "", "is more than the 4 GPUs", 4},
-        {"TENSOR_PARALLEL_DEGREE=2", "", "--tensor-parallel-size 2", 2}, /* 20: fallback names */
+        /* statement 20: this is a fallback name */
+        {"TENSOR_PARALLEL_DEGREE=2", "", "--tensor-parallel-size 2", 2},
         {"SM_NUM_GPUS=2", "", "--tensor-parallel-size 2", 2},
         {"SM_NUM_GPUS=2\nTENSOR_PARALLEL_DEGREE=1", "", "--tensor-parallel-size 1", 2},
         {"OPTION_TENSOR_PARALLEL_DEGREE=1", "", "--data-parallel-size 4", 4},
         {"OPTION_TENSOR_PARALLEL_DEGREE=zwei", "", "give a number from 1 to 1024, or max", 4},
-        {"OPTION_DTYPE=fp32", "", "--dtype float32", 0}, /* 21: all names of dtypes */
+        {"OPTION_DTYPE=fp32", "", "--dtype float32", 0}, /* statement 21: all dtypes are known */
         {"OPTION_DTYPE=float32", "", "--dtype float32", 0},
         {"OPTION_DTYPE=float16", "", "--dtype float16", 0},
         {"OPTION_DTYPE=bfloat16", "", "--dtype bfloat16", 0},
         {"OPTION_DTYPE=auto", "", "--dtype auto", 0},
         {"OPTION_DTYPE=fp17", "", "dtype=fp17 is not supported: use", 0},
-        /* 22: lmi-dist is served as vllm */
+        /* Statement 22: lmi-dist is served as vllm. */
         {"OPTION_ROLLING_BATCH=lmi-dist", "", "--invocations rolling", 0},
         {"OPTION_ROLLING_BATCH=lmi-dist", "", "rolling_batch=lmi-dist is served as vllm", 0},
-        /* 23: auto = asynchronous */
+        /* Statement 23: auto means asynchronous invocations. */
         {"OPTION_ROLLING_BATCH=auto", "", "--invocations async --max-num-seqs 32", 0},
         {"", "", "--invocations async", 0},
         {"OPTION_ROLLING_BATCH=fast", "", "rolling_batch=fast is not supported: use", 0},
         {"OPTION_MAX_NUM_SEQS=4\nMAX_BATCH_SIZE=5", "", "--max-num-seqs 4", 0},
         {"OPTION_MAX_NUM_SEQS=4\nOPTION_MAX_ROLLING_BATCH_SIZE=5", "", "Set only one of them", 0},
-        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* 3: the gateway's port */
+        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* 3: this sets the port */
         {"SERVING_JOB_QUEUE_SIZE=7", "", "--max-waiting 7", 0},
         {"SERVING_JOB_QUEUE_SIZE=7", "job_queue_size=9", "--max-waiting 9", 0},
         {"OPTION_ENFORCE_EAGER=true", "", "--enforce-eager", 0},
@@ -127,12 +130,12 @@ static void test_settings(void **state)
         {"OPTION_ENABLE_PREFIX_CACHING=false", "", "--no-enable-prefix-caching", 0},
         {"OPTION_QUANTIZE=awq", "", "pre-quantised weights are detected automatically", 0},
         {"option.dtype=fp17", "", "!fp17", 0},
-        {"", "", "--startup-timeout 1200", 0}, /* 15: the three ways to set the time-out */
+        {"", "", "--startup-timeout 1200", 0}, /* statement 15: three ways set the time-out */
         {"MODEL_LOADING_TIMEOUT=5", "", "--startup-timeout 5", 0},
         {"OPTION_MODEL_LOADING_TIMEOUT=6\nMODEL_LOADING_TIMEOUT=5", "", "--startup-timeout 6", 0},
         {"OPTION_MODEL_LOADING_TIMEOUT=6\nSAGEMAKER_STARTUP_TIMEOUT=8",
          "option.model_loading_timeout=7", "--startup-timeout 8", 0},
-        {"", "", "--max-body-bytes 67108864", 0}, /* 28: limits on the body */
+        {"", "", "--max-body-bytes 67108864", 0}, /* statement 28: the body has a size limit */
         {"SERVING_MAX_REQUEST_SIZE=5000", "", "--max-body-bytes 5000", 0},
         {"SERVING_MAX_REQUEST_SIZE=5000\nSAGEMAKER_MAX_PAYLOAD_IN_MB=6", "",
          "--max-body-bytes 6291456", 0},
@@ -140,16 +143,16 @@ static void test_settings(void **state)
          "--max-body-bytes 7000", 0},
         {"SAGEMAKER_MAX_PAYLOAD_IN_MB=x", "",
          "SAGEMAKER_MAX_PAYLOAD_IN_MB=x is invalid: give a number", 0},
-        {"", "", "--chunk-timeout 120", 0}, /* 29: time-out of a silent stream */
+        {"", "", "--chunk-timeout 120", 0}, /* statement 29: a silent stream has a time-out */
         {"", "chunked_read_timeout=9", "--chunk-timeout 9", 0},
-        /* 27: the status of a full queue */
+        /* Statement 27: the variable sets the status of a full queue. */
         {"SERVING_THROTTLE_ERROR_HTTP_CODE=429", "", "--invocations-statuses throttle_error=429",
          0},
         {"", "", "!--invocations-statuses", 0},
-        /* 53: TGI's form */
+        /* Statement 53: the option turns on TGI's form of answers. */
         {"OPTION_ROLLING_BATCH=vllm\nOPTION_TGI_COMPAT=true", "", "--invocations tgi", 0},
         {"OPTION_ROLLING_BATCH=auto\nOPTION_TGI_COMPAT=true", "", "--invocations async", 0},
-        /* 45: disable = static */
+        /* Statement 45: disable means static batches. */
         {"OPTION_ROLLING_BATCH=disable", "", "--invocations static", 0},
         {"OPTION_ROLLING_BATCH=disable\nOPTION_ASYNC_MODE=true", "", "--invocations async", 0},
         {"OPTION_ROLLING_BATCH=vllm", "batch_size=4", "--invocations static", 0},

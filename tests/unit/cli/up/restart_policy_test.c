@@ -12,7 +12,8 @@ struct death {
     uint32_t want_wait;
     bool want_give_up;
 };
-/* Added to an exit code: the child's last message said that it cannot start. */
+/* SAYS_SO is added to an exit code when the child's last message said that the child cannot
+ * start. */
 enum { SAYS_SO = 1000 };
 
 static void check(const struct death *deaths, size_t n)
@@ -47,34 +48,35 @@ static void test_good_life_starts_over(void **state)
 
 static void test_configuration_errors(void **state)
 {
-    CHECK({5, 2, 0, 100, true}); /* the configuration is the same as at the start of `cox up` */
+    CHECK({5, 2, 0, 100, true}); /* a first start with a configuration error gives up at once */
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {5, 2, 0, 800, true});
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
-          {5, 1, 0, 800, false}, {5, 2, 0, 1600, false}); /* not three times in a row */
+          /* the configuration errors are not three in a row */
+          {5, 1, 0, 800, false}, {5, 2, 0, 1600, false});
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {6000, 2, 0, 800, true}); /* a slow start is still a start */
     CHECK({6000, 2, 0, 100, true});
-    CHECK({60000, 2, 0, 100, false}); /* too late to count as a start */
-    /* but its last message says that it could not start */
+    CHECK({60000, 2, 0, 100, false}); /* the child ended too late to count as a failed start */
+    /* The child ended late, but its last message says that it could not start. */
     CHECK({60000, SAYS_SO + 2, 0, 100, true});
     CHECK({50, 1, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, false},
-          /* three times in a row */
+          /* three such failures in a row end the retries */
           {90000, SAYS_SO + 2, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, true});
     CHECK({90000, SAYS_SO + 1, 0, 100, false},
-          {90000, SAYS_SO + 2, 9, 100, false}); /* ended in other ways */
-    CHECK({5, 2, 9, 100, false});               /* ended by a signal */
+          /* an exit code of 1 or a signal is not a configuration error */
+          {90000, SAYS_SO + 2, 9, 100, false});
+    CHECK({5, 2, 9, 100, false}); /* a signal ended the child */
 }
 
 /* A child that has run once is restarted without end. A configuration error may then be
- * temporary, such as a moved file or too little memory. The rest of the cluster serves
- * meanwhile. */
+ * temporary, such as a moved file or too little memory, and the rest of the cluster serves. */
 static void test_what_ran_is_never_given_up(void **state)
 {
     CHECK({10000, 0, 9, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {5, 2, 0, 800, false}, {5, 2, 0, 1600, false}, {5, 2, 0, 3200, false},
           {5, 2, 0, 5000, false}, {90000, SAYS_SO + 2, 0, 100, false});
-    /* A slow check of the configuration does not count as having run. */
+    /* A child that fails after a slow check of the configuration has not run. */
     CHECK({12000, 2, 0, 100, true});
     CHECK({50, 1, 0, 100, false}, {12000, 2, 0, 100, false}, {5, 2, 0, 200, false},
           {5, 2, 0, 400, true});

@@ -109,7 +109,7 @@ static void test_what_the_frame_says(void **state)
     assert_non_null(strstr(b.ptr, "| Log        /tmp/demo.log "));
     assert_non_null(strstr(b.ptr, "-H 'Authorization: Bearer YOUR-KEY'"));
     strbuf_reset(&b);
-    r.pid = 4711; /* as without a control socket */
+    r.pid = 4711; /* a process number means that the cluster has no control socket */
     up_ready_frame(&r, 120, false, &b);
     assert_non_null(strstr(b.ptr, "| Stop       kill 4711 "));
     assert_null(strstr(b.ptr, "cox stop"));

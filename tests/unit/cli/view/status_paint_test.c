@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 static const struct {
-    const char *line, *color; /* NULL = no colour */
+    const char *line, *color; /* color: the expected colour; NULL = no colour */
 } cases[] = {
     {"======== Cluster status: healthy ========", "\033[1;32m"},
     {"======== Cluster status: NOT HEALTHY ========", "\033[1;31m"},

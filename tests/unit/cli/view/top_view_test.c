@@ -1,5 +1,5 @@
 /* Tests the screen of `cox top`: its contents, that it stays within the columns and rows, and
- * that no strange answer breaks it. */
+ * that no malformed answer breaks it. */
 #include "cli/view/top_view.h"
 
 #include <setjmp.h>
@@ -94,7 +94,7 @@ static unsigned width_of(const char *line, size_t n)
     return width;
 }
 
-/* Draws at every size of window, with a history that is longer than any window. */
+/* The screen fits every size of window, with a history that is longer than any window. */
 static void test_it_keeps_to_the_window(void **state)
 {
     for (unsigned columns = 0; columns < 500; columns += 7)
@@ -114,7 +114,7 @@ static void test_it_keeps_to_the_window(void **state)
         }
 }
 
-/* Scrolling shows every line of the tables, and the title always. Behind the last line there is
+/* Scrolling shows every line of the tables and always the title. Behind the last line there is
  * nothing to show. */
 static void test_scrolling_shows_every_line(void **state)
 {
@@ -156,7 +156,7 @@ static void test_a_sentence_keeps_to_the_window(void **state)
             if (width_of(line, (size_t)(end - line)) > most)
                 fail_msg("%u columns: %.*s", columns, (int)(end - line), line);
         assert_null(strchr(b.ptr, '\x1b'));
-        for (size_t i = 0; i < b.len; i++) /* nothing is lost: some blanks became line ends */
+        for (size_t i = 0; i < b.len; i++) /* no text is lost: only some blanks became line ends */
             if (b.ptr[i] != text[i] && text[i] != '\x1b' &&
                 !(b.ptr[i] == '\n' && (text[i] == ' ' || !text[i])))
                 fail_msg("%u columns: at %zu: %s", columns, i, b.ptr);
@@ -173,7 +173,7 @@ static void test_a_word_longer_than_a_line(void **state)
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
     top_view_render_text(text, &shape, &b);
-    assert_int_equal(b.len, 2 * 41); /* the last row stays free */
+    assert_int_equal(b.len, 2 * 41); /* the last row of the screen stays free */
     strbuf_fini(&b);
 }
 

@@ -1,4 +1,5 @@
-//! `value.name` and `value[key]`: items, and those of Python's own attributes that the sandbox allows.
+//! Implements `value.name` and `value[key]`. They give items, and those of Python's own attributes that the sandbox
+//! allows.
 
 use crate::jinja::budget;
 use crate::jinja::fail::{wrong, R};
@@ -8,7 +9,7 @@ use crate::jinja::methods::has;
 use crate::jinja::number::as_int;
 use crate::jinja::value::*;
 
-/// value.name for the filter `attr`: only Python's own attributes.
+/// Returns value.name for the filter `attr`, which reads only Python's own attributes.
 pub fn get_attr_only(of: &Value, name: &str) -> R<Value> {
     match python_attr(of, name)? {
         Some(v) => Ok(v),
@@ -45,7 +46,7 @@ fn loop_attr(l: &Loop, name: &str) -> Option<Value> {
     })
 }
 
-/// Python's getattr, as far as the sandbox allows.
+/// Implements Python's getattr, as far as the sandbox allows.
 fn python_attr(of: &Value, name: &str) -> R<Option<Value>> {
     match of {
         Value::Undefined(why) if !name.starts_with("__") => return wrong(why.as_ref()),
@@ -96,7 +97,7 @@ fn python_attr(of: &Value, name: &str) -> R<Option<Value>> {
     }
 }
 
-/// value.name: Python's own attribute first, then value["name"].
+/// Returns value.name: Python's own attribute first, then value["name"].
 pub fn get_attr(of: &Value, name: &str) -> R<Value> {
     if let Some(v) = python_attr(of, name)? {
         return Ok(v);
@@ -111,7 +112,7 @@ pub fn get_attr(of: &Value, name: &str) -> R<Value> {
     Ok(no_attr(of, name))
 }
 
-/// value[key], then the attribute of that name.
+/// Returns value[key], or else the attribute of that name.
 pub fn get_item(of: &Value, key: &Value) -> R<Value> {
     if let Value::Undefined(why) = of {
         return wrong(why.as_ref());

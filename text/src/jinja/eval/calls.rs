@@ -1,4 +1,4 @@
-//! Calls of macros, methods, loops and global functions.
+//! Calls macros, methods, loops and global functions.
 
 use super::{get_attr, Eval, Scope, Tracked};
 use crate::jinja::ast::*;
@@ -27,7 +27,8 @@ impl Eval<'_> {
                 Value::Dict(d) => {
                     budget::spend(d.entries.len())?;
                     for (k, v) in &d.entries {
-                        // A dictionary has each key once, so a name can only repeat one that is written out in the call.
+                        // A dictionary has each key once, so a name can only be given twice when the call also writes
+                        // that name out.
                         match k.as_str() {
                             Some(k) if args.kw.iter().all(|(name, _)| name != k) => {
                                 budget::spend(args.kw.len() / 4)?;
@@ -214,7 +215,7 @@ impl Eval<'_> {
     }
 }
 
-/// The key-value pairs from the arguments of dict(pairs, name=value) or namespace(…).
+/// Returns the key-value pairs from the arguments of dict(pairs, name=value) or namespace(…).
 fn pairs_of(args: Args) -> R<Vec<(Value, Value)>> {
     let mut out = Vec::new();
     if args.pos.len() > 1 {

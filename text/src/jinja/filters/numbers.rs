@@ -1,4 +1,4 @@
-//! Filters on numbers, and Python's int() and float() of a text.
+//! Implements the filters on numbers, and Python's int() and float() of a text.
 
 use super::args::{is_set, text_arg};
 use crate::jinja::budget;
@@ -9,7 +9,7 @@ use crate::jinja::number::{as_float, as_int, int_arg};
 use crate::jinja::value::{Args, Value};
 use std::cmp::Ordering;
 
-/// Python's int(text, base).
+/// Implements Python's int(text, base).
 pub fn int_of_text(text: &str, base: u32) -> Option<i128> {
     let text = text.trim_matches(methods::is_space);
     let (negative, text) = match text.strip_prefix('-') {
@@ -39,7 +39,7 @@ pub fn int_of_text(text: &str, base: u32) -> Option<i128> {
     Some(if negative { -n } else { n })
 }
 
-/// Python's float(text).
+/// Implements Python's float(text).
 pub fn float_of_text(text: &str) -> Option<f64> {
     let text = text.trim_matches(methods::is_space);
     let b = text.as_bytes();
@@ -151,10 +151,11 @@ fn file_size(bytes: f64, binary: bool) -> Value {
     Value::from(format!("{:.1} {name}", base * bytes / unit))
 }
 
-/// No double has digits beyond these decimal places, so round() keeps the whole number or clears it there.
+/// Decimal places to which round() computes. Beyond them round() returns the number unchanged or 0, because no double has
+/// digits there.
 const ROUND_PLACES: std::ops::RangeInclusive<i128> = -308..=323;
 
-/// Python's round(f, places): rounds to the nearest value, and a tie to the even one.
+/// Implements Python's round(f, places): it rounds to the nearest value, and a tie to the even value.
 fn round_float(f: f64, places: i128) -> R<f64> {
     if !ROUND_PLACES.contains(&places) {
         return Ok(if places > 0 { f } else { 0.0 * f });

@@ -1,4 +1,4 @@
-//! Filters on lists and other sequences: sorting, grouping, chunks, sums.
+//! Implements the filters on lists and other sequences: sorting, grouping, chunks, sums.
 
 use super::args::{attribute, is_set, lowered, text_arg};
 use crate::jinja::ast::Op;
@@ -226,7 +226,7 @@ fn chunks(name: &str, v: &Value, args: Args) -> R<Value> {
     let items = v.iterate()?;
     let mut out = Vec::new();
     if name == "batch" {
-        // A count of 0 or less is never reached, so all items come at once.
+        // A count of 0 or less is never reached, so one chunk has all items.
         let n = usize::try_from(n).ok().filter(|n| *n > 0).unwrap_or(usize::MAX);
         for part in items.chunks(n.min(items.len().max(1))) {
             let mut part = part.to_vec();

@@ -1,4 +1,4 @@
-//! Filters on texts.
+//! Implements the filters on texts.
 
 use super::args::{is_set, text_arg};
 use crate::jinja::budget;

@@ -14,13 +14,13 @@ pub fn spend_digits(f: f64, precision: usize) -> R<()> {
     budget::spend(10 + 2 * (exponent + precision.min(MOST_DIGITS)) + precision / 16)
 }
 
-/// |f| with `precision` digits behind the point
+/// Returns |f| with `precision` digits behind the point.
 fn fixed_form(f: f64, precision: usize) -> String {
     let exact = precision.min(MOST_DIGITS);
     format!("{:.*}{}", exact, f.abs(), "0".repeat(precision - exact))
 }
 
-/// |f| in exponent form with `precision` digits behind the first digit
+/// Returns |f| in exponent form with `precision` digits behind the first digit.
 fn exponent_form(f: f64, precision: usize, kind: char) -> String {
     let exact = precision.min(MOST_DIGITS);
     let text = format!("{:.*e}", exact, f.abs());
@@ -30,7 +30,7 @@ fn exponent_form(f: f64, precision: usize, kind: char) -> String {
     format!("{digits}{}{kind}{sign}{:02}", "0".repeat(precision - exact), exponent.abs())
 }
 
-/// Adds a point at the end of a number's digits when there is none.
+/// Adds a point at the end of a number's digits when they have no point.
 fn pointed(text: String) -> String {
     if text.contains('.') {
         return text;
@@ -39,17 +39,17 @@ fn pointed(text: String) -> String {
     format!("{}.{}", &text[..at], &text[at..])
 }
 
-/// The format of a float.
+/// Describes the format of a float.
 pub(super) struct Form {
     pub kind: char,
     pub precision: usize,
-    /// `#`: the point and the trailing zeros stay
+    /// flag `#`: the point and the trailing zeros stay
     pub alternate: bool,
-    /// no type is given in str.format: at least one digit follows the point
+    /// str.format has no type: at least one digit follows the point
     pub untyped: bool,
 }
 
-/// |f| in the form e, f, g or %, without its sign.
+/// Returns |f| in the form e, f, g or %, without its sign.
 pub(super) fn float_form(f: f64, form: &Form) -> R<String> {
     let (kind, precision) = (form.kind, form.precision);
     let upper = kind.is_ascii_uppercase();
@@ -72,7 +72,8 @@ pub(super) fn float_form(f: f64, form: &Form) -> R<String> {
     Ok(if form.alternate && text != "inf%" { pointed(text) } else { text })
 }
 
-/// Form g: uses an exponent below -4, and when the digits before the point exceed the precision.
+/// Returns |f| in form g. It has an exponent when the exponent is below -4, or when the digits before the point exceed
+/// the precision.
 fn general_form(f: f64, form: &Form, letter: char) -> String {
     let n = form.precision.max(1);
     let exact = (n - 1).min(MOST_DIGITS);
@@ -101,7 +102,7 @@ fn without_zeros(text: &str) -> String {
     format!("{}{exponent}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The digits of |i|.
+/// Returns the digits of |i|.
 pub(super) fn int_form(i: i128, kind: char) -> String {
     let n = i.unsigned_abs();
     match kind {
@@ -113,7 +114,7 @@ pub(super) fn int_form(i: i128, kind: char) -> String {
     }
 }
 
-/// Limit of a precision or a width. No real format uses more, and format! panics at it.
+/// Limit of a precision or a width. No real format uses more, and format! panics at a larger one.
 pub(super) const MOST_WIDE: usize = 65_535;
 
 pub(super) fn small(text: &str) -> R<usize> {

@@ -1,4 +1,4 @@
-//! Python's `text % values`.
+//! Implements Python's `text % values`.
 
 use super::numbers::{float_form, int_form, small, Form, MOST_WIDE};
 use super::text::{push_code, repr_of, str_of};
@@ -15,7 +15,7 @@ struct Spec<'a> {
     kind: char,
 }
 
-/// Python's `text % values`. `values` is a tuple, a mapping for %(name)s, or a single value.
+/// Implements Python's `text % values`. `values` is a tuple, a mapping for %(name)s, or a single value.
 pub fn percent(format: &str, values: &Value) -> R<String> {
     budget::scan(format.len())?;
     let items = match values {
@@ -115,7 +115,7 @@ fn spec<'a>(rest: &mut &'a str, items: &mut impl Iterator<Item = Value>) -> R<Sp
 fn one(spec: &Spec, v: &Value, out: &mut String) -> R<()> {
     let alternate = spec.flags.contains('#');
     if !"sra".contains(spec.kind) {
-        // The conversion writes this many digits.
+        // The check counts the digits that the conversion will write.
         budget::fits(out.len().saturating_add(spec.precision.unwrap_or(0)))?;
         budget::spend(spec.precision.unwrap_or(0))?;
     }

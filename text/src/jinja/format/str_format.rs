@@ -1,4 +1,4 @@
-//! Python's str.format: its fields, and the format specifications behind their colons.
+//! Implements Python's str.format: its fields, and the format specifications behind their colons.
 
 use super::numbers::{float_form, int_form, small, Form};
 use super::percent::{ascii, sign_of};
@@ -130,15 +130,15 @@ fn field_value(name: &str, args: &Args, next: &mut Option<usize>) -> R<Value> {
     Ok(value)
 }
 
-/// The format specification of a field.
+/// Holds the format specification of a field.
 struct Field {
     fill: char,
     align: Option<char>,
     sign: &'static str,
-    /// z: a value that rounds to zero has no sign
+    /// flag z: a value that rounds to zero has no sign
     no_minus_zero: bool,
     alternate: bool,
-    /// a 0 stands before the width: zeros fill the number behind its sign
+    /// a 0 stands before the width: zeros fill the space between the sign and the number
     zeros: bool,
     width: usize,
     comma: Option<char>,
@@ -193,7 +193,7 @@ fn field_spec(spec: &str) -> R<Field> {
     Ok(Field { fill, align, sign, no_minus_zero, alternate, zeros, width, comma, precision, kind })
 }
 
-/// A number in the parts that are laid out. Separators go into `integral`.
+/// Holds a number, split into the parts that are written one after another. Separators go into `integral`.
 struct Number {
     negative: bool,
     prefix: String,

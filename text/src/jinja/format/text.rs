@@ -1,4 +1,4 @@
-//! Python's str and repr of values, and HTML escapes.
+//! Implements Python's str and repr of values, and HTML escapes.
 
 use crate::jinja::budget;
 use crate::jinja::fail::{wrong, Fail, R};
@@ -6,7 +6,7 @@ use crate::jinja::value::{Kind, Namespace, Value};
 use std::fmt::Write;
 use std::rc::Rc;
 
-/// Python's str(value).
+/// Implements Python's str(value).
 pub fn str_of(v: &Value) -> R<String> {
     match v {
         Value::Str(t) => {
@@ -157,7 +157,7 @@ fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
             out.push('>');
         }
         Value::Loop(l) => drop(write!(out, "<LoopContext {}/{}>", l.at.get() + 1, l.items.len())),
-        // Python writes the memory address of these values, which is of no use in a text.
+        // Python writes the memory address of these values. An address has no use in a text, so this is an error.
         Value::Iter(_) => return wrong("a generator cannot be written as text; add |list or |join to it"),
         Value::Method(m) => return wrong(format!("the method {} is not text; call it with ()", m.name)),
         Value::Func("self") => return wrong("self is not supported"),
@@ -167,8 +167,9 @@ fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
     Ok(())
 }
 
-/// Python's str.isprintable: false for control characters, unassigned ones, and white space other than the blank. Rust's
-/// escape_debug escapes the same characters, except that it also escapes combining ones at the start of a text.
+/// Implements Python's str.isprintable. It is false for control characters, unassigned characters, and white space other
+/// than the blank. Rust's escape_debug escapes the same characters, and also a combining character at the start of a
+/// text.
 pub fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,
@@ -195,7 +196,7 @@ pub(super) fn push_code(c: char, out: &mut String) {
     }
 }
 
-/// Pays for looking up each character in the tables of printable ones.
+/// Pays for looking up each character in the tables of printable characters.
 fn spend_repr(text: &str) -> R<()> {
     budget::letters(text)?;
     budget::spend(if text.is_ascii() { text.len() / 8 } else { text.len() })
@@ -218,7 +219,7 @@ fn repr_str(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// Python's repr of a float: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
+/// Writes Python's repr of a float: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
 pub fn float(f: f64, out: &mut String) {
     if f.is_nan() {
         return out.push_str("nan");
@@ -241,7 +242,7 @@ pub fn float(f: f64, out: &mut String) {
     let _ = write!(out, "{digits}e{sign}{:02}", exponent.abs());
 }
 
-/// The escapes of markupsafe's Markup.
+/// Escapes a text as markupsafe's Markup does.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

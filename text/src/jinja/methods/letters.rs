@@ -1,10 +1,10 @@
-//! Character properties as in Python's str: case, classes, digits.
+//! Implements the character properties of Python's str: case, classes, digits.
 
 use crate::jinja::format;
 use crate::jinja::unicode;
 use crate::vocab::classes::{class_of, LETTER, NUMBER};
 
-/// Python's str.isspace. It counts four separators that Unicode's White_Space does not.
+/// Implements Python's str.isspace. It counts four separators that Unicode's White_Space does not have.
 pub fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1C}'..='\u{1F}').contains(&c)
 }
@@ -51,13 +51,13 @@ fn push_title(c: char, out: &mut String) {
     }
 }
 
-/// The lower-case form of a part of a text. A capital sigma at the end of a word has its own small form.
+/// Returns the lower-case form of a part of a text. A capital sigma at the end of a word has its own small form.
 fn lower_of(text: &str, range: std::ops::Range<usize>) -> String {
     let part = &text[range.clone()];
     if !part.contains('Σ') {
         return part.to_lowercase();
     }
-    // The characters before and behind the sigma decide, so the whole text is examined.
+    // The characters before and behind the sigma decide about its form, so the whole text is examined.
     fn cased(mut chars: impl Iterator<Item = char>) -> bool {
         chars.find(|c| !is_ignored(*c)).is_some_and(is_cased)
     }
@@ -75,13 +75,14 @@ fn lower_of(text: &str, range: std::ops::Range<usize>) -> String {
         .collect()
 }
 
-/// Common characters that stand within words and are no letters (the most common ones of Unicode's Case_Ignorable).
+/// Returns true for common characters that stand within words and are not letters (the most common characters of
+/// Unicode's Case_Ignorable).
 fn is_ignored(c: char) -> bool {
     "'.:^`\u{a8}\u{ad}\u{af}\u{b4}\u{b7}\u{b8}\u{2018}\u{2019}\u{2024}\u{2027}\u{200d}".contains(c)
         || class_of(c) & crate::vocab::classes::MARK != 0
 }
 
-/// Python's str.title: each run of cased letters begins with a title-case letter.
+/// Implements Python's str.title: each run of cased letters begins with a title-case letter.
 pub(super) fn title(text: &str) -> String {
     let (mut out, mut inside) = (String::with_capacity(text.len()), false);
     for (at, c) in text.char_indices() {
@@ -130,7 +131,7 @@ pub(super) fn swapcase(text: &str) -> String {
     out
 }
 
-/// True when there is at least one cased letter, and none of the other case.
+/// Returns true when there is at least one lower-case letter, and no letter of another case.
 pub fn is_lower(text: &str) -> bool {
     text.chars().any(char::is_lowercase) && !text.chars().any(|c| c.is_uppercase() || is_titlecase(c))
 }
@@ -158,7 +159,7 @@ fn is_identifier(text: &str) -> bool {
         && chars.all(|c| c == '_' || is_alpha(c) || is_decimal(c) || is_ignored(c) && !c.is_ascii())
 }
 
-/// True when all characters of a text satisfy the predicate. False for an empty text.
+/// Returns true when all characters of a text satisfy the predicate. Returns false for an empty text.
 fn all(text: &str, of: fn(char) -> bool) -> bool {
     !text.is_empty() && text.chars().all(of)
 }

@@ -1,4 +1,4 @@
-//! The names of all methods, and whether the sandbox allows a template to call them.
+//! Lists the names of all methods, and whether the sandbox allows a template to call them.
 
 use crate::jinja::value::Value;
 
@@ -51,7 +51,7 @@ const STR: [&str; 47] = [
     "upper",
     "zfill",
 ];
-/// Methods whose result counts as escaped when the text itself does.
+/// Methods whose result counts as escaped when their text counts as escaped.
 pub const KEEP_MARK: [&str; 21] = [
     "capitalize",
     "casefold",

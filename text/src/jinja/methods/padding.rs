@@ -1,11 +1,11 @@
-//! Methods of str that pad a text to a width.
+//! Implements the methods of str that pad a text to a width.
 
 use crate::jinja::budget;
 use crate::jinja::fail::{wrong, R};
 use crate::jinja::number::int_arg;
 use crate::jinja::value::{Args, Value};
 
-/// Reads a width argument: at least 0, and small enough for the memory limit.
+/// Reads a width argument. The width must be at least 0, and small enough for the memory limit.
 pub fn width_arg(v: &Value) -> R<usize> {
     let n = usize::try_from(int_arg(v)?.max(0)).unwrap_or(usize::MAX);
     budget::room(n).map(|()| n)

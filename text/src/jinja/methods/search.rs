@@ -1,4 +1,4 @@
-//! Methods of str that find, split and replace, counted in characters.
+//! Implements the methods of str that find, split and replace. They count in characters.
 
 use super::letters::is_space;
 use crate::jinja::budget;
@@ -28,8 +28,8 @@ pub(super) fn str_arg<'a>(v: &'a Option<Value>, what: &str) -> R<&'a str> {
     }
 }
 
-/// The part of the text from start to end, as in a slice, and the number of characters before it. Returns None when not
-/// even an empty text can be found there.
+/// Returns the part of the text from start to end, as in a slice, and the number of characters before it. Returns None
+/// when not even an empty text can be found there.
 fn window(text: &str, start: Option<Value>, end: Option<Value>) -> R<Option<(&str, usize)>> {
     if start.is_none() && end.is_none() {
         return Ok(Some((text, 0)));
@@ -160,7 +160,7 @@ fn gathered<'a>(parts: impl Iterator<Item = &'a str>) -> R<Vec<&'a str>> {
     Ok(out)
 }
 
-/// A list of texts. The memory of each is checked first.
+/// Returns a list of texts. The memory for each text is checked first.
 fn texts<'a>(parts: impl IntoIterator<Item = &'a str>) -> R<Value> {
     let mut out = Vec::new();
     for part in parts {
@@ -211,7 +211,7 @@ pub(super) fn partition(text: &str, args: Args, last: bool) -> R<Value> {
     Value::tuple(parts.into_iter().map(Value::from).collect())
 }
 
-/// The lines of a text, each with the number of bytes of its line end.
+/// Returns the lines of a text, each with the number of bytes of its line end.
 pub fn lines(text: &str) -> R<impl Iterator<Item = (&str, usize)>> {
     budget::spend(text.len() / 8)?;
     let ends = |c: char| {
@@ -245,7 +245,7 @@ pub(super) fn splitlines(text: &str, args: Args) -> R<Value> {
 pub fn replaced(text: &str, old: &str, new: &str, n: i128) -> R<Value> {
     let most = usize::try_from(n).unwrap_or(usize::MAX);
     budget::scan(text.len() + old.len())?;
-    // `old` can occur at most this many times.
+    // The divided length is the most times that `old` can occur.
     budget::spend(text.len() / old.len().max(1) / 4)?;
     if new.len() > old.len() {
         let found = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() };

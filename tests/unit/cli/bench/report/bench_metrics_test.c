@@ -85,8 +85,9 @@ static void test_lists(void **state)
         assert_int_equal(bench_goodput_parse(&g, pairs[i], &err), STATUS_INVALID);
 }
 
-/* Three successful requests and one failed. Two have the first token after 100 ms and then one
- * token each 10 ms. One has a single token, one second later. */
+/* Gaps between the pieces of the answers. Three requests are successful and one failed. Two
+ * answers have the first token after 100 ms and then one token each 10 ms. One answer has a
+ * single token, one second later. */
 static uint64_t gaps[] = {10 * NS_PER_MS, 10 * NS_PER_MS, 10 * NS_PER_MS};
 static const struct bench_result results[] = {
     {.ok = true,
@@ -97,7 +98,8 @@ static const struct bench_result results[] = {
      .n_gaps = 3,
      .n_prompt_tokens = 10,
      .n_output_tokens = 4},
-    {.error = "no\xC3", .n_prompt_tokens = 1000}, /* a UTF-8 character cut in half */
+    /* the error text ends with a UTF-8 character that was cut in half */
+    {.error = "no\xC3", .n_prompt_tokens = 1000},
     {.ok = true,
      .start_ns = 1000 * NS_PER_MS,
      .first_ns = 300 * NS_PER_MS,
@@ -221,13 +223,14 @@ static void test_histograms(void **state)
         all[i] = i;
     bench_histogram_make(&h, &(struct bench_series){all, 201});
     assert_true(h.n_bins == BENCH_BINS && near(h.from_ms, 0) && near(h.width_ms, 9.9));
-    assert_int_equal(h.counts[BENCH_BINS], 2); /* 199 and 200; P99 is 198 */
+    /* the last bin has the values 199 and 200, since P99 is 198 */
+    assert_int_equal(h.counts[BENCH_BINS], 2);
     uint32_t n = 0;
     for (uint32_t i = 0; i <= h.n_bins; i++)
         n += h.counts[i];
     assert_int_equal(n, 201);
     assert_int_equal(h.counts[0], 10);
-    assert_int_equal(h.counts[BENCH_BINS - 1], 10); /* the values 189 to 198 */
+    assert_int_equal(h.counts[BENCH_BINS - 1], 10); /* this bin has the values 189 to 198 */
 }
 
 static void test_plots(void **state)

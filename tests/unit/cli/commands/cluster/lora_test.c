@@ -1,5 +1,5 @@
-/* Tests how far an adapter's load or unload is, from the head's list. While one version replaces
- * another, the name is in the list twice, in either order. */
+/* Tests how far an adapter's load or unload has come, by the head's list of adapters. While one
+ * version replaces another, the name is in the list twice, in either order. */
 #include "cli/commands/cluster/lora.c"
 
 #include <setjmp.h>
@@ -11,7 +11,8 @@
 static void test_look(void **state)
 {
     static const struct {
-        const char *states[3]; /* states of the name's entries; NULL = no further entry */
+        /* states of the entries with the adapter's name; NULL = no further entry */
+        const char *states[3];
         enum progress on, off;
     } cases[] = {
         {{0}, PROGRESS_GONE, PROGRESS_GONE},
@@ -20,7 +21,8 @@ static void test_look(void **state)
         {{"leaving"}, PROGRESS_GONE, PROGRESS_WAITS},
         {{"unloading"}, PROGRESS_GONE, PROGRESS_WAITS},
         {{"failed"}, PROGRESS_FAILED, PROGRESS_FAILED},
-        /* Replacement: the old version serves, then leaves, and then it is gone. */
+        /* While the adapter is replaced, the old version serves, then leaves, and then it is
+         * gone. */
         {{"ready", "loading"}, PROGRESS_WAITS, PROGRESS_WAITS},
         {{"loading", "ready"}, PROGRESS_WAITS, PROGRESS_WAITS},
         {{"ready", "failed"}, PROGRESS_FAILED, PROGRESS_FAILED},
@@ -31,7 +33,7 @@ static void test_look(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[32];
-        /* an entry with another name */
+        /* the list also has an entry with another name */
         json_t *all = json_pack("[{s:s,s:s}]", "name", "y", "state", "loading");
         for (size_t k = 0; k < 3 && cases[i].states[k]; k++)
             json_array_append_new(all, json_pack("{s:s,s:s,s:s}", "name", "x", "state",

@@ -1,7 +1,7 @@
 /* Tests the lock that makes pulls of one model wait for each other, on one machine and over a
  * shared file system. `pull_lock_acquire` creates the file `path` with its holder's name and a
- * counter; the tests play other holders by writing that file or by a child process. Invariants:
- * there is one holder at a time, and a dead holder's lock is taken over. */
+ * counter. The tests act as other holders by writing that file or by a child process.
+ * Invariants: there is one holder at a time, and a dead holder's lock is taken over. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 static char dir[64], path[96];
 static int looks;      /* number of calls of `is_done` */
-static int stop_after; /* number of looks; 0 = never */
+static int stop_after; /* number of looks after which the wait stops; 0 = never */
 static int done_after;
 static char said[256];
 
@@ -57,7 +57,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     unlink(path);
-    return rmdir(dir); /* fails when any other file is left */
+    return rmdir(dir); /* rmdir fails when any file is left */
 }
 
 static void test_one_at_a_time(void **state)
@@ -97,7 +97,7 @@ static bool is_done_when_held(void *ctx)
 }
 
 /* Another pull may end between the first look and the lock, or a cache of names (NFS) may hide
- * its end. So `is_done` is asked again while the lock is held. */
+ * its end. Therefore `is_done` is asked again while the lock is held. */
 static void test_done_just_before(void **state)
 {
     struct pull_lock a;
@@ -117,7 +117,7 @@ static void test_died(void **state)
     struct pull_lock_wait w = waiting(1e9);
     pid_t pid = fork();
     if (pid == 0)
-        /* exits without a release */
+        /* the child exits without releasing the lock */
         _exit(pull_lock_acquire(&a, path, &w, &err) == STATUS_OK ? 0 : 1);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -136,8 +136,8 @@ static void put(const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* A holder on another machine, or one without a readable name, counts as dead only after a time
- * without a change of the file. */
+/* A holder on another machine counts as dead only when the file has not changed for some time.
+ * The same holds for a holder whose name cannot be read. */
 static void test_silence(void **state)
 {
     static const char *const records[] = {
@@ -155,7 +155,7 @@ static void test_silence(void **state)
         looks = stop_after = 0;
         w = waiting(0.25);
         assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
-        assert_true(looks >= 3); /* not at the first look */
+        assert_true(looks >= 3); /* the lock is not taken over at the first look */
         pull_lock_release(&a);
     }
 }
@@ -172,7 +172,7 @@ static bool is_done_elsewhere(void *ctx)
     return is_done(ctx);
 }
 
-/* A holder whose count moves is alive, however short the allowed silence is. */
+/* A holder whose count changes is alive, however short the allowed silence is. */
 static void test_beats_elsewhere(void **state)
 {
     struct pull_lock a;
@@ -199,12 +199,12 @@ static void test_lost(void **state)
     assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(pull_lock_acquire(&b, path, &w, &err), STATUS_OK);
-    a.beat_ns = b.beat_ns = 0; /* a time long ago */
+    a.beat_ns = b.beat_ns = 0; /* the last beats of both locks were a long time ago */
     assert_true(pull_lock_is_lost(&a));
     assert_false(pull_lock_is_lost(&b));
     assert_false(pull_lock_may_write(&a));
     assert_true(pull_lock_may_write(&b));
-    pull_lock_release(&a); /* does not remove b's file */
+    pull_lock_release(&a); /* the release does not remove b's file */
     assert_false(pull_lock_is_lost(&b));
     pull_lock_release(&b);
 }

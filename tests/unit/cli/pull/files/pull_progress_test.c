@@ -22,8 +22,8 @@ static void draw(const char *name, uint64_t done, uint64_t total, uint64_t per_s
     strbuf_fini(&b);
 }
 
-/* Returns the columns of the widest line. A character outside ASCII counts twice, because some
- * take two columns. */
+/* Returns the columns of the widest line. A character outside ASCII counts as two columns,
+ * because some of these characters take two. */
 static size_t widest(const char *s)
 {
     size_t n = 0;

@@ -37,7 +37,8 @@ static void drop(struct parsed *p)
     arena_fini(&p->arena);
 }
 
-/* `text` is a run file. `want` is one of its problem lines; NULL = no problem. */
+/* Holds a test case. `text` is a run file. `want` is one of its problem lines; NULL = no
+ * problem. */
 struct row {
     const char *text, *want;
 };
@@ -88,7 +89,8 @@ static void test_whole(void **state)
     assert_int_equal(f->up.tp, 2);
     assert_int_equal(f->up.max_model_len, 4096);
     assert_int_equal(f->up.served_model_names.n_items, 2);
-    assert_int_equal(f->up.port, 8100); /* the first port that is not for monitoring */
+    /* the gateway gets the first port that is not for monitoring */
+    assert_int_equal(f->up.port, 8100);
     assert_int_equal(run_file_prometheus_port(f), 9191);
     assert_int_equal(f->resources.gpus, 1);
     assert_string_equal(f->imports.items[0].path, "/code");
@@ -176,7 +178,7 @@ static const struct row refused[] = {
     {"name: a\nrun:\n  - command: a\n    workdir: /x/../../y\n",
      "f:4:14: \"/x/../../y\" is not an absolute path"},
     {"name: a\nrun: {command: a, workdir: x}\n", "f:2:28: \"x\" is not an absolute path"},
-    /* ports */
+    /* Wrong ports are problems. */
     {"name: a\nrun: a\nports: {name: x}\n", "f:3:8: `ports` must be a list"},
     {"name: a\nrun: a\nports:\n  - {name: x, port: 1}\n  - {name: y, port: 1}\n",
      "f:5:5: port 1 is already used in line 4"},
@@ -190,12 +192,12 @@ static const struct row refused[] = {
     {"name: a\nrun: a\nports: [{name: x}]\n", "f:3:9: an entry of `ports` needs `name` and `port`"},
     {"name: a\nmodel: demo\noptions: {port: 1}\nports: [{name: x, port: 2}]\n",
      "f:4:9: `ports` and line 3 both set `port`"},
-    /* environment variables */
+    /* Wrong environment variables are problems. */
     {"name: a\nrun: a\nenv: {1x: a}\n", "f:3:7: `env`: \"1x\" is not a valid variable name"},
     {"name: a\nrun: a\nenv: {LD=x: a}\n", "is not a valid variable name"},
     {"name: a\nrun: a\nenv: {X: [a]}\n", "f:3:10: `env`: the value of X must be a string"},
     {"name: a\nrun: a\nenv: {X: }\n", "`env`: the value of X must be a string"},
-    /* options and resources: the message of `cox up`, with the line */
+    /* A wrong option or resource is a problem with the message of `cox up` and the line. */
     {"name: a\nmodel: demo\noptions:\n  tp: 2\n  max-model-len: many\n",
      "f:5:3: `options`: max_model_len: \"many\" is not allowed; it must be a whole number"},
     {"name: a\nmodel: demo\noptions: {max-modl-len: 1}\n",
@@ -215,7 +217,7 @@ static const struct row refused[] = {
      "f:3:17: `tp` is an option of `cox up`, but the file has no `model`"},
     {"name: a\nrun: a\nresources: {cpu: lots}\n", "f:3:18: `cpu` \"lots\" is not a quantity"},
     {"name: a\nrun: a\nresources: {memory: 0}\n", "f:3:21: `memory` \"0\" is not a quantity"},
-    /* imports and volumes */
+    /* Wrong imports and volumes are problems. */
     {"name: a\nrun: a\nimport: {/: {git: {url: a.b/c}}}\n",
      "f:3:10: \"/\" is not an absolute path"},
     {"name: a\nrun: a\nimport: {/x/../y: {git: {url: a.b/c}}}\n",
@@ -289,7 +291,7 @@ static void test_all_at_once(void **state)
     strbuf_fini(&many);
 }
 
-/* VESSL's own example, with a different command. */
+/* VESSL's own example, with a different command, is a valid run file. */
 static void test_of_another_platform(void **state)
 {
     struct parsed p;
@@ -299,7 +301,8 @@ static void test_of_another_platform(void **state)
     assert_int_equal(run_file_read("tests/e2e/runs/vessl.yaml", &text, &err), STATUS_OK);
     parse(&p, text.ptr);
     assert_int_equal(p.problems.n, 0);
-    assert_int_equal(p.problems.n_notes, 2); /* one note for the cluster, one for the preset */
+    /* there is one note for the cluster and one for the preset */
+    assert_int_equal(p.problems.n_notes, 2);
     assert_string_equal(p.file.commands.items[0].workdir, "/code/vllm-run");
     assert_int_equal(p.file.ports.n, 2);
     assert_int_equal(p.file.env.n, 2);
@@ -308,7 +311,7 @@ static void test_of_another_platform(void **state)
     strbuf_fini(&text);
 }
 
-/* The lines that VESSL's users write to keep a cache between runs. */
+/* The lines that VESSL's users write to keep a cache between runs are accepted. */
 static void test_artifacts(void **state)
 {
     struct parsed p;
@@ -320,12 +323,12 @@ static void test_artifacts(void **state)
               "  /root/.cache/huggingface/: vessl-artifact://{ORGANIZATION}/{PROJECT}/models\n"
               "  /out: vessl-artifact://o/p/data\n");
     assert_int_equal(p.problems.n, 0);
-    assert_int_equal(p.problems.n_notes, 2); /* one note for each name in braces */
+    assert_int_equal(p.problems.n_notes, 2); /* there is one note for each name in braces */
     const struct run_import *im = p.file.imports.items, *ex = p.file.exports.items;
     assert_int_equal(im[0].kind, RUN_IMPORT_ARTIFACT);
     assert_string_equal(im[0].what, "{ORGANIZATION}/{PROJECT}/models");
     assert_true(run_file_keeps(&p.file, &im[0]) && run_file_keeps(&p.file, &ex[0]));
-    assert_false(run_file_keeps(&p.file, &im[1])); /* exported from another path */
+    assert_false(run_file_keeps(&p.file, &im[1])); /* the artifact is exported from another path */
     assert_false(run_file_keeps(&p.file, &ex[1]));
     assert_string_equal(run_file_hf_home(&p.file), "/root/.cache/huggingface");
     drop(&p);

@@ -1,5 +1,5 @@
 #pragma once
-/* Command lines for the tests of `cox up`: real flags, parsed with the real table. */
+/* Parses command lines for the tests of `cox up`: real flags, parsed with the real table. */
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 
@@ -18,11 +18,11 @@ struct parsed {
     struct up_plan plan;
 };
 
-/* The machine that the plan is made for. */
+/* Describes the machine that the plan is made for. */
 struct machine {
-    const char *own_name; /* name of the throw-away key folder */
+    const char *own_name; /* name of the folder of throw-away keys */
     uint32_t n_cores;
-    const struct numa *nodes; /* NULL = unknown */
+    const struct numa *nodes; /* NUMA nodes of the machine; NULL = unknown */
     cpu_set_t allowed;
 };
 

@@ -7,7 +7,7 @@
 
 static struct machine machine = {.n_cores = 12};
 
-/* Two sockets with hyperthreads: CPUs 0-15,32-47 and 16-31,48-63. */
+/* Describes two sockets with hyperthreads: CPUs 0-15,32-47 and 16-31,48-63. */
 static void two_nodes(struct numa *n, const char *may, uint32_t cores)
 {
     *n = (struct numa){.n_nodes = 2, .ids = {0, 1}};
@@ -35,7 +35,8 @@ static enum status plan_of(struct parsed *p, const char *const *args, struct err
     return plan_on(&machine, p, "demo", all, err);
 }
 
-/* Writes "NODE/CPUS/THREADS" of each worker. Checks that other children have none. */
+/* Writes "NODE/CPUS/THREADS" of each worker. Checks that the other children have no node, CPUs
+ * and threads. */
 static void write_places(const struct up_plan *all, char *out, size_t size)
 {
     for (uint32_t k = 0; k < all->n_children; k++) {
@@ -127,7 +128,8 @@ static void test_nodes_of_workers(void **state)
 static void test_nodes_that_cannot_be(void **state)
 {
     static const struct {
-        const char *args[9], *may, *words[2]; /* NULL = possible */
+        /* words: parts of the error; NULL = the options are accepted */
+        const char *args[9], *may, *words[2];
     } cases[] = {
         {{"--tp", "2", "--numa-bind-nodes", "0", "9"},
          "0-63",
@@ -172,8 +174,8 @@ static void test_nodes_that_cannot_be(void **state)
     fini(&p);
 }
 
-/* A worker that is added later gets the place that a larger plan would give it. Lists have an
- * end. */
+/* A worker that is added later gets the place that a larger plan would give it. It gets no place
+ * when the list has no further entry. */
 static void test_node_of_one_more(void **state)
 {
     struct numa n;
@@ -186,7 +188,7 @@ static void test_node_of_one_more(void **state)
     const char *any[] = {"--dp", "2", "--numa-bind", NULL},
                *two[] = {"--dp", "2", "--numa-bind-nodes", "1", "1", NULL};
     assert_int_equal(plan_of(&p, any, &err), STATUS_OK);
-    for (uint32_t i = 2; i < 6; i++) { /* as evenly as before */
+    for (uint32_t i = 2; i < 6; i++) { /* the new workers are spread as evenly as the first ones */
         assert_int_equal(up_plan_worker(&p.o, "demo", &place, &p.arena, i, &c, &err), STATUS_OK);
         assert_string_equal(value(c, "--numa-node"), i % 2 ? "1" : "0");
     }

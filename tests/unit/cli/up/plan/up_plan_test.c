@@ -36,7 +36,8 @@ static void test_standby(void **state)
     assert_string_equal(value(second, "--step-log"), "/log.standby");
     for (uint32_t i = 2; i < 4; i++)
         assert_string_equal(value(&p.plan.children[i], "--head"), "127.0.0.1:7000,127.0.0.1:6999");
-    for (uint32_t i = 0; i < 4; i++) /* a command line is visible to all users */
+    /* an API key is in no command line, because all users can read command lines */
+    for (uint32_t i = 0; i < 4; i++)
         assert_null(value(&p.plan.children[i], "--redis"));
     fini(&p);
     const char *alone[] = {"--redis", "redis://h", NULL};
@@ -52,7 +53,8 @@ static void test_standby(void **state)
 static void test_cluster_name(void **state)
 {
     static const struct {
-        const char *own, *args[6], *want; /* NULL = refused */
+        /* want: the expected name; NULL = the options are refused */
+        const char *own, *args[6], *want;
     } cases[] = {
         {NULL, {"--standby", "--redis", "redis://h"}, "default"},
         {"cox-keys-7-aB", {"--standby", "--redis", "redis://h"}, "cox-keys-7-aB"},
@@ -120,7 +122,8 @@ static void test_default(void **state)
     assert_string_equal(head->argv[0], "/bin-dir/cox-head");
     assert_string_equal(value(head, "--tp"), "2");
     assert_string_equal(value(head, "--port"), "7000");
-    assert_null(value(head, "--max-num-seqs")); /* absent: the program's own default holds */
+    /* the flag is absent, so the program's own default applies */
+    assert_null(value(head, "--max-num-seqs"));
     assert_null(value(head, "--no-enable-prefix-caching"));
     assert_string_equal(gateway->name, "gateway-0");
     assert_string_equal(value(gateway, "--head"), "127.0.0.1:7000");
@@ -215,14 +218,14 @@ static void test_everything_is_passed_on(void **state)
     }
 }
 
-/* Flags of the programs that `cox up` does not have: flags that it sets itself, other ways to
- * the head, flags without a use under `cox up`, and flags for tests. */
+/* Lists flags of the programs that `cox up` does not have. They are flags that it sets itself,
+ * other ways to name the head, flags without a use under `cox up`, and flags for tests. */
 static const char *const of_worker[] = {"model",
-                                        "offline", /* cox up downloads the model */
-                                        "role",    /* set from the counts of each role */
+                                        "offline", /* `cox up` fetches the model itself */
+                                        "role",    /* `cox up` sets the role by the counts */
                                         "head",
                                         "ordinal",
-                                        "numa-node", /* set by --numa-bind, as is cpus */
+                                        "numa-node", /* --numa-bind sets this flag and cpus */
                                         "cpus",
                                         "http-port",
                                         "keys-dir",
@@ -245,26 +248,26 @@ static const char *const of_gateway[] = {"model",
                                          "keys-dir",
                                          "insecure",
                                          "allow-remote-insecure",
-                                         "api-key", /* in the environment, like the next two */
+                                         "api-key", /* the environment has this and the next two */
                                          "redis",
                                          "ssl-keyfile-password",
-                                         "admin-key-file", /* set only with adapters */
-                                         "admin-host",     /* --gateway-admin-host */
-                                         "admin-port",     /* --gateway-admin-port */
-                                         "state-dir",      /* each gateway's own folder */
-                                         "shutdown-delay", /* no load balancer waits for it */
+                                         "admin-key-file", /* only adapters need this flag */
+                                         "admin-host",     /* `cox up` has --gateway-admin-host */
+                                         "admin-port",     /* `cox up` has --gateway-admin-port */
+                                         "state-dir",      /* each gateway has its own folder */
+                                         "shutdown-delay", /* no load balancer needs the delay */
                                          "otlp-traces-endpoint",
                                          NULL};
 
 static const char *const of_head[] = {
-    "host", /* --head-host */
-    "port", /* --head-port */
+    "host", /* `cox up` has --head-host instead */
+    "port", /* `cox up` has --head-port instead */
     "keys-dir",     "insecure",       "allow-remote-insecure",
-    "runs",                                    /* set by `cox run` */
-    "max-groups",                              /* set by --dp beside --workers */
-    "redis",        "cluster-name",            /* with a standby only, like the next two */
-    "lease-ttl",    "advertise-host", "model", /* set from the served name */
-    "scale-min",                               /* for people who use `cox scale` */
+    "runs",                         /* `cox run` sets this flag */
+    "max-groups",                   /* --dp beside --workers sets this flag */
+    "redis",        "cluster-name", /* this flag and the next two are set only with a standby */
+    "lease-ttl",    "advertise-host", "model", /* `cox up` sets the model from the served name */
+    "scale-min",                               /* these flags are for people who use `cox scale` */
     "scale-max",    "scale-ttft-ms",  "scale-calm-s",
     "scale-idle-s", "scale-start-s",  NULL};
 
@@ -358,11 +361,13 @@ static void test_every_flag_of_a_program(void **state)
     }
 }
 
-/* Each worker gets its share of the 12 cores for its kernels, unless the user sets the threads. */
+/* Each worker gets its share of the 12 cores for its kernels, unless the user sets the number of
+ * threads. */
 static void test_cores_are_shared_out(void **state)
 {
     static const struct {
-        const char *model, *args[7], *threads; /* NULL = no --threads */
+        /* threads: the expected value of --threads; NULL = no --threads */
+        const char *model, *args[7], *threads;
     } cases[] = {
         {"demo", {NULL}, "12"},
         {"demo", {"--workers", "2"}, "6"},
@@ -395,7 +400,7 @@ static void test_counts_and_refusals(void **state)
 {
     static const struct {
         const char *args[9];
-        uint32_t n_workers; /* 0 = refused */
+        uint32_t n_workers; /* expected number of workers; 0 = the options are refused */
         const char *words;
     } cases[] = {
         {{"--tp", "2", "--pp", "3", "--dp", "2"}, 12, ""},
@@ -463,7 +468,7 @@ static void test_roles(void **state)
     fini(&p);
 }
 
-/* `ps` shows command lines to every user, so keys are handed over in another way. */
+/* Every user can read command lines with `ps`, so keys are passed in another way. */
 static void test_keys_are_in_no_command_line(void **state)
 {
     struct parsed p;
@@ -501,7 +506,8 @@ static void test_gateways_are_numbered(void **state)
 static void test_data_ports(void **state)
 {
     static const struct {
-        const char *model, *args[10], *words; /* "" = accepted */
+        /* words: a part of the error; "" = the options are accepted */
+        const char *model, *args[10], *words;
     } cases[] = {
         {"demo", {"--tp", "2", "--comm-port", "7100", "--kv-port", "7200"}, ""},
         {"demo",
@@ -518,7 +524,7 @@ static void test_data_ports(void **state)
         {"demo", {"--tp", "2", "--comm-port", "7002"}, "worker-0's ranks and worker-1"},
         {"demo", {"--kv-port", "8000"}, "gateway-0 and worker-0's KV blocks"},
         {"demo", {"--comm-port", "8265"}, "head's admin API and worker-0's ranks"},
-        {"null", {"--comm-port", "8265"}, ""}, /* a null worker has no such listener */
+        {"null", {"--comm-port", "8265"}, ""}, /* a null worker does not listen on the comm port */
         {"demo", {"--comm-port", "0", "--kv-port", "-1"}, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -543,7 +549,8 @@ static void test_data_ports(void **state)
         assert_string_equal(worker->listeners[1].host, i == 0 ? "127.0.0.1" : "10.0.0.1");
         assert_int_equal(worker->listeners[1].port, 7200);
         assert_int_equal(worker->listeners[2].port, 7100);
-        assert_true((worker->listeners[2].host != NULL) == (i == 0)); /* a single rank opens none */
+        /* a single rank opens no data port */
+        assert_true((worker->listeners[2].host != NULL) == (i == 0));
         fini(&p);
     }
 }

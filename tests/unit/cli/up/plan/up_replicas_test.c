@@ -1,4 +1,4 @@
-/* Tests `--dp` beside `--workers`: it bounds the number of replicas, and the other workers are
+/* Tests `--dp` beside `--workers`: it limits the number of replicas, and the other workers are
  * spares without cores. */
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
