@@ -1,12 +1,12 @@
 #pragma once
-/* The operations of kernels/cpu/vec/vec.h with two registers of AVX2, with FMA and F16C. */
+/* Implements the operations of kernels/cpu/vec/vec.h with two registers of AVX2, FMA and F16C. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
 typedef uint8_t vb __attribute__((vector_size(16)));
 typedef struct {
-    __m256 lo, hi; /* lanes 0..7, 8..15 */
+    __m256 lo, hi; /* lo: lanes 0..7; hi: lanes 8..15 */
 } vf;
 
 static inline vf vf_zero(void)
@@ -26,7 +26,7 @@ static inline void vf_store(float *p, vf a)
     _mm256_storeu_ps(p, a.lo);
     _mm256_storeu_ps(p + 8, a.hi);
 }
-/* mask of the lanes first .. first + 7 that are below n */
+/* Returns the mask of the lanes first .. first + 7 that are below n. */
 static inline __m256i vec_mask(uint32_t n, int first)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);

@@ -1,5 +1,6 @@
-/* Log-probabilities of the raw logits: of the sampled id and of the best k ids, and the sampled
- * id's rank. A block has one row that asks for them. It runs after the draw. */
+/* Computes log-probabilities of the raw logits, for the sampled id and the best k ids. It also
+ * computes the sampled id's rank. A block has one row that asks for them. The kernel runs after
+ * the draw. */
 #include "kernels/cuda/sample/select.cuh"
 
 namespace
