@@ -16,7 +16,8 @@ struct lora_group {
     uint32_t first, n_rows; /* this adapter's part of the list `rows` */
 };
 struct lora_params {
-    /* `gathered`, `low`, `high`: scratch for inputs, for `rank` numbers a row, and for outputs */
+    /* `gathered`, `low` and `high` are scratch for inputs, for `rank` numbers a row, and for
+     * outputs. */
     struct view x, out, gathered, low, high;
     bool to_float; /* `out` holds floats, as in linear_part */
     const uint32_t *rows;
@@ -25,7 +26,7 @@ struct lora_params {
 };
 
 /* `lora_pair` holds one adapter's matrices for one matrix of the model. a.n is 0 when the
- * adapter has none for it. */
+ * adapter has no pair for that matrix. */
 struct lora_pair {
     struct weight a, b; /* array shapes: a [rank][inputs], b [outputs][rank] */
     float scale;

@@ -170,7 +170,7 @@ struct heads_params {
     struct view x, out;
     uint32_t n_rows, n_heads, in_stride, out_stride;
     const struct weight *first; /* shape of all matrices; `data` is head 0's */
-    const void *table;          /* table made by head_table */
+    const void *table;          /* table that head_table made */
 };
 
 /* Copies a slice of each head to another buffer: to[h][i] = from[h][i] for i < n, with heads

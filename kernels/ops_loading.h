@@ -12,15 +12,15 @@ struct loading_ops {
     uint64_t (*weight_bytes)(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
                              uint32_t group);
     /* Packs w->n rows into w->data, which has weight_bytes. A matrix may be packed in pieces of
-     * a multiple of 16 rows: the bytes of one piece follow those of the piece before, and
-     * weight_bytes of 0 rows is 0. */
+     * a multiple of 16 rows. The bytes of one piece then follow the bytes of the piece before,
+     * and weight_bytes of 0 rows is 0. */
     void (*weight_pack)(struct device *d, struct weight *w, const struct weight_rows *rows);
     /* Runs fn(ctx, i) for i < n on the device's host threads. */
     void (*parallel_for)(struct device *d, uint32_t n, void (*fn)(void *ctx, uint32_t i),
                          void *ctx);
-    /* Make tables of experts, or of the matrices of heads, in the device's own form. The tables
-     * are made once at load, in table_bytes of device memory. On a CPU all three functions
-     * are NULL. */
+    /* The functions below make tables of experts, or of the matrices of heads, in the device's
+     * own form. The tables are made once at load, in table_bytes of device memory. On a CPU all
+     * three functions are NULL. */
     uint64_t (*table_bytes)(const struct device *d, uint32_t n);
     void (*expert_table)(struct device *d, const struct moe_expert *experts, uint32_t n, void *out);
     void (*head_table)(struct device *d, const struct weight *const *w, uint32_t n, void *out);
@@ -32,9 +32,9 @@ struct adapter_ops {
     void (*lora)(struct device *d, const struct lora_params *p);
     /* Uploads a pass's rows by adapter, for the `add` calls of this pass. */
     const uint32_t *(*upload)(struct device *d, const struct adapter_rows *rows);
-    /* Write an adapter's pairs in the device's own form: n of them in n * `bytes` of device
-     * memory. They are written when the adapter is loaded, after all work that still reads the
-     * old adapter there. */
+    /* The functions below write an adapter's pairs in the device's own form: n of them in n *
+     * `bytes` of device memory. They are written when the adapter is loaded, after all work that
+     * still reads the old adapter there. */
     uint64_t (*bytes)(const struct device *d);
     void (*table)(struct device *d, const struct lora_pair *pairs, uint32_t n, void *out);
     void (*add)(struct device *d, const struct adapters_params *p);

@@ -15,10 +15,10 @@ struct math_ops {
     /* Sets out[i] = x[rows[i]], dim elements each. On a CPU, out may be x if rows ascend. */
     void (*gather)(struct device *d, struct view out, struct view x, const uint32_t *rows,
                    uint32_t n_rows, uint32_t dim);
-    /* These are fused operators, and each may be NULL. add_norm: add, then norm of the result
-     * (norm.x is add.x). rope_kv: ropes of Q and K, then kv_write of K and V. linear_gated:
-     * linear of two parts of one shape, then gated of their results; only gated.out is certainly
-     * written. */
+    /* The three operators below are fused, and each may be NULL. add_norm: add, then norm of the
+     * result (norm.x is add.x). rope_kv: ropes of Q and K, then kv_write of K and V.
+     * linear_gated: linear of two parts of one shape, then gated of their results; only
+     * gated.out is certainly written. */
     void (*add_norm)(struct device *d, const struct add_params *add, const struct norm_params *p);
     void (*rope_kv)(struct device *d, const struct rope_params *q, const struct rope_params *k,
                     const struct kv_write_params *p);
@@ -29,7 +29,7 @@ struct math_ops {
     void (*norm)(struct device *d, const struct norm_params *p);
     /* Sets out[i] to the sum of the squares of the first dim elements of row i. */
     void (*sum_squares)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float *out);
-    /* writes zeros to the rows of x */
+    /* Writes zeros to the rows of x. */
     void (*clear)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim);
     void (*linear)(struct device *d, const struct linear_params *p);
     void (*rope_table)(struct device *d, const struct rope_table_params *p);

@@ -24,8 +24,8 @@ struct memory_ops {
     void (*release)(struct device *d, void *ptr, uint64_t n_bytes);
     /* returns the bytes that alloc can still return */
     uint64_t (*available_bytes)(const struct device *d);
-    /* Copy weights and constants, outside of passes, from host memory to device memory and back.
-     * When these calls return, the caller may reuse the host memory. */
+    /* The two functions below copy weights and constants, outside of passes, from host memory to
+     * device memory and back. When these calls return, the caller may reuse the host memory. */
     void (*write)(struct device *d, void *to, const void *host, uint64_t n_bytes);
     MUST_USE enum status (*read)(struct device *d, void *host, const void *from, uint64_t n_bytes,
                                  struct error *err);

@@ -26,8 +26,8 @@ enum cpu_isa {
 
 /* `cpu_activations` is the form of the inputs of products: floats (F32), or numbers as narrow as
  * the weights (NARROW). With a matrix of codes (GGUF's Q types, INT4, INT8), narrow inputs are
- * 8-bit codes with a scale for each 32 (kernels/cpu/dot/dot.h). They are several times as fast
- * as floats, and as exact as an 8-bit format. With a matrix of bfloat16, narrow inputs are
+ * 8-bit codes with a scale for each 32 (kernels/cpu/dot/dot.h). These codes are several times as
+ * fast as floats, and as exact as an 8-bit format. With a matrix of bfloat16, narrow inputs are
  * bfloat16 (kernels/cpu/linear/rounded.h). */
 enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_NARROW };
 

@@ -32,16 +32,16 @@ struct linear_task {
     uint32_t n_rows, x_stride, out_stride;
     uint32_t panel_begin, panel_end;
     struct panels_ahead next;
-    /* shape [LINEAR_SCRATCH_FLOATS]: memory of one thread for parts of panels as floats */
+    /* `scratch` has LINEAR_SCRATCH_FLOATS floats of one thread, for parts of panels. */
     float *scratch;
 };
 
 struct cpu_kernels {
     const char *isa;
-    /* implemented in linear/ISA.c */
+    /* linear/ISA.c implements this function */
     void (*linear)(const struct linear_task *t);
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
-    /* implemented in row/ISA.c; each call takes one row */
+    /* row/ISA.c implements these functions; each call takes one row */
     float (*sum_squares)(const float *x, uint32_t dim);
     void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float mean_square);
     /* takes one head of one row */
@@ -55,7 +55,7 @@ struct cpu_kernels {
     void (*softcap)(float *x, uint32_t dim, float cap);
     struct logits_top (*logits_top)(const float *x, uint32_t dim);
     double (*sum_exp)(const float *x, uint32_t dim, float shift);
-    /* implemented in attention/ISA.c */
+    /* attention/ISA.c implements these functions */
     /* Stores dim numbers in the cache's dtype. If the numbers become codes, *scale is the scale
      * of these codes. It is NaN when one of the numbers is NaN. */
     void (*kv_store)(void *to, enum dtype dtype, float *scale, const float *from, uint32_t dim);

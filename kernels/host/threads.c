@@ -208,8 +208,8 @@ void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpu
 /* Gives each thread a CPU of its own if there are as many CPUs as threads; otherwise the threads
  * share the set. Threads that wait for each other look idle in turn. If another process uses a
  * CPU, the system may then leave two of them on one CPU for tens of milliseconds. The caller's
- * CPU is random: callers do more work than their other threads, and those of several processes
- * should not share one CPU. */
+ * CPU is random: callers do more work than their other threads, and the callers of several
+ * processes should not share one CPU. */
 static void pin(struct pool *p, uint32_t i_thread, pthread_t thread, const cpu_set_t *set)
 {
     cpu_set_t own = *set;

@@ -1,7 +1,7 @@
 /* Tests the attention of kernels/cuda and its writing of the KV cache against the CPU backend,
  * which is the specification. Keys and values of many sequences go through cuda_kv_write (or
  * cuda_rope_kv) and through the CPU's operators, from the same bfloat16 numbers: the caches must
- * be equal to the byte. Then both backends attend over that cache.
+ * be equal to the byte. Then both backends compute attention over that cache.
  * Unwritten memory is NaN, block tables end where their sequence ends, and positions that a row
  * must not see hold values 16 times as large. One key too many or too few is therefore further
  * off than rounding, which is bounded for each element by the sum of |weight * value|.
@@ -86,9 +86,9 @@ static const struct att_case small_cases[] = {
     {20, 20, 0, 576, 512, BF16, 16, 0, 0, TIGHT, 1, 0, 0, {{40, 2}}},
     {3, 3, 0, 576, 512, FP8, 16, 0, 0, ROPE, 1, 0, 0, {{70, 1}}},
     {3, 3, 0, 40, 36, DTYPE_I8, 8, 0, 0, ROPE | PAIRED, 2, 0, 0, {{70, 1}}},
-    /* These cases merge splits: up to the most splits and beyond, all splits full, most of them
-     * empty, contexts of very different lengths; value sizes of 4 n and others; rows of a tile
-     * of many rows. */
+    /* These cases merge splits. They have up to the most splits and more, all splits full or
+     * most of them empty, and contexts of very different lengths. They also have value sizes of
+     * 4 n and other sizes, and rows of a tile of many rows. */
     {8, 4, 0, 128, 0, BF16, 16, 0, 0, SINKS, 32, 0, 0, {{2500, 1}, {40, 1}, PADDING, {700, 1}}},
     {4, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 40, 1, 0, {{1000, 1}, {0, 1}, {63, 2}}},
     {7, 5, 1, 18, 0, BF16, 4, 0, 5, SINKS, 31, 1, 0, {{421, 3}, {2, 1}}},
@@ -296,8 +296,8 @@ static void written_make(struct rig *r, const struct scene *s, uint32_t i_sequen
     w->q = mem_array((uint64_t)w->n * w->stride + 1, sizeof *w->q);
     for (uint32_t i = 0; i < w->n; i++) {
         const uint32_t position = first + i;
-        /* These are positions at the ends of what rows see: the rows of this pass, and those
-         * around the window's far end. */
+        /* is_edge is true for positions at the ends of the range that rows see: the rows of this
+         * pass, and positions around the window's far end. */
         const bool is_edge =
             position >= q->before || (c->window && position + c->window + 2 >= q->before &&
                                       position + c->window <= q->before + q->n);
@@ -408,7 +408,7 @@ static void write_cpu(struct rig *r, struct scene *s, struct written *w, const u
     r->cpu->ops->math.kv_write(r->cpu, &p);
 }
 
-/* Writes the computed positions and those of the pass. */
+/* Writes the computed positions and the positions of the pass. */
 static void scene_write(struct rig *r, struct scene *s)
 {
     const struct att_case *c = s->c;

@@ -1,5 +1,5 @@
 /* Tests the collectives of ranks on GPUs (kernels/cuda/comm/nccl*.c) over the stand-in for NCCL:
- * their results, and their behaviour when a rank is killed. It runs on a device or on the
+ * their results, and their behaviour when a rank is killed. The test runs on a device or on the
  * emulation; several ranks share one device. nccl_test.c tests the real library. Usage:
  * comm_test LIBRARY [CASE] */
 #include <pthread.h>
@@ -108,7 +108,7 @@ static bool recorded(struct rank *r)
 
 /* ---- over peer memory ---- */
 
-/* Sums up to the size limit and beyond it, and sums that only NCCL takes, must be right. Either
+/* Sums up to the size limit, larger sums, and sums that only NCCL takes, must be right. Either
  * all ranks use one-shot sums or none does. */
 static bool one_shot_sums(struct rank *r)
 {

@@ -1,15 +1,15 @@
 /* Tests MLA's attention (`latent` of kernels/ops.h) in both of its forms against the CPU
  * backend, which runs the five absorbed operators. Sequences have computed positions before
  * their rows, like chunks of a prompt and hits of the prefix cache. Passes mix prompts and
- * decode rows. Each case runs
+ * decode rows. Each case runs in three ways:
  *   never expanded    the bounds hold for the absorbed form;
  *   as chosen         the runs that the rule takes are expanded;
  *   always expanded   with the scratch that a worker has, and with so little that heads come in
  *                     turns and keys in chunks.
  * Each of these runs twice. First the scores differ, so that a wrong score shows. Then the
  * scores are nearly equal, and keys at the edges of blocks, units, chunks and sequences are 16
- * times as large as others, so that one key too many or too few shows. Over the emulation the
- * launched products are counted and compared with the formula.
+ * times as large as other keys. One key too many or too few therefore shows. Over the emulation
+ * the launched products are counted and compared with the formula.
  *   latent_test [--small]   exit status 0 passed, 1 failures, 77 no device */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/attention/expansion.h"
@@ -21,9 +21,9 @@
 #pragma weak emulate_n_operations
 #pragma weak emulate_n_launches
 
-/* These are error bounds, as fractions of the results' root mean square: MOST_OFF for all rows
- * of a case together, MOST_ROW_OFF for one row. Weights in codes are rounded to bfloat16 when
- * they are expanded; a cache of codes is rounded equally on both sides. */
+/* MOST_OFF and MOST_ROW_OFF are error bounds, as fractions of the results' root mean square:
+ * MOST_OFF for all rows of a case together, MOST_ROW_OFF for one row. Weights in codes are
+ * rounded to bfloat16 when they are expanded; a cache of codes is rounded equally on both sides. */
 #define MOST_OFF     0.012
 #define MOST_ROW_OFF 0.03
 
@@ -342,8 +342,8 @@ static unsigned long long run_others(const struct latent_case *c, bool spikes, s
     return n.operations;
 }
 
-/* Runs with as little scratch as possible: first a turn for each head, then a few chunks of one
- * sequence's keys if that takes less scratch than all keys at once. */
+/* Runs with as little scratch as possible. First there is a turn for each head. Then there are a
+ * few chunks of one sequence's keys, if that takes less scratch than all keys at once. */
 static void run_tight(struct scene *s, struct device *gpu)
 {
     const uint32_t keys = longest(s->c), each = (keys / 3 + 32) / 32 * 32;

@@ -2,7 +2,7 @@
  * the CPU reads from the same rows (dequantize_row). Activations are bfloat16. The results may
  * differ by the rounding of the result, of float sums, and of packing (pack.h). Cases: every
  * dtype, several parts, odd sizes and strides, few rows and many; embeddings, and columns in
- * another order. It runs on a device and over the emulation.
+ * another order. The test runs on a device and over the emulation.
  *   linear_test          all cases; exit status 0 passed, 1 failures, 77 no device
  *   linear_test --small  the cases that the emulation runs in seconds */
 #include <math.h>
@@ -157,7 +157,7 @@ static void matrix_free(struct rig *r, struct matrix *m)
     mem_free(m->rows);
 }
 
-/* Reads a row as exactly as the device can have it: packing rounds plain numbers. */
+/* Reads a row with the rounding that packing does to plain numbers. */
 static void matrix_row(const struct matrix *m, enum dtype dtype, uint32_t i, float *out)
 {
     (void)dequantize_row(dtype, m->rows + i * m->row_bytes, m->packed.k, out);

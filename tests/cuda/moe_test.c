@@ -1,8 +1,8 @@
 /* Tests cuda_moe, cuda_heads and cuda_adapters against the CPU backend with the same bfloat16
  * numbers. Cases: every format, odd shapes, experts without a row and one with all rows, experts
  * of other ranks, turns because the scratch is too small for all rows. Nothing may be written
- * beside the rows. It runs on a device and over the emulation. Exit status 77 means that there
- * is no device.
+ * beside the rows. The test runs on a device and over the emulation. Exit status 77 means that
+ * there is no device.
  *   moe_test          all shapes
  *   moe_test --small  the shapes that the emulation runs in seconds */
 #include "tests/cuda/rig/moe_rig.h"

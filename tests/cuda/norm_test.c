@@ -1,8 +1,8 @@
 /* Tests cuda_norm_bf16 and cuda_add_norm_bf16 against a reference in double. Every element must
  * be within half a unit of bfloat16's last place (and 1 % of that, for the float sums). Nothing
  * may be written beside the rows, the bits must not depend on the rows that run together, and
- * they must give DIGEST. It runs on a device and over tests/cuda/emulate. It uses no cmocka and
- * only common/base, because a machine with a GPU may have little else.
+ * they must give DIGEST. The test runs on a device and over tests/cuda/emulate. It uses no
+ * cmocka and only common/base, because a machine with a GPU may have little else.
  *   norm_test          all shapes; exit status 0 passed, 1 failures, 77 no device
  *   norm_test --small  the shapes that the emulation runs in a second */
 #include <math.h>
@@ -23,7 +23,8 @@
 
 struct norm_case {
     uint32_t n_rows, n_parts, dim;
-    /* numbers of elements between rows of x and y, and between rows of out */
+    /* `pad` is the number of elements between rows of x and y, and `out_pad` between rows of
+     * out. */
     uint32_t pad, out_pad;
     uint32_t offset; /* number of elements before the first row: 1 breaks the alignment */
     bool add, in_place;
@@ -130,7 +131,7 @@ static void buffers_make(struct rig *r, const struct norm_case *c, struct buffer
     b->w = mem_array(c->dim, sizeof *b->w);
     for (uint64_t i = 0; i < b->n_elems; i++) {
         /* Rows differ in size. Each row has a few elements so large that the last bits of the
-         * sum show which elements are added before these, and which with them. */
+         * sum show which elements are added before the large elements, and which with them. */
         const int exponent = (int)(i / b->stride % 13) - 6 + (random_u32(&r->rng) % 64 ? 0 : 11);
         const float scale = ldexpf(1.0f, exponent);
         b->x[i] = to_bf16(next_float(r, scale));

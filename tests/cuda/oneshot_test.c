@@ -1,8 +1,8 @@
 /* Tests the one-shot all-reduce (kernels/cuda/comm/oneshot.cu) against plain sums; all bits must
  * agree. On the emulation, ranks are processes with shared memory. On a device they are streams
  * of one process, whose kernels run side by side. Usage: oneshot_test [--small]
- * Each sum starts with begin_sum() and is checked by end_sum(). Later cases leave ranks out: the
- * other ranks must end at a deadline, or when the host says so, with x unchanged. */
+ * Each sum starts with begin_sum() and is checked by end_sum(). Later cases leave ranks out, and
+ * the other ranks must then end at a deadline, or when the host says so, with x unchanged. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -27,8 +27,8 @@ static uint64_t next(void)
     return random_state;
 }
 
-/* Returns the code of output `row` and input k. It is the first or second code of pair p of lane
- * 4g + t. */
+/* Returns the code of output `row` and input k. This code is the first or second code of pair p
+ * of lane 4g + t. */
 static uint32_t code_at(const struct gpu_matrix *m, const uint8_t *tile, uint32_t row, uint32_t k)
 {
     uint32_t tile_k = gpu_tile_k(m->format), bits = gpu_code_bits(m->format);

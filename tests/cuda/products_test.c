@@ -2,7 +2,8 @@
  * with the CPU backend, with the same activations rounded to bfloat16. It covers the code around
  * the kernels of linear_test: packing in the loader's pieces, parts of several formats in one
  * call, inputs in an order of their own, few rows and many, and the smallest possible scratch.
- * It runs on a device and over the emulation. Exit status 0 passed, 1 failures, 77 no device. */
+ * The test runs on a device and over the emulation. Exit status 0 passed, 1 failures, 77 no
+ * device. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -281,7 +282,8 @@ static void check_case(struct device *const *devices, const struct product_case 
         out[d] = mem_array((size_t)c->n_rows * width, sizeof *out[d]);
         run(devices[d], c, act, &in, out[d], width);
     }
-    /* These sums go over the whole result: a wrong row, part or order is far off. */
+    /* `off`, `size` and `shift` are sums over the whole result, so that a wrong row, part or
+     * order shows. */
     double off = 0, size = 0, shift = 0;
     for (size_t i = 0; i < (size_t)c->n_rows * width; i++) {
         if (act && i % width >= c->parts[0].n)
@@ -310,8 +312,8 @@ static void check_case(struct device *const *devices, const struct product_case 
     mem_free(in.x);
 }
 
-/* A matrix that no kernel takes (a row of 33 inputs is not a whole number of blocks) must be an
- * error that sync returns, for every operator that uses it. The operator must not skip the
+/* A row of 33 inputs is not a whole number of blocks, so no kernel takes such a matrix. For
+ * every operator that uses the matrix, sync must return an error. The operator must not skip the
  * result silently. */
 static bool refuses(void (*fn)(struct device *d, struct weight *w), const char *what)
 {

@@ -1,6 +1,6 @@
 /* Tests cuda_route against the CPU backend. The experts must be the same for the same logits,
- * and shares must agree within the last bits of an exponential. It runs on a device and over the
- * emulation. Exit status 77 means that there is no device. */
+ * and shares must agree within the last bits of an exponential. The test runs on a device and
+ * over the emulation. Exit status 77 means that there is no device. */
 #include <float.h>
 #include <math.h>
 

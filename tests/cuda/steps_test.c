@@ -104,7 +104,8 @@ static struct emulate_enqueued enqueued(void)
 }
 
 /* Runs a pass on both devices. The GPU's rows must be near the CPU's. was_replayed means that
- * only a graph and its uploads may be enqueued for the pass; the logits are not part of it. */
+ * only a graph and its uploads may be enqueued for the pass; the logits are not part of the
+ * pass. */
 static void run_both(struct side *const sides[2], const struct pass *p, float *got,
                      bool was_replayed)
 {
@@ -201,8 +202,7 @@ static void test_tiles(struct side *const sides[2], const char *first, const cha
 }
 
 /* Passes of more than 64 rows must be recorded if each sequence has few rows, for any sequences.
- * With a prompt among them, or with more rows than any recording, they must run eagerly each
- * time. */
+ * Passes with a prompt, or with more rows than any recording, must run eagerly each time. */
 static void test_many_rows(struct side *const sides[2])
 {
     static const uint64_t mixes[][8] = {{FIRST, FIRST, 0, SECOND, 0, 0, FIRST, SECOND},
@@ -248,7 +248,7 @@ static void test_buckets(const struct runner *r)
 }
 
 /* A worker whose passes have at most 100 rows must not record passes of 97 rows and more. Such
- * passes would be padded to 112, and the worker's memory is too small for that. */
+ * passes would be padded to 112, and the worker's memory is too small for 112 rows. */
 static void test_short_passes(struct side *const sides[2], const char *folder)
 {
     static const uint32_t from[16] = {0}, n[] = {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 16, 3};

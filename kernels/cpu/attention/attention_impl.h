@@ -11,8 +11,8 @@
 #include "kernels/cpu/attention/tiles_impl.h"
 #include "kernels/cpu/vec/math_impl.h"
 
-/* Computes weight * (scale * code) as (weight * scale) * code. This takes one product for each
- * token instead of one for each element. */
+/* Computes weight * (scale * code) as (weight * scale) * code. That order takes one product for
+ * each token instead of one for each element. */
 static void scale_weights(const struct att *a, const struct att_run *run)
 {
     for (uint32_t h = 0; h < a->n_heads; h++) {

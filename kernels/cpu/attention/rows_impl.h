@@ -22,8 +22,8 @@ enum {
 _Static_assert((uint32_t)KEY_TOKENS <= ATTENTION_ROWS_KEYS, "attention_rows_floats()");
 
 /* `key_part` describes elements begin .. end of a key, whose products have a sum of their own.
- * Codes with two scales have two parts; all others have one. `vector` is the number of the
- * part's first vector in a query. */
+ * Codes with two scales have two parts; all other keys have one part. `vector` is the number of
+ * the part's first vector in a query. */
 struct key_part {
     uint32_t begin, end, vector, n_vectors;
 };
@@ -33,7 +33,7 @@ struct att_rows {
     const struct kv_row *rows;
     uint32_t i_kv_head, n_rows, n_heads, n_parts, k_width, v_width;
     struct key_part parts[MAX_PARTS];
-    /* for each query: q [k_width], scores [ATTENTION_ROWS_SCORES], part and acc [v_width] */
+    /* Each query has q [k_width], scores [ATTENTION_ROWS_SCORES], part and acc [v_width]. */
     float *q, *scores, *part, *acc;
     float *max, *sum, *acc_max, *acc_sum; /* array shape of all four: [query] */
     float *tokens;                        /* transposed keys, or values, as floats */
@@ -258,8 +258,8 @@ INLINE void chains_add(vf *sum, const vf *other)
     for (uint32_t s = 0; s < QUERY_KEYS; s++)
         sum[s] = vf_add(sum[s], other[s]);
 }
-/* Computes two chains and adds them. With enough registers the two chains run side by side,
- * because eight sums do not keep two FMA units busy. */
+/* Computes two chains and adds their sums. With enough registers the two chains run side by
+ * side, because eight sums do not keep two FMA units busy. */
 INLINE void chains_2(vf *sum, const struct key_tile *t, uint32_t i)
 {
     const float *q = t->q + chain_lane(2 * i);
@@ -509,8 +509,8 @@ static void rows_merge(const struct att_rows *a, uint32_t i, uint32_t n)
     }
 }
 
-/* Computes split i_split into the parts of the queries that see a position of it. Returns these
- * queries as *query_begin .. *query_end. */
+/* Computes split i_split into the parts of the queries that see a position of this split.
+ * Returns these queries as *query_begin .. *query_end. */
 static void rows_split(struct att_rows *a, uint32_t i_split, uint32_t *query_begin,
                        uint32_t *query_end)
 {

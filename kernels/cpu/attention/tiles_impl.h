@@ -88,8 +88,8 @@ INLINE vf kv_load(const uint8_t *p, enum dtype dtype, uint32_t i)
     }
 }
 
-/* Loads the last n < 16 elements of a token, with zeros behind them. It never reads further,
- * because another token or unmapped memory may follow. */
+/* Loads the last n < 16 elements of a token, with zeros behind them. It never reads beyond the
+ * token, because another token or unmapped memory may follow. */
 INLINE vf kv_load_n(const uint8_t *p, enum dtype dtype, uint32_t i, uint32_t n)
 {
     if (dtype == DTYPE_F32)

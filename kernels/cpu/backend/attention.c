@@ -79,7 +79,7 @@ struct tiles_job {
 };
 
 /* Computes one tile for one KV head. The tiles of one KV head follow each other, because
- * neighbours are often of one sequence and read the same keys. */
+ * neighbouring tiles often belong to one sequence and read the same keys. */
 static void attention_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32_t i_thread)
 {
     const struct tiles_job *job = ctx;
@@ -116,8 +116,8 @@ static uint32_t tiles_find(const struct attention_params *p, uint32_t most, stru
     return n;
 }
 
-/* Returns the largest number of rows in a tile. It is smaller when larger tiles would be too few
- * for the threads. */
+/* Returns the largest number of rows in a tile. The number is smaller when larger tiles would be
+ * too few for the threads. */
 static uint32_t tile_rows(const struct attention_params *p, uint32_t n_threads)
 {
     uint32_t most = ATTENTION_ROWS;

@@ -120,7 +120,7 @@ struct linear_job {
     struct cpu_device *d;
     const struct linear_params *p;
     const struct narrow_rows *narrow; /* narrow forms of p->x */
-    const struct top_job *top;        /* NULL: the whole product is wanted */
+    const struct top_job *top; /* best outputs of a product; NULL: the whole product is wanted */
     uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
 };
 

@@ -26,7 +26,7 @@ struct cpu_device {
     enum cpu_isa isa;
     char isa_name[32];
     bool level_only;
-    bool is_narrow;          /* CPU_ACTIVATIONS_NARROW was chosen */
+    bool is_narrow;          /* whether CPU_ACTIVATIONS_NARROW was chosen */
     struct scratch *scratch; /* array shape: [threads] */
     struct scratch parts;    /* scratch for parts, when attention is cut by splits */
     struct row_tile *tiles;  /* shape [n_tiles]: tiles of attention */

@@ -1,9 +1,9 @@
 #pragma once
 /* Computes the product of dot_impl.h with AMX, for tiles of 16 rows. A panel's codes are
  * unpacked once for all rows, CHUNK_GROUPS groups at a time, and one tile product gives the sums
- * of a group. The vector units then scale and add these sums in the order of dot.h. They do a
- * conversion, a product and a sum for each row and group, and one more operation with mins. This
- * part is the bottleneck. */
+ * of a group. The vector units then scale and add these sums in the order of dot.h. That takes a
+ * conversion, a product and a sum for each row and group, and one more operation with mins. The
+ * vector units are the bottleneck. */
 #include "kernels/cpu/dot/amx.h"
 
 /* With fewer than AMX_TILES_MIN tiles of rows, unpacking costs more than the tile products gain

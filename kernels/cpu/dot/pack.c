@@ -40,7 +40,7 @@ struct map {
     enum codes codes;
     enum fifth fifth;
     enum scales scales;
-    /* `more_at`: place of the fifth bits, or of the fifth and sixth bits */
+    /* `more_at` is the place of the fifth bits, or of the fifth and sixth bits. */
     uint32_t codes_at, more_at, scales_at;
     uint32_t d_at, d_bytes, dmin_at, dmin_bytes, zero_at, zero_bytes;
 };

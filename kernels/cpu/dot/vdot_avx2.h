@@ -1,6 +1,7 @@
 #pragma once
-/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with two registers of AVX2. It is
- * included after vec/avx2.h. The operations use AVX-VNNI if the file is compiled for it. */
+/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with two registers of AVX2. This
+ * header is included after vec/avx2.h. The operations use AVX-VNNI if the file is compiled for
+ * it. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 #pragma once
 /* Implements VDOT_ROWS for kernels/cpu/dot/dot_impl.h: the sums of a few rows side by side, over
- * codes in memory. It is included after vdot_avx2.h.
+ * codes in memory. This header is included after vdot_avx2.h.
  *
  * The cost of 32 inputs by 16 outputs for each row, without loads, is 41 operations for 4 bits:
- * 16 products, 14 sums, 2 to widen, 3 for the offset, 6 for the scales. It is 43 for 5 bits, 52
- * for Q6_K and 75 for 8 bits. With VNNI it is 23, and 28 for Q6_K. Fused multiply-adds would
- * take 64. */
+ * 16 products, 14 sums, 2 to widen, 3 for the offset, 6 for the scales. The cost is 43 for 5
+ * bits, 52 for Q6_K and 75 for 8 bits. With VNNI the cost is 23, and 28 for Q6_K. Fused
+ * multiply-adds would take 64. */
 #include "kernels/cpu/formats/formats_impl.h"
 
 #define VDOT_ROWS

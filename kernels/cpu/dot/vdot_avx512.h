@@ -1,6 +1,6 @@
 #pragma once
-/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with one register of AVX-512. It is
- * included after vec/avx512.h. The operations use VNNI if the file is compiled for it. */
+/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with one register of AVX-512. This
+ * header is included after vec/avx512.h. The operations use VNNI if the file is compiled for it. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>

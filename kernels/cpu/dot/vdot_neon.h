@@ -1,7 +1,7 @@
 #pragma once
-/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with four registers of NEON. It is
- * included after vec/neon.h. The operations use the dot products of ARMv8.2 (dotprod) and those
- * of unsigned codes (i8mm) if the file is compiled for them. */
+/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with four registers of NEON. This
+ * header is included after vec/neon.h. The operations use the dot products of ARMv8.2 (dotprod)
+ * and those of unsigned codes (i8mm) if the file is compiled for them. */
 #include <arm_neon.h>
 #include <stdint.h>
 #include <string.h>

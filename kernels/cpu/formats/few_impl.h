@@ -1,10 +1,10 @@
 #pragma once
 /* Implements the kernels of one format for any vec/ISA.h, which is included before this header.
  * A file of formats instantiates them. With a few rows (decode), reading the weights is the
- * limit: gemv dequantises in registers, with several panels side by side and one accumulator for
- * each panel and row, so that the chains of FMAs hide their latency. With more rows only
- * dequantize is needed (linear_impl.h). Rare formats have a gemv of one row only, since each
- * instance costs a second to compile. */
+ * limit. gemv therefore dequantises in registers, with several panels side by side and one
+ * accumulator for each panel and row. The chains of FMAs then hide their latency. With more rows
+ * only dequantize is needed (linear_impl.h). Rare formats have a gemv of one row only, since
+ * each instance costs a second to compile. */
 #include "kernels/cpu/formats/columns_impl.h"
 #include "kernels/cpu/formats/formats.h"
 #include "kernels/cpu/formats/formats_impl.h"

@@ -6,8 +6,8 @@
 
 #include "kernels/cpu/kernels.h"
 
-/* `format_kernels` holds the kernels of a format: the product with up to max_few rows, over
- * panels of panel_bytes each, and the conversion of k inputs of a panel to floats, out[k][16]. */
+/* `format_kernels` holds the kernels of a format. One is the product with up to max_few rows,
+ * over panels of panel_bytes each. The other converts k inputs of a panel to floats, out[k][16]. */
 struct format_kernels {
     uint32_t max_few;
     void (*few)(const struct linear_task *t, uint64_t panel_bytes);

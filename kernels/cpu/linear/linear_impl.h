@@ -112,8 +112,8 @@ static void gemm_narrow(const struct gemm *g, uint32_t n_rows)
     gemm_rows(1, *g, n_rows);
 }
 
-/* Returns the piece that follows the one at k0 of the panels at `data`: the next piece of the
- * same panels, or the first piece of the panels behind them, if there are as many. */
+/* Returns the piece that follows the piece at k0 of the panels at `data`. That is the next piece
+ * of the same panels, or the first piece of the panels behind them, if there are as many. */
 static struct gemm_ahead gemm_next(const struct linear_task *t, const uint8_t *data, uint32_t k0,
                                    uint32_t n_panels, struct panels_ahead behind)
 {

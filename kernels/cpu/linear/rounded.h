@@ -2,8 +2,8 @@
 /* Declares the matrix product of bfloat16 weights with rows that are rounded to bfloat16, to
  * nearest even, once for all outputs (docs/develop/decisions/0023). For every output: acc = 0;
  * for k = 0 .. K - 1 in order: acc = fma(x[k], w[k], acc); then the bias is added. This is the
- * sum of linear.h over the rounded x, except that subnormal numbers (below 2^-126) become zeros
- * of their sign in x, in w, in acc and in the result.
+ * sum of linear.h over the rounded x, with one exception: subnormal numbers (below 2^-126)
+ * become zeros of their sign in x, in w, in acc and in the result.
  *
  * vdpbf16ps (AVX512_BF16) computes this sum: it takes the high half of a pair first and rounds
  * after each product. The fused multiply-adds of any level compute it too when subnormals are

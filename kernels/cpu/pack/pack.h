@@ -1,6 +1,6 @@
 #pragma once
 /* Defines the layout of weights that the CPU kernels read. Outputs are cut into panels of
- * PANEL_N. A panel holds its rows side by side: one vector is one input k of 16 outputs, and a
+ * PANEL_N. A panel holds its rows side by side. One vector is one input k of 16 outputs, and a
  * sum over K is a chain of fused multiply-adds in file order. There are no horizontal sums, so
  * the bits are the same for any number of rows. A panel is one stream from its first byte to its
  * last:

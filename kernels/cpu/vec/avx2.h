@@ -138,7 +138,7 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
 }
-/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects that. */
+/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects it. */
 static inline vf vf_from_e4m3(vb a)
 {
     __m256i w = _mm256_slli_epi16(_mm256_cvtepi8_epi16((__m128i)a), 7);

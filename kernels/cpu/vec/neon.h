@@ -141,7 +141,7 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)i);
 }
-/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects that. */
+/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects it. */
 static inline vf vf_from_e4m3(vb x)
 {
     const int16x8_t keep = vdupq_n_s16((int16_t)0xbf80);

@@ -1,8 +1,8 @@
 #pragma once
 /* Implements the operations of kernels/cpu/vec/vec.h in portable C: four vectors of 16 bytes,
- * which compilers map to the target's vectors or split. This is the specification of the other
- * levels. vf_fma rounds twice here, or once with VEC_SCALAR_FMA. Conversions to and from 16 bits
- * give the bits of F16C. */
+ * which compilers map to the target's vectors or split. This level is the specification of the
+ * other levels. vf_fma rounds twice here, or once with VEC_SCALAR_FMA. Conversions to and from
+ * 16 bits give the bits of F16C. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

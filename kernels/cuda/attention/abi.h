@@ -17,10 +17,10 @@ struct cuda_attention_params {
     struct attention_params p;
     const struct gpu_tile *tiles; /* tiles, as gpu_tiles_find wrote them */
     struct gpu_tile_counts counts;
-    /* multiprocessors of the device, from which the number of splits follows */
+    /* The number of splits follows from the device's number of multiprocessors. */
     uint32_t n_multiprocessors;
     uint32_t n_splits; /* fixed number of splits; 0 = choose automatically */
-    /* limit of shared memory for a block, in bytes; 0 = the device's limit */
+    /* `shared_bytes` limits a block's shared memory; 0 = the device's limit. */
     uint32_t shared_bytes;
     void *scratch;            /* scratch for the parts of splits; aligned to 16 bytes */
     uint64_t n_scratch_bytes; /* bytes of `scratch`; too few bytes lead to fewer splits */

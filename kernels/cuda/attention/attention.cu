@@ -1,7 +1,7 @@
 /* Implements attention on a GPU: this file chooses the kernel and the number of splits for each
  * class of tiles, launches the kernel, and merges the splits.
- * backend/attention.c and backend/latent.c call it. Tiles, scratch and results are device memory
- * of the caller. All work goes to the caller's stream.
+ * backend/attention.c and backend/latent.c call this file. Tiles, scratch and results are device
+ * memory of the caller. All work goes to the caller's stream.
  *
  * A second kernel merges the splits. The block that ends last could do it, but it would need
  * counters that are zero before every launch: one more launch, or memory that outlives the
@@ -28,10 +28,10 @@ namespace
 {
 constexpr uint32_t FEW_WAVES = 2, FEW_SPLITS = 4, MOST_WAVES = 4, MANY_WAVES = 1;
 constexpr float WORTH_IT = 1.02f; /* factor by which more splits must use more of the places */
-/* limit of slots * heads * splits, which bounds the scratch */
+/* MAX_PART_ROWS limits slots * heads * splits, and so bounds the scratch. */
 constexpr uint32_t MAX_PART_ROWS = 32768;
 constexpr uint32_t MERGE_WARPS = 4, MERGE_THREADS = 32 * MERGE_WARPS;
-/* number of loads of one lane */
+/* MERGE_LOADS is the number of loads of one lane. */
 constexpr uint32_t MERGE_LOADS = CUDA_ATTENTION_MAX_SPLITS / MERGE_WARPS;
 constexpr uint32_t MERGE_ROW_BLOCKS = 16; /* number of blocks that share a tile of many rows */
 constexpr uint32_t PART_EXTRA = 2;        /* number of floats behind a part: maximum and sum */
@@ -82,13 +82,13 @@ __device__ inline float2 merge_shares(float2 mine, float *shares)
 /* A block merges 32 N dimensions of one row and head; blockIdx.z says which. Each warp adds
  * every MERGE_WARPS-th split, and the first warp adds up the warps' totals in order. Two
  * barriers are enough for a block with several rows too. The first warp writes the next row's
- * shares after the second barrier, when the old ones have been read. The other warps write their
- * next totals after the next first barrier.
+ * shares after the second barrier, when the old shares have been read. The other warps write
+ * their next totals after the next first barrier.
  *
  * A lane issues the loads of all its parts before any thread waits for a sum. The branch and the
  * barrier behind the loads stop the compiler from moving each load down to its use. Otherwise
  * the latencies of the L2 cache (0.2 us each) would add up. The part of an empty split is
- * therefore loaded too, although nothing wrote it. A selection drops it, since zero times
+ * therefore loaded too, although nothing wrote it. A selection drops this part, since zero times
  * garbage may be NaN. */
 template <uint32_t N>
 __device__ inline void merge_row(const merge_args &a, uint32_t slot, size_t row,
@@ -152,8 +152,8 @@ __global__ __launch_bounds__(MERGE_THREADS, 8) void attention_merge_kernel(const
     }
 }
 
-/* `tile_class` describes one class of tiles, and the kernel that takes it, with packed_rows rows
- * in a block. */
+/* `tile_class` describes one class of tiles and its kernel, which has packed_rows rows in a
+ * block. */
 struct tile_class {
     uint32_t n_entries, n_rows, packed_rows;
     bool many, by_few; /* by_few: the class uses the kernel of few rows */

@@ -10,10 +10,11 @@ struct expanded_args {
     /* `a` has one KV head for each query head, keys of nope + rope elements, and n_splits over
      * all chunks. The fields of the cache are not set. */
     attention_args a;
-    /* shape [key][head][nope, value], with strides key_stride and head_stride */
+    /* `keys` has the shape [key][head][nope, value], with strides key_stride and head_stride. */
     const uint16_t *keys;
     const uint16_t *ropes; /* array shape: [key][rope] */
-    /* shape [tile]: index of the key at position key_begin of its sequence */
+    /* `first_keys` has, for each tile, the index of the key at position key_begin of the tile's
+     * sequence. */
     const uint32_t *first_keys;
     uint32_t key_begin, key_end; /* range of positions that exist; key_begin is a multiple of 32 */
     uint32_t key_stride, head_stride, nope, rope, value;

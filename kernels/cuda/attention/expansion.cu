@@ -1,7 +1,8 @@
-/* Makes the two operands of the product that expands latents into keys and values: the cached
- * latents of several sequences as rows without gaps, and the projections of all heads as one
- * matrix. backend/latent.c calls it. The product itself is an ordinary one (blas.cu). All work
- * goes to the caller's stream; operands lie in the operator's scratch.
+/* Makes the two operands of the product that expands latents into keys and values. One operand
+ * is the cached latents of several sequences as rows without gaps. The other is the projections
+ * of all heads as one matrix. backend/latent.c calls this file. The product itself is an
+ * ordinary one (blas.cu). All work goes to the caller's stream; operands lie in the operator's
+ * scratch.
  *
  * Movement of bytes: a warp copies one latent. Each lane loads 16 bytes at successive places,
  * and issues all loads before the first store. For a matrix, a warp has 16 outputs and 64 inputs

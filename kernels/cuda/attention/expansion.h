@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* These are the limits of the kernel. v must be even; the other sizes must be multiples of 8. */
+/* CUDA_LATENT_NOPE and the constants below are limits of the kernel. v must be even; the other
+ * sizes must be multiples of 8. */
 #define CUDA_LATENT_NOPE 128u
 #define CUDA_LATENT_ROPE 64u
 #define CUDA_LATENT_V    128u

@@ -1,6 +1,6 @@
 /* Writes the keys and values of a pass's rows into their blocks, with or without the ropes of Q
- * and K in the same launch. backend/attention.c calls it. The stored bits are those of the
- * separate operators, and equal those of a CPU for the same inputs.
+ * and K in the same launch. backend/attention.c calls this file. The stored bits are those of
+ * the separate operators, and equal those of a CPU for the same inputs.
  *
  * Movement of bytes: a warp processes one head of a row. Lanes load two neighbouring elements
  * each (128 bytes for the warp). For a rope of two halves, they also load the two elements that
@@ -139,7 +139,7 @@ __device__ inline uint32_t code_of(dtype type, float v, float inverse)
     return type == DTYPE_I8 ? __float_as_uint(v + 0x1.8p23f) & 0xffu : e4m3_code(v);
 }
 
-/* A number beyond the range becomes the largest one. A NaN stays NaN. */
+/* A number beyond the range becomes the largest half. A NaN stays NaN. */
 __device__ inline uint32_t f16_bits(float v)
 {
     v = v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v;

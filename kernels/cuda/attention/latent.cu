@@ -1,7 +1,7 @@
-/* Computes attention over a latent (MLA with absorbed weights): one KV head of up to 576
- * dimensions, the first 512 of which are the value, and all query heads as packed rows.
- * attention.cu launches it. The result goes to the output or, with several splits, to parts that
- * attention.cu merges.
+/* Computes attention over a latent (MLA with absorbed weights). There is one KV head of up to
+ * 576 dimensions, the first 512 of which are the value. All query heads are packed rows.
+ * attention.cu launches this kernel. The result goes to the output or, with several splits, to
+ * parts that attention.cu merges.
  *
  * Movement of bytes: a unit of 32 tokens is loaded once and read as keys and as values.
  * Asynchronous 16-byte copies bring it into one of two buffers while the other buffer is used. A
@@ -28,9 +28,9 @@ template <uint32_t MT_, uint32_t WARPS_, uint32_t BLOCKS_> struct latent_shape {
     static constexpr uint32_t PARTS = WARPS / (2 * MT);
     static constexpr uint32_t STEPS = D / 16 / PARTS;
     static constexpr uint32_t V_WARP = V / WARPS; /* number of dimensions of a warp's result */
-    /* number of threads for a row, in the softmax */
+    /* PER_ROW is the number of threads for a row, in the softmax. */
     static constexpr uint32_t PER_ROW = THREADS / BM;
-    /* number of tokens of a thread in the softmax */
+    /* TOKENS is the number of tokens of a thread in the softmax. */
     static constexpr uint32_t TOKENS = BN / PER_ROW;
     static constexpr bool KEEP_Q = PARTS > 1; /* whether Q stays in registers */
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
@@ -40,7 +40,7 @@ template <uint32_t MT_, uint32_t WARPS_, uint32_t BLOCKS_> struct latent_shape {
                                              WEIGHTS_BYTES + BM * sizeof(float) +
                                              4 * BN * sizeof(token_place);
     static constexpr uint32_t SCALES_BYTES = 0;
-    /* CODES_BYTES is the shared memory that is needed besides if the cache holds codes. */
+    /* CODES_BYTES is the additional shared memory that is needed if the cache holds codes. */
     static constexpr uint32_t CODES_BYTES = 2 * BN * (D + sizeof(float2));
     static_assert(PARTS * 2 * MT == WARPS && STEPS * PARTS * 16 == D && STEPS % 2 == 0, "warps");
     static_assert(PER_ROW <= 32 && TOKENS % 4 == 0, "a row is one warp's");

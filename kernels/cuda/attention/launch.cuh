@@ -54,8 +54,8 @@ uint32_t attention_many_rows(uint32_t width, uint32_t shared_bytes);
 uint32_t attention_many_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_many(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
                            struct gpu_stream *s, struct error *err);
-/* These are the limits of the kernel for latents: LATENT_DIM dimensions, the first LATENT_V_DIM
- * of which may be the value. */
+/* LATENT_DIM and LATENT_V_DIM are the limits of the kernel for latents: LATENT_DIM dimensions,
+ * the first LATENT_V_DIM of which may be the value. */
 #define LATENT_DIM   576u
 #define LATENT_V_DIM 512u
 uint32_t attention_latent_rows(uint32_t group, bool many, uint32_t shared_bytes);

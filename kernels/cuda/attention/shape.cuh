@@ -9,7 +9,7 @@ template <uint32_t D_, uint32_t WM_, uint32_t WN_, uint32_t MT_, uint32_t BN_, u
           uint32_t DV_ = D_>
 struct tile_shape {
     static constexpr uint32_t D = D_, DV = DV_, WM = WM_, WN = WN_, MT = MT_, BN = BN_;
-    /* least number of blocks of an SM, which bounds the registers */
+    /* BLOCKS is the least number of blocks of an SM, which bounds the registers. */
     static constexpr uint32_t BLOCKS = BLOCKS_;
     static constexpr uint32_t BM = 16 * WM * MT, THREADS = 32 * WM * WN;
     static constexpr uint32_t NT = BN / WN / 8, LD = D + 8, LDV = DV + 8;
@@ -17,8 +17,8 @@ struct tile_shape {
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
     static constexpr uint32_t PLACES_BYTES = 4 * BN * sizeof(token_place);
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 4 * UNIT_BYTES + PLACES_BYTES;
-    /* These are the bytes of shared memory that are added when the cache holds codes, and when
-     * the codes are staged. */
+    /* SCALES_BYTES is the shared memory that is added when the cache holds codes. CODES_BYTES is
+     * added when the codes are staged. */
     static constexpr uint32_t SCALES_BYTES = 4 * BN * sizeof(float);
     static constexpr uint32_t CODES_BYTES = 4 * BN * D;
     static constexpr uint32_t MERGE_LD = D + 4; /* length of a row of the merge, in floats */

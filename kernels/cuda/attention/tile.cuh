@@ -7,10 +7,10 @@
  * Movement of bytes: asynchronous 16-byte copies bring a unit of BN tokens, keys and values,
  * into one of two buffers while the other buffer is used. Neighbouring threads copy neighbouring
  * 16 bytes of a token. There is one barrier for each unit. Rows in shared memory are 16 bytes
- * longer than D elements: an odd number of 16-byte words, so that the 8 rows of an ldmatrix lie
- * in 8 different groups of banks. One thread of the block looks up the place of a token, one
- * unit before its copies start. codes.cuh handles 1-byte codes. P goes from the registers of the
- * scores directly to the second product. */
+ * longer than D elements. They then have an odd number of 16-byte words, and the 8 rows of an
+ * ldmatrix lie in 8 different groups of banks. One thread of the block looks up the place of a
+ * token, one unit before its copies start. codes.cuh handles 1-byte codes. P goes from the
+ * registers of the scores directly to the second product. */
 #include "kernels/cuda/attention/result.cuh"
 #include "kernels/cuda/attention/steps.cuh"
 

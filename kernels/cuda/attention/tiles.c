@@ -25,7 +25,7 @@ struct cut {
 };
 
 /* Cuts every run that is not left out into tiles of at most `most` rows, and keeps the tiles of
- * one class. Returns the number of entries; *n_taken is the number of rows in them. */
+ * one class. Returns the number of entries; *n_taken is the number of rows in these entries. */
 static uint32_t take_class(const struct cut *c, uint32_t most, bool many, struct gpu_tile *out,
                            uint32_t *n_taken)
 {

@@ -25,7 +25,8 @@ extern "C" {
 struct gpu_tile {
     uint32_t first_row, n_rows;
     uint32_t slot; /* number of rows in earlier tiles of the class */
-    /* number of the entry within its tile; few rows: 0 .. n_rows - 1; many rows: 0 */
+    /* `part` is the number of the entry within its tile. With few rows it is 0 .. n_rows - 1;
+     * with many rows it is 0. */
     uint32_t part;
 };
 

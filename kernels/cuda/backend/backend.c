@@ -245,7 +245,7 @@ static void cuda_close(struct device *d)
 
 static const struct ops cuda_ops = {
     .name = "cuda",
-    .activation_bytes = sizeof(uint16_t), /* bfloat16 */
+    .activation_bytes = sizeof(uint16_t), /* activations are bfloat16 */
     .logits_rows = LOGITS_ROWS,
     .has_plain_experts = true,
     .close = cuda_close,

@@ -1,7 +1,7 @@
 /* Implements MLA's attention, in one of two forms for each sequence of a pass.
  *
  * Absorbed: queries are projected into the latents' space, and attention reads the cache
- * directly. A key needs no work of its own, but a pair of a query and a key costs 2 kv_rank +
+ * directly. A key needs no work of its own. But a pair of a query and a key costs 2 kv_rank +
  * rope products for each head, instead of nope + rope + v. Decode, draft tokens and the last few
  * rows of a prompt use this form.
  *
@@ -47,7 +47,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 /* `turn` names the heads and keys that are expanded at once. */
 struct turn {
-    /* n_keys: keys of all sequences; with several chunks, a multiple of 32 */
+    /* `n_keys` counts the keys of all sequences. With several chunks, it is a multiple of 32. */
     uint32_t n_heads, n_keys;
     uint32_t n_chunks; /* number of parts of one sequence's keys */
 };

@@ -4,7 +4,7 @@
  * launched. Later passes launch the recording.
  * If CUDA refuses a recording, none of it has run. As long as the stream answers, that pass and
  * all later ones under its key run eagerly. Passes of more than 64 rows go through cuBLASLt,
- * which enqueues only kernels while it is recorded: its handle, its workspace and the algorithm
+ * which enqueues only kernels while it is recorded. Its handle, its workspace and the algorithm
  * for a shape exist since the first pass.
  * Invariant: recordings contain device addresses, so they are dropped before any memory is
  * freed. */
@@ -15,7 +15,7 @@
 #include "kernels/cuda/device/graph.h"
 
 /* 18 buckets times the kinds of passes and of sampling give about 110 recordings. A mixture has
- * 175, and a draft model doubles the number. Beyond MAX_RECORDS, passes run eagerly. */
+ * 175 recordings, and a draft model doubles the number. Beyond MAX_RECORDS, passes run eagerly. */
 enum { MAX_RECORDS = 512 };
 
 struct gpu_record {

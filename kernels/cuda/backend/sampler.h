@@ -26,7 +26,7 @@ struct gpu_sample_lists {
     struct gpu_sample_wants wants;
     const uint32_t *at_rows; /* shape [n_rows]: rows of the pass whose logits are needed */
     const struct gpu_sample_row *rows; /* array shape: [n_rows] */
-    /* shapes: biases [n_biases], `allowed` [n_allowed], `history` [n_history] */
+    /* `biases` has n_biases entries, `allowed` n_allowed and `history` n_history. */
     const struct gpu_bias *biases;
     const uint32_t *allowed, *history;
     uint32_t n_biases, n_allowed, n_history;

@@ -23,7 +23,7 @@ struct gpu_scratch {
 struct gpu_rows {
     const struct kv_row *rows;    /* rows on the device, like the tiles */
     const struct gpu_tile *tiles; /* tiles of the rows (attention/tiles.h) */
-    /* rows as uploaded; their block-table pointers point to device memory */
+    /* `on_host` holds the rows as uploaded. Their block-table pointers point to device memory. */
     const struct kv_row *on_host;
     uint32_t n_rows;
     struct gpu_tile_counts counts;
@@ -55,7 +55,8 @@ struct cuda_device {
     struct gpu_info info;
     char isa[16];      /* name of the architecture, for example "sm_90" */
     struct pool *pool; /* host threads, for packing */
-    /* device memory in bytes: the limit of alloc; the bytes allocated so far */
+    /* `limit_bytes` is the limit of alloc on device memory, and `used_bytes` is allocated so
+     * far. */
     uint64_t limit_bytes, used_bytes;
     struct gpu_linear *linear; /* state of products (linear/abi.h) */
     struct gpu_packer *packer; /* packer of weights (pack.c); NULL until the first weight */

@@ -80,7 +80,7 @@ static enum status join_all(struct nccl_comm *c, const struct gpu_comm_group *g,
 }
 
 /* Splits off the stage's communicator. The new communicator is NULL until the split is over. The
- * old one is in progress until then. */
+ * old communicator is in progress until then. */
 static enum status join_stage(struct nccl_comm *c, const struct gpu_comm_group *g,
                               struct error *err)
 {
@@ -104,8 +104,8 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
         return error_set(err, STATUS_INVALID,
                          "the communicator still belongs to the previous replica");
     TRY(check_group(g, err));
-    /* A communicator belongs to the calling thread's current device. This call makes that the
-     * stream's device. */
+    /* A communicator belongs to the calling thread's current device. This call sets the stream's
+     * device as the current device. */
     enum status s = gpu_stream_query(c->o.stream, err);
     if (s == STATUS_OK || s == STATUS_AGAIN)
         s = join_all(c, g, err);

@@ -138,8 +138,8 @@ static struct entry own_entry(const struct nccl_comm *c)
     return e;
 }
 
-/* Sums n floats of the host over the stage. This waits for the device, so it is not for use in a
- * step. */
+/* Sums n floats of the host over the stage. The call waits for the device, so it is not for use
+ * in a step. */
 static enum status sum_host(struct nccl_comm *c, float *x, size_t n, struct error *err)
 {
     void *scratch = c->oneshot.scratch;
@@ -240,7 +240,7 @@ static enum status enqueue(struct nccl_comm *c, void *x, size_t n, uint64_t time
     return cuda_oneshot_sum_bf16(c->o.stream, &p, err);
 }
 
-/* Takes the upper half of a float's bits. This is exact for powers of two, and so are their
+/* Takes the upper half of a float's bits. The result is exact for powers of two and for their
  * sums. */
 static uint16_t bf16_of(float v)
 {
@@ -292,7 +292,7 @@ static enum status try_and_agree(struct nccl_comm *c, bool *all, struct error *e
 
 /* ---- the group ---- */
 
-/* Returns a mark that the flags of earlier groups do not have. It is not a secret. */
+/* Returns a mark that the flags of earlier groups do not have. The mark is not a secret. */
 static uint32_t tag_of(const struct gpu_comm_group *g)
 {
     uint32_t h = 2166136261u; /* offset basis of FNV-1a */

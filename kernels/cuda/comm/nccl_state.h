@@ -1,7 +1,7 @@
 #pragma once
-/* Shared by the files of the collectives over NCCL: nccl_library.c (dlopen), nccl_call.c (one
- * call), nccl_ops.c (the collectives), nccl_oneshot.c (small sums over peer memory), and above
- * these nccl.c (joining, leaving, waiting). */
+/* Declares what the files of the collectives over NCCL share: nccl_library.c (dlopen),
+ * nccl_call.c (one call), nccl_ops.c (the collectives), nccl_oneshot.c (small sums over peer
+ * memory), and above these nccl.c (joining, leaving, waiting). */
 #include <pthread.h>
 
 #include "kernels/cuda/comm/abi.h"
@@ -18,7 +18,7 @@ struct nccl_oneshot {
     uint32_t tag; /* mark of the current group */
     struct gpu_peer_memory own;
     void *scratch; /* device memory for agreeing; allocated by the first group of a suitable size */
-    /* mapped region of each rank of the group; NULL: not mapped */
+    /* `regions` holds the mapped region of each rank of the group; NULL: not mapped. */
     void *regions[GPU_ONESHOT_MAX_RANKS];
     /* pinned words that the host and kernels share; NULL: not allocated yet */
     _Atomic uint32_t *_Atomic words;
@@ -31,7 +31,7 @@ struct nccl_comm {
     uint32_t version; /* version of the library: 22809 means 2.28.9 */
     char text[256];   /* text that `describe` returns */
     /* `all` and `stage` are the group's communicators. They are used inside of calls
-     * (nccl_enter), and by the aborting thread when no call runs. */
+     * (nccl_enter), and by the aborting thread when no call is in progress. */
     /* `stage` equals `all` with one stage; it is NULL if tp is 1 */
     struct nccl_native *all, *stage;
     _Atomic bool interrupted, in_call, has_comms;

@@ -1,6 +1,6 @@
 #pragma once
-/* Declares sums of few bytes over memory of the other ranks' devices, in one launch. They are
- * the all-reduce of a decode step, for which NCCL's ring has mostly latency. Each rank has a
+/* Declares sums of few bytes over memory of the other ranks' devices, in one launch. Such a sum
+ * is the all-reduce of a decode step, for which NCCL's ring has mostly latency. Each rank has a
  * region on its own device that all ranks map: flags and two slots. Sums are float, in the order
  * of ranks, rounded once, so all ranks get the same bits. */
 #include "kernels/cuda/device/abi.h"
@@ -23,7 +23,7 @@ uint64_t cuda_oneshot_limit(uint32_t n_ranks);
 MUST_USE enum status cuda_oneshot_begin(struct gpu_stream *s, void *own, struct error *err);
 
 struct oneshot_params {
-    /* shape [n_ranks]: regions as mapped by this rank; aligned to 256 bytes */
+    /* `regions` holds the n_ranks regions as this rank has mapped them, aligned to 256 bytes. */
     void *regions[GPU_ONESHOT_MAX_RANKS];
     uint32_t rank, n_ranks; /* n_ranks is 2, 4 or 8 */
     uint32_t tag; /* mark of the group: the same on all ranks, different from the last group's */

@@ -40,9 +40,9 @@ MUST_USE enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct err
 MUST_USE enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err);
 /* Closes a device. Close its streams and release its memory first. The pointer may be NULL. */
 void gpu_device_close(struct gpu_device *d);
-/* Sets whether kernels begin before the one before them has ended, and returns the new setting.
- * It needs capability 9.0 or later and code that was compiled for it. The default is on, unless
- * COX_NO_EARLY_LAUNCH was set when the device was opened. */
+/* Sets whether kernels begin before the previous kernel has ended, and returns the new setting.
+ * Early launches need capability 9.0 or later and code that was compiled for it. The default is
+ * on, unless COX_NO_EARLY_LAUNCH was set when the device was opened. */
 bool gpu_launch_early(struct gpu_device *d, bool wanted);
 MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err);
 
@@ -50,7 +50,8 @@ MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, st
  * returns. Returns STATUS_NO_MEMORY when there is none. */
 MUST_USE enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out,
                                struct error *err);
-void gpu_release(struct gpu_device *d, void *ptr); /* waits for the device's work; NULL is fine */
+/* waits for the device's work; the pointer may be NULL */
+void gpu_release(struct gpu_device *d, void *ptr);
 
 MUST_USE enum status gpu_stream_new(struct gpu_device *d, struct gpu_stream **out,
                                     struct error *err);

@@ -78,7 +78,7 @@ __global__ void waiting_kernel()
 }
 } // namespace
 
-/* Returns whether COX_NO_EARLY_LAUNCH is set. Tests, benchmarks and the worker use it; the
+/* Returns whether COX_NO_EARLY_LAUNCH is set. Tests, benchmarks and the worker set it; the
  * worker's flag has that name in the environment (common/config/config.h). Any word counts
  * except the words for "false" there. */
 static bool is_early_forbidden()

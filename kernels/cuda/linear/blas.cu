@@ -43,7 +43,7 @@ namespace
 {
 constexpr uint32_t MAX_KEPT = 256, ROWS_UNIT = 256;
 constexpr uint64_t WORKSPACE = GPU_BLAS_WORKSPACE - GPU_BLAS_BIASES;
-/* largest number of biases of a product */
+/* MAX_BIASES is the largest number of biases of a product. */
 constexpr uint32_t MAX_BIASES = GPU_BLAS_BIASES / sizeof(uint16_t);
 constexpr uint32_t PIECE_OUTPUTS =
     128; /* the outputs of a piece are a multiple of this number, if there is room */

@@ -14,7 +14,7 @@
  * step's weights are copied, and the next steps' weights are prefetched into the L2 cache,
  * before the previous kernel has ended (programmatic dependent launch).
  *
- * Sums are float. They go over a warp's inputs in order, or group by group times the group's
+ * Sums are float. A sum goes over a warp's inputs in order, or group by group times the group's
  * scale; then over the warps along K, then over the splits, both in order. The last of an
  * output's splits to arrive adds them all; the bits do not depend on which split that is.
  *

@@ -30,8 +30,8 @@ struct gemm_args {
     uint32_t *arrived;         /* shape [blocks over outputs]: zero before and after a launch */
 };
 
-/* GROUP is the number of inputs that share a scale, as far as a kernel must know it. It is 16,
- * 32, or GPU_STEP_K for that number and its multiples. */
+/* GROUP is the number of inputs that share a scale, as far as a kernel must know this number.
+ * GROUP is 16, 32, or GPU_STEP_K for that number and its multiples. */
 template <enum gpu_format F, uint32_t GROUP> struct gemm_traits {
     using W = weights_traits<F>;
     static constexpr uint32_t CODE_BYTES = 2048; /* bytes of codes of a row tile in a step */
@@ -57,11 +57,11 @@ __host__ __device__ constexpr uint32_t gemm_blocks_of(uint32_t nb)
 }
 
 /* GEMM_PREFETCH_BYTES is the number of bytes of weights, for each multiprocessor, that are
- * prefetched before the previous kernel has ended. They follow a block's first step and are 2 to
- * 4 steps. A kernel without weights (a norm, a merge, an activation) leaves the memory idle for
- * 2 to 5 us. In that time the memory could bring 2 to 5 times 23 KB to each of 132
+ * prefetched before the previous kernel has ended. These bytes follow a block's first step and
+ * are 2 to 4 steps. A kernel without weights (a norm, a merge, an activation) leaves the memory
+ * idle for 2 to 5 us. In that time the memory could bring 2 to 5 times 23 KB to each of 132
  * multiprocessors. More bytes would wait in L2 while the memory is idle, because the ring asks
- * the memory for nothing until it has passed these steps. This was not measured. */
+ * the memory for nothing until it has passed these steps. The effect was not measured. */
 static constexpr uint32_t GEMM_PREFETCH_BYTES = 128 << 10;
 template <enum gpu_format F, uint32_t GROUP>
 __host__ __device__ constexpr uint32_t gemm_prefetched(uint32_t nb, uint32_t mt)

@@ -62,8 +62,8 @@ struct cuda_adapter_rows {
     const uint32_t *list;
     const struct grouped_tile *few, *many;
     uint32_t n_rows, n_adapters;
-    /* few_rows: rows of a tile of few rows. most_few and most_many: most tiles of few rows and
-     * of many rows (0: none). */
+    /* few_rows is the number of rows of a tile of few rows. most_few and most_many are the most
+     * tiles of few rows and of many rows (0: none). */
     uint32_t few_rows, most_few, most_many;
 };
 uint64_t cuda_adapter_rows_bytes(uint32_t n_rows, uint32_t n_adapters);

@@ -55,8 +55,8 @@ struct grouped_out {
 
 struct grouped_args {
     /* Group g has its grouped_matrix at table + g * table_stride, and its second matrix (up)
-     * `second` bytes further. The n_parts parts lie side by side in the table: part i is i *
-     * part_stride bytes further, its rows of x are i * x_part_stride elements further, and its
+     * `second` bytes further. The n_parts parts lie side by side in the table. Part i is i *
+     * part_stride bytes further, and its rows of x are i * x_part_stride elements further. Its
      * results go to outs[i]. */
     const char *table;
     uint64_t table_stride;

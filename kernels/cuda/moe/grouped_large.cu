@@ -1,11 +1,11 @@
 /* Computes grouped products of many rows (grouped.cuh). A block of four warps computes 128
  * outputs x 128 rows. In a gated product these are 64 outputs of each matrix, so that gate and
- * up of an output are in one block. A warp has 64 x 64 of them, in 128 registers of each lane. K
- * goes in pieces of 64 through three stages of 32 KiB. Asynchronous 16-byte copies bring
- * activations, gathered by place, and bfloat16 weights. Codes of a quantised weight are loaded
- * into registers one piece ahead, 16 bytes a lane. They are written as scaled bfloat16 while the
- * tensor cores work on the piece before. Two blocks share a multiprocessor, so that one block
- * computes while the other waits.
+ * up of an output are in one block. A warp has 64 x 64 of these results, in 128 registers of
+ * each lane. K goes in pieces of 64 through three stages of 32 KiB. Asynchronous 16-byte copies
+ * bring activations, gathered by place, and bfloat16 weights. Codes of a quantised weight are
+ * loaded into registers one piece ahead, 16 bytes a lane. The codes are written as scaled
+ * bfloat16 while the tensor cores work on the piece before. Two blocks share a multiprocessor,
+ * so that one block computes while the other waits.
  *
  * The order of a piece's inputs among the products is free as long as both operands agree. Lane
  * t of a quad takes 8 consecutive inputs, 16 bytes, for two products of 16. Both operands are
@@ -17,12 +17,12 @@
 namespace
 {
 constexpr uint32_t TILE_OUTPUTS = 128, TILE_ROWS = GROUPED_LARGE_ROWS, TILE_K = 64;
-/* number of outputs of each matrix in a gated product */
+/* HALF is the number of outputs of each matrix in a gated product. */
 constexpr uint32_t HALF = TILE_OUTPUTS / 2;
 constexpr uint32_t THREADS = 128, STAGES = 3;
 /* CHUNK is the number of elements of 16 bytes; ROW_CHUNKS is the number of chunks of a row */
 constexpr uint32_t CHUNK = 8, ROW_CHUNKS = TILE_K / CHUNK;
-/* number of elements of one operand in a stage */
+/* OPERAND is the number of elements of one operand in a stage. */
 constexpr uint32_t OPERAND = TILE_OUTPUTS * TILE_K;
 constexpr uint32_t STAGE_BYTES = 2 * OPERAND * sizeof(uint16_t);
 /* with this stride, the rows of quads lie 8 banks apart */
@@ -42,7 +42,7 @@ __device__ inline uint32_t place_of(uint32_t row, uint32_t c)
 }
 
 /* `work` describes the work of a block: 64 outputs from first[0] of w[0], and 64 from first[1]
- * of w[1]. Both are the same matrix unless the product is gated. */
+ * of w[1]. w[0] and w[1] are the same matrix unless the product is gated. */
 struct work {
     const struct grouped_matrix *m;
     struct grouped_tile tile;
@@ -308,7 +308,8 @@ __global__ __launch_bounds__(THREADS, 2) void large_kernel(const __grid_constant
     copies_make(a, w.tile, &k);
     const uint32_t n_k = (w.w[0].k + TILE_K - 1) / TILE_K, warp = threadIdx.x / WARP;
     const uint32_t first_row = warp / 2 * 64;
-    /* These are the first output of the warp's tiles, and the distance to its other two tiles. */
+    /* The lines below set the first output of the warp's tiles, and the distance to its other
+     * two tiles. */
     const bool gated = a.result == GROUPED_GATED;
     const uint32_t output = warp % 2 * (gated ? 32 : 64), step = gated ? HALF : 32;
     const uint32_t n_row_tiles =

@@ -1,6 +1,6 @@
 /* Computes the sums that adapters add. All rows with adapters go through two grouped products
  * (grouped.cuh): down to each adapter's rank into scratch, then back up and added to the rows'
- * results. backend/moe.c calls it, and makes the tables when an adapter is loaded.
+ * results. backend/moe.c calls this file, and makes the tables when an adapter is loaded.
  * An adapter is a group, read from a table on the device. Its rows are a list of tiles that
  * comes with the pass's uploads. The launches are therefore the same for any mix of adapters and
  * may be recorded. Blocks of tiles that do not exist end at once, and so do blocks behind a

@@ -96,7 +96,7 @@ __global__ __launch_bounds__(SORT_THREADS) void sort_kernel(const sort_args a)
     __syncthreads();
     count_pairs(a, begin, end, counts, own);
     __syncthreads();
-    /* numbers of places and tiles of the experts before this block's expert */
+    /* `places` and `tiles` count the places and tiles of the experts before this block's expert. */
     uint32_t places = 0, tiles = 0;
     for (uint32_t i = threadIdx.x; i < blockIdx.x; i += SORT_THREADS) {
         places += counts[i];
@@ -127,8 +127,8 @@ struct sum_args {
 
 /* `sum_list` holds up to SUM_LIST of a row's experts: the places of their results, and their
  * shares. An entry that does not exist, or whose expert is on another rank, has the place NONE
- * and the share -0: adding zero times -0 to a sum changes none of its bits, not even those of a
- * zero. */
+ * and the share -0. Adding zero times -0 to a sum changes none of its bits, not even the bits of
+ * a zero. */
 struct sum_list {
     uint32_t places[SUM_LIST];
     float shares[SUM_LIST];
@@ -157,7 +157,7 @@ __device__ inline void sum_find(const sum_args &a, uint32_t first, uint32_t n, s
 }
 
 /* Adds the list's experts from `first` on, in order. The loads of all their results are issued
- * before the first one is waited for. */
+ * before the first load is waited for. */
 __device__ inline void sum_add(const sum_args &a, const sum_list &list, uint32_t first,
                                uint32_t column, float4 &sum)
 {

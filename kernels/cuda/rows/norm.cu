@@ -25,7 +25,8 @@ struct norm_args {
     uint32_t out_stride, x_stride, y_stride;
     uint32_t n_units, n_parts, dim;
     float eps;
-    /* shape [rows]: sums of squares of `whole` elements; NULL: compute the sums here */
+    /* `sums` has, for each row, the sum of squares of `whole` elements; NULL: the kernel
+     * computes it. */
     const float *sums;
     uint32_t whole;
 };

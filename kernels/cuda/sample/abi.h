@@ -1,8 +1,8 @@
 #pragma once
 /* Declares sampling on the device, by the rules of worker/sampling/sampler.h and in its order.
- * It gives the same ids for the same logits, unless two scores are equal to within double's
- * rounding. This is a C ABI: all pointers except those to the structs themselves are device
- * pointers. */
+ * The device samples the same ids for the same logits, unless two scores are equal to within
+ * double's rounding. This is a C ABI: all pointers except those to the structs themselves are
+ * device pointers. */
 #include "kernels/cuda/device/abi.h"
 
 /* `gpu_bias` is an id and the number that is added to its logit. -INFINITY means that the id may
@@ -24,13 +24,13 @@ struct gpu_sample_row {
     float temperature;  /* sampling temperature; 0 = greedy */
     float top_p, min_p; /* top_p 1 and min_p 0 mean that all ids may be sampled */
     float repetition, frequency, presence; /* the values 1, 0 and 0 mean no penalty */
-    /* number of log-probabilities, at most GPU_SAMPLE_MAX_LOGPROBS; -1 = none */
+    /* `n_logprobs` is at most GPU_SAMPLE_MAX_LOGPROBS; -1 = no log-probabilities. */
     int32_t n_logprobs;
     uint32_t first_bias, n_biases; /* this row's part of `biases`, in which each id appears once */
     /* this row's part of `allowed`; n_allowed 0 = every id is allowed */
     uint32_t first_allowed, n_allowed;
-    /* First word of `mask` for this row: id i may be sampled if bit i % 32 of word i / 32 is
-     * set. UINT32_MAX = no mask. */
+    /* `first_mask` is the first word of `mask` for this row: id i may be sampled if bit i % 32
+     * of word i / 32 is set. UINT32_MAX = no mask. */
     uint32_t first_mask;
     uint32_t first_history, n_history; /* this row's part of `history`: prompt ids, then outputs */
     /* number of prompt ids in the history; they count for the repetition penalty only */

@@ -1,6 +1,6 @@
-/* Implements sampling on the device (abi.h); backend/sampler.c calls it. SAMPLE_SLICES blocks
- * share a row, so that a step does not wait for one row of 128,000 logits. Only a later kernel
- * adds up results of blocks, in order.
+/* Implements sampling on the device (abi.h); backend/sampler.c calls this file. SAMPLE_SLICES
+ * blocks share a row, so that a step does not wait for one row of 128,000 logits. Only a later
+ * kernel adds up results of blocks, in order.
  * Launches: first the best two of each slice. With changes (biases, masks, penalties), next the
  * changes, and the best two again. With filters, next the least order that passes. With a
  * temperature, next each slice's best two scores. Last, one warp for each row stores the id for

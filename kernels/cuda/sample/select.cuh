@@ -5,9 +5,9 @@
  * bin, until a whole bin is inside. The least order in that bin is the answer.
  * Bins are distances from the row's largest logit in steps of 1/64, then of 1/131072, which
  * spreads logits evenly. Bins by a float's bits would put most of a vocabulary into a few bins,
- * whose atomics wait for each other. For logits that are closer than that, the bins are their
- * order itself, eleven bits at a time. Weights are fixed-point numbers, because integers have
- * the same sum in any order. */
+ * whose atomics wait for each other. For logits that are closer than 1/131072, the bins are the
+ * logits' order itself, eleven bits at a time. Weights are fixed-point numbers, because integers
+ * have the same sum in any order. */
 #include "kernels/cuda/sample/args.cuh"
 
 constexpr uint32_t SELECT_BINS = 2048, SELECT_BITS = 11;

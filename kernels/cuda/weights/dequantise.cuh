@@ -5,8 +5,8 @@
 #include "kernels/cuda/weights/formats.cuh"
 
 constexpr uint32_t DEQUANTISE_SPAN = 64; /* number of inputs of a warp */
-/* DEQUANTISE_LINE is the number of words of a row in shared memory: 4 more than necessary, so
- * that 8 neighbouring rows, and 32 neighbouring inputs of a row, lie in different banks. */
+/* DEQUANTISE_LINE is the number of words of a row in shared memory. It is 4 more than necessary,
+ * so that 8 neighbouring rows lie in different banks, and so do 32 neighbouring inputs of a row. */
 constexpr uint32_t DEQUANTISE_LINE = DEQUANTISE_SPAN / 2 + 4;
 using dequantise_lines = uint32_t[GPU_TILE_N][DEQUANTISE_LINE];
 

@@ -23,8 +23,9 @@ static const struct row rows[DTYPE_COUNT] = {
     [DTYPE_MXFP4] = {GPU_MX4, 32, false},
 };
 
-/* Returns the number of inputs that share a scale in the kernels. It divides the source's
- * number: whole steps of GPU_STEP_K, or 32. GGML's formats have fixed numbers. */
+/* Returns the number of inputs that share a scale in the kernels. The result divides the
+ * source's number. It is a whole number of steps of GPU_STEP_K, or 32. GGML's formats have fixed
+ * numbers. */
 static uint32_t group_of(const struct row *r, uint32_t k, uint32_t group)
 {
     if (group == 0 || !r->takes_more)

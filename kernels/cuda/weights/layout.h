@@ -46,7 +46,7 @@ enum gpu_format {
 #define GPU_TILE_N      16u
 #define GPU_PANEL_ALIGN 128u
 #define GPU_STEP_K      128u /* number of inputs of quantised weights that kernels read at a time */
-/* limit of k, with which sizes fit in 64 bits and those of a row tile in 32 */
+/* GPU_MAX_K is the limit of k. With it, sizes fit in 64 bits, and sizes of a row tile in 32. */
 #define GPU_MAX_K (1u << 20)
 
 /* `gpu_matrix` is a packed matrix in the form that kernels take. Row tile i has its codes at

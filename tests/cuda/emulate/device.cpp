@@ -12,7 +12,7 @@
 
 namespace
 {
-/* limit of dynamic shared memory without cudaFuncSetAttribute */
+/* DEFAULT_SHARED_BYTES limits dynamic shared memory unless cudaFuncSetAttribute was called. */
 constexpr size_t DEFAULT_SHARED_BYTES = 48 << 10;
 constexpr size_t MAX_ARGUMENT_BYTES = 32764;
 

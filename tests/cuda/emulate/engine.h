@@ -29,8 +29,8 @@ struct exchange {
     alignas(64) unsigned char tile[2048]; /* operands of mma */
     uint32_t loaded[WARP][4];             /* results of ldmatrix */
 };
-/* `warp_call` describes a meeting of lanes of one warp. The last lane of `mask` to come runs it
- * for all of them. `lanes` are the lanes of `mask` that have not left the kernel. */
+/* `warp_call` describes a meeting of lanes of one warp. The last lane of `mask` to come runs the
+ * meeting for all lanes. `lanes` are the lanes of `mask` that have not left the kernel. */
 struct warp_call {
     const char *name;
     void (*run)(exchange *x, uint32_t lanes);
@@ -53,8 +53,8 @@ inline unsigned lane_index()
 uint32_t lanes_alive(); /* returns the lanes of the calling lane's warp that have not left */
 void *dynamic_shared();
 
-/* These are the asynchronous copies of the calling thread. `to` is poisoned until the wait;
- * n_bytes is 4, 8 or 16. */
+/* The functions below make the asynchronous copies of the calling thread. `to` is poisoned until
+ * the wait; n_bytes is 4, 8 or 16. */
 void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid);
 void copy_commit();
 void copy_wait(unsigned n_groups_left);

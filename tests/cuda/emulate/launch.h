@@ -10,7 +10,7 @@ enum cudaLaunchAttributeID {
     cudaLaunchAttributeProgrammaticStreamSerialization = 6
 };
 union cudaLaunchAttributeValue {
-    /* ignored, because kernels of a stream never overlap here */
+    /* The emulation ignores this field, because kernels of a stream never overlap here. */
     int programmaticStreamSerializationAllowed;
     int priority;
 };
@@ -46,9 +46,9 @@ struct closure {
     virtual ~closure() = default;
     virtual void call() const = 0; /* called by each thread of the grid */
 };
-/* Enqueues a grid of threads that call c. The launch owns c from then on, also after an error.
- * It refuses what a device refuses: an empty grid, too many threads, shared memory that was not
- * asked for, arguments that are too large. */
+/* Enqueues a grid of threads that call c. The launch owns c from then on, also after an error. A
+ * launch is refused when a device would refuse it: an empty grid, too many threads, shared
+ * memory that was not asked for, arguments that are too large. */
 cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, const char *name,
                    size_t n_argument_bytes, const closure *c);
 } // namespace emulate

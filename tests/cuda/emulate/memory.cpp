@@ -48,7 +48,8 @@ struct allocation {
 /* `ipc_handle` is the content of a handle. */
 struct ipc_handle {
     int pid, fd;
-    /* bytes of all pages, of the space before the allocation, and of the allocation */
+    /* The fields below are the bytes of all pages, of the space before the allocation, and of
+     * the allocation. */
     size_t n_pages_bytes, n_before, n_bytes;
 };
 static_assert(sizeof(ipc_handle) <= sizeof(cudaIpcMemHandle_t), "a handle");

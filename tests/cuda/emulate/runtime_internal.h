@@ -32,7 +32,7 @@ struct capture {
     cudaStreamCaptureMode mode;
     std::thread::id thread;
     bool is_invalid = false;
-    /* These are numbers of operations for each stream except origin. */
+    /* `n_of_stream` and `n_waited_for` are numbers of operations for each stream except origin. */
     std::map<cudaStream_t, size_t> n_of_stream, n_waited_for;
 };
 
@@ -85,7 +85,8 @@ struct emulate_stream {
 struct emulate_event {
     bool has_time;
     std::mutex lock;
-    /* the event's stream; null: never recorded, or recorded in the default stream */
+    /* `s` is the event's stream. It is null if the event was never recorded, or recorded in the
+     * default stream. */
     std::shared_ptr<emulate::stream> s;
     uint64_t n_done = 0; /* value of s->n_done when the event has passed */
     std::shared_ptr<double> ms = std::make_shared<double>(0.0);

@@ -83,7 +83,7 @@ uint64_t put(stream *s, emulate::operation op)
     return s->n_enqueued;
 }
 
-/* numbers of operations enqueued so far */
+/* `n_kernels`, `n_copies` and `n_graphs` are the numbers of operations enqueued so far. */
 std::atomic<unsigned long long> n_kernels, n_copies, n_graphs;
 
 double now_ms()

@@ -1,6 +1,7 @@
 /* Tests the emulated runtime: enqueued work runs only when a caller waits for it, captures and
- * graphs work, forbidden calls are refused, accesses beyond memory are found, and devices can be
- * lost. Each test makes its own streams; children are forked for checks that end a process. */
+ * graphs work, and forbidden calls are refused. Accesses beyond memory are found, and devices
+ * can be lost. Each test makes its own streams; children are forked for checks that end a
+ * process. */
 #include <string.h>
 #include <thread>
 

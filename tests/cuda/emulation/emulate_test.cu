@@ -34,7 +34,7 @@ void test_indices()
 }
 
 /* Every thread reads, in turns, what its neighbours in other warps wrote. A third of the threads
- * leaves early, and the barriers then count only the others. */
+ * leaves early, and the barriers then count only the remaining threads. */
 __global__ void barrier_kernel(unsigned *out, unsigned n_threads)
 {
     __shared__ unsigned values[1024];
@@ -329,7 +329,7 @@ void test_refusals()
     cudaLaunchConfig_t config = {};
     config.gridDim = 1, config.blockDim = dim3(32, 32, 2);
     CHECK(cudaLaunchKernelEx(&config, mask_kernel) != cudaSuccess);
-    /* this launch prints an error to stderr */
+    /* This launch prints an error to stderr. */
     config.blockDim = 32, config.dynamicSmemBytes = 100 << 10;
     CHECK(cudaLaunchKernelEx(&config, deadlock_kernel) != cudaSuccess);
     CHECK(cudaFuncSetAttribute(deadlock_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

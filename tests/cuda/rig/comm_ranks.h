@@ -44,7 +44,7 @@ struct ranks_case {
     bool only_0_gives_up;
     const char *lacks; /* "NAME=1" for rank 1's environment only; or NULL */
     bool kills; /* whether rank 1 is killed when its `at` is 1, and starts again with `at` 2 */
-    /* options of all ranks, except `stream`, which each rank sets */
+    /* `options` holds the options of all ranks, except `stream`, which each rank sets. */
     struct gpu_comm_options options;
 };
 /* Runs a case. Returns whether all ranks returned true. */

@@ -1,6 +1,6 @@
 #pragma once
-/* Runs one pass over a scene of latent_scene.h. It holds the caches, the operator's arguments,
- * and the result of the CPU backend, which runs the five absorbed operators. */
+/* Runs one pass over a scene of latent_scene.h. The header holds the caches, the operator's
+ * arguments, and the result of the CPU backend, which runs the five absorbed operators. */
 #include "tests/cuda/rig/latent_scene.h"
 
 static void caches_open(struct scene *s, struct device *gpu)
@@ -65,8 +65,8 @@ static void views_set(struct latent_params *p, void *q, void *latent, void *k, v
     p->values.out = (struct view){out, n * p->values.out_stride};
 }
 
-/* Writes the keys and values of all rows to the CPU's cache, and those of the computed rows to
- * the device's cache. */
+/* Writes the keys and values of all rows to the CPU's cache, and the keys and values of the
+ * computed rows to the device's cache. */
 static void write_computed(struct scene *s, struct device *cpu)
 {
     const struct kv_write_params p = {.k = {s->latents, latent_dim(s->c)},

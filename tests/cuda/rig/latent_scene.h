@@ -49,7 +49,7 @@ struct scene {
     bool spikes;
     uint32_t n_rows, n_all, n_blocks;
     struct kv_row *rows; /* shape [n_rows]: rows of the pass */
-    /* shape [n_all]: rows in the order of writing, computed positions first */
+    /* `all_rows` has n_all rows in the order of writing, with computed positions first. */
     struct kv_row *all_rows;
     uint32_t *tables[MAX_SEQUENCES];
     struct heads_pair keys, values;

@@ -43,12 +43,12 @@ static void both_free(struct rig *r, struct both *b)
     gpu_release(r->gpu, b->memory);
 }
 
-/* These are error bounds. Results are rounded to bfloat16, and so are the numbers between two
- * products and, in large tiles, a code times its scale. Each rounding is off by 0.11 % at random
- * (2^-9 / sqrt(3)), four of them by 0.25 %. The error of all elements together shows a missing
- * input or scale. The error of one element shows a misplaced element. */
+/* MOST_RMS and the bounds below are error bounds. Results are rounded to bfloat16, and so are
+ * the numbers between two products and, in large tiles, a code times its scale. Each rounding is
+ * off by 0.11 % at random (2^-9 / sqrt(3)), four of them by 0.25 %. The error of all elements
+ * together shows a missing input or scale. The error of one element shows a misplaced element. */
 #define MOST_RMS 0.005 /* fraction of the result's root mean square */
-/* fraction of the row's root mean square, for a sum of much larger elements */
+/* MOST_OF_ROW is a fraction of the row's root mean square, for a sum of much larger elements. */
 #define MOST_OF_ROW  0x1p-4
 #define MOST_OF_SELF 0x1p-7
 

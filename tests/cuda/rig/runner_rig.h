@@ -30,7 +30,7 @@ struct pass {
     struct row_batch b;
     uint32_t ids[PASS_ROWS], positions[PASS_ROWS], adapters[PASS_ROWS];
     struct kv_row rows[PASS_ROWS];
-    /* last row of each sequence; number of such rows */
+    /* `sampled` holds the last row of each sequence. */
     uint32_t sampled[MOST_SEQUENCES], n_sampled;
 };
 

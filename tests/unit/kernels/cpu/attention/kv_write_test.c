@@ -53,7 +53,7 @@ static void test_numbers(void **state)
     }
 }
 
-/* All levels must write the same bytes and nothing behind them, whatever the numbers are. */
+/* All levels must write the same bytes, and nothing behind these bytes, for any numbers. */
 static void test_levels(void **state)
 {
     static const float odd[] = {0.0f,   -0.0f, INFINITY,         -INFINITY, NAN,      1e-38f,

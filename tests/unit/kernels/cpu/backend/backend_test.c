@@ -1,5 +1,5 @@
 /* Tests the operators of the CPU device. Each operator runs on three devices with 1, 2 and 5
- * threads, at sizes that are cut into tasks, and all must give the bits of one thread that
+ * threads, at sizes that are cut into tasks. All devices must give the bits of one thread that
  * computes row by row. Values are checked where the backend adds something to the kernels, which
  * have tests of their own. Invariants: an operator writes only its output, and bits do not
  * depend on threads or on the number of rows. Rows, weights and caches come from seeded random

@@ -1,7 +1,7 @@
-/* Tests a CPU device that narrows the inputs of products to codes. It compares this device with
- * one that uses floats. Inputs that equal their codes must give the same result on both devices,
- * apart from the rounding of floats. Cases: parts of several formats, sorted inputs, more rows
- * than are narrowed at a time, embeddings. */
+/* Tests a CPU device that narrows the inputs of products to codes. The test compares this device
+ * with a device that uses floats. Inputs that equal their codes must give the same result on
+ * both devices, apart from the rounding of floats. Cases: parts of several formats, sorted
+ * inputs, more rows than are narrowed at a time, embeddings. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

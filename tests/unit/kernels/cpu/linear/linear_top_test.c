@@ -1,5 +1,5 @@
-/* Tests the best outputs of a product, which are found without the product itself. They must
- * equal the results of linear, softcap and logits_top bit for bit, on each level, with one
+/* Tests the best outputs of a product, which are found without the product itself. These outputs
+ * must equal the results of linear, softcap and logits_top bit for bit, on each level, with one
  * thread and several, with float and narrowed inputs. Cases: equal outputs far apart, NaN rows,
  * sorted inputs. */
 #include <math.h>

@@ -38,7 +38,7 @@ static float float_of(uint32_t bits)
     return f;
 }
 
-/* Rounds x to the nearest bfloat16, and a tie to the even one, by the distances to both
+/* Rounds x to the nearest bfloat16, and a tie to the even neighbour, by the distances to both
  * neighbours. */
 static float round_one(float x)
 {
