@@ -35,8 +35,8 @@ struct lora_pair {
  * list[first[i + 1] - 1]. All n_rows entries of the list are rows of the pass, also those after
  * the last adapter's part. */
 struct adapter_rows {
-    const uint32_t *list;  /* array shape: [n_rows] */
-    const uint32_t *first; /* array shape: [n_adapters + 1] */
+    const uint32_t *list;  /* `list` has the shape [n_rows] */
+    const uint32_t *first; /* `first` has the shape [n_adapters + 1] */
     uint32_t n_adapters, n_rows;
 };
 /* `adapters_params` describes the sum of `lora_params` for matrices that lie side by side and

@@ -18,7 +18,7 @@ struct view {
 struct embed_params {
     struct view out;
     const struct weight *w;
-    const uint32_t *ids; /* array shape: [n_rows] */
+    const uint32_t *ids; /* `ids` has the shape [n_rows] */
     uint32_t n_rows, first;
     float scale;
 };
@@ -29,10 +29,10 @@ struct embed_params {
  * sums[row] / whole, and n_parts is 1. */
 struct norm_params {
     struct view out, x;
-    const float *w; /* array shape: [dim] */
+    const float *w; /* `w` has the shape [dim] */
     uint32_t n_rows, n_parts, dim;
     float eps;
-    const float *sums; /* shape [n_rows], or NULL */
+    const float *sums; /* `sums` has the shape [n_rows], or is NULL */
     uint32_t whole;
 };
 
@@ -40,7 +40,7 @@ struct norm_params {
 #define LINEAR_MAX_PARTS 3
 struct linear_part {
     const struct weight *w;
-    const float *bias; /* shape [w->n], or NULL */
+    const float *bias; /* `bias` has the shape [w->n], or is NULL */
     struct view out;
     bool to_float; /* `out` is float for any activation type of the device (logits) */
     bool exact; /* x is not rounded to bfloat16, with which a router might choose other experts */
@@ -58,14 +58,14 @@ struct rope_params {
     struct view x;
     uint32_t n_rows, n_heads, head_dim, n_rot;
     bool interleaved;
-    const float *cos_sin; /* shape [n_rows][n_rot / 2][2], made by rope_table */
+    const float *cos_sin; /* `cos_sin` has the shape [n_rows][n_rot / 2][2], made by rope_table */
 };
 struct rope_table_params {
-    const uint32_t *positions; /* array shape: [n_rows] */
+    const uint32_t *positions; /* `positions` has the shape [n_rows] */
     uint32_t n_rows, n_freqs;
     const float *inv_freqs; /* shape [n_freqs]: angle = position * inv_freq, rounded to float */
     float scale;            /* factor of cos and sin (YaRN, LongRoPE); 1 otherwise */
-    float *out;             /* array shape: [n_rows][n_freqs][2] */
+    float *out;             /* `out` has the shape [n_rows][n_freqs][2] */
 };
 
 /* `kv_cache` holds one layer's keys and values: [kv head][token][head_dim] of a block each.
@@ -91,7 +91,7 @@ struct kv_row {
 #define KV_ROW_NONE UINT32_MAX
 struct kv_write_params {
     struct view k, v;          /* shape [n_rows][n_heads * head_dim]; v is not set for a latent */
-    const struct kv_row *rows; /* array shape: [n_rows] */
+    const struct kv_row *rows; /* `rows` has the shape [n_rows] */
     uint32_t n_rows, n_heads;  /* n_heads <= kv->n_kv_heads */
     const struct kv_cache *kv;
 };
@@ -109,7 +109,7 @@ struct attention_params {
     const struct kv_row *rows;
     uint32_t n_rows, n_heads, group, first_in_group, window;
     float scale, softcap;
-    const float *sinks; /* shape [n_heads], or NULL */
+    const float *sinks; /* `sinks` has the shape [n_heads], or is NULL */
     const struct kv_cache *kv;
 };
 
@@ -135,13 +135,13 @@ enum route_scores {
 #define ROUTE_MAX_GROUPS 256u
 struct route_params {
     struct view logits; /* shape [n_rows][n_experts]; float if float_logits, else activations */
-    const float *bias;  /* shape [n_experts], used for the choice only; or NULL */
+    const float *bias;  /* `bias` has the shape [n_experts], used for the choice only; or NULL */
     uint32_t n_rows, n_experts, n_chosen, n_groups, n_groups_chosen;
     enum route_scores scores;
     bool groups_by_two; /* a group's score is the sum of its two best scores, not the best score */
     bool float_logits, normalise; /* normalise: shares add up to one before the factor */
     float factor;
-    uint32_t *ids; /* array shape: [n_rows][n_chosen] */
+    uint32_t *ids; /* `ids` has the shape [n_rows][n_chosen] */
     float *shares;
 };
 
@@ -152,15 +152,15 @@ struct moe_expert {
     const float *gate_bias, *up_bias, *down_bias; /* biases of the three products, or NULL */
 };
 struct moe_params {
-    struct view x, out; /* array shape: [n_rows][dim] */
+    struct view x, out; /* `x` and `out` have the shape [n_rows][dim] */
     uint32_t n_rows, dim, n_chosen, first, n;
-    const uint32_t *ids; /* array shape: [n_rows][n_chosen] */
+    const uint32_t *ids; /* `ids` has the shape [n_rows][n_chosen] */
     const float *shares;
-    const struct moe_expert *experts; /* array shape: [n] */
+    const struct moe_expert *experts; /* `experts` has the shape [n] */
     enum activation act;
     float limit;
     struct view gathered, gate, up, result; /* scratch for n_rows rows */
-    uint32_t *list;                         /* array shape: [n_rows] */
+    uint32_t *list;                         /* `list` has the shape [n_rows] */
     const void *table; /* table made by expert_table; NULL if the device has none */
 };
 

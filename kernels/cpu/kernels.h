@@ -26,9 +26,9 @@ struct panels_ahead {
 };
 struct linear_task {
     const struct weight *w;
-    const float *bias; /* shape [w->n], or NULL */
-    const float *x;    /* array shape: [n_rows][x_stride] */
-    float *out;        /* shape [n_rows][out_stride]: column 0 is output 0 of w */
+    const float *bias; /* `bias` has the shape [w->n], or is NULL */
+    const float *x;    /* `x` has the shape [n_rows][x_stride] */
+    float *out;        /* `out` has the shape [n_rows][out_stride]: column 0 is output 0 of w */
     uint32_t n_rows, x_stride, out_stride;
     uint32_t panel_begin, panel_end;
     struct panels_ahead next;

@@ -46,7 +46,7 @@ struct pool_thread {
  * ticket's low half is 0, when no thread can claim. */
 struct pool {
     uint32_t n_threads, n_started;
-    struct pool_thread *workers; /* shape [n_threads]: entry 0 is the caller */
+    struct pool_thread *workers; /* `workers` has the shape [n_threads]: entry 0 is the caller */
     cpu_set_t cpus;              /* CPUs that the process may use; empty = they are not known */
     /* number of the caller's CPU in `cpus`, if each thread has a CPU of its own */
     uint32_t first_cpu;

@@ -48,8 +48,8 @@ struct batch {
     struct gpu_sample_row device_rows[MAX_ROWS];
     struct gpu_bias biases[MAX_ROWS * 2 * MAX_LIST];
     uint32_t allowed[MAX_ROWS * MAX_LIST], history[MAX_ROWS * MAX_HISTORY], last[N_SLOTS];
-    uint32_t *mask; /* array shape: [MAX_ROWS][words] */
-    float *logits;  /* array shape: [n_rows][stride] */
+    uint32_t *mask; /* `mask` has the shape [MAX_ROWS][words] */
+    float *logits;  /* `logits` has the shape [n_rows][stride] */
     struct gpu_sampled out[MAX_ROWS];
     struct gpu_sample_wants wants;
 };

@@ -110,8 +110,8 @@ struct narrow_rows {
  * keeps the best of the columns that it has computed, and memory for the columns of one task. */
 struct top_job {
     float softcap;
-    struct logits_top *of_threads; /* array shape: [threads][NARROW_ROWS] */
-    struct logits_top *out;        /* array shape: [rows] */
+    struct logits_top *of_threads; /* `of_threads` has the shape [threads][NARROW_ROWS] */
+    struct logits_top *out;        /* `out` has the shape [rows] */
 };
 
 /* `linear_job` describes one product: the panels of all parts, cut into tasks of at most

@@ -27,9 +27,9 @@ struct cpu_device {
     char isa_name[32];
     bool level_only;
     bool is_narrow;          /* whether CPU_ACTIVATIONS_NARROW was chosen */
-    struct scratch *scratch; /* array shape: [threads] */
+    struct scratch *scratch; /* `scratch` has the shape [threads] */
     struct scratch parts;    /* scratch for parts, when attention is cut by splits */
-    struct row_tile *tiles;  /* shape [n_tiles]: tiles of attention */
+    struct row_tile *tiles;  /* `tiles` has the shape [n_tiles]: tiles of attention */
     uint32_t n_tiles;        /* capacity of `tiles` */
     struct scratch sorted;   /* scratch for rows of a product, in the matrix's input order */
     struct scratch coded;    /* scratch for rows of a product, as codes */

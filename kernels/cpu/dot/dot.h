@@ -67,9 +67,9 @@ static inline uint32_t dot_n_places(uint32_t n_rows)
 
 struct dot_task {
     const struct weight *w;
-    const float *bias; /* shape [w->n], or NULL */
+    const float *bias; /* `bias` has the shape [w->n], or is NULL */
     const struct dot_rows *x;
-    float *out; /* array shape: [n_rows][out_stride] */
+    float *out; /* `out` has the shape [n_rows][out_stride] */
     uint32_t out_stride, panel_begin, panel_end;
     struct panels_ahead next;
 };

@@ -34,8 +34,8 @@ struct attention_args {
     float scale, softcap;
     const float *sinks;
     uint32_t n_splits;
-    float *parts; /* shape [slot][head][split][v_dim]: used if n_splits > 1 */
-    float2 *sums; /* shape [slot][head][split]: maximum (exponent of two), sum */
+    float *parts; /* `parts` has the shape [slot][head][split][v_dim]: used if n_splits > 1 */
+    float2 *sums; /* `sums` has the shape [slot][head][split]: maximum (exponent of two), sum */
     bool is_latent;
     bool is_plain; /* the cache is bfloat16 at multiples of 16 bytes and is copied asynchronously */
     /* the cache holds codes at multiples of 16 bytes, which are copied asynchronously and

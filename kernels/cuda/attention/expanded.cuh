@@ -12,7 +12,7 @@ struct expanded_args {
     attention_args a;
     /* `keys` has the shape [key][head][nope, value], with strides key_stride and head_stride. */
     const uint16_t *keys;
-    const uint16_t *ropes; /* array shape: [key][rope] */
+    const uint16_t *ropes; /* `ropes` has the shape [key][rope] */
     /* `first_keys` has, for each tile, the index of the key at position key_begin of the tile's
      * sequence. */
     const uint32_t *first_keys;

@@ -78,11 +78,11 @@ struct cuda_latent_attention {
     const struct gpu_tile *tiles; /* shape [n_tiles]: slots count from the batch's first row */
     const uint32_t *first_keys;   /* shape [n_tiles]: first_key of the tile's run */
     uint32_t n_tiles, n_rows;
-    const void *keys;  /* array shape: [key][head][nope + value] */
-    const void *ropes; /* array shape: [key][rope] */
+    const void *keys;  /* `keys` has the shape [key][head][nope + value] */
+    const void *ropes; /* `ropes` has the shape [key][rope] */
     uint32_t key_begin, key_end, i_chunk, n_chunks;
     float scale, softcap;
-    const float *sinks; /* shape [head], or NULL */
+    const float *sinks; /* `sinks` has the shape [head], or is NULL */
     uint32_t n_multiprocessors;
     uint32_t n_splits; /* number of splits of a chunk; 0 = choose automatically */
     void *scratch;     /* scratch for parts; aligned to 16 bytes */

@@ -50,12 +50,12 @@ using many_shape = latent_shape<4, 8, 1>;
 
 template <class S> struct latent_shared {
     uint16_t *q, *k; /* k has the shape [2][BN][LD] */
-    float *scores;   /* array shape: [PARTS][BM][SCORES_LD] */
+    float *scores;   /* `scores` has the shape [PARTS][BM][SCORES_LD] */
     uint16_t *weights;
     float *shrink;       /* shape [BM]: factor by which the result so far is multiplied */
-    token_place *places; /* array shape: [4][BN] */
-    float2 *scales;      /* array shape: [2][BN] */
-    uint8_t *codes;      /* array shape: [2][BN][D] */
+    token_place *places; /* `places` has the shape [4][BN] */
+    float2 *scales;      /* `scales` has the shape [2][BN] */
+    uint8_t *codes;      /* `codes` has the shape [2][BN][D] */
 
     __device__ inline explicit latent_shared(uint8_t *smem)
     {

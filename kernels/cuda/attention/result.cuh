@@ -29,7 +29,7 @@ __device__ inline void tile_merge(const attention_args &a, const attention_task 
                                   const tile_state<S> &w, float *room)
 {
     constexpr uint32_t LD = S::MERGE_LD, PAIRS = S::D / 2;
-    float *sums = room + S::WN * 16 * LD; /* shape [warp][row]: maximum, sum */
+    float *sums = room + S::WN * 16 * LD; /* `sums` has the shape [warp][row]: maximum, sum */
     const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t4 = threadIdx.x % 4;
     __syncthreads(); /* all warps have read the last unit, so `room` may be written */
 #pragma unroll

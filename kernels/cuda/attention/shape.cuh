@@ -31,9 +31,9 @@ struct tile_shape {
 /* `tile_shared` holds the block's shared memory. */
 template <class S> struct tile_shared {
     uint16_t *q, *k, *v;        /* k and v have the shape [2][BN][LD] */
-    token_place *places;        /* array shape: [4][BN] */
-    float *k_scales, *v_scales; /* array shape: [2][BN] */
-    uint8_t *codes;             /* array shape: [2][keys, values][BN][D] */
+    token_place *places;        /* `places` has the shape [4][BN] */
+    float *k_scales, *v_scales; /* `k_scales` and `v_scales` have the shape [2][BN] */
+    uint8_t *codes;             /* `codes` has the shape [2][keys, values][BN][D] */
 
     __device__ inline explicit tile_shared(uint8_t *smem)
     {

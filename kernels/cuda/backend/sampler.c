@@ -29,7 +29,7 @@ struct own_sampler {
     struct cuda_device *device;
     void *memory, *pinned;
     uint8_t *lists;              /* lists in device memory, where all fields but `steps` lie */
-    struct gpu_sampled *results; /* array shape: [n_places] */
+    struct gpu_sampled *results; /* `results` has the shape [n_places] */
     void *scratch;
     uint64_t scratch_bytes, lists_bytes;
     struct gpu_sample_params sent; /* parameters of the last send; logits are set later */

@@ -25,7 +25,7 @@ struct gpu_sample_lists {
     uint32_t first_place; /* row i has place first_place + i of the step */
     struct gpu_sample_wants wants;
     const uint32_t *at_rows; /* shape [n_rows]: rows of the pass whose logits are needed */
-    const struct gpu_sample_row *rows; /* array shape: [n_rows] */
+    const struct gpu_sample_row *rows; /* `rows` has the shape [n_rows] */
     /* `biases` has n_biases entries, `allowed` n_allowed and `history` n_history. */
     const struct gpu_bias *biases;
     const uint32_t *allowed, *history;

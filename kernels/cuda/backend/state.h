@@ -38,7 +38,7 @@ struct gpu_expanded {
     struct cuda_latent_run *at;
     const struct cuda_latent_run *d_at; /* copy of `at` on the device, like the pointers below */
     const struct gpu_tile *tiles;  /* tiles of all runs in order; slots begin at 0 in each batch */
-    const uint32_t *first_keys;    /* array shape: [tile] */
+    const uint32_t *first_keys;    /* `first_keys` has the shape [tile] */
     const struct gpu_tile *beside; /* tiles of the rows that are in no run */
     struct gpu_tile_counts beside_counts;
 };

@@ -20,7 +20,7 @@ void gpu_linear_free(struct gpu_linear *l); /* the pointer may be NULL */
 /* `gpu_product` describes out[r] = w x[r] (+ bias) for rows of bfloat16. */
 struct gpu_product {
     struct gpu_matrix w;
-    const float *bias; /* shape [w.n], or NULL */
+    const float *bias; /* `bias` has the shape [w.n], or is NULL */
     struct view out;   /* rows of results, bfloat16 or float */
     bool to_float;
 };

@@ -24,7 +24,7 @@ constexpr uint32_t WARP = 32;
 /* `grouped_matrix` is a table's entry for one group. */
 struct grouped_matrix {
     struct gpu_matrix w;
-    const float *bias; /* shape [w.n], or NULL */
+    const float *bias; /* `bias` has the shape [w.n], or is NULL */
 };
 
 /* `gpu_expert` is an expert table's entry for one expert. */

@@ -24,7 +24,7 @@ struct turn {
     const struct adapters_params *p;
     const struct cuda_adapter_rows *rows;
     uint32_t begin, n, low_stride;
-    uint16_t *low; /* array shape: [n_parts][n][low_stride] */
+    uint16_t *low; /* `low` has the shape [n_parts][n][low_stride] */
     uint32_t n_multiprocessors;
     const struct gpu_stream *stream;
 };

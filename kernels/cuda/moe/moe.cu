@@ -22,7 +22,7 @@ constexpr uint32_t MAX_HERE = 8192; /* most experts that a block counts in share
 constexpr uint32_t SUM_THREADS = 256, SUM_LIST = 32, SUM_CHUNK = 8;
 
 struct sort_args {
-    const uint32_t *ids; /* array shape: [n_rows][n_chosen] */
+    const uint32_t *ids; /* `ids` has the shape [n_rows][n_chosen] */
     uint32_t n_pairs, n_chosen, first, n, tile_rows;
     uint32_t *rows, *places; /* rows: row of each place; places: place of each pair */
     struct grouped_tile *tiles;
@@ -118,7 +118,7 @@ __global__ __launch_bounds__(SORT_THREADS) void sort_kernel(const sort_args a)
 }
 
 struct sum_args {
-    const float *results; /* array shape: [place][stride] */
+    const float *results; /* `results` has the shape [place][stride] */
     const uint32_t *ids, *places;
     const float *shares;
     uint16_t *out;

@@ -180,7 +180,7 @@ struct copy_heads_chunk {
  * which lie half a vector further or beside them. */
 struct rope_chunk {
     rows_out x;
-    const float2 *cos_sin; /* array shape: [rows][half] */
+    const float2 *cos_sin; /* `cos_sin` has the shape [rows][half] */
     uint32_t head_dim, half, per_head;
     bool interleaved;
     __device__ void turn(float *a, float *b, const float2 *at, uint32_t first) const

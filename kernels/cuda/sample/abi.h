@@ -63,11 +63,11 @@ struct gpu_sample_params {
     float *logits; /* logits with `stride` floats a row; rows with changes are overwritten */
     uint32_t stride, vocab_size, n_rows; /* n_rows <= GPU_SAMPLE_MAX_ROWS */
     struct gpu_sample_wants wants;
-    const struct gpu_sample_row *rows; /* array shape: [n_rows] */
+    const struct gpu_sample_row *rows; /* `rows` has the shape [n_rows] */
     const struct gpu_bias *biases;
     const uint32_t *allowed, *mask, *history;
-    uint32_t *last;          /* array shape: [slots] */
-    struct gpu_sampled *out; /* array shape: [n_rows] */
+    uint32_t *last;          /* `last` has the shape [slots] */
+    struct gpu_sampled *out; /* `out` has the shape [n_rows] */
     void *scratch;           /* scratch memory of scratch_bytes, aligned to 16 bytes */
     uint64_t scratch_bytes;
 };

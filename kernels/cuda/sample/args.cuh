@@ -35,12 +35,12 @@ struct sample_row_state {
 };
 
 struct sample_scratch {
-    sample_top *raw, *changed; /* array shape: [n_rows][SAMPLE_SLICES] */
-    sample_draw *draws;        /* array shape: [n_rows][SAMPLE_SLICES] */
-    sample_row_state *states;  /* array shape: [n_rows] */
+    sample_top *raw, *changed; /* `raw` and `changed` have the shape [n_rows][SAMPLE_SLICES] */
+    sample_draw *draws;        /* `draws` has the shape [n_rows][SAMPLE_SLICES] */
+    sample_row_state *states;  /* `states` has the shape [n_rows] */
     uint32_t *counts;          /* shape [n_rows][vocab_size]: how often each id is an output */
-    uint32_t *masks;           /* shape [n_rows][mask_words]: allowed ids */
-    float *copies;             /* shape [n_rows][vocab_size]: raw logits of changed rows */
+    uint32_t *masks;           /* `masks` has the shape [n_rows][mask_words]: allowed ids */
+    float *copies; /* `copies` has the shape [n_rows][vocab_size]: raw logits of changed rows */
     uint32_t mask_words;
 };
 

@@ -48,7 +48,7 @@ struct scene {
     const struct latent_case *c;
     bool spikes;
     uint32_t n_rows, n_all, n_blocks;
-    struct kv_row *rows; /* shape [n_rows]: rows of the pass */
+    struct kv_row *rows; /* `rows` has the shape [n_rows]: rows of the pass */
     /* `all_rows` has n_all rows in the order of writing, with computed positions first. */
     struct kv_row *all_rows;
     uint32_t *tables[MAX_SEQUENCES];

@@ -53,7 +53,7 @@ struct sequence_kv {
     struct kv_cache kv;
     uint8_t *memory;
     uint32_t *blocks, n_dropped;
-    float *k, *v; /* array shape: [position + 1][n_kv_heads * head_dim] */
+    float *k, *v; /* `k` and `v` have the shape [position + 1][n_kv_heads * head_dim] */
     float *q;
     size_t cache_bytes;
 };

@@ -148,7 +148,7 @@ enum { N_ROWS = 9, DIM = 24, INNER = 20, N_CHOSEN = 2, N_MATRICES = 3 * N_EXPERT
 
 struct mixture {
     struct weight w[N_MATRICES];
-    float *values[N_MATRICES]; /* array shape: [n][k] */
+    float *values[N_MATRICES]; /* each entry has the shape [n][k] */
     struct moe_expert experts[N_EXPERTS];
     float bias[INNER], x[N_ROWS][DIM], shares[N_ROWS * N_CHOSEN];
     uint32_t ids[N_ROWS * N_CHOSEN], list[N_ROWS];
