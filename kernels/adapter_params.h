@@ -1,52 +1,58 @@
 #pragma once
-/* Arguments of the adapter operators in kernels/ops.h. `lora_params` is for a device that reads
- * the host's lists (CPU); `adapters_params` is for a device that has tables of its own (GPU). */
+/* Declares the arguments of the adapter operators in kernels/ops.h. A device that reads the
+ * host's lists (CPU) takes `lora_params`. A device that has tables of its own (GPU) takes
+ * `adapters_params`. */
 #include "kernels/op_params.h"
 
 /* An adapter adds to a product (Hu et al. 2021): out[r] += scale * (b (a x[r])) for each row r
- * in its part of the list. No row is in two parts. This form is for a device whose operators
- * read the host's memory. It processes LORA_CHUNK_ROWS rows at a time in the scratch views
- * `gathered`, `low` and `high`. */
+ * in its part of the list. No row is in two parts. `lora_params` is for a device whose operators
+ * read the host's memory. Such a device processes LORA_CHUNK_ROWS rows at a time in the scratch
+ * views `gathered`, `low` and `high`. */
 #define LORA_CHUNK_ROWS 64u
 struct lora_group {
-    const struct weight *a, *b; /* [rank][inputs], [outputs][rank]; only the rank may differ */
+    /* shapes: a [rank][inputs], b [outputs][rank]; only the rank may differ between adapters */
+    const struct weight *a, *b;
     float scale;
-    uint32_t first, n_rows; /* part of the list `rows` */
+    uint32_t first, n_rows; /* this adapter's part of the list `rows` */
 };
 struct lora_params {
-    struct view x, out, gathered, low, high; /* scratch: gathered inputs, [rank], outputs */
-    bool to_float;                           /* `out` holds floats, as in linear_part */
+    /* `gathered`, `low` and `high` are scratch for inputs, for `rank` numbers a row, and for
+     * outputs. */
+    struct view x, out, gathered, low, high;
+    bool to_float; /* `out` holds floats, as in linear_part */
     const uint32_t *rows;
     const struct lora_group *groups;
     uint32_t n_groups;
 };
 
-/* One adapter's matrices for one matrix of the model. a.n is 0 when the adapter has none for it. */
+/* `lora_pair` holds one adapter's matrices for one matrix of the model. a.n is 0 when the
+ * adapter has no pair for that matrix. */
 struct lora_pair {
-    struct weight a, b; /* [rank][inputs], [outputs][rank] */
+    struct weight a, b; /* array shapes: a [rank][inputs], b [outputs][rank] */
     float scale;
 };
-/* The rows of a pass, ordered by adapter: adapter i has list[first[i]] .. list[first[i + 1] -
- * 1]. All n_rows entries of the list are rows of the pass, also those after the last adapter's
- * part. */
+/* `adapter_rows` lists the rows of a pass, ordered by adapter: adapter i has list[first[i]] ..
+ * list[first[i + 1] - 1]. All n_rows entries of the list are rows of the pass, also those after
+ * the last adapter's part. */
 struct adapter_rows {
-    const uint32_t *list;  /* [n_rows] */
-    const uint32_t *first; /* [n_adapters + 1] */
+    const uint32_t *list;  /* `list` has the shape [n_rows] */
+    const uint32_t *first; /* `first` has the shape [n_adapters + 1] */
     uint32_t n_adapters, n_rows;
 };
-/* The sum of `lora_params` for matrices that lie side by side and share one x. Part i adds entry
- * first + i of each row's adapter. Only the device knows which rows have which adapter and how
- * large its matrices are, so a recorded pass serves any mix of adapters. */
+/* `adapters_params` describes the sum of `lora_params` for matrices that lie side by side and
+ * share one x. Part i adds entry first + i of each row's adapter. Only the device knows which
+ * rows have which adapter and how large its matrices are, so a recorded pass serves any mix of
+ * adapters. */
 struct adapters_params {
     struct view x;
-    uint32_t k;           /* inputs */
-    const uint32_t *rows; /* as adapters.upload returned them */
+    uint32_t k;           /* number of inputs */
+    const uint32_t *rows; /* list on the device, as adapters.upload returned it */
     const void *table;    /* table of adapter 0, made by adapters.table */
     uint64_t stride;      /* bytes from one adapter's table to the next */
     uint32_t first, n_parts, most_rank;
     bool to_float; /* every `out` holds floats, as in linear_part */
     struct adapters_part {
         struct view out;
-        uint32_t n; /* outputs */
+        uint32_t n; /* number of outputs */
     } parts[LINEAR_MAX_PARTS];
 };

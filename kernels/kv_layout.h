@@ -1,7 +1,7 @@
 #pragma once
-/* The places of one layer's keys and values in a block of the KV cache: keys, then values. Each
- * is [kv head][token][head_dim] numbers or codes; codes are followed by [kv head][part][token]
- * scales. */
+/* Computes the places of one layer's keys and values in a block of the KV cache: keys, then
+ * values. Each is [kv head][token][head_dim] numbers or codes; codes are followed by [kv
+ * head][part][token] scales. */
 #include <stddef.h>
 
 #include "kernels/op_params.h"
@@ -36,8 +36,9 @@ static inline uint32_t kv_part_end(const struct kv_cache *kv)
     return kv_is_latent(kv) ? kv->v_dim : kv->head_dim;
 }
 
-/* Returns the bytes of one layer's keys in a block; values take as many, except with a latent,
- * which has none. block_tokens must be a multiple of 4, so that the data behind is aligned. */
+/* Returns the bytes of one layer's keys in a block. Values take as many bytes, except with a
+ * latent, which has none. block_tokens must be a multiple of 4, so that the data behind is
+ * aligned. */
 static inline uint64_t kv_keys_bytes(enum dtype dtype, uint32_t n_kv_heads, uint32_t head_dim,
                                      uint32_t block_tokens, bool latent)
 {

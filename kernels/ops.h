@@ -1,6 +1,6 @@
 #pragma once
-/* The table of operators that every backend fills (kernels/cpu, kernels/cuda), and that a
- * runner's program is written in. Math only: no files, no sockets, no model names.
+/* Declares the table of operators that every backend fills (kernels/cpu, kernels/cuda), and in
+ * which a runner's program is written. It holds math only: no files, no sockets, no model names.
  *
  * A row is one token of one sequence. Activations have the backend's element type (CPU: float).
  * All calls come from one thread; a backend may use more threads inside. On a CPU a call returns
@@ -26,12 +26,13 @@
 struct device;
 struct ops {
     const char *name;
-    uint32_t activation_bytes; /* bytes of one element */
-    uint32_t logits_rows;      /* rows of logits that are computed at a time */
+    uint32_t activation_bytes; /* bytes of one element of the activations */
+    uint32_t logits_rows;      /* number of rows of logits that are computed at a time */
     bool on_host;              /* device memory is host memory: pointers may be followed */
     bool has_plain_experts;    /* matrices of experts and heads must not have an order of inputs */
     void (*close)(struct device *d);
-    /* The levels of protocol.md, "Links": a replica runs the lowest level of its ranks. */
+    /* Returns the device's level (protocol.md, "Links"): a replica runs the lowest level of its
+     * ranks. */
     uint32_t (*isa_level)(const struct device *d);
     MUST_USE enum status (*set_isa_level)(struct device *d, uint32_t level, struct error *err);
     const char *(*isa_name)(const struct device *d);

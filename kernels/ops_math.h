@@ -1,6 +1,6 @@
 #pragma once
-/* The table of operators of struct ops (kernels/ops.h has their common rules), which programs
- * are written in. kernels/op_params.h has the shapes and the math. */
+/* Declares the table of operators of struct ops (kernels/ops.h has their common rules), in which
+ * programs are written. kernels/op_params.h has the shapes and the math. */
 #include "kernels/latent_params.h"
 #include "kernels/op_params.h"
 
@@ -8,16 +8,17 @@ struct device;
 
 struct math_ops {
     void (*embed)(struct device *d, const struct embed_params *p);
-    /* Sets ids[i] = last[slots[i]], unless slots[i] is UINT32_MAX: for ids that only the device
-     * knows. ids and slots must have been uploaded. */
+    /* Sets ids[i] = last[slots[i]], unless slots[i] is UINT32_MAX. It is used for ids that only
+     * the device knows. ids and slots must have been uploaded. */
     void (*take_last)(struct device *d, uint32_t *ids, const uint32_t *slots, const uint32_t *last,
                       uint32_t n_rows);
-    /* Sets out[i] = x[rows[i]], dim elements. On a CPU, out may be x if rows ascend. */
+    /* Sets out[i] = x[rows[i]], dim elements each. On a CPU, out may be x if rows ascend. */
     void (*gather)(struct device *d, struct view out, struct view x, const uint32_t *rows,
                    uint32_t n_rows, uint32_t dim);
-    /* Fused operators; each may be NULL. add_norm: add, then norm of the result (norm.x is
-     * add.x). rope_kv: ropes of Q and K, then kv_write of K and V. linear_gated: linear of two
-     * parts of one shape, then gated of their results; only gated.out is certainly written. */
+    /* The three operators below are fused, and each may be NULL. add_norm: add, then norm of the
+     * result (norm.x is add.x). rope_kv: ropes of Q and K, then kv_write of K and V.
+     * linear_gated: linear of two parts of one shape, then gated of their results; only
+     * gated.out is certainly written. */
     void (*add_norm)(struct device *d, const struct add_params *add, const struct norm_params *p);
     void (*rope_kv)(struct device *d, const struct rope_params *q, const struct rope_params *k,
                     const struct kv_write_params *p);
@@ -28,7 +29,7 @@ struct math_ops {
     void (*norm)(struct device *d, const struct norm_params *p);
     /* Sets out[i] to the sum of the squares of the first dim elements of row i. */
     void (*sum_squares)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float *out);
-    /* writes zeros */
+    /* Writes zeros to the rows of x. */
     void (*clear)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim);
     void (*linear)(struct device *d, const struct linear_params *p);
     void (*rope_table)(struct device *d, const struct rope_table_params *p);
@@ -57,6 +58,6 @@ struct math_ops {
     void (*sum_exp)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                     const float *shift, double *out);
     /* Does the five operators of MLA's attention at once, in the cheaper form for each row.
-     * NULL: use them one by one. */
+     * NULL: use the five operators one by one. */
     void (*latent)(struct device *d, const struct latent_params *p);
 };

@@ -1,17 +1,18 @@
 #pragma once
-/* Tables of struct ops (kernels/ops.h): a device's memory, and the uploads of a pass. */
+/* Declares the tables of struct ops (kernels/ops.h) for a device's memory and the uploads of a
+ * pass. */
 #include "common/base/status.h"
 #include "kernels/op_params.h"
 
 struct device;
 
-/* The largest sizes in a program's passes of n_rows. */
+/* `scratch_shape` holds the largest sizes in a program's passes of n_rows. */
 struct scratch_shape {
     uint32_t n_rows, n_logits_rows;
-    uint32_t n_heads, n_kv_heads, head_dim, v_dim; /* attention on this rank */
-    uint32_t n_experts, n_chosen, expert_width;    /* 0 = no mixture */
+    uint32_t n_heads, n_kv_heads, head_dim, v_dim; /* sizes of attention on this rank */
+    uint32_t n_experts, n_chosen, expert_width;    /* sizes of a mixture; 0 = no mixture */
     uint32_t hidden;
-    bool is_latent; /* v_dim is that of the latent, whose first elements are the values */
+    bool is_latent; /* v_dim is the size of the latent's values, which are its first elements */
     uint64_t most_weight_elements; /* n * k of the largest matrix */
     uint32_t head_nope, head_v;    /* for a latent: nope and value sizes of the model's own heads */
     uint32_t max_len;              /* most positions of a sequence */
@@ -21,9 +22,10 @@ struct memory_ops {
     /* Returns zeroed device memory in large pages, or NULL when there is none. */
     void *(*alloc)(struct device *d, uint64_t n_bytes);
     void (*release)(struct device *d, void *ptr, uint64_t n_bytes);
-    uint64_t (*available_bytes)(const struct device *d); /* bytes that alloc may still give */
-    /* Copies weights and constants, outside of passes, from host memory to device memory and
-     * back. When they return, the caller may reuse the host memory. */
+    /* returns the bytes that alloc can still return */
+    uint64_t (*available_bytes)(const struct device *d);
+    /* The two functions below copy weights and constants, outside of passes, from host memory to
+     * device memory and back. When these calls return, the caller may reuse the host memory. */
     void (*write)(struct device *d, void *to, const void *host, uint64_t n_bytes);
     MUST_USE enum status (*read)(struct device *d, void *host, const void *from, uint64_t n_bytes,
                                  struct error *err);
@@ -35,17 +37,17 @@ struct memory_ops {
     void (*use_scratch)(struct device *d, void *ptr, uint64_t n_bytes);
 };
 
-/* Most block-table entries of a pass in total. It is the same on all ranks; otherwise they would
- * cut a step into different passes. */
+/* PASS_TABLE_ENTRIES is the largest number of block-table entries of a pass in total. It is the
+ * same on all ranks; otherwise they would cut a step into different passes. */
 #define PASS_TABLE_ENTRIES (4u << 20)
 
 struct pass_ops {
     /* Begins a pass. Uploads of the pass before become invalid. */
     void (*begin)(struct device *d);
-    /* Uploads host numbers for this pass and returns the device's address. On a CPU that is the
-     * pointer itself, and the numbers must not change until sync; elsewhere it is a copy. The
-     * n-th upload of a pass has the same address in every pass if all uploads before it have the
-     * same sizes. */
+    /* Uploads host numbers for this pass and returns the device's address. On a CPU that address
+     * is the host pointer itself, and the numbers must not change until sync; elsewhere the
+     * upload is a copy. The n-th upload of a pass has the same address in every pass if all
+     * uploads before it have the same sizes. */
     const void *(*upload)(struct device *d, const void *host, uint64_t n_bytes);
     /* Uploads the rows' sequences in one KV group, with their block tables. All groups of a pass
      * together have at most PASS_TABLE_ENTRIES entries, which every device has room for. The

@@ -1,6 +1,6 @@
 #pragma once
-/* The CPU backend: kernels/ops.h over a pool of threads and one table of kernels for each
- * instruction set, chosen at run time. The levels are 0 scalar (any CPU; the specification,
+/* Declares the CPU backend: kernels/ops.h over a pool of threads and one table of kernels for
+ * each instruction set, chosen at run time. The levels are 0 scalar (any CPU; the specification,
  * without fused multiply-add), 1 AVX2 + FMA + F16C or NEON, and 2 AVX-512 F/BW/VL/DQ.
  * All levels except 0 give equal bits on both architectures: they do the same fused operations
  * in the same order in 16 lanes. Level 0 rounds each product. All levels read one layout of
@@ -8,8 +8,8 @@
 #include "kernels/host/threads.h"
 #include "kernels/ops.h"
 
-/* The vector levels of the target architecture, lowest first, as do_(UPPER, lower): UPPER is the
- * name in the enum, lower the name in functions, files and --cpu-isa. */
+/* Lists the vector levels of the target architecture, lowest first, as do_(UPPER, lower). UPPER
+ * is the name in the enum; lower is the name in functions, files and --cpu-isa. */
 #ifdef __aarch64__
 #define CPU_VECTOR_LEVELS(do_) do_(NEON, neon)
 #else
@@ -24,16 +24,18 @@ enum cpu_isa {
 };
 #undef CPU_ISA_ENTRY
 
-/* The form of the inputs of products: floats (F32), or numbers as narrow as the weights
- * (NARROW). With a matrix of codes (GGUF's Q types, INT4, INT8), narrow inputs are 8-bit codes
- * with a scale for each 32 (kernels/cpu/dot/dot.h): several times as fast, and as exact as an
- * 8-bit format is. With a matrix of bfloat16 they are bfloat16 (kernels/cpu/linear/rounded.h). */
+/* `cpu_activations` is the form of the inputs of products: floats (F32), or numbers as narrow as
+ * the weights (NARROW). With a matrix of codes (GGUF's Q types, INT4, INT8), narrow inputs are
+ * 8-bit codes with a scale for each 32 (kernels/cpu/dot/dot.h). These codes are several times as
+ * fast as floats, and as exact as an 8-bit format. With a matrix of bfloat16, narrow inputs are
+ * bfloat16 (kernels/cpu/linear/rounded.h). */
 enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_NARROW };
 
 struct cpu_device_options {
-    uint32_t n_threads; /* 1 .. POOL_MAX_THREADS, with the calling thread */
+    uint32_t n_threads; /* 1 .. POOL_MAX_THREADS threads; the calling thread counts too */
     int32_t isa_level;  /* highest level to use; -1 = the best that this CPU has */
-    /* use no dot products beyond the level (VNNI, BF16, dotprod, i8mm); same bits, slower */
+    /* use no dot-product instructions beyond the level (VNNI, BF16, dotprod, i8mm): same bits,
+     * but slower */
     bool level_only;
     enum cpu_activations activations;
 };

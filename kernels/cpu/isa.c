@@ -12,7 +12,7 @@ enum cpu_isa cpu_isa_best(void)
     return CPU_ISA_NEON; /* every arm64 CPU has NEON */
 }
 #else
-/* Checked by CPUID, because not all compilers know F16C by name. It also needs the system to
+/* Checked by CPUID, because not all compilers know F16C by name. F16C also needs the system to
  * save AVX state; the check of AVX2 includes that. */
 static bool has_f16c(void)
 {
@@ -32,7 +32,7 @@ enum cpu_isa cpu_isa_best(void)
 }
 #endif
 
-/* The names of the levels of all architectures. */
+/* `known` holds the names of the levels of all architectures. */
 static const char *const known[] = {"scalar", "avx2", "avx512", "neon"};
 enum { N_KNOWN = sizeof known / sizeof *known, ELSEWHERE = 100 };
 

@@ -1,68 +1,74 @@
 #pragma once
-/* The table that each ISA file fills: single-threaded kernels over the part of an operator that
- * one task takes. kernels/cpu/backend/backend.c chooses the table, and the other files of that
- * folder cut operators into tasks. All levels are compiled from the same *_impl.h files over the
- * 16-lane vectors of vec.h. */
+/* Declares the table that each ISA file fills: single-threaded kernels over the part of an
+ * operator that one task does. kernels/cpu/backend/backend.c chooses the table, and the other
+ * files of that folder cut operators into tasks. All levels are compiled from the same *_impl.h
+ * files over the 16-lane vectors of vec.h. */
 #include "kernels/cpu/cpu.h"
 
-/* Outputs per panel of a packed matrix: one vector (kernels/cpu/pack/pack.h). */
+/* PANEL_N is the number of outputs per panel of a packed matrix: one vector
+ * (kernels/cpu/pack/pack.h). */
 #define PANEL_N 16u
 
-/* A task is a whole number of groups of this many panels if there are enough panels: the kernels
- * take them side by side, and one panel alone costs as much as a group. */
+/* A task is a whole number of groups of LINEAR_TASK_PANELS panels if there are enough panels.
+ * The kernels process the panels of a group side by side, and one panel alone costs as much as a
+ * group. */
 #define LINEAR_TASK_PANELS 4u
-/* Two panels of 256 inputs; they fit in a first-level cache beside the rows. */
+/* The scratch of a product holds two panels of 256 inputs, which fit in a first-level cache
+ * beside the rows. */
 #define LINEAR_SCRATCH_FLOATS (2u * 256u * PANEL_N)
 
-/* Panels in the layout of the task's own panels, which this thread probably computes next. They
- * are prefetched beside the last of its own. `data` is NULL when there are none. */
+/* `panels_ahead` names panels in the layout of the task's own panels, which this thread probably
+ * computes next. They are prefetched while the last of the task's panels are multiplied. `data`
+ * is NULL when there are none. */
 struct panels_ahead {
     const uint8_t *data;
     uint32_t n;
 };
 struct linear_task {
     const struct weight *w;
-    const float *bias; /* [w->n] or NULL */
-    const float *x;    /* [n_rows][x_stride] */
-    float *out;        /* [n_rows][out_stride]; column 0 is output 0 of w */
+    const float *bias; /* `bias` has the shape [w->n], or is NULL */
+    const float *x;    /* `x` has the shape [n_rows][x_stride] */
+    float *out;        /* `out` has the shape [n_rows][out_stride]: column 0 is output 0 of w */
     uint32_t n_rows, x_stride, out_stride;
     uint32_t panel_begin, panel_end;
     struct panels_ahead next;
-    float *scratch; /* [LINEAR_SCRATCH_FLOATS], one thread's: parts of panels as floats */
+    /* `scratch` has LINEAR_SCRATCH_FLOATS floats of one thread, for parts of panels. */
+    float *scratch;
 };
 
 struct cpu_kernels {
     const char *isa;
-    /* from linear/ISA.c */
+    /* linear/ISA.c implements this function */
     void (*linear)(const struct linear_task *t);
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
-    /* from row/ISA.c; each call takes one row */
+    /* row/ISA.c implements these functions; each call takes one row */
     float (*sum_squares)(const float *x, uint32_t dim);
     void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float mean_square);
-    /* takes one head */
+    /* takes one head of one row */
     void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved);
     void (*gated)(float *out, const float *gate, const float *up, uint32_t dim, enum activation act,
                   float limit);
     void (*add)(float *x, const float *y, uint32_t dim);
-    void (*add_scaled)(float *x, const float *y, uint32_t dim, float share); /* x += share * y */
+    /* computes x += share * y */
+    void (*add_scaled)(float *x, const float *y, uint32_t dim, float share);
     void (*scale)(float *x, uint32_t dim, float share);
     void (*softcap)(float *x, uint32_t dim, float cap);
     struct logits_top (*logits_top)(const float *x, uint32_t dim);
     double (*sum_exp)(const float *x, uint32_t dim, float shift);
-    /* from attention/ISA.c */
-    /* Stores dim numbers in the cache's dtype. If they become codes, *scale is their scale; it
-     * is NaN when one of the numbers is. */
+    /* attention/ISA.c implements these functions */
+    /* Stores dim numbers in the cache's dtype. If the numbers become codes, *scale is the scale
+     * of these codes. It is NaN when one of the numbers is NaN. */
     void (*kv_store)(void *to, enum dtype dtype, float *scale, const float *from, uint32_t dim);
-    /* Computes all query heads of one KV head of one row. `scratch` is this thread's and has
-     * attention_scratch_floats(). */
+    /* Computes all query heads of one KV head of one row. `scratch` belongs to this thread and
+     * has attention_scratch_floats(). */
     void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                       float *scratch);
-    /* Computes the same for n_rows rows from i_row on. They must be successive positions of one
-     * sequence, at most ATTENTION_ROWS. `scratch` has attention_rows_floats(). */
+    /* Computes attention as above for n_rows rows from i_row on. The rows must be successive
+     * positions of one sequence, at most ATTENTION_ROWS. `scratch` has attention_rows_floats(). */
     void (*attention_rows)(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,
                            uint32_t i_kv_head, float *scratch);
-    /* The three steps of `attention` for one row, when there are more threads than rows.
-     * attention_split computes one split into a part of its own, for each split from
+    /* These are the three steps of `attention` for one row, when there are more threads than
+     * rows. attention_split computes one split into a part of its own, for each split from
      * attention_first() to the row's position. attention_merge merges the parts of a head in
      * order; `first` marks the first part. attention_finish writes the result. `part` and `acc`
      * have attention_part_floats(). `i_next` is the split that this thread computes next, for
@@ -83,8 +89,8 @@ static inline uint32_t attention_first(const struct attention_params *p, uint32_
 {
     return p->window && position >= p->window ? position - p->window + 1 : 0;
 }
-/* The query heads of this rank that read a KV head. The first and the last KV head may have only
- * some of a group. */
+/* `attention_heads` names the query heads of this rank that read a KV head. The first and the
+ * last KV head may have only some of a group. */
 struct attention_heads {
     uint32_t begin, end;
 };
@@ -123,12 +129,12 @@ static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, const str
 }
 /* attention_rows_floats() returns the floats of scratch for n_queries (row, head) pairs. Each
  * query has its query vector, its scores of a split with room for a vector before and behind
- * them, the split's values, the merged values and six numbers. The rest holds some tokens' keys
- * or values as floats. Queries are taken in fours, numbers in sixteens. */
+ * these scores, the split's values, the merged values and six numbers. The rest holds some
+ * tokens' keys or values as floats. Queries are counted in fours, numbers in sixteens. */
 #define ATTENTION_ROWS        32u
 #define ATTENTION_ROWS_SCORES (ATTENTION_ROWS + ATTENTION_SPLIT + 48u)
-#define ATTENTION_ROWS_TOKENS 64u   /* most tokens loaded at once */
-#define ATTENTION_ROWS_VALUES 8192u /* most floats of loaded values */
+#define ATTENTION_ROWS_TOKENS 64u   /* most tokens whose values are loaded at once */
+#define ATTENTION_ROWS_VALUES 8192u /* most floats of values that are loaded at once */
 #define ATTENTION_ROWS_KEYS   32u
 static inline uint64_t attention_rows_floats(uint32_t n_queries, const struct kv_cache *kv)
 {

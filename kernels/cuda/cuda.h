@@ -1,21 +1,22 @@
 #pragma once
-/* The CUDA backend of kernels/ops.h over one device and one stream (docs/develop/gpu.md).
- * Without the CUDA toolchain, a driver or a device, cuda_device_open returns an error. One
- * thread uses a device. sync reports failures on the device, which are final. */
+/* Declares the CUDA backend of kernels/ops.h over one device and one stream
+ * (docs/develop/gpu.md). Without the CUDA toolchain, a driver or a device, cuda_device_open
+ * returns an error. One thread uses a device. sync reports failures on the device, which are
+ * final. */
 #include "kernels/ops.h"
 
 struct cuda_device_options {
     uint32_t ordinal;
     double utilization;     /* fraction of the device's memory for this process: 0 < u <= 1 */
-    uint64_t staging_bytes; /* memory for a pass's uploads; 0 = 32 MiB */
-    uint32_t n_threads;     /* host threads for packing weights; 0 = all */
-    bool no_early_launch;   /* each kernel waits until the one before has ended */
-    /* For tests and measurements: MLA's attention expands the latents of each sequence that has
-     * this many rows in a pass. 0 = when that is less work; UINT32_MAX = never. */
+    uint64_t staging_bytes; /* bytes of memory for a pass's uploads; 0 = 32 MiB */
+    uint32_t n_threads;     /* number of host threads that pack weights; 0 = all */
+    bool no_early_launch;   /* makes each kernel wait until the kernel before has ended */
+    /* Used by tests and measurements: MLA's attention expands the latents of each sequence that
+     * has at least this many rows in a pass. 0 = when that is less work; UINT32_MAX = never. */
     uint32_t expand_rows;
 };
-/* Opens an object that only answers sizes: weight_bytes, scratch_bytes, table_bytes and close
- * may be called, nothing else. It needs no device and no driver. Returns STATUS_UNSUPPORTED
+/* Opens an object that only answers sizes: only weight_bytes, scratch_bytes, table_bytes and
+ * close may be called. The object needs no device and no driver. Returns STATUS_UNSUPPORTED
  * without the toolchain. */
 MUST_USE enum status cuda_measure_open(struct device **out, struct error *err);
 /* Returns STATUS_UNSUPPORTED and STATUS_INVALID in the cases of gpu_info, and STATUS_NO_MEMORY
@@ -30,14 +31,14 @@ MUST_USE enum status cuda_device_query(struct device *d, struct error *err);
 uint64_t cuda_device_nodes(const struct device *d);
 
 /* Copies between device memory and host memory, enqueued on a stream of their own: beside the
- * device's work, in the order of the calls. One thread uses them; it may be another thread than
- * the device's. Close them before the device. Host memory should be one of these pinned buffers,
- * so that no call waits. */
+ * device's work, in the order of the calls. One thread uses the copies; it may be another thread
+ * than the device's. Close the copies before the device. Host memory should be one of these
+ * pinned buffers, so that no call waits. */
 #define CUDA_COPIES_BUFFERS 2u
 struct cuda_copies;
 MUST_USE enum status cuda_copies_open(struct device *d, uint64_t buffer_bytes,
                                       struct cuda_copies **out, struct error *err);
-void cuda_copies_close(struct cuda_copies *c); /* NULL is fine */
+void cuda_copies_close(struct cuda_copies *c); /* the pointer may be NULL */
 void *cuda_copies_buffer(const struct cuda_copies *c, uint32_t i);
 MUST_USE enum status cuda_copies_to_host(struct cuda_copies *c, void *host, const void *device,
                                          uint64_t n_bytes, struct error *err);

@@ -22,8 +22,8 @@ static uint16_t read_u16(const uint8_t *p)
 }
 
 /* Takes the bits `mask`, from bit `from` on, of each of n bytes and adds them to the bytes of
- * `to` at bit `at`. These must be zero from there on; n is a multiple of 16. It shifts words,
- * because processors have no shifts of bytes. */
+ * `to` at bit `at`. The bytes of `to` must be zero from bit `at` on; n is a multiple of 16. It
+ * shifts words, because processors have no shifts of bytes. */
 static inline void add_bits(uint8_t *to, const uint8_t *p, uint32_t n, uint32_t from, uint32_t mask,
                             uint32_t at)
 {
@@ -80,7 +80,7 @@ static void unpack_q8_0(struct block *b, const uint8_t *p)
     memcpy(b->codes, p + 2, 32);
 }
 
-/* Low halves come first: elements 16 apart share a byte. */
+/* Unpacks codes of four bits. Low halves come first: elements 16 apart share a byte. */
 static void unpack_halves(struct block *b, const uint8_t *p)
 {
     take_bits(b->codes, p, 16, 0, 15);
@@ -131,7 +131,7 @@ static void unpack_mxfp4(struct block *b, const uint8_t *p)
 
 /* ---- GGML, blocks of 256 ---- */
 
-/* Reads two-bit codes, for each half of 128 elements: the bits of one place in 32 bytes are 32
+/* Reads two-bit codes. For each half of 128 elements, the bits of one place in 32 bytes are 32
  * consecutive elements. */
 static void unpack_pairs_of_bits(struct block *b, const uint8_t *p)
 {

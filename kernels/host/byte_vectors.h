@@ -1,6 +1,6 @@
 #pragma once
-/* Vectors of 16 bytes, which every processor has, and their transposition, for blocks.c and both
- * packers of the CPU backend (kernels/cpu/pack, kernels/cpu/dot). */
+/* Defines vectors of 16 bytes, which every processor has, and their transposition. blocks.c and
+ * both packers of the CPU backend (kernels/cpu/pack, kernels/cpu/dot) use them. */
 #include <stdint.h>
 
 typedef uint8_t vb __attribute__((vector_size(16)));
@@ -20,13 +20,13 @@ static inline void pack_ask_to_write(const uint8_t *to, uint32_t n_bytes)
     for (uint32_t at = 0; at < n_bytes + PACK_LINE; at += PACK_LINE)
         __builtin_prefetch(to + PACK_WRITE_AHEAD + at, 1);
 }
-/* Returns the prefetch distance: a block arrives before it is read. */
+/* Returns the prefetch distance, at which a block arrives before it is read. */
 static inline uint32_t pack_read_ahead(uint32_t block_bytes)
 {
     return block_bytes < PACK_READ_AHEAD ? PACK_READ_AHEAD : block_bytes;
 }
 
-/* Interleaves the bytes of the first halves of a and b. The next function takes the second
+/* Interleaves the bytes of the first halves of a and b. The function below takes the second
  * halves. */
 static inline vb bytes_low_in_turns(vb a, vb b)
 {
@@ -38,7 +38,8 @@ static inline vb bytes_high_in_turns(vb a, vb b)
                                    31);
 }
 
-/* One stage of the butterfly: interleaves vector i with vector i + 8. Four stages transpose. */
+/* Does one stage of the butterfly: interleaves vector i with vector i + 8. Four stages
+ * transpose. */
 static inline void transpose_bytes_stage(vb *to, const vb *from)
 {
     for (int i = 0; i < 8; i++) {

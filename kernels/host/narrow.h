@@ -1,6 +1,6 @@
 #pragma once
-/* Conversions to numbers of fewer bits, by integer arithmetic without branches: loops over them
- * become vectors with equal bits at every level. All round to nearest even. */
+/* Converts to numbers of fewer bits, by integer arithmetic without branches: loops over these
+ * functions become vectors with equal bits at every level. All functions round to nearest even. */
 #include <stdint.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static inline float narrow_float(uint32_t bits)
     return f;
 }
 
-/* A NaN keeps its sign and becomes quiet; infinities stay infinite. */
+/* Converts to bfloat16. A NaN keeps its sign and becomes quiet; infinities stay infinite. */
 static inline uint16_t bf16_from_f32(float f)
 {
     uint32_t bits = narrow_bits(f), rounded = bits + 0x7fffu + (bits >> 16 & 1u);

@@ -1,5 +1,5 @@
-/* A pool of threads that runs the tasks of one operator at a time (threads.h).
- * The calling thread publishes a run in `ticket`, wakes the threads, and takes tasks itself. A
+/* Implements a pool of threads that runs the tasks of one operator at a time (threads.h).
+ * The calling thread publishes a run in `ticket`, wakes the threads, and runs tasks itself. A
  * thread claims a task by decreasing the ticket, runs it, and decreases `n_pending`; at 0 the
  * caller returns.
  * One thread calls a pool at a time. The fields of a run change only while no task can be
@@ -28,7 +28,7 @@
 #include "common/host/numa.h"
 #include "common/host/thread.h"
 
-/* SPIN_NS covers the pieces of a step that run in the caller alone (a norm, a rope), and is
+/* SPIN_NS is longer than the parts of a step that run in the caller alone (a norm, a rope), and
  * short against a time slice. */
 enum { SPIN_NS = 30000, SPINS_PER_CLOCK = 32, SLICE_NS = 100000 };
 
@@ -41,23 +41,26 @@ struct pool_thread {
 /* A run is published by one store to `ticket`: the number of the run in the high half, the tasks
  * that are not claimed yet in the low half. A thread claims a task by subtracting one.
  * pool_run() returns when the last task is done, even if other threads still sleep, so a late
- * thread may read the fields of a later run. Its values count only if its claim succeeds, and
- * the claim fails if the ticket has changed. The fields are written only while the ticket's low
- * half is 0, when no thread can claim. */
+ * thread may read the fields of a later run. The values that it has read count only if its claim
+ * succeeds, and the claim fails if the ticket has changed. The fields are written only while the
+ * ticket's low half is 0, when no thread can claim. */
 struct pool {
     uint32_t n_threads, n_started;
-    struct pool_thread *workers; /* [n_threads]; entry 0 is the caller */
-    cpu_set_t cpus;              /* CPUs that the process may use; empty = not known */
-    uint32_t first_cpu;          /* the caller's CPU among them, if each thread has one */
+    struct pool_thread *workers; /* `workers` has the shape [n_threads]: entry 0 is the caller */
+    cpu_set_t cpus;              /* CPUs that the process may use; empty = they are not known */
+    /* number of the caller's CPU in `cpus`, if each thread has a CPU of its own */
+    uint32_t first_cpu;
     bool is_spread;
     alignas(64) atomic_uint_fast64_t ticket;
     _Atomic(void (*)(void *, uint32_t, uint32_t)) task;
     _Atomic(void *) ctx;
     atomic_uint n_tasks;
-    alignas(64) atomic_uint n_pending; /* tasks not done yet; the caller's futex */
+    /* number of tasks that are not done yet; the caller sleeps on this futex */
+    alignas(64) atomic_uint n_pending;
     atomic_bool caller_sleeps;
     alignas(64)
-        atomic_uint epoch; /* incremented for each run and at the end; futex of the idle threads */
+        /* incremented for each run and at the end; idle threads sleep on this futex */
+        atomic_uint epoch;
     atomic_uint n_sleeping;
     atomic_bool stop, running;
 };
@@ -74,8 +77,8 @@ static void futex_wake(atomic_uint *word, uint32_t n)
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n > INT_MAX ? INT_MAX : n, NULL, NULL, 0);
 }
 
-/* Spins while *word is `value`, or, with `until`, while it is not. Returns false when the time
- * is up. */
+/* Spins while *word is `value`. With `until`, it spins until *word is `value`. Returns false
+ * when the time is up. */
 static bool spin(atomic_uint *word, uint32_t value, bool until)
 {
     uint64_t end = 0;
@@ -106,8 +109,8 @@ static void work(struct pool *p, uint32_t i_thread)
                                                    memory_order_acq_rel, memory_order_acquire))
             continue;
         task(ctx, n_tasks - (uint32_t)ticket, i_thread);
-        /* seq_cst against caller_sleeps: either the caller sees 0, or this thread sees that it
-         * sleeps */
+        /* Both accesses are seq_cst: either the caller sees 0, or this thread sees in
+         * caller_sleeps that the caller sleeps. */
         if (atomic_fetch_sub(&p->n_pending, 1) == 1 && atomic_load(&p->caller_sleeps))
             futex_wake(&p->n_pending, 1);
         ticket = atomic_load_explicit(&p->ticket, memory_order_acquire);
@@ -120,7 +123,7 @@ static void *worker_main(void *arg)
     struct pool *p = w->pool;
     thread_set_slice(SLICE_NS);
     for (;;) {
-        /* read before work(), so that a later run is noticed */
+        /* The epoch is read before work(), so that a later run is noticed. */
         uint32_t epoch = atomic_load(&p->epoch);
         if (atomic_load(&p->stop))
             return NULL;
@@ -205,13 +208,13 @@ void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpu
 /* Gives each thread a CPU of its own if there are as many CPUs as threads; otherwise the threads
  * share the set. Threads that wait for each other look idle in turn. If another process uses a
  * CPU, the system may then leave two of them on one CPU for tens of milliseconds. The caller's
- * CPU is random: callers do more work than their other threads, and those of several processes
- * should not share one CPU. */
+ * CPU is random: callers do more work than their other threads, and the callers of several
+ * processes should not share one CPU. */
 static void pin(struct pool *p, uint32_t i_thread, pthread_t thread, const cpu_set_t *set)
 {
     cpu_set_t own = *set;
     if ((uint32_t)CPU_COUNT(set) == p->n_threads) {
-        /* CPUs before this thread's; other pools begin elsewhere */
+        /* `left` counts the CPUs before this thread's CPU; other pools begin elsewhere. */
         uint32_t left = (i_thread + p->first_cpu) % p->n_threads;
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
             if (CPU_ISSET(cpu, set) && left-- != 0)
@@ -228,7 +231,7 @@ void pool_spread(struct pool *p, uint32_t i, uint32_t n)
     cpu_set_t set = p->cpus;
     bool anywhere = share.end - share.begin == n_cpus && p->n_threads != n_cpus;
     if (n_cpus == 0 || (anywhere && !p->is_spread))
-        return; /* not pinned, so that a set of CPUs that grows later is used */
+        return; /* the thread is not pinned, so that a set of CPUs that grows later is used */
     p->is_spread = !anywhere;
     if (share.end - share.begin < n_cpus) {
         struct numa numa;

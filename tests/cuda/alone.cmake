@@ -1,6 +1,7 @@
-# The libraries of tests/cuda when it is built alone: base, the kernels of both backends and, if jansson, libsodium and libxxhash are installed, the
-# sources that read and run models. ZeroMQ, libuv and the rest are not searched: a source whose headers are missing is left out, and a program that
-# needs it would not link. A host without those three libraries takes them from the folder that tests/cuda/pack made elsewhere.
+# Defines the libraries of tests/cuda when it is built alone: base and the kernels of both backends. If jansson, libsodium and libxxhash are
+# installed, the sources that read and run models are built too. ZeroMQ, libuv and the other libraries are not searched: a source whose headers are
+# missing is left out, and a program that needs it would not link. A host without those three libraries takes them from the folder that
+# tests/cuda/pack made elsewhere.
 set(COX_PACK ${root}/build/gpu-host CACHE PATH "what tests/cuda/pack brought along")
 set(COX_CUDA ON)
 find_package(Threads REQUIRED)

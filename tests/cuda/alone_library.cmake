@@ -1,4 +1,4 @@
-# alone_library(NAME FOLDERS...): a library of the sources in these folders and below that find their headers. The compiler is asked.
+# alone_library(NAME FOLDERS...) makes a library of the sources in and below these folders whose headers are all found. It asks the compiler.
 function(alone_library name)
   list(TRANSFORM ARGN PREPEND ${root}/)
   list(TRANSFORM ARGN APPEND /*.c)
@@ -10,11 +10,11 @@ function(alone_library name)
   execute_process(COMMAND ${CMAKE_C_COMPILER} -M -MG -D_GNU_SOURCE -I${root} ${folders} ${sources}
                   OUTPUT_VARIABLE rules COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE "\\\n" " " rules "${rules}")
-  string(ASCII 1 space) # stands for a space in a path, before which gcc writes a backslash
+  string(ASCII 1 space) # this character stands for a space in a path, before which gcc writes a backslash
   string(REPLACE "\\ " "${space}" rules "${rules}")
   string(REPLACE "\n" ";" rules "${rules}")
   set(found)
-  foreach(rule ${rules}) # for example: x.o: /abs/x.c /abs/there.h absent.h
+  foreach(rule ${rules}) # a rule looks like this: x.o: /abs/x.c /abs/there.h absent.h
     if(rule MATCHES "/([^ /]+\\.c) .* ([^/ ][^ ]*\\.h)")
       string(APPEND left " ${CMAKE_MATCH_1} (${CMAKE_MATCH_2})")
     elseif(rule MATCHES ": *([^ ]+)")

@@ -1,10 +1,10 @@
 /* Tests the attention of kernels/cuda and its writing of the KV cache against the CPU backend,
  * which is the specification. Keys and values of many sequences go through cuda_kv_write (or
  * cuda_rope_kv) and through the CPU's operators, from the same bfloat16 numbers: the caches must
- * be equal to the byte. Then both attend over that cache.
+ * be equal to the byte. Then both backends compute attention over that cache.
  * Unwritten memory is NaN, block tables end where their sequence ends, and positions that a row
- * must not see hold values 16 times as large. So one key too many or too few is further off than
- * rounding, which is bounded for each element by the sum of |weight * value|.
+ * must not see hold values 16 times as large. One key too many or too few is therefore further
+ * off than rounding, which is bounded for each element by the sum of |weight * value|.
  *   attention_test           all shapes; exit status 0 passed, 1 failures, 77 no device
  *   attention_test --small   the shapes that the emulation runs in a few seconds */
 #include <math.h>
@@ -22,8 +22,8 @@
 #define POISON        0xabcdu
 #define SPIKE         16.0f
 
-/* n rows behind `before` computed positions. n 0 is a row of padding; if `before` is 0 too, it
- * ends the list. */
+/* `sequence` is n rows behind `before` computed positions. n 0 is a row of padding. If `before`
+ * is 0 too, the entry ends the list. */
 struct sequence {
     uint32_t before, n;
 };
@@ -32,44 +32,45 @@ struct sequence {
         KV_ROW_NONE, 0                                                                             \
     }
 
-/* PAIRED: the pairs of a rope are neighbours. TIGHT: the device has as little shared memory as
- * 8.9. */
+/* PAIRED means that the pairs of a rope are neighbours. TIGHT means that the device has as
+ * little shared memory as a device of capability 8.9. */
 enum { SINKS = 1, ROPE = 2, PAIRED = 4, TIGHT = 8 };
 #define TIGHT_BYTES (99u << 10)
 struct att_case {
     uint32_t n_heads, group, first_in_group;
-    uint32_t head_dim, v_dim; /* v_dim: value size of a latent; 0: no latent */
+    uint32_t head_dim, v_dim; /* v_dim: value size of a latent; 0 = no latent */
     enum dtype dtype;
     uint32_t block_tokens, window;
     float softcap;
     uint32_t flags;
-    uint32_t n_splits, pad; /* pad: elements between rows */
-    uint32_t n_shared;      /* positions whose blocks all sequences share */
+    uint32_t n_splits, pad; /* pad: number of elements between rows */
+    uint32_t n_shared;      /* number of positions whose blocks all sequences share */
     struct sequence sequences[MAX_SEQUENCES];
 };
 
 #define BF16 DTYPE_BF16
 #define FP8  DTYPE_F8_E4M3
 static const struct att_case small_cases[] = {
-    /* decode: groups, dimensions, splits */
+    /* These cases test decode with different groups, dimensions and splits. */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 1, 0, 0, {{70, 1}, {0, 1}, {63, 1}}},
     {8, 4, 0, 128, 0, BF16, 16, 0, 0, SINKS | ROPE, 3, 0, 32, {{300, 1}, {64, 1}, PADDING}},
     {3, 1, 0, 96, 0, BF16, 32, 0, 0, ROPE | PAIRED, 5, 1, 0, {{129, 1}, {15, 1}}},
     {16, 16, 0, 256, 0, BF16, 16, 40, 30, 0, 2, 0, 0, {{100, 1}, {39, 1}}},
     {2, 2, 0, 256, 0, BF16, 16, 0, 0, SINKS, 37, 0, 0, {{1300, 1}}},
-    /* heads that begin and end inside a group; dimensions that are not a multiple of 8 */
+    /* These cases have heads that begin and end inside a group, and dimensions that are not a
+     * multiple of 8. */
     {5, 3, 2, 48, 0, BF16, 12, 7, 0, SINKS, 2, 3, 0, {{30, 1}, {3, 2}}},
     {7, 5, 1, 18, 0, BF16, 4, 0, 5, ROPE, 1, 1, 0, {{21, 3}}},
     {24, 24, 0, 80, 0, BF16, 16, 0, 0, ROPE, 4, 0, 0, {{65, 1}, PADDING, {31, 2}}},
-    /* draft tokens and small prompts: tiles of few rows */
+    /* These cases have draft tokens and small prompts, which become tiles of few rows. */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, SINKS, 2, 0, 16, {{60, 5}, {33, 16}, {0, 20}}},
-    /* prefill: tiles of many rows, alone and among others */
+    /* These cases test prefill with tiles of many rows, alone and among others. */
     {4, 2, 0, 128, 0, BF16, 16, 0, 0, ROPE, 1, 0, 0, {{0, 70}}},
     {2, 1, 0, 64, 0, BF16, 16, 50, 0, SINKS, 2, 0, 0, {{45, 130}, {80, 1}, {0, 3}}},
     {3, 3, 0, 96, 0, BF16, 8, 0, 20, 0, 3, 2, 40, {{41, 65}, PADDING, {70, 1}}},
     {2, 2, 0, 256, 0, BF16, 16, 0, 0, ROPE | PAIRED, 1, 0, 0, {{20, 66}}},
     {2, 2, 0, 256, 0, BF16, 16, 0, 0, TIGHT, 2, 0, 0, {{20, 66}}},
-    /* types of the cache */
+    /* These cases use the other types of the cache. */
     {4, 2, 0, 64, 0, DTYPE_F16, 16, 0, 0, ROPE, 2, 0, 0, {{70, 1}, {5, 3}}},
     {4, 2, 0, 64, 0, DTYPE_F32, 16, 0, 0, 0, 2, 0, 0, {{70, 1}, {5, 3}}},
     {8, 4, 0, 128, 0, FP8, 16, 0, 0, ROPE, 2, 0, 0, {{150, 1}, {5, 3}}},
@@ -77,7 +78,7 @@ static const struct att_case small_cases[] = {
     {4, 2, 0, 128, 0, FP8, 16, 0, 0, TIGHT, 2, 0, 0, {{70, 1}, {5, 3}}},
     {4, 2, 0, 20, 0, DTYPE_I8, 4, 0, 0, 0, 3, 0, 0, {{50, 1}, {5, 3}}},
     {2, 2, 0, 96, 0, FP8, 16, 0, 0, 0, 1, 0, 0, {{30, 70}}},
-    /* latents */
+    /* These cases use latents. */
     {16, 16, 0, 576, 512, BF16, 16, 0, 0, ROPE | PAIRED, 2, 0, 0, {{90, 1}, {0, 1}, PADDING}},
     {20, 20, 0, 576, 512, BF16, 16, 0, 0, 0, 1, 0, 0, {{40, 2}}},
     {16, 16, 0, 48, 32, BF16, 16, 0, 0, ROPE, 3, 0, 0, {{70, 1}, {9, 4}}},
@@ -85,8 +86,9 @@ static const struct att_case small_cases[] = {
     {20, 20, 0, 576, 512, BF16, 16, 0, 0, TIGHT, 1, 0, 0, {{40, 2}}},
     {3, 3, 0, 576, 512, FP8, 16, 0, 0, ROPE, 1, 0, 0, {{70, 1}}},
     {3, 3, 0, 40, 36, DTYPE_I8, 8, 0, 0, ROPE | PAIRED, 2, 0, 0, {{70, 1}}},
-    /* merges: up to the most splits and beyond, all splits full, most of them empty, contexts of
-     * very different lengths; value sizes of 4 n and others; rows of a tile of many rows */
+    /* These cases merge splits. They have up to the most splits and more, all splits full or
+     * most of them empty, and contexts of very different lengths. They also have value sizes of
+     * 4 n and other sizes, and rows of a tile of many rows. */
     {8, 4, 0, 128, 0, BF16, 16, 0, 0, SINKS, 32, 0, 0, {{2500, 1}, {40, 1}, PADDING, {700, 1}}},
     {4, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 40, 1, 0, {{1000, 1}, {0, 1}, {63, 2}}},
     {7, 5, 1, 18, 0, BF16, 4, 0, 5, SINKS, 31, 1, 0, {{421, 3}, {2, 1}}},
@@ -95,7 +97,7 @@ static const struct att_case small_cases[] = {
     {4, 4, 0, 300, 258, BF16, 16, 0, 0, SINKS, 9, 2, 0, {{270, 1}, {60, 2}}},
     {2, 1, 0, 64, 0, BF16, 16, 0, 0, SINKS, 7, 0, 0, {{300, 130}, {80, 20}, {0, 40}}},
     {3, 3, 0, 18, 0, BF16, 8, 0, 0, 0, 3, 1, 0, {{90, 70}}},
-    /* the number of splits that a launch chooses */
+    /* In these cases the launch chooses the number of splits. */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 0, 0, 0, {{900, 1}, {64, 1}}},
     {16, 16, 0, 576, 512, BF16, 16, 0, 0, 0, 0, 0, 0, {{700, 1}}},
 };
@@ -110,12 +112,12 @@ struct rig {
     double worst; /* largest error as a fraction of its bound */
 };
 
-/* One case on the host; the device's copies are named d_*. */
+/* `scene` is one case on the host; the device's copies are named d_*. */
 struct scene {
     const struct att_case *c;
-    struct kv_cache kv;    /* the CPU's */
-    struct kv_cache d_kv;  /* the device's */
-    struct kv_cache bound; /* the CPU's, with the magnitudes of the values */
+    struct kv_cache kv;    /* cache of the CPU */
+    struct kv_cache d_kv;  /* cache of the device */
+    struct kv_cache bound; /* cache of the CPU with the magnitudes of the values */
     uint64_t cache_bytes;
     uint8_t *cache, *bound_cache;
     uint32_t n_tables, max_blocks;
@@ -206,7 +208,7 @@ static void scene_open(struct rig *r, const struct att_case *c, struct scene *s)
                               .block_tokens = bt};
     s->kv.block_stride = (c->v_dim ? 1 : 2) * kv_keys_bytes(c->dtype, s->kv.n_kv_heads, c->head_dim,
                                                             bt, c->v_dim != 0) +
-                         48; /* room for other layers */
+                         48; /* the stride leaves room for other layers */
     s->cache_bytes = n_blocks * s->kv.block_stride;
     s->cache = mem_array(s->cache_bytes, 1);
     s->bound_cache = mem_array(s->cache_bytes, 1);
@@ -270,7 +272,8 @@ static float *angles(uint32_t n_rows, uint32_t n_rot, const struct kv_row *rows)
     return cs;
 }
 
-/* The inputs from which positions first .. first + n - 1 of one sequence are written. */
+/* `written` holds the inputs from which positions first .. first + n - 1 of one sequence are
+ * written. */
 struct written {
     uint32_t n, width, stride, n_rot, rope_first;
     struct kv_row *rows, *d_rows;
@@ -293,8 +296,8 @@ static void written_make(struct rig *r, const struct scene *s, uint32_t i_sequen
     w->q = mem_array((uint64_t)w->n * w->stride + 1, sizeof *w->q);
     for (uint32_t i = 0; i < w->n; i++) {
         const uint32_t position = first + i;
-        /* Positions at the ends of what rows see: the rows of this pass, and those around the
-         * window's far end. */
+        /* is_edge is true for positions at the ends of the range that rows see: the rows of this
+         * pass, and positions around the window's far end. */
         const bool is_edge =
             position >= q->before || (c->window && position + c->window + 2 >= q->before &&
                                       position + c->window <= q->before + q->n);
@@ -320,7 +323,8 @@ static void written_free(struct written *w)
     mem_free(w->cs);
 }
 
-/* With a rope, Q (as many heads as K here) is rotated on both sides and compared. */
+/* Writes the positions on the device. With a rope, Q (with as many heads as K here) is rotated
+ * on both sides and compared. */
 static void write_device(struct rig *r, const struct scene *s, const struct written *w,
                          uint16_t *q_out)
 {
@@ -367,8 +371,8 @@ static void round_all(float *x, uint64_t n)
         x[i] = from_bf16(to_bf16(x[i]));
 }
 
-/* Runs the CPU's operators one after the other; the result of a rope is rounded like the
- * device's. */
+/* Runs the CPU's operators one after the other. The result of a rope is rounded like the
+ * device's result. */
 static void write_cpu(struct rig *r, struct scene *s, struct written *w, const uint16_t *q_device)
 {
     const struct att_case *c = s->c;
@@ -404,7 +408,7 @@ static void write_cpu(struct rig *r, struct scene *s, struct written *w, const u
     r->cpu->ops->math.kv_write(r->cpu, &p);
 }
 
-/* Writes the computed positions and those of the pass. */
+/* Writes the computed positions and the positions of the pass. */
 static void scene_write(struct rig *r, struct scene *s)
 {
     const struct att_case *c = s->c;
@@ -433,7 +437,8 @@ static void scene_write(struct rig *r, struct scene *s)
     mem_free(copy);
 }
 
-/* The rows of a pass: on the host, on the device, and the CPU's, which has no padding. */
+/* `pass` holds the rows of a pass on the host and on the device, and the CPU's rows, which have
+ * no padding. */
 struct pass {
     uint32_t n, n_cpu, q_width, out_width;
     struct kv_row *rows, *d_rows, *cpu_rows;
@@ -501,7 +506,8 @@ static struct attention_params params_of(const struct scene *s, const struct pas
 }
 
 /* Returns the exact bytes of the parts of the case's splits, so that reads beyond them are
- * found. If the launch chooses the number of splits, it returns the largest possible size. */
+ * found. If the launch chooses the number of splits, the function returns the largest possible
+ * size. */
 static uint64_t scratch_bytes(const struct att_case *c, const struct gpu_tile_counts *n)
 {
     const uint64_t n_splits =
@@ -514,7 +520,8 @@ static uint64_t scratch_bytes(const struct att_case *c, const struct gpu_tile_co
     return c->n_splits && n_bytes < most ? n_bytes : most;
 }
 
-/* `fill` is the value of each byte of the scratch before the launch. */
+/* Runs attention on the device. `fill` is the value of each byte of the scratch before the
+ * launch. */
 static void attend_device(struct rig *r, const struct scene *s, const struct pass *p,
                           unsigned char fill, uint16_t *out)
 {
@@ -554,7 +561,7 @@ static void attend_device(struct rig *r, const struct scene *s, const struct pas
 }
 
 /* Runs the launch twice over scratch with other contents: unwritten parts are NaN, then numbers.
- * They must not change a bit of the result. */
+ * These contents must not change a bit of the result. */
 static void attend_twice(struct rig *r, const struct scene *s, const struct pass *p, uint16_t *out)
 {
     const uint64_t n_out = (uint64_t)p->n * p->out_width;
@@ -568,8 +575,8 @@ static void attend_twice(struct rig *r, const struct scene *s, const struct pass
 
 /* Returns the error bound of an element. Weights are rounded to bfloat16 before they are
  * multiplied by the values (half a unit of the eighth bit of each product), and the result is
- * rounded. A latent's magnitudes are known only with its keys (at most 0.5 before a rope), and
- * its codes are rounded once more. */
+ * rounded. A latent's magnitudes are known only through its keys (at most 0.5 before a rope),
+ * and its codes are rounded once more. */
 static double error_bound(const struct att_case *c, double want, double magnitudes)
 {
     if (c->v_dim)
@@ -635,7 +642,7 @@ static void run_tiles(struct rig *r)
     struct gpu_tile tiles[300];
     for (uint32_t n_rows = 1; n_rows <= 300; n_rows += n_rows < 70 ? 1 : 46) {
         uint32_t seen = 0, position = 0, i_tile;
-        /* rows of one sequence, on average */
+        /* a sequence has this many rows on average */
         const uint32_t run = random_u32(&r->rng) % 2 ? 40 : 4;
         for (uint32_t i = 0; i < n_rows; i++) {
             if (random_u32(&r->rng) % run == 0)

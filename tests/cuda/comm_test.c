@@ -1,6 +1,6 @@
 /* Tests the collectives of ranks on GPUs (kernels/cuda/comm/nccl*.c) over the stand-in for NCCL:
- * their results, and their behaviour when a rank is killed. It runs on a device or on the
- * emulation; several ranks share the one device. nccl_test.c tests the real library. Usage:
+ * their results, and their behaviour when a rank is killed. The test runs on a device or on the
+ * emulation; several ranks share one device. nccl_test.c tests the real library. Usage:
  * comm_test LIBRARY [CASE] */
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { LEAVE_MS = 400, MOST_MS = 10000 };
 
-/* When the ranks call different collectives, they get an error, not wrong numbers. */
+/* When the ranks call different collectives, they must get an error, not wrong numbers. */
 static bool mismatch(struct rank *r)
 {
     struct error err = {0};
@@ -108,8 +108,8 @@ static bool recorded(struct rank *r)
 
 /* ---- over peer memory ---- */
 
-/* Sums up to the size limit and beyond it, and sums that only NCCL takes, must be right; all
- * ranks use one-shot sums or none does. */
+/* Sums up to the size limit, larger sums, and sums that only NCCL takes, must be right. Either
+ * all ranks use one-shot sums or none does. */
 static bool one_shot_sums(struct rank *r)
 {
     RANK_CHECK(r, rank_join(r, 0, r->n, 1, NULL));
@@ -145,7 +145,7 @@ static void *interrupt_soon(void *arg)
     return NULL;
 }
 
-/* An interrupt ends a join that waits. The peer comes to the second group only. */
+/* An interrupt must end a join that waits. The peer comes to the second group only. */
 static bool interrupted_join(struct rank *r)
 {
     struct error err = {0};
@@ -162,8 +162,8 @@ static bool interrupted_join(struct rank *r)
     return comm_sum_once(r, 2, 100, false);
 }
 
-/* The second group's id exists at once, so that rank 1 waits in that group. Rank 0's time limit
- * then covers rank 0's own work, not the delay of a peer on a busy machine. */
+/* The second group's id exists at once, so that rank 1 waits in that group. The time limit of
+ * rank 0 then covers rank 0's own work, not the delay of a peer on a busy machine. */
 static bool late_join(struct rank *r)
 {
     struct error err = {0};
@@ -205,7 +205,7 @@ static bool waits(struct rank *r)
 
 /* ---- loss ---- */
 
-/* A recording is dropped when the stream has ended, before the group is left. */
+/* A recording must be dropped when the stream has ended, before the group is left. */
 static bool loss_of_recorded(struct rank *r)
 {
     struct recorded a = {0};
@@ -253,7 +253,8 @@ static bool idle_hang(struct rank *r)
         usleep(1000);
     RANK_CHECK(r, r->comm->ops->leave(r->comm, &ms, &err) == GPU_COMM_STUCK);
     RANK_CHECK(r, ms >= LEAVE_MS && ms < MOST_MS);
-    while (!r->comm->ops->overdue(r->comm)) /* or until the alarm */
+    /* the test waits until the abort is overdue or the alarm ends it */
+    while (!r->comm->ops->overdue(r->comm))
         usleep(1000);
     _exit(0);
 }
@@ -397,7 +398,7 @@ static const struct ranks_case cases[] = {
      .options = {.leave_timeout_ms = LEAVE_MS}},
 };
 
-/* Cases that only the emulation runs. */
+/* `emulated_cases` are the cases that only the emulation runs. */
 static const struct ranks_case emulated_cases[] = {
     {.name = "one-shot sums, no memory is opened",
      .n = 2,

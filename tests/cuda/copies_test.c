@@ -27,7 +27,7 @@ static uint8_t byte_of(uint64_t block, uint64_t i)
     return (uint8_t)(1 + (block * 31 + i * 7 + i / 253) % 251);
 }
 
-/* Moves blocks 0, 2, 4 ... of `from` to blocks 1, 3, 5 ... of `to`, in parts of a buffer. */
+/* Moves blocks 0, 2, 4 ... of `from` to blocks 1, 3, 5 ... of `to`, a buffer at a time. */
 static void move(struct cuda_copies *c, const uint8_t *from, uint8_t *to, uint64_t n_bytes)
 {
     struct error err;
@@ -57,7 +57,7 @@ static void run(struct device *d, struct cuda_copies *c, uint64_t n_bytes)
         host[i] = byte_of(i / n_bytes, i % n_bytes);
     d->ops->memory.write(d, from, host, all);
     must(d->ops->pass.sync(d, &err), &err, "sync");
-    for (int i = 0; i < 8; i++) /* work of the device's own stream */
+    for (int i = 0; i < 8; i++) /* the device's own stream gets work here */
         d->ops->memory.copy(d, busy, from, all);
     move(c, from, to, n_bytes);
     must(d->ops->memory.read(d, got, to, all, &err), &err, "read back");

@@ -1,6 +1,6 @@
 /* Tests cuda_copy_words: every byte must arrive, no other byte may change, and odd sizes must be
- * refused. Sizes lie around a block's piece; --small changes nothing. Exit status 77 means that
- * there is no device. */
+ * refused. The sizes are near the size of a block's piece. --small changes nothing. Exit status
+ * 77 means that there is no device. */
 #include "common/base/mem.h"
 #include "tests/cuda/rig/gpu_open.h"
 
@@ -20,7 +20,7 @@ static void run_copy(struct rig *r, uint64_t n_bytes)
     uint8_t *host = mem_array(n, 1), *got = mem_array(n, 1);
     void *from, *to; /* `to` is filled with zeros */
     for (uint64_t i = 0; i < n; i++)
-        host[i] = (uint8_t)(rng_next(&rng) | 1); /* never 0 */
+        host[i] = (uint8_t)(rng_next(&rng) | 1); /* no byte is 0 */
     must(gpu_alloc(r->gpu, n, &from, &err), &err, "alloc");
     must(gpu_alloc(r->gpu, n, &to, &err), &err, "alloc");
     must(gpu_copy_to_device(r->stream, from, host, n, &err), &err, "write");

@@ -1,6 +1,6 @@
 /* Tests struct ops over CUDA, except products, attention and mixtures. Every operator on rows
  * must agree with the CPU backend for the same bfloat16 numbers, and must write nothing beside
- * its rows. Uploads, recordings and memory must behave as kernels/ops.h says. It runs on a
+ * its rows. Uploads, recordings and memory must behave as kernels/ops.h says. The test runs on a
  * device and over the emulation.
  *   elementwise_test           all shapes; exit status 0 passed, 1 failures, 77 no device
  *   elementwise_test --small   the shapes that the emulation runs in a second */
@@ -18,7 +18,8 @@
 #define EPS           1e-6f
 
 struct shape {
-    uint32_t n_rows, dim, pad, offset; /* elements: pad between rows, offset before the first row */
+    /* in elements: pad is between rows, offset before the first row */
+    uint32_t n_rows, dim, pad, offset;
 };
 static const struct shape small_shapes[] = {
     {1, 1, 0, 0},   {3, 7, 1, 1},   {2, 8, 0, 0},    {5, 64, 8, 0},   {4, 129, 7, 0},
@@ -83,10 +84,10 @@ static float next_float(struct rig *r, float scale)
 struct rows {
     struct shape s;
     uint64_t n;
-    bool is_float; /* float on the GPU too */
+    bool is_float; /* the rows hold floats on the GPU too */
     float *host;
     void *device;
-    float *before; /* content before the operator */
+    float *before; /* content of the memory before the operator */
 };
 
 static uint32_t stride_of(const struct shape *s)
@@ -140,9 +141,9 @@ static struct view of_gpu(const struct rows *x)
     return (struct view){(uint8_t *)x->device + x->s.offset * element, stride_of(&x->s)};
 }
 
-/* Elements may differ by half a unit of bfloat16's last place of the CPU's result, plus `slack`
- * for functions and sums. Memory outside of the first dim elements of the rows must be
- * unchanged. */
+/* Compares the GPU's rows with the CPU's. Elements may differ by half a unit of bfloat16's last
+ * place of the CPU's result, plus `slack` for functions and sums. Memory outside of the first
+ * dim elements of the rows must be unchanged. */
 static void compare(struct rig *r, const struct rows *x, uint32_t dim, float slack,
                     const char *what)
 {
@@ -175,7 +176,7 @@ static void compare(struct rig *r, const struct rows *x, uint32_t dim, float sla
     mem_free(raw);
 }
 
-/* Uploads a list of the host for a pass of the GPU. */
+/* Uploads a host list for a pass of the GPU. */
 static const void *up(struct rig *r, const void *host, uint64_t n_bytes)
 {
     r->gpu->ops->pass.begin(r->gpu);
@@ -296,7 +297,7 @@ static void test_add_norm(struct rig *r, struct shape s)
     struct norm_params p = {
         .w = w, .n_rows = s.n_rows, .n_parts = 1, .dim = s.dim, .eps = EPS, .x = of_cpu(&x)};
     r->cpu->ops->math.add(r->cpu, &(struct add_params){of_cpu(&x), of_cpu(&y), s.n_rows, s.dim});
-    for (uint64_t i = 0; i < x.n; i++) /* as the GPU's residual stream is */
+    for (uint64_t i = 0; i < x.n; i++) /* the numbers are as in the GPU's residual stream */
         x.host[i] = bf16_value(bf16_round(x.host[i]));
     p.out = of_cpu(&out);
     r->cpu->ops->math.norm(r->cpu, &p);
@@ -451,7 +452,8 @@ static void test_uploads(struct rig *r)
     struct kv_row got[ROWS];
     struct error err;
     const void *was = NULL;
-    for (uint32_t pass = 0; pass < 9; pass++) { /* more passes than the host has staging copies */
+    /* these are more passes than the host has staging copies */
+    for (uint32_t pass = 0; pass < 9; pass++) {
         uint32_t ids[ROWS] = {pass, pass + 1}, back[ROWS];
         const void *d_ids = up(r, ids, sizeof ids);
         const struct kv_row *d_rows = r->gpu->ops->pass.upload_rows(r->gpu, rows, ROWS, TOKENS);
@@ -480,14 +482,14 @@ static void test_uploads(struct rig *r)
     expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_LIMIT && strstr(err.text, "staging"),
            "too much for a pass");
     (void)up(r, much, STAGING_BYTES);
-    (void)up(r, much, 100); /* may belong to the same step, so it must fail too */
+    (void)up(r, much, 100); /* this upload may belong to the same step, so it must fail too */
     expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_LIMIT, "kept until it is told");
     (void)up(r, much, 100);
     expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_OK, "the step after it");
     mem_free(much);
 }
 
-/* Runs one operator under a key; the gathered rows follow from the upload. */
+/* Runs one operator under a key. The rows that it gathers follow from the upload. */
 static enum record_state record_pass(struct rig *r, struct rows *x, struct rows *out, uint64_t key,
                                      uint32_t i_first)
 {

@@ -1,6 +1,6 @@
-/* gpu_find_library finds a library of Python's packages by PATH, as a worker finds cuBLASLt and
- * NCCL from wheels. The libraries here are copies of libm under made-up names. The test needs no
- * device. */
+/* Tests that gpu_find_library finds a library of Python's packages by PATH, as a worker finds
+ * cuBLASLt and NCCL from wheels. The libraries here are copies of libm under made-up names. The
+ * test needs no device. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -49,8 +49,8 @@ static void set_path(const char *before)
     setenv("PATH", path, 1);
 }
 
-/* Returns the folder of the library that is found, below the test's own folder; "" when none is
- * found. */
+/* Returns the folder of the library that is found, relative to the test's own folder. Returns ""
+ * when no library is found. */
 static const char *found_in(void)
 {
     static char folder[PATH_MAX], real[PATH_MAX];
@@ -75,7 +75,7 @@ int main(void)
     find_libm();
     if (!mkdtemp(root))
         return 1;
-    make("venv/bin", false); /* bin itself is never searched */
+    make("venv/bin", false); /* the folder bin itself is never searched */
     set_path("");
     check(found_in()[0] == '\0', "a library that no place has");
     make("venv/lib/python3.11/site-packages/nvidia/nccl/lib", true);

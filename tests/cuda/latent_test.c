@@ -1,15 +1,15 @@
 /* Tests MLA's attention (`latent` of kernels/ops.h) in both of its forms against the CPU
  * backend, which runs the five absorbed operators. Sequences have computed positions before
  * their rows, like chunks of a prompt and hits of the prefix cache. Passes mix prompts and
- * decode rows. Each case runs
+ * decode rows. Each case runs in three ways:
  *   never expanded    the bounds hold for the absorbed form;
  *   as chosen         the runs that the rule takes are expanded;
  *   always expanded   with the scratch that a worker has, and with so little that heads come in
  *                     turns and keys in chunks.
  * Each of these runs twice. First the scores differ, so that a wrong score shows. Then the
  * scores are nearly equal, and keys at the edges of blocks, units, chunks and sequences are 16
- * times as large as others. So one key too many or too few shows. Over the emulation the
- * launched products are counted and compared with the formula.
+ * times as large as other keys. One key too many or too few therefore shows. Over the emulation
+ * the launched products are counted and compared with the formula.
  *   latent_test [--small]   exit status 0 passed, 1 failures, 77 no device */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/attention/expansion.h"
@@ -21,14 +21,15 @@
 #pragma weak emulate_n_operations
 #pragma weak emulate_n_launches
 
-/* Error bounds, as fractions of the results' root mean square: MOST_OFF for all rows of a case
- * together, MOST_ROW_OFF for one row. Weights in codes are rounded to bfloat16 when they are
- * expanded; a cache of codes is rounded equally on both sides. */
+/* MOST_OFF and MOST_ROW_OFF are error bounds, as fractions of the results' root mean square:
+ * MOST_OFF for all rows of a case together, MOST_ROW_OFF for one row. Weights in codes are
+ * rounded to bfloat16 when they are expanded; a cache of codes is rounded equally on both sides. */
 #define MOST_OFF     0.012
 #define MOST_ROW_OFF 0.03
 
-/* Bound of the extra work. Rows between two expanded sequences are products of their own, padded
- * to 8. One row that is expanded by mistake costs a tile of 128 rows, several times as much. */
+/* MOST_BESIDE is the bound of the extra work. Rows between two expanded sequences are products
+ * of their own, padded to 8. One row that is expanded by mistake costs a tile of 128 rows,
+ * several times as much. */
 #define MOST_BESIDE 0.02
 
 #define B16 DTYPE_BF16
@@ -161,7 +162,8 @@ static void compare(const struct scene *s, const uint16_t *out, const char *how)
     }
 }
 
-/* Numbers that the emulation counts for one operator: operations of products, and kernels. */
+/* `counted` holds the numbers that the emulation counts for one operator: operations of
+ * products, and kernels. */
 struct counted {
     unsigned long long operations, kernels;
 };
@@ -174,8 +176,8 @@ static struct counted counted_now(void)
     return n;
 }
 
-/* Runs the pass on the device. scratch_bytes 0 means as much as a worker has. `key` is that of a
- * pass that may be recorded, or 0. */
+/* Runs the pass on the device. scratch_bytes 0 means as much as a worker has. `key` is the key
+ * of a pass that may be recorded, or 0. */
 static struct counted run_gpu(struct scene *s, struct device *gpu, uint64_t scratch_bytes,
                               uint64_t key, const char *how)
 {
@@ -232,8 +234,8 @@ static struct counted run_gpu(struct scene *s, struct device *gpu, uint64_t scra
 
 /* ---- counted operations ---- */
 
-/* Returns whether the formula of kernels/cuda/backend/latent.c chooses expansion, from a tile's
- * rows on. */
+/* Returns whether the formula of kernels/cuda/backend/latent.c chooses expansion. Only sequences
+ * with at least a tile's rows can be chosen. */
 static bool is_chosen(const struct latent_case *c, const struct sequence *s)
 {
     const int64_t head = c->nope + (c->v + 7) / 8 * 8, gain = 2 * (int64_t)c->kv_rank - head;
@@ -242,8 +244,8 @@ static bool is_chosen(const struct latent_case *c, const struct sequence *s)
 }
 
 /* Returns the products of the expanded form, for runs whose heads are one turn. Each tile has
- * 128 rows (a head of 192 dimensions and a value of 128) with whole units of 32 keys up to its
- * last row's; the expansion of the latents is added. */
+ * 128 rows (a head of 192 dimensions and a value of 128) with whole units of 32 keys up to the
+ * last unit that its rows see. The expansion of the latents is added. */
 static unsigned long long expanded_operations(const struct latent_case *c)
 {
     const uint32_t value = (c->v + 7) / 8 * 8;
@@ -301,8 +303,8 @@ static struct latent_case part_of(const struct latent_case *c, bool chosen)
     return part;
 }
 
-/* n counts the whole case. `others` is the number of operations of the sequences that are not
- * chosen, alone and absorbed. */
+/* Checks the counts. n counts the whole case. `others` is the number of operations of the
+ * sequences that are not chosen, alone and absorbed. */
 static void check_counts(const struct latent_case *c, const struct counted *n,
                          unsigned long long others)
 {
@@ -340,8 +342,8 @@ static unsigned long long run_others(const struct latent_case *c, bool spikes, s
     return n.operations;
 }
 
-/* Runs with as little scratch as possible: a turn for each head, then a few chunks of one
- * sequence's keys if that takes less than all keys at once. */
+/* Runs with as little scratch as possible. First there is a turn for each head. Then there are a
+ * few chunks of one sequence's keys, if that takes less scratch than all keys at once. */
 static void run_tight(struct scene *s, struct device *gpu)
 {
     const uint32_t keys = longest(s->c), each = (keys / 3 + 32) / 32 * 32;
@@ -387,8 +389,8 @@ static void run_case(const struct latent_case *c, struct device *cpu, struct dev
     }
 }
 
-/* Every row must be once in a run of the rule or in a tile of the other rows, and no tile may
- * have a row of a run. */
+/* Every row must be once in a run of the rule or in a tile of the other rows. No tile may have a
+ * row of a run. */
 static void check_beside(void)
 {
     static const uint32_t tables[6][1];

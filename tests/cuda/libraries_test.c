@@ -1,7 +1,7 @@
-/* cuBLASLt and NCCL must load as a worker loads them (find_library.h), with the major versions
- * that this program was compiled for. A host may have another minor version than the build had.
- * Within a major version both libraries keep their interface, so the rest is only printed. The
- * test needs no device. */
+/* Tests that cuBLASLt and NCCL load as a worker loads them (find_library.h), with the major
+ * versions that this program was compiled for. A host may have another minor version than the
+ * build had. Within a major version both libraries keep their interface, so the rest is only
+ * printed. The test needs no device. */
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -37,7 +37,7 @@ static bool same_major(const char *library, size_t version, size_t header)
     return same;
 }
 
-int nccl_abi_holds(void); /* from nccl_abi.c */
+int nccl_abi_holds(void); /* defined in nccl_abi.c */
 
 int main(void)
 {

@@ -2,7 +2,7 @@
  * the CPU reads from the same rows (dequantize_row). Activations are bfloat16. The results may
  * differ by the rounding of the result, of float sums, and of packing (pack.h). Cases: every
  * dtype, several parts, odd sizes and strides, few rows and many; embeddings, and columns in
- * another order. It runs on a device and over the emulation.
+ * another order. The test runs on a device and over the emulation.
  *   linear_test          all cases; exit status 0 passed, 1 failures, 77 no device
  *   linear_test --small  the cases that the emulation runs in seconds */
 #include <math.h>
@@ -34,7 +34,7 @@ enum { AS_FEW, AS_MANY };
 struct linear_case {
     enum dtype dtype;
     uint32_t k, group, n[3], n_rows;
-    /* elements: x_pad and out_pad between rows, offset before the first row */
+    /* in elements: x_pad and out_pad are between rows, offset before the first row */
     uint32_t x_pad, out_pad, offset;
     int way;
     bool to_float, bias;
@@ -42,9 +42,10 @@ struct linear_case {
 
 /* ---- weights in the layout of files ---- */
 
-/* Places in a block of the numbers that random bytes would make huge. */
+/* `tame` holds the places in a block of the numbers that random bytes would make huge. */
 struct tame {
-    int half[2], single, exponent, zero; /* bytes from the block's start; -1: none */
+    /* bytes from the block's start; -1: the block has no such number */
+    int half[2], single, exponent, zero;
 };
 static struct tame tame_of(enum dtype dtype)
 {
@@ -82,7 +83,8 @@ static void fill_block(struct rig *r, enum dtype dtype, uint8_t *block)
         block[i] = (uint8_t)(rng_next(&r->rng) >> 32);
     for (int i = 0; i < 2; i++) {
         uint16_t half =
-            (uint16_t)((rng_next(&r->rng) & 0x83ff) | 0x2000); /* about 2^-7, with either sign */
+            /* this is a number of about 2^-7, with either sign */
+            (uint16_t)((rng_next(&r->rng) & 0x83ff) | 0x2000);
         if (t.half[i] >= 0)
             memcpy(block + t.half[i], &half, sizeof half);
     }
@@ -95,7 +97,7 @@ static void fill_block(struct rig *r, enum dtype dtype, uint8_t *block)
         block[t.zero] %= 17;
 }
 
-/* All blocks of one group get the scale of the first block. */
+/* Fills a row with random bytes. All blocks of one group get the scale of the first block. */
 static void fill_row(struct rig *r, enum dtype dtype, uint32_t k, uint32_t group, uint8_t *row)
 {
     struct dtype_traits traits = dtype_traits(dtype);
@@ -155,7 +157,7 @@ static void matrix_free(struct rig *r, struct matrix *m)
     mem_free(m->rows);
 }
 
-/* Reads a row as exactly as the device can have it: plain numbers are rounded in packing. */
+/* Reads a row with the rounding that packing does to plain numbers. */
 static void matrix_row(const struct matrix *m, enum dtype dtype, uint32_t i, float *out)
 {
     (void)dequantize_row(dtype, m->rows + i * m->row_bytes, m->packed.k, out);
@@ -163,7 +165,8 @@ static void matrix_row(const struct matrix *m, enum dtype dtype, uint32_t i, flo
         out[k] = from_bf16(bf16_from_f32(out[k]));
 }
 
-/* Returns the largest error of a weight, relative to itself or to its code's largest part. */
+/* Returns the largest error of a weight, relative to the weight or to the largest part of its
+ * code. */
 static double weight_error(const struct linear_case *c, enum gpu_format f)
 {
     bool rounded = c->dtype == DTYPE_Q4_K || c->dtype == DTYPE_Q2_K || c->dtype == DTYPE_Q3_K;
@@ -227,7 +230,8 @@ static void check_output(struct rig *r, const struct linear_case *c, const struc
         if (c->to_float)
             memcpy(&got, at, sizeof got);
         double limit = (c->to_float ? 0 : fabs(want) * 0x1.01p-8) + size * off + 1e-30;
-        if (bias && c->way == AS_MANY) /* only 16 bits of the bias's fraction are added */
+        /* with many rows, only 16 bits of the bias's fraction are added */
+        if (bias && c->way == AS_MANY)
             limit += fabs((double)bias[i]) * 0x1p-17;
         if (!(fabs((double)got - want) <= limit)) {
             char text[160];
@@ -273,7 +277,8 @@ static void run_case(struct rig *r, const struct linear_case *c)
         must(gpu_copy_to_device(r->stream, d_out, out[i], n_bytes[i], &err), &err, "copy");
         if (c->bias && i != 1) {
             bias[i] = mem_array(c->n[i], sizeof(float));
-            for (uint32_t j = 0; j < c->n[i]; j++) /* some are far from a bfloat16 number */
+            /* some of these numbers are far from a bfloat16 number */
+            for (uint32_t j = 0; j < c->n[i]; j++)
                 bias[i][j] = j % 3 == 0 ? 300.9f : random_unit(&r->rng);
             must(gpu_alloc(r->device, c->n[i] * 4, &d_bias[i], &err), &err, "gpu_alloc");
             must(gpu_copy_to_device(r->stream, d_bias[i], bias[i], c->n[i] * 4, &err), &err,
@@ -313,7 +318,7 @@ struct gated_case {
     enum dtype dtype;
     uint32_t k, group, n, n_rows;
     enum activation act;
-    bool bias, is_same_cut; /* is_same_cut: K is cut as in the product alone */
+    bool bias, is_same_cut; /* is_same_cut: one launch cuts K as two launches do */
 };
 
 static void *device_copy(struct rig *r, const void *from, size_t n_bytes)
@@ -347,7 +352,7 @@ static void run_gated(struct rig *r, const struct gated_case *c)
     struct rows x = rows_new(r, &plain);
     struct matrix m[2];
     float *bias = mem_array(c->n, sizeof *bias);
-    uint16_t *out[4]; /* from one launch: result, up; from two launches: result, up */
+    uint16_t *out[4]; /* result and up of one launch, then result and up of two launches */
     void *d_out[4], *d_bias[2];
     r->n_cases++;
     struct gpu_products one = {.x = {x.device, x.stride},
@@ -533,7 +538,8 @@ static uint32_t some_k(enum dtype dtype, uint32_t k)
 static void run_small(struct rig *r)
 {
     static const uint32_t n_rows[] = {1, 3, 9, 17, 33, 64};
-    for (uint32_t i = 0; i < N_DTYPES; i++) { /* every dtype with changing numbers of rows */
+    /* this loop runs every dtype with changing numbers of rows */
+    for (uint32_t i = 0; i < N_DTYPES; i++) {
         enum dtype t = dtypes[i];
         run_case(r, &(struct linear_case){t,
                                           some_k(t, 345),
@@ -625,14 +631,15 @@ int main(int argc, char **argv)
     struct error err = {0};
     if (gpu_open(&r.device, &r.stream, &info) != 0)
         return 77;
-    /* enough for splits */
+    /* the scratch is enough for splits */
     info.n_multiprocessors = info.n_multiprocessors < 8 ? 8 : info.n_multiprocessors;
     must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     must(gpu_alloc(r.device, SCRATCH_BYTES, &r.scratch, &err), &err, "gpu_alloc");
     run_small(&r);
     run_all_gated(&r);
-    gpu_linear_free(r.linear);    /* again with the smallest shared memory of supported devices */
-    info.shared_bytes = 99 << 10; /* as on 8.6 and 8.9 */
+    /* the cases run again with the smallest shared memory of supported devices */
+    gpu_linear_free(r.linear);
+    info.shared_bytes = 99 << 10; /* devices of capability 8.6 and 8.9 have this limit */
     must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     run_small(&r);
     run_all_gated(&r);

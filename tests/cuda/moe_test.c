@@ -1,8 +1,8 @@
 /* Tests cuda_moe, cuda_heads and cuda_adapters against the CPU backend with the same bfloat16
  * numbers. Cases: every format, odd shapes, experts without a row and one with all rows, experts
  * of other ranks, turns because the scratch is too small for all rows. Nothing may be written
- * beside the rows. It runs on a device and over the emulation. Exit status 77 means that there
- * is no device.
+ * beside the rows. The test runs on a device and over the emulation. Exit status 77 means that
+ * there is no device.
  *   moe_test          all shapes
  *   moe_test --small  the shapes that the emulation runs in seconds */
 #include "tests/cuda/rig/moe_rig.h"
@@ -16,7 +16,8 @@ struct moe_case {
     enum activation act;
     enum spread spread;
     bool has_bias;
-    uint32_t pad, offset, max_rows; /* max_rows: rows that the scratch has room for; 0: all */
+    /* max_rows: number of rows that the scratch has room for; 0 = all */
+    uint32_t pad, offset, max_rows;
 };
 #define ALIKE(dtype) dtype, dtype, dtype
 
@@ -70,7 +71,7 @@ static const struct moe_case small_cases[] = {
      0, false, 0, 0, 0},
 };
 
-/* Shapes of models, or similar ones. */
+/* `large_cases` have the shapes of models, or similar shapes. */
 static const struct moe_case large_cases[] = {
     {"decode", ALIKE(DTYPE_BF16), 0, 1, 64, 6, 0, 64, 2048, 1408, ACT_SILU, 0, false, 0, 0, 0},
     {"batch", ALIKE(DTYPE_BF16), 0, 64, 64, 6, 0, 64, 512, 352, ACT_SILU, 0, false, 0, 0, 0},
@@ -86,7 +87,7 @@ static const struct moe_case large_cases[] = {
 
 struct moe_arrays {
     struct both_weight *weights; /* gate, up and down of each expert on this rank */
-    float *biases;               /* [n][3][most]; 0 beyond the outputs of a narrower matrix */
+    float *biases;               /* shape [n][3][most]: 0 beyond the outputs of a narrower matrix */
     struct moe_expert *cpu, *gpu;
     uint32_t *ids;
     float *shares;
@@ -286,8 +287,8 @@ struct lora_case {
     const char *name;
     uint32_t n_rows, n_adapters, most_rank, k, n, pad, offset;
     bool to_float;      /* the sums are added to floats */
-    uint32_t n_parts;   /* matrices side by side */
-    uint32_t room_rows; /* rows that the scratch has room for; 0: the requested size */
+    uint32_t n_parts;   /* number of matrices side by side */
+    uint32_t room_rows; /* number of rows that the scratch has room for; 0 = the requested size */
 };
 static const struct lora_case lora_cases[] = {
     {"one adapter", 1, 1, 16, 128, 72, 0, 0, false, 1, 0},
@@ -305,8 +306,7 @@ static const struct lora_case lora_cases[] = {
 };
 enum { MAX_ADAPTERS = 20 };
 
-/* `want` is the result of the CPU. All `n` floats of the device are compared, also those between
- * rows. */
+/* Compares all `n` floats of the device with the CPU's result `want`, also those between rows. */
 static void compare_floats(struct rig *r, const struct both *want, const void *device, uint64_t n)
 {
     float *got = mem_array(n, sizeof *got);
@@ -320,13 +320,14 @@ static void compare_floats(struct rig *r, const struct both *want, const void *d
 
 struct lora_arrays {
     struct both_weight w[MAX_ADAPTERS][LINEAR_MAX_PARTS][2];
-    struct lora_group groups[LINEAR_MAX_PARTS][MAX_ADAPTERS]; /* the CPU's, by part */
+    struct lora_group groups[LINEAR_MAX_PARTS][MAX_ADAPTERS]; /* groups of the CPU, by part */
     uint32_t n_groups[LINEAR_MAX_PARTS];
-    struct lora_pair pairs[MAX_ADAPTERS][LINEAR_MAX_PARTS]; /* the device's */
+    struct lora_pair pairs[MAX_ADAPTERS][LINEAR_MAX_PARTS]; /* pairs of the device */
     uint32_t first[MAX_ADAPTERS + 1], *list;
 };
 
-/* Some adapters have nothing for some matrices, and some rows have no adapter. */
+/* Makes the adapters. Some adapters have nothing for some matrices, and some rows have no
+ * adapter. */
 static void make_adapters(struct rig *r, const struct lora_case *c, struct lora_arrays *m)
 {
     uint32_t n = 0;
@@ -386,7 +387,8 @@ static void run_lora_gpu(struct rig *r, const struct lora_case *c, const struct 
     struct error err = {0};
     const uint64_t n_entries = c->n_parts + 1, bytes = n_entries * cuda_adapter_bytes();
     uint8_t *table = mem_array(MAX_ADAPTERS, bytes);
-    for (uint32_t a = 0; a < c->n_adapters; a++) /* the parts are entries 1 and following */
+    /* the parts are entry 1 and the entries after it */
+    for (uint32_t a = 0; a < c->n_adapters; a++)
         must(cuda_adapter_table_fill(m->pairs[a], c->n_parts,
                                      table + a * bytes + cuda_adapter_bytes(), &err),
              &err, c->name);

@@ -1,5 +1,5 @@
-/* Checks at compile time that kernels/cuda/comm/nccl_api.h agrees with nccl.h. It is compiled if
- * nccl.h is installed; there is nothing to run. */
+/* Checks at compile time that kernels/cuda/comm/nccl_api.h agrees with nccl.h. This file is
+ * compiled if nccl.h is installed; nothing needs to run. */
 #include <nccl.h>
 
 #include "kernels/cuda/comm/nccl_api.h"
@@ -29,7 +29,8 @@ FIELD(max_ctas, maxCTAs);
 FIELD(net_name, netName);
 FIELD(split_share, splitShare);
 
-/* The types of the calls' arguments, except enums, which are ints here. */
+/* The static assertions compare the types of the calls' arguments, except enums, which are ints
+ * here. */
 #define CALL(f, type)                                                                              \
     _Static_assert(__builtin_types_compatible_p(__typeof__(f), type), "a call of other arguments")
 CALL(ncclCommInitRankConfig, ncclResult_t(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *));

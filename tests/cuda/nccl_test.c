@@ -6,7 +6,7 @@
 
 #include "tests/cuda/rig/comm_cases.h"
 
-/* An object that has left its group can join another one. */
+/* An object that has left its group must be able to join another group. */
 static bool again(struct rank *r)
 {
     uint32_t ms;
@@ -57,7 +57,7 @@ static const struct ranks_case cases[] = {
     {.name = "NCCL: killed in two stages", .n = 4, .fn = comm_loss_in_stages, .kills = true},
 };
 
-/* Loading the library needs no device. */
+/* Loading the library must need no device. */
 static bool loads(const char *library)
 {
     const struct gpu_comm_options o = {.library = library};

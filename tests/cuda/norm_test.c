@@ -1,8 +1,8 @@
 /* Tests cuda_norm_bf16 and cuda_add_norm_bf16 against a reference in double. Every element must
  * be within half a unit of bfloat16's last place (and 1 % of that, for the float sums). Nothing
  * may be written beside the rows, the bits must not depend on the rows that run together, and
- * they must give DIGEST. It runs on a device and over tests/cuda/emulate. It uses no cmocka and
- * only common/base, because a machine with a GPU may have little else.
+ * they must give DIGEST. The test runs on a device and over tests/cuda/emulate. It uses no
+ * cmocka and only common/base, because a machine with a GPU may have little else.
  *   norm_test          all shapes; exit status 0 passed, 1 failures, 77 no device
  *   norm_test --small  the shapes that the emulation runs in a second */
 #include <math.h>
@@ -14,16 +14,19 @@
 #include "kernels/cuda/rows/abi.h"
 #include "tests/cuda/rig/gpu_open.h"
 
-/* FNV-1a over the outputs of small_cases. The kernel's arithmetic is IEEE's in a fixed order, so
- * the emulation and devices agree. A change of that order changes the digest (run with --small). */
+/* DIGEST is FNV-1a over the outputs of small_cases. The kernel's arithmetic is IEEE's in a fixed
+ * order, so the emulation and devices agree. A change of that order changes the digest (run with
+ * --small). */
 #define DIGEST 0x166e4e06fe51e6bdull
 #define EPS    1e-6f
 #define POISON 0xabcdu
 
 struct norm_case {
     uint32_t n_rows, n_parts, dim;
-    uint32_t pad, out_pad; /* elements between rows of x and y, and of out */
-    uint32_t offset;       /* elements before the first row: 1 breaks the alignment */
+    /* `pad` is the number of elements between rows of x and y, and `out_pad` between rows of
+     * out. */
+    uint32_t pad, out_pad;
+    uint32_t offset; /* number of elements before the first row: 1 breaks the alignment */
     bool add, in_place;
 };
 
@@ -52,10 +55,11 @@ struct rig {
     unsigned n_failures;
 };
 
-/* One case's rows on the host and on the device: n_elems elements of x and y, n_out of out. */
+/* `buffers` holds one case's rows on the host and on the device: n_elems elements of x and y,
+ * n_out of out. */
 struct buffers {
     uint64_t n_elems, n_out;
-    /* out_stride: of the results; equal to stride if they go to x */
+    /* out_stride: stride of the results; equal to stride if the results go to x */
     uint32_t width, stride, out_stride;
     uint16_t *x, *y, *out, *again;
     float *w;
@@ -99,8 +103,8 @@ static double unit_scale(const struct norm_case *c, const struct buffers *b, uin
     return 1 / sqrt(sum / c->dim + (double)EPS);
 }
 
-/* Rounding to bfloat16 would hide another order of the sum. So every other weight puts the
- * result of the first unit midway between two bfloat16 values, and the last bit of the scale
+/* Rounding to bfloat16 would hide another order of the sum. Every other weight therefore puts
+ * the result of the first unit midway between two bfloat16 values, and the last bit of the scale
  * shows. */
 static void weights_make(struct rig *r, const struct norm_case *c, struct buffers *b)
 {
@@ -126,8 +130,8 @@ static void buffers_make(struct rig *r, const struct norm_case *c, struct buffer
     b->again = mem_array(b->n_out > b->n_elems ? b->n_out : b->n_elems, sizeof *b->again);
     b->w = mem_array(c->dim, sizeof *b->w);
     for (uint64_t i = 0; i < b->n_elems; i++) {
-        /* Rows differ in size. Each has a few elements so large that the last bits of the sum
-         * show which elements are added before them, and which with them. */
+        /* Rows differ in size. Each row has a few elements so large that the last bits of the
+         * sum show which elements are added before the large elements, and which with them. */
         const int exponent = (int)(i / b->stride % 13) - 6 + (random_u32(&r->rng) % 64 ? 0 : 11);
         const float scale = ldexpf(1.0f, exponent);
         b->x[i] = to_bf16(next_float(r, scale));
@@ -298,7 +302,7 @@ static void run_refused(struct rig *r)
         fail(r, &c, "a pebibyte was given", 0);
 }
 
-/* Tests decode, prefill and sizes between them, for dimensions of real models and odd ones. */
+/* Tests decode, prefill and sizes between these two, for dimensions of real models and odd ones. */
 static unsigned run_large(struct rig *r)
 {
     static const uint32_t dims[] = {1,    31,   64,   127,  128,  255,  512,  640,   896,

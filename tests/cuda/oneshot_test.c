@@ -1,8 +1,8 @@
 /* Tests the one-shot all-reduce (kernels/cuda/comm/oneshot.cu) against plain sums; all bits must
  * agree. On the emulation, ranks are processes with shared memory. On a device they are streams
  * of one process, whose kernels run side by side. Usage: oneshot_test [--small]
- * Each sum starts with begin_sum() and is checked by end_sum(). Later cases leave ranks out: the
- * others must end at a deadline, or when the host says so, with x unchanged. */
+ * Each sum starts with begin_sum() and is checked by end_sum(). Later cases leave ranks out, and
+ * the other ranks must then end at a deadline, or when the host says so, with x unchanged. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 enum { MAX_RANKS = 4, WAIT_S = 10, SHORT_MS = 20, N_BYTES_ALL = 4 << 20 };
 
-/* Small, large and small sizes: slots alternate for any size. */
+/* `sizes` alternates between small and large sums, because the two slots alternate for any size. */
 static const size_t sizes[] = {8, 4096 + 8, 65536, 16,  GPU_ONESHOT_MAX_BYTES / 2,
                                8, 1000,     8192,  2048};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
@@ -133,7 +133,8 @@ static bool end_sum(struct rank *r, size_t turn)
     return true;
 }
 
-/* Number of sums that follow each other without a wait; each result is n times the one before. */
+/* CHAIN is the number of sums that follow each other without a wait. Each result is n times the
+ * result before. */
 enum { CHAIN = 12 };
 
 static bool begin_chain(struct rank *r)
@@ -200,7 +201,7 @@ static bool begin_anew(struct rank *r)
                 r, "begin:", err.text);
 }
 
-/* The sum of a rank that was left behind. Its flags reach a region that has been reset. */
+/* Runs the sum of a rank that was left behind. Its flags reach a region that has been reset. */
 static bool stale_sum(struct rank *r)
 {
     return begin_sum(r, 0, SHORT_MS * 1000000ull) && is_untouched(r, 0, true);
@@ -228,7 +229,8 @@ static bool lonely_sums(struct rank *r)
 static bool meet(struct rank *r, uint32_t turn)
 {
     atomic_fetch_add(r->gate, 1);
-    while (atomic_load(r->gate) < turn * r->n) /* or until the alarm */
+    /* the loop ends when all ranks have arrived or the alarm ends the process */
+    while (atomic_load(r->gate) < turn * r->n)
         usleep(1000);
     return true;
 }

@@ -27,8 +27,8 @@ static uint64_t next(void)
     return random_state;
 }
 
-/* Returns the code of output `row` and input k: the first or second code of pair p of lane 4g +
- * t. */
+/* Returns the code of output `row` and input k. This code is the first or second code of pair p
+ * of lane 4g + t. */
 static uint32_t code_at(const struct gpu_matrix *m, const uint8_t *tile, uint32_t row, uint32_t k)
 {
     uint32_t tile_k = gpu_tile_k(m->format), bits = gpu_code_bits(m->format);
@@ -79,7 +79,7 @@ static float value_at(const struct gpu_matrix *m, const uint8_t *tile, uint32_t 
     return NAN;
 }
 
-/* Returns the rounding of packing (pack.h). */
+/* Returns the error that packing may cause by rounding (pack.h). */
 static float slack(enum dtype t, float want)
 {
     bool k_in_4_bits = t == DTYPE_Q2_K || t == DTYPE_Q3_K || t == DTYPE_Q4_K;
@@ -96,7 +96,7 @@ static void check_dtype(enum dtype dtype, uint32_t n, uint32_t k)
     uint8_t *rows = mem_array(n, row_bytes);
     float *want = mem_array(k, sizeof *want);
     for (uint64_t i = 0; i < n * row_bytes;
-         i += 2) { /* makes all halves, singles and exponents at most 1 in size */
+         i += 2) { /* this makes all halves, singles and exponents at most 1 in size */
         uint16_t half = (uint16_t)((next() & 0x83ff) | 0x2c00);
         memcpy(rows + i, &half, i + 1 < n * row_bytes ? 2 : 1);
     }
@@ -137,7 +137,7 @@ static void check_dtype(enum dtype dtype, uint32_t n, uint32_t k)
                        k / 2) == 0,
               "an output beyond n is no zero", name);
     for (uint32_t first = 0; first < n;
-         first += 32) { /* 32 outputs at a time, as the loader packs */
+         first += 32) { /* the loop packs 32 outputs at a time, as the loader does */
         struct gpu_matrix piece;
         uint32_t in_piece = n - first < 32 ? n - first : 32;
         (void)gpu_matrix_of(dtype, in_piece, k, 0, NULL, &piece);
@@ -163,7 +163,7 @@ static void check_sizes(void)
     check(!gpu_matrix_of(DTYPE_F32, 1, (1u << 20) + 1, 0, NULL, &m), "k too large", "F32");
     check(gpu_matrix_of(DTYPE_BF16, 17, 12, 0, NULL, &m) && gpu_matrix_bytes(&m) == 32 * 16 * 2,
           "17 outputs of 12 inputs", "BF16");
-    /* 4096 inputs in groups of 128: half a byte each, and 4 bytes for each group */
+    /* 4096 inputs in groups of 128 take half a byte for each input, and 4 bytes for each group. */
     check(gpu_matrix_of(DTYPE_INT4, 16, 4096, 128, NULL, &m) && m.group == 128 &&
               gpu_matrix_bytes(&m) == 16 * (2048 + 32 * 4),
           "16 outputs of 4096 inputs", "INT4");

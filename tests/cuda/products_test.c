@@ -1,8 +1,9 @@
-/* Tests weights, products and embeddings by the table of operators: the CUDA backend against the
- * CPU backend, with the same activations rounded to bfloat16. It covers the code around the
- * kernels of linear_test: packing in the loader's pieces, parts of several formats in one call,
- * inputs in an order of their own, few rows and many, and the smallest possible scratch. It runs
- * on a device and over the emulation. Exit status 0 passed, 1 failures, 77 no device. */
+/* Tests weights, products and embeddings by the table of operators. It compares the CUDA backend
+ * with the CPU backend, with the same activations rounded to bfloat16. It covers the code around
+ * the kernels of linear_test: packing in the loader's pieces, parts of several formats in one
+ * call, inputs in an order of their own, few rows and many, and the smallest possible scratch.
+ * The test runs on a device and over the emulation. Exit status 0 passed, 1 failures, 77 no
+ * device. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +20,12 @@ enum { CPU, CUDA, N_DEVICES, PIECE = 64 };
 struct part {
     enum dtype dtype;
     uint32_t n, group;
-    float bias; /* biases lie around this number; 0: no bias */
+    float bias; /* number around which the biases lie; 0 = no bias */
     bool to_float;
 };
 struct product_case {
     uint32_t k, n_rows;
-    bool in_order; /* shuffled inputs, some of which are WEIGHT_NO_INPUT */
+    bool in_order; /* whether inputs are shuffled; some of them are then WEIGHT_NO_INPUT */
     struct part parts[LINEAR_MAX_PARTS];
 };
 static const struct product_case cases[] = {
@@ -48,13 +49,15 @@ static const struct product_case cases[] = {
 };
 #define N_CASES (sizeof cases / sizeof cases[0])
 
-/* Two parts, gate and up, and their activation. The result lies at the place of the first part. */
+/* `gated_case` has two parts, gate and up, and their activation. The result lies at the place of
+ * the first part. */
 struct gated_case {
     enum activation act;
     struct product_case c;
 };
 static const struct gated_case gated_cases[] = {
-    /* One launch: with one block and with several, K in splits and whole, turns of 64 rows. */
+    /* These cases take one launch: with one block and with several, K in splits and whole, turns
+     * of 64 rows. */
     {ACT_SILU, {512, 1, false, {{DTYPE_BF16, 33, 0, 0, false}, {DTYPE_BF16, 33, 0, 0, false}}}},
     {ACT_SILU, {1024, 1, false, {{DTYPE_BF16, 8, 0, 1, false}, {DTYPE_BF16, 8, 0, 0, false}}}},
     {ACT_SILU, {96, 12, false, {{DTYPE_BF16, 300, 0, 0, false}, {DTYPE_BF16, 300, 0, 1, false}}}},
@@ -63,7 +66,7 @@ static const struct gated_case gated_cases[] = {
     {ACT_SWIGLU_LIMITED,
      {256, 100, false, {{DTYPE_INT4, 40, 128, 1, false}, {DTYPE_INT4, 40, 128, 1, false}}}},
     {ACT_SILU, {512, 5, false, {{DTYPE_FP8, 64, 128, 0, false}, {DTYPE_FP8, 64, 128, 0, false}}}},
-    /* Two launches: different formats, inputs in an order, cuBLASLt. */
+    /* These cases take two launches: different formats, inputs in an order, cuBLASLt. */
     {ACT_SILU, {512, 3, false, {{DTYPE_Q4_K, 32, 0, 0, false}, {DTYPE_Q6_K, 32, 0, 0, false}}}},
     {ACT_SILU, {384, 3, true, {{DTYPE_INT4, 20, 0, 0, false}, {DTYPE_INT4, 20, 0, 0, false}}}},
     {ACT_SILU, {256, 70, false, {{DTYPE_BF16, 40, 0, 1, false}, {DTYPE_BF16, 40, 0, 1, false}}}},
@@ -112,7 +115,7 @@ static uint8_t *rows_new(const struct part *p, uint32_t k, uint64_t *row_bytes)
             p->group == 0 || i % *row_bytes / t.block_bytes * t.block_elems % p->group == 0;
         float single = uniform() * 0.05f;
         if (p->dtype == DTYPE_F32)
-            single = rounded(uniform()); /* the same number on both devices */
+            single = rounded(uniform()); /* the number is the same on both devices */
         if (p->dtype == DTYPE_FP8 || p->dtype == DTYPE_F32)
             memcpy(rows + i, &single, sizeof single);
         if (p->dtype == DTYPE_MXFP4)
@@ -120,7 +123,7 @@ static uint8_t *rows_new(const struct part *p, uint32_t k, uint64_t *row_bytes)
         if (p->dtype == DTYPE_INT4)
             rows[i + 2] %= 17;
         if (p->dtype == DTYPE_F16)
-            rows[i] &= 0xf8; /* eight bits of fraction: exact in bfloat16 too */
+            rows[i] &= 0xf8; /* eight bits of fraction remain, which are exact in bfloat16 too */
         if (!first)
             memcpy(rows + i, rows + i - t.block_bytes, 4);
     }
@@ -184,7 +187,7 @@ static void download(struct device *d, const void *from, bool is_float, size_t n
     mem_free(host);
 }
 
-/* The inputs that both devices get. */
+/* `inputs` holds the inputs that both devices get. */
 struct inputs {
     uint8_t *rows[LINEAR_MAX_PARTS];
     float *x;
@@ -258,7 +261,7 @@ static void run(struct device *d, const struct product_case *c, const enum activ
     d->ops->memory.release(d, d_x, ((size_t)c->n_rows * x_width + 1) * d->ops->activation_bytes);
 }
 
-/* act is NULL for a product without an activation. */
+/* Checks a case. act is NULL for a product without an activation. */
 static void check_case(struct device *const *devices, const struct product_case *c,
                        const enum activation *act, size_t i_case)
 {
@@ -279,18 +282,19 @@ static void check_case(struct device *const *devices, const struct product_case 
         out[d] = mem_array((size_t)c->n_rows * width, sizeof *out[d]);
         run(devices[d], c, act, &in, out[d], width);
     }
-    /* over the whole result: a wrong row, part or order is far off */
+    /* `off`, `size` and `shift` are sums over the whole result, so that a wrong row, part or
+     * order shows. */
     double off = 0, size = 0, shift = 0;
     for (size_t i = 0; i < (size_t)c->n_rows * width; i++) {
         if (act && i % width >= c->parts[0].n)
-            continue; /* up, which need not be written */
+            continue; /* this part is up, which need not be written */
         double want = (double)out[CPU][i], diff = (double)out[CUDA][i] - want;
         off += diff * diff;
         shift += diff;
         size += want * want;
     }
     /* Results are rounded by at most 2^-9 of themselves. With many rows the weights are rounded
-     * too, and with two launches the numbers between them. */
+     * too. With two launches the numbers between the launches are rounded too. */
     if (!(sqrt(off) <= (act ? 0x1p-7 : 0x1p-8) * sqrt(size)) || !(size > 0)) {
         printf("FAILED: case %zu: off by %.3g of %.3g\n", i_case, sqrt(off), sqrt(size));
         n_failures++;
@@ -308,9 +312,9 @@ static void check_case(struct device *const *devices, const struct product_case 
     mem_free(in.x);
 }
 
-/* A matrix that no kernel takes (a row of 33 inputs is not a whole number of blocks) must be an
- * error that sync returns, for every operator that uses it. The result must not be left out
- * silently. */
+/* A row of 33 inputs is not a whole number of blocks, so no kernel takes such a matrix. For
+ * every operator that uses the matrix, sync must return an error. The operator must not skip the
+ * result silently. */
 static bool refuses(void (*fn)(struct device *d, struct weight *w), const char *what)
 {
     struct device *d;
@@ -343,11 +347,11 @@ static void pack(struct device *d, struct weight *w)
     d->ops->loading.weight_pack(d, w, &(struct weight_rows){0});
 }
 
-/* A matrix that fills five of the host's packing buffers, the first one twice, and a part of one
+/* The matrix fills five of the host's packing buffers, the first buffer twice, and a part of one
  * more. Rows at the edges of all buffers must arrive, each with its own numbers. */
 static float big_value(uint32_t row, uint32_t column)
 {
-    return (float)((row * 31 + column * 7 + row / 16) % 251); /* exact in bfloat16 */
+    return (float)((row * 31 + column * 7 + row / 16) % 251); /* the value is exact in bfloat16 */
 }
 static void check_rooms(struct device *d)
 {

@@ -1,6 +1,6 @@
-/* Tests cuda_route against the CPU backend: the same experts for the same logits, and shares
- * within the last bits of an exponential. It runs on a device and over the emulation. Exit
- * status 77 means that there is no device. */
+/* Tests cuda_route against the CPU backend. The experts must be the same for the same logits,
+ * and shares must agree within the last bits of an exponential. The test runs on a device and
+ * over the emulation. Exit status 77 means that there is no device. */
 #include <float.h>
 #include <math.h>
 
@@ -10,7 +10,7 @@
 struct route_case {
     const char *name;
     uint32_t n_rows;
-    struct route_params p; /* all fields except pointers */
+    struct route_params p; /* all fields except the pointers are set */
     bool has_bias, is_float, is_odd;
 };
 
@@ -95,7 +95,8 @@ static const struct route_case cases[] = {
 
 static float random_float(struct rig *r)
 {
-    return ((float)rng_below(&r->rng, 1u << 24) - 0x1p23f) * 0x1p-23f; /* in [-1, 1) */
+    /* the number is in [-1, 1) */
+    return ((float)rng_below(&r->rng, 1u << 24) - 0x1p23f) * 0x1p-23f;
 }
 
 /* Returns a random logit. Half of them are whole numbers, so that logits tie. With is_odd, some

@@ -1,8 +1,8 @@
 /* Tests the runner over the CUDA backend. Passes of several sequences, padded, recorded and
- * replayed, must agree with the same passes on the CPU, and a replay must have the bits of the
- * pass that was recorded. On the emulation each call of a recording is also refused once: the
- * bits must be the same, and the device must not be lost. Exit status 0 passed, 1 failures, 77
- * no device. --small runs the same cases. */
+ * replayed, must agree with the same passes on the CPU. A replay must have the bits of the pass
+ * that was recorded. On the emulation each call of a recording is also refused once: the bits
+ * must be the same, and the device must not be lost. Exit status 0 passed, 1 failures, 77 no
+ * device. --small runs the same cases. */
 #include "kernels/cuda/device/abi.h"
 #include "kernels/cuda/rows/abi.h"
 #include "tests/cuda/emulate/faults.h"
@@ -37,7 +37,7 @@ static void run(struct side *s, const struct pass *p, float *out)
     }
 }
 
-/* Runs a pass on both devices; the GPU's rows must be near the CPU's. */
+/* Runs a pass on both devices. The GPU's rows must be near the CPU's. */
 static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, float *got)
 {
     float want[MOST_SEQUENCES * TINY_VOCAB];
@@ -48,7 +48,7 @@ static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, f
                "a row of logits is near the CPU's");
 }
 
-/* `last` gets the GPU's logits of the last pass, [MOST_SEQUENCES][TINY_VOCAB]. */
+/* Tests passes. `last` gets the GPU's logits of the last pass, [MOST_SEQUENCES][TINY_VOCAB]. */
 static void test_passes(struct side *cpu, struct side *gpu, float *last)
 {
     static struct pass p;
@@ -57,22 +57,23 @@ static void test_passes(struct side *cpu, struct side *gpu, float *last)
     static const uint32_t ones[] = {1, 1, 1, 1, 1, 1};
     float got[MOST_SEQUENCES * TINY_VOCAB], again[MOST_SEQUENCES * TINY_VOCAB];
     uint32_t at[MOST_SEQUENCES];
-    make_pass(&p, 6, zeros, prompts); /* 111 rows: not recorded, tiles of many rows */
+    make_pass(&p, 6, zeros, prompts); /* 111 rows are not recorded and give tiles of many rows */
     run_both(cpu, gpu, &p, got);
     memcpy(at, prompts, sizeof at);
-    /* eager, recorded, replayed; other rows in each step */
+    /* The steps run eagerly, recorded and replayed, with other rows in each step. */
     for (uint32_t step = 0; step < 5; step++) {
-        uint32_t n = step < 3 ? 3 : 4; /* 3 rows are padded to 4: one recording */
+        /* 3 rows are padded to 4, so one recording serves both numbers */
+        uint32_t n = step < 3 ? 3 : 4;
         make_pass(&p, n, at, ones);
         run_both(cpu, gpu, &p, got);
         for (uint32_t i = 0; i < n; i++)
             at[i]++;
     }
     runner_drop_records(gpu->engine->runner);
-    run(gpu, &p, again); /* run eagerly, over the keys that are in the cache */
+    run(gpu, &p, again); /* the pass runs eagerly, over the keys that are in the cache */
     expect(memcmp(got, again, (size_t)p.n_sampled * TINY_VOCAB * sizeof *got) == 0,
            "a replay has other bits than its operators one by one");
-    /* several rows of a sequence, in a size that is recorded */
+    /* Here a sequence has several rows, in a size that is recorded. */
     static const uint32_t drafts[] = {3, 1, 4};
     for (int i = 0; i < 3; i++) {
         make_pass(&p, 3, at, drafts);
@@ -104,13 +105,13 @@ static void test_refusals(struct side *gpu)
                    "other bits where a recording was refused");
         }
         unsigned left = emulate_refuse_capture(0);
-        n_calls = MANY - left; /* calls of the first round */
+        n_calls = MANY - left; /* number of calls of the first round */
         expect(n == MANY ? n_calls > 10 : left == 0, "the refusal did not take place");
         expect(gpu->device->ops->pass.sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
     }
 }
 
-/* Kernels must begin early if the code that runs can wait and it is not forbidden. */
+/* Kernels must begin early if the code that runs can wait and early launches are not forbidden. */
 static void test_early_launches(void)
 {
     static const struct {
@@ -163,7 +164,8 @@ int main(void)
     char folder[] = "/tmp/cox-runner-XXXXXX", path[64];
     open_sides(&cpu, &gpu, folder);
     static float last[2][2][MOST_SEQUENCES * TINY_VOCAB];
-    for (int i = 0; i < 4; i++) { /* one KV group and two; block layouts `block` and `layer` */
+    /* the loop runs one KV group and two, with the block layouts `block` and `layer` */
+    for (int i = 0; i < 4; i++) {
         const int windows = i % 2, layers = i / 2;
         (void)setenv("COX_KV_LAYOUT", layers ? "layer" : "block", 1);
         if (windows)

@@ -1,8 +1,8 @@
 /* Tests cuda_sample against worker/sampling/sampler.h: the same id, gap and log-probabilities
- * for the same logits and parameters, with rows of all kinds in one call. The two may differ
- * only by double rounding (a gap below GAP) or by top_p's float sums (ids of the same weight
- * within EDGE of top_p's edge, which these logits avoid). It runs on a device and over the
- * emulation.
+ * for the same logits and parameters, with rows of all kinds in one call. The two samplers may
+ * differ only by double rounding (a gap below GAP) or by top_p's float sums. Ids of the same
+ * weight within EDGE of top_p's edge could differ, and these logits avoid them. The test runs on
+ * a device and over the emulation.
  *   sample_test          all cases; exit status 0 passed, 1 failures, 77 no device
  *   sample_test --small  the cases that the emulation runs in a second */
 #include <float.h>
@@ -32,7 +32,7 @@ struct rig {
     unsigned n_failures, n_checked;
 };
 
-/* A row for both samplers: the device's parameters, and the host's. */
+/* `row` is a row for both samplers: the device's parameters, and the host's. */
 struct row {
     struct gpu_sample_row device;
     struct sampling_params host;
@@ -41,15 +41,15 @@ struct row {
     uint32_t mask_words;
 };
 
-/* The arrays of one call. */
+/* `batch` holds the arrays of one call. */
 struct batch {
     uint32_t n_rows, n_biases, n_allowed, n_mask, n_history;
     struct row rows[MAX_ROWS];
     struct gpu_sample_row device_rows[MAX_ROWS];
     struct gpu_bias biases[MAX_ROWS * 2 * MAX_LIST];
     uint32_t allowed[MAX_ROWS * MAX_LIST], history[MAX_ROWS * MAX_HISTORY], last[N_SLOTS];
-    uint32_t *mask; /* [MAX_ROWS][words] */
-    float *logits;  /* [n_rows][stride] */
+    uint32_t *mask; /* `mask` has the shape [MAX_ROWS][words] */
+    float *logits;  /* `logits` has the shape [n_rows][stride] */
     struct gpu_sampled out[MAX_ROWS];
     struct gpu_sample_wants wants;
 };
@@ -79,13 +79,13 @@ static void make_logits(struct rig *r, float *x, uint32_t kind)
             sum += next_float(r) - 0.5f;
         x[i] = sum * LOGIT_SCALE;
         if (kind == 1)
-            x[i] = floorf(x[i]); /* ties everywhere */
+            x[i] = floorf(x[i]); /* the logits have ties everywhere */
         if (kind == 2 && often(r, 50))
             x[i] = broken[below(r, BROKEN_VALUES)];
         if (kind == 3)
             x[i] = -INFINITY;
         if (kind == 4)
-            x[i] *= 20.0f; /* far apart: beyond the bins of distances */
+            x[i] *= 20.0f; /* the logits are far apart, beyond the bins of distances */
     }
 }
 
@@ -93,7 +93,7 @@ static void give_biases(struct rig *r, struct batch *b, struct row *row)
 {
     uint32_t n = 1 + below(r, MAX_LIST), n_banned = below(r, 4);
     row->device.first_bias = b->n_biases;
-    for (uint32_t i = 0; i < n; i++) { /* all ids differ, as in the host's lists */
+    for (uint32_t i = 0; i < n; i++) { /* all ids in a list differ, as in the host's lists */
         uint32_t id = (i * 37 + below(r, 37)) % (37 * MAX_LIST);
         float value = (next_float(r) - 0.5f) * 10.0f;
         row->biases[i] = (struct logit_bias){id, value};
@@ -110,7 +110,7 @@ static void give_biases(struct rig *r, struct batch *b, struct row *row)
     row->device.n_biases = b->n_biases - row->device.first_bias;
 }
 
-/* Gives a list of allowed ids, or the same ids as a mask. */
+/* Gives the row a list of allowed ids, or the same ids as a mask. */
 static void give_allowed(struct rig *r, struct batch *b, struct row *row)
 {
     uint32_t n = 1 + below(r, MAX_LIST), words = (r->vocab_size + 31) / 32;
@@ -275,7 +275,7 @@ static void compare(struct rig *r, const struct batch *b, uint32_t i,
         fail(r, row, i, "last", b->last[row->device.slot], got->id);
     if (row->device.n_logprobs < 0)
         return;
-    /* if the best is infinite, the host ranks it above itself */
+    /* if the best logit is infinite, the host ranks it above itself */
     if (got->rank != rows->chosen_rank && got->best < FLT_MAX)
         fail(r, row, i, "rank", got->rank, rows->chosen_rank);
     if (!close_to((double)got->logprob, (double)rows->values.ptr[0]))
@@ -346,7 +346,7 @@ static void run(struct rig *r, uint32_t vocab_size, uint32_t n_rows, uint32_t ki
         make_logits(r, b->logits + (size_t)i * r->stride, kind < 5 ? kind : below(r, 5));
     }
     run_device(r, b);
-    run_host(r, b); /* changes the logits */
+    run_host(r, b); /* the host's sampler changes the logits */
     mem_free(b->mask);
     mem_free(b->logits);
     mem_free(b);

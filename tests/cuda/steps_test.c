@@ -1,8 +1,8 @@
 /* Tests a decode step as it is recorded: passes whose rows have adapters, in any mix, and logits
  * with their sampling. Adapters are loaded and replaced between steps. A replay must have the
- * bits of its operators one by one. On the emulation it also checks the amount of work that the
- * host enqueues, and refuses each call of a recording once. Exit status 0 passed, 1 failures, 77
- * no device. --small runs the same cases. */
+ * bits of its operators one by one. On the emulation the test also checks the amount of work
+ * that the host enqueues, and refuses each call of a recording once. Exit status 0 passed, 1
+ * failures, 77 no device. --small runs the same cases. */
 #include "kernels/cuda/backend/sampler.h"
 #include "tests/cuda/emulate/faults.h"
 #include "tests/cuda/rig/runner_rig.h"
@@ -63,7 +63,7 @@ static void put_adapter(const char *folder, const struct module *m, size_t n, ui
     strbuf_fini(&file);
 }
 
-/* Loads an adapter into slot i on both sides, in the place of another one. */
+/* Loads an adapter into slot i on both sides, in the place of another adapter. */
 static void load(struct side *const sides[2], uint64_t id, uint64_t instead_of, const char *folder)
 {
     for (int i = 0; i < 2; i++) {
@@ -103,8 +103,9 @@ static struct emulate_enqueued enqueued(void)
     return n;
 }
 
-/* Runs a pass on both devices; the GPU's rows must be near the CPU's. was_replayed means that
- * only a graph and its uploads may be enqueued for the pass; the logits are not part of it. */
+/* Runs a pass on both devices. The GPU's rows must be near the CPU's. was_replayed means that
+ * only a graph and its uploads may be enqueued for the pass; the logits are not part of the
+ * pass. */
 static void run_both(struct side *const sides[2], const struct pass *p, float *got,
                      bool was_replayed)
 {
@@ -138,7 +139,8 @@ static void test_mixes(struct side *const sides[2])
     static struct pass p;
     float got[4][LOGITS], again[LOGITS], plain[LOGITS];
     struct lora_set *l = sides[1]->engine->loras;
-    for (uint32_t i = 0; i < 4; i++) { /* two adapters each: eager, recorded, replayed */
+    /* these steps have two adapters each and run eagerly, recorded and replayed */
+    for (uint32_t i = 0; i < 4; i++) {
         make_pass(&p, 4, at, ones);
         give_adapters(&p, l, mixes[i]);
         run_both(sides, &p, got[i], i > 0);
@@ -167,14 +169,15 @@ static void test_places_are_taken_again(struct side *const sides[2], const char 
     float got[LOGITS], other[LOGITS];
     make_pass(&p, 4, at, ones);
     give_adapters(&p, sides[1]->engine->loras, before);
-    /* the key was seen before recordings were dropped: recorded, replayed */
+    /* the key was seen before recordings were dropped, so the steps are recorded and replayed */
     for (int i = 0; i < 2; i++)
         run_both(sides, &p, got, true);
-    load(sides, THIRD, FIRST, third); /* for the same matrices */
+    load(sides, THIRD, FIRST, third); /* this adapter is for the same matrices */
     give_adapters(&p, sides[1]->engine->loras, after);
     run_both(sides, &p, other, true);
     expect(is_same(got, other, 1) && !is_same(got, other, 0), "the adapter that is there now");
-    load(sides, FOURTH, SECOND, fourth); /* for other matrices: another recording */
+    /* this adapter is for other matrices and needs another recording */
+    load(sides, FOURTH, SECOND, fourth);
     give_adapters(&p, sides[1]->engine->loras, last);
     for (int i = 0; i < 3; i++)
         run_both(sides, &p, other, i > 0);
@@ -199,15 +202,15 @@ static void test_tiles(struct side *const sides[2], const char *first, const cha
 }
 
 /* Passes of more than 64 rows must be recorded if each sequence has few rows, for any sequences.
- * With a prompt among them, or with more rows than any recording, they must run eagerly each
- * time. */
+ * Passes with a prompt, or with more rows than any recording, must run eagerly each time. */
 static void test_many_rows(struct side *const sides[2])
 {
     static const uint64_t mixes[][8] = {{FIRST, FIRST, 0, SECOND, 0, 0, FIRST, SECOND},
                                         {0, FIRST, SECOND, SECOND, 0, FIRST, 0, FIRST},
                                         {SECOND, 0, 0, 0, 0, FIRST, 0, 0}};
     static const uint32_t from[16] = {0}, nine[] = {9, 9, 9, 9, 9, 9, 9, 9};
-    static const uint32_t other[] = {16, 3, 13, 1, 16, 7, 9, 8}; /* 73 rows: the same bucket */
+    /* 73 rows are in the same bucket */
+    static const uint32_t other[] = {16, 3, 13, 1, 16, 7, 9, 8};
     static const uint32_t most[] = {16, 16, 16, 16, 16, 16, 16, 16, 15, 16, 16, 16, 16, 16, 16, 16};
     static const uint32_t prompt[] = {17, 9, 9, 9, 9, 9, 9, 9};
     static struct pass p;
@@ -229,7 +232,7 @@ static void test_many_rows(struct side *const sides[2])
         make_pass(&p, 8, from, prompt);
         run_both(sides, &p, got, false);
     }
-    for (uint32_t i = 0; i < 3; i++) { /* 255 rows, padded to 256 */
+    for (uint32_t i = 0; i < 3; i++) { /* 255 rows are padded to 256 */
         make_pass(&p, 16, from, most);
         run_both(sides, &p, got, i > 0);
     }
@@ -244,8 +247,8 @@ static void test_buckets(const struct runner *r)
         expect(runner_sample_rows(r, want[i][0]) == want[i][1], "rows of a recorded draw");
 }
 
-/* A worker whose passes have at most 100 rows must not record passes of 97 rows and more: they
- * would be padded to 112, and its memory is too small for that. */
+/* A worker whose passes have at most 100 rows must not record passes of 97 rows and more. Such
+ * passes would be padded to 112, and the worker's memory is too small for 112 rows. */
 static void test_short_passes(struct side *const sides[2], const char *folder)
 {
     static const uint32_t from[16] = {0}, n[] = {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 16, 3};
@@ -260,7 +263,7 @@ static void test_short_passes(struct side *const sides[2], const char *folder)
     expect(runner_sample_rows(r, 96) == 96 && runner_sample_rows(r, 97) == 0 &&
                runner_sample_rows(r, 100) == 0,
            "rows of a recorded draw, of passes of 100 rows");
-    for (uint32_t i = 0; i < 6; i++) { /* 96 rows, then 99 */
+    for (uint32_t i = 0; i < 6; i++) { /* the passes have 96 rows, then 99 */
         make_pass(&p, i < 3 ? 11 : 12, from, n);
         run_both(both, &p, got, i == 1 || i == 2);
     }
@@ -268,7 +271,7 @@ static void test_short_passes(struct side *const sides[2], const char *folder)
         engine_close(small[i].engine);
 }
 
-/* Passes that must never be recorded. */
+/* These passes must never be recorded. */
 static void test_prompts(struct side *const sides[2])
 {
     static const uint64_t mix[] = {SECOND, 0, FIRST, 0, SECOND};
@@ -298,7 +301,7 @@ static enum status host_sample_rows(void *ctx, float *logits, struct error *err)
     return d->sampler->ops->sample(d->sampler, logits, TINY_VOCAB, err);
 }
 
-/* Runs a step: a pass, and the sampling of n of its rows; the odd ones have a temperature. */
+/* Runs a step: a pass, and the sampling of n of its rows. The odd rows have a temperature. */
 static void step_of(struct side *gpu, struct sampling_rank *d, const struct pass *p,
                     const uint32_t *rows, uint32_t n, struct gpu_sampled *out)
 {
@@ -368,7 +371,7 @@ static void test_draws(struct side *gpu)
         for (uint32_t k = 0; k < N_SLOTS; k++)
             expect(last[k] == (k < 3 ? got[i][k].id : 0), "where ids are for the next step");
         run(gpu, &p, logits);
-        for (uint32_t k = 0; k < 3; k += 2) { /* greedy */
+        for (uint32_t k = 0; k < 3; k += 2) { /* these rows are greedy */
             uint32_t best = 0;
             for (uint32_t id = 1; id < TINY_VOCAB; id++)
                 if (logits[k * TINY_VOCAB + id] > logits[k * TINY_VOCAB + best])
@@ -384,8 +387,8 @@ static void test_draws(struct side *gpu)
     d.sampler->ops->close(d.sampler);
 }
 
-/* 72 rows, more than cuda_linear_few takes at once: a pass and samples of 80, run eagerly,
- * recorded and replayed. */
+/* 72 rows are more than cuda_linear_few takes at once. The pass and the samples have 80 rows and
+ * run eagerly, recorded and replayed. */
 static void test_many_draws(struct side *gpu)
 {
     enum { N = 72, SEEN = 2 };
@@ -411,7 +414,7 @@ static void test_many_draws(struct side *gpu)
     must(runner_logits(gpu->engine->runner, rows, N, &logits, &err), &err, "logits");
     for (uint32_t first = 0; first < N; first += 8) {
         must(runner_read_logits(gpu->engine->runner, first, 8, &logits, &err), &err, "read");
-        for (uint32_t i = 0; i < 8; i += 2) { /* greedy */
+        for (uint32_t i = 0; i < 8; i += 2) { /* these rows are greedy */
             const float *row = logits + (size_t)i * TINY_VOCAB;
             bool is_best = true;
             for (uint32_t id = 0; id < TINY_VOCAB; id++)
@@ -448,7 +451,7 @@ static void test_refusals(struct side *gpu)
                    "other ids where a recording was refused");
         }
         unsigned left = emulate_refuse_capture(0);
-        n_calls = MANY - left; /* calls of the first round */
+        n_calls = MANY - left; /* number of calls of the first round */
         expect(n == MANY ? n_calls > 20 : left == 0, "the refusal did not take place");
         expect(gpu->device->ops->pass.sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
     }
@@ -457,8 +460,8 @@ static void test_refusals(struct side *gpu)
 
 /* ---- work that the host enqueues ---- */
 
-/* The kernels of a step over the emulation (4 multiprocessors), as in docs/develop/gpu.md. Each
- * added or removed launch must show here. */
+/* `count` holds the kernels of a step over the emulation (4 multiprocessors), as in
+ * docs/develop/gpu.md. Each added or removed launch must show here. */
 struct count {
     uint32_t n_rows;
     bool has_adapters;
@@ -468,8 +471,8 @@ static const struct count of_llama[] = {
     {1, false, 27}, {1, true, 33}, {8, false, 25}, {8, true, 35}};
 static const struct count of_deepseek[] = {{1, false, 47}, {8, false, 48}};
 
-/* A recorded step must be two graphs and four copies: numbers, block tables, lists, results (and
- * ids, which this test asks for). */
+/* A recorded step must be two graphs and four copies. The copies are for numbers, block tables,
+ * lists and results (and ids, which this test asks for). */
 static void test_counts(struct side *gpu, const char *name, const struct count *counts, uint32_t n)
 {
     static const uint32_t eight[] = {20, 15, 5, 30, 7, 9, 3, 1}, each[] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -537,7 +540,8 @@ static void test_replays(struct side *gpu)
     }
 }
 
-/* A made-up model: latent attention, a dense layer, then a mixture with a shared expert. */
+/* Tests a made-up model with latent attention, a dense layer, then a mixture with a shared
+ * expert. */
 static void test_deepseek(struct side *gpu, const char *folder)
 {
     static const char config[] =
@@ -592,7 +596,7 @@ int main(void)
     load(sides, SECOND, 0, adapters[1]);
     test_prompts(sides);
     test_many_rows(sides);
-    test_prompts(sides); /* fills the caches that the other tests continue from */
+    test_prompts(sides); /* this test fills the caches that the other tests continue from */
     test_buckets(gpu.engine->runner);
     test_mixes(sides);
     test_places_are_taken_again(sides, adapters[2], adapters[3]);

@@ -1,6 +1,7 @@
-/* Attention of one row over one KV head, written once over vec.h. row.h explains how an ISA file
- * includes this. The splits of ATTENTION_SPLIT positions are computed in order. For each split:
- * the scores of all query heads that share the KV head, their maximum, exp and sum, and the
+/* Computes attention of one row over one KV head, written once over vec.h. row.h explains how an
+ * ISA file includes this header.
+ * The splits of ATTENTION_SPLIT positions are computed in order. Each split takes three steps:
+ * the scores of all query heads that share the KV head; their maximum, exp and sum; and the
  * weighted sum of the values, starting from zero. The split is then merged into the running
  * result (online softmax: Milakov & Gimelshein 2018; splits: Flash-Decoding, Dao et al. 2023).
  * The result of a split depends on its positions alone. */
@@ -10,8 +11,8 @@
 #include "kernels/cpu/attention/tiles_impl.h"
 #include "kernels/cpu/vec/math_impl.h"
 
-/* Computes weight * (scale * code) as (weight * scale) * code: one product for each token, not
- * one for each element. */
+/* Computes weight * (scale * code) as (weight * scale) * code. That order takes one product for
+ * each token instead of one for each element. */
 static void scale_weights(const struct att *a, const struct att_run *run)
 {
     for (uint32_t h = 0; h < a->n_heads; h++) {
@@ -21,11 +22,11 @@ static void scale_weights(const struct att *a, const struct att_run *run)
     }
 }
 
-/* A cursor over the keys or values of successive positions. */
+/* `att_walk` is a cursor over the keys or values of successive positions. */
 struct att_walk {
     const uint8_t *head; /* this KV head's data in block 0 */
     const uint32_t *blocks;
-    uint32_t i_block, at; /* block in the block table; token within that block */
+    uint32_t i_block, at; /* number of the block in the block table; token within that block */
 };
 static struct att_walk walk_from(const struct att *a, uint32_t pos, bool values)
 {
@@ -40,7 +41,7 @@ INLINE const uint8_t *walk_at(const struct att_walk *w, const struct kv_cache *k
 {
     return w->head + w->blocks[w->i_block] * kv->block_stride + w->at * token_bytes;
 }
-/* Moves the cursor n tokens on; n is at most the tokens of a block. */
+/* Moves the cursor forward by n tokens; n is at most the tokens of a block. */
 INLINE void walk_on(struct att_walk *w, const struct kv_cache *kv, uint32_t n)
 {
     w->at += n;
@@ -50,7 +51,7 @@ INLINE void walk_on(struct att_walk *w, const struct kv_cache *kv, uint32_t n)
     }
 }
 
-/* Number of prefetch calls in the work on a run of n tokens; at least 1. */
+/* Returns the number of prefetch calls made while a run of n tokens is processed; at least 1. */
 static uint32_t run_asks(const struct att *a, uint32_t n, bool values)
 {
     const uint32_t n_tiles = a->n_heads / TILE_HEADS, rest = a->n_heads % TILE_HEADS;
@@ -65,7 +66,8 @@ static uint32_t run_asks(const struct att *a, uint32_t n, bool values)
 
 /* Processes positions begin .. end of a split, block by block. `next` is the first position of
  * the split that this thread computes next. The work on keys prefetches the values of the same
- * tokens. The work on values prefetches as many keys of the next split, if the row sees them. */
+ * tokens. The work on values prefetches as many keys of the next split, if the row sees those
+ * keys. */
 static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool values,
                        uint32_t next)
 {
@@ -182,7 +184,7 @@ static struct att att_init(const struct attention_params *p, uint32_t i_row, uin
     return a;
 }
 
-/* Computes split i_split into a->part. The row sees at least one position of it. */
+/* Computes split i_split into a->part. The row sees at least one position of this split. */
 static void split(const struct att *a, uint32_t i_split, uint32_t i_next)
 {
     uint32_t begin = i_split * ATTENTION_SPLIT, end = begin + ATTENTION_SPLIT;

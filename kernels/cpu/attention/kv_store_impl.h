@@ -1,5 +1,6 @@
 /* Converts a token's key or value of one head to the form of the KV cache. row.h explains how an
- * ISA file includes this. The stored bits depend on these numbers alone. */
+ * ISA file includes this header. The stored bits depend on the numbers of this key or value
+ * alone. */
 #include <math.h>
 #include <string.h>
 
@@ -8,12 +9,12 @@
 #include "kernels/host/narrow.h"
 #include "kernels/kv_layout.h"
 
-/* A vector whose largest magnitude is below this is stored as zeros: its inverse scale would be
- * infinite. */
+/* A vector whose largest magnitude is below KV_LEAST is stored as zeros, because its inverse
+ * scale would be infinite. */
 #define KV_LEAST 0x1p-100f
 
-/* Returns the bits of the largest magnitude. A result above the bits of infinity means that
- * there is a NaN. */
+/* Returns the bits of the largest magnitude in x. A result above the bits of infinity means that
+ * x contains a NaN. */
 static uint32_t largest_bits(const float *x, uint32_t dim)
 {
     uint32_t most = 0;
@@ -24,7 +25,7 @@ static uint32_t largest_bits(const float *x, uint32_t dim)
     return most;
 }
 
-/* Returns the scale that is stored; `*inverse` is the factor for the codes. */
+/* Returns the scale that is stored. Sets `*inverse` to the factor by which numbers become codes. */
 static float scale_of(const float *x, uint32_t dim, float largest_code, float *inverse)
 {
     uint32_t bits = largest_bits(x, dim);
@@ -41,7 +42,7 @@ static float scale_of(const float *x, uint32_t dim, float largest_code, float *i
 }
 
 /* Returns x * inverse, limited to the range of a code. An infinite x becomes the largest code. A
- * NaN becomes a defined code; the scale tells that there was a NaN. */
+ * NaN becomes a defined code; the scale records that x was a NaN. */
 static inline float scaled(float x, float inverse, float largest_code)
 {
     float v = x * inverse;

@@ -1,16 +1,17 @@
-/* Attention of successive rows of one sequence over one KV head. The result has the same bits as
- * attention_impl.h gives for each row. Here the loop over the rows is inside the loop over the
- * splits: the keys and values of a split are read and converted to floats once for all rows. A
- * query is a (row, head) pair, ordered by row; four neighbouring queries are a tile.
+/* Computes attention of successive rows of one sequence over one KV head. The result has the
+ * same bits as attention_impl.h gives for each row. Here the loop over the rows is inside the
+ * loop over the splits: the keys and values of a split are read and converted to floats once for
+ * all rows. A query is a (row, head) pair, ordered by row; four neighbouring queries are a tile.
  * The scores use transposed keys: a lane is a token, and one element of a query is broadcast to
- * all lanes. The 16 lanes of a dot product in attention_impl.h are 16 chains of FMAs here,
- * computed one after the other and added up in the tree of vf_sum(). */
+ * all lanes. The 16 lanes of a dot product in attention_impl.h are 16 chains of FMAs here. These
+ * chains are computed one after the other and added up in the tree of vf_sum(). */
 #include "kernels/cpu/vec/transpose_impl.h"
 
 #ifdef __AVX512F__
 enum { KEY_VECTORS = 2, VALUE_VECTORS = 4 };
 #else
-enum { KEY_VECTORS = 1, VALUE_VECTORS = 1 }; /* small for the same reason as TILE_VECTORS */
+/* small, because more vectors would spill registers (see TILE_VECTORS) */
+enum { KEY_VECTORS = 1, VALUE_VECTORS = 1 };
 #endif
 enum {
     KEY_TOKENS = KEY_VECTORS * ATT_LANES,
@@ -20,9 +21,9 @@ enum {
 };
 _Static_assert((uint32_t)KEY_TOKENS <= ATTENTION_ROWS_KEYS, "attention_rows_floats()");
 
-/* Elements begin .. end of a key, whose products have a sum of their own. Codes with two scales
- * have two parts; all others have one. `vector` is the number of the part's first vector in a
- * query. */
+/* `key_part` describes elements begin .. end of a key, whose products have a sum of their own.
+ * Codes with two scales have two parts; all other keys have one part. `vector` is the number of
+ * the part's first vector in a query. */
 struct key_part {
     uint32_t begin, end, vector, n_vectors;
 };
@@ -32,12 +33,14 @@ struct att_rows {
     const struct kv_row *rows;
     uint32_t i_kv_head, n_rows, n_heads, n_parts, k_width, v_width;
     struct key_part parts[MAX_PARTS];
-    float *q, *scores, *part, *acc;       /* [query][k_width], [ATTENTION_ROWS_SCORES], [v_width] */
-    float *max, *sum, *acc_max, *acc_sum; /* [query] */
+    /* Each query has q [k_width], scores [ATTENTION_ROWS_SCORES], part and acc [v_width]. */
+    float *q, *scores, *part, *acc;
+    float *max, *sum, *acc_max, *acc_sum; /* array shape of all four: [query] */
     float *tokens;                        /* transposed keys, or values, as floats */
     uint32_t row_begin, row_end;          /* rows that see a position of the split */
-    uint32_t first[ATTENTION_ROWS], end[ATTENTION_ROWS]; /* positions that each row sees of it */
-    uint32_t *first_of, *end_of;                         /* [query]: `first` and `end` of its row */
+    /* positions of the split that each row sees */
+    uint32_t first[ATTENTION_ROWS], end[ATTENTION_ROWS];
+    uint32_t *first_of, *end_of; /* shape [query]: `first` and `end` of the query's row */
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -96,8 +99,8 @@ static struct att_rows rows_init(const struct attention_params *p, uint32_t i_ro
     return a;
 }
 
-/* Addresses of n tokens from pos on, and their scales. The scales of a latent's second part
- * begin at ATTENTION_ROWS_TOKENS. */
+/* `token_places` holds the addresses of n tokens from pos on, and their scales. The scales of a
+ * latent's second part begin at ATTENTION_ROWS_TOKENS. */
 struct token_places {
     const uint8_t *ptr[ATTENTION_ROWS_TOKENS];
     float scales[MAX_PARTS * ATTENTION_ROWS_TOKENS];
@@ -199,9 +202,9 @@ static void tokens_load(const struct att_rows *a, uint32_t pos, uint32_t n, bool
     }
 }
 
-/* Prefetch of the data that is needed next, a little at a time beside the work on the current
- * data. A core can wait for only a few cache lines at once (16 on many); one more prefetch would
- * stall. */
+/* `ahead` spreads the prefetch of the data that is needed next over the work on the current
+ * data. A core can wait for only a few cache lines at once (16 on many CPUs); one more prefetch
+ * would stall. */
 struct ahead {
     const uint8_t *ptr[ATTENTION_ROWS_TOKENS];
     uint32_t n, at, step;
@@ -226,16 +229,17 @@ INLINE void ahead_ask(struct ahead *x)
             __builtin_prefetch(x->ptr[x->at] + b, 0, 2);
 }
 
-/* Four queries from `q` on, `width` floats apart, and KEY_TOKENS transposed keys with n vectors
- * of 16 elements each. */
+/* `key_tile` describes four queries from `q` on, `width` floats apart, and KEY_TOKENS transposed
+ * keys with n vectors of 16 elements each. */
 struct key_tile {
     const float *q, *keys;
     uint32_t width, n;
     struct ahead *ahead;
 };
-enum { TILE_ASKS = 8 }; /* prefetch calls in a tile: its first part calls chains_2() 8 times */
+/* prefetch calls of a tile: the first part of the tile calls chains_2() 8 times */
+enum { TILE_ASKS = 8 };
 /* Adds the product of one element: sum[query * KEY_VECTORS + v] belongs to one chain. The
- * functions below add up 2, 4, 8 and 16 chains. */
+ * functions below this one add up 2, 4, 8 and 16 chains. */
 INLINE void chain_step(vf *sum, const float *q, uint32_t width, const float *k, bool first)
 {
     vf key[KEY_VECTORS];
@@ -254,8 +258,8 @@ INLINE void chains_add(vf *sum, const vf *other)
     for (uint32_t s = 0; s < QUERY_KEYS; s++)
         sum[s] = vf_add(sum[s], other[s]);
 }
-/* Computes two chains and adds them. With enough registers the two run side by side, because
- * eight sums do not keep two FMA units busy. */
+/* Computes two chains and adds their sums. With enough registers the two chains run side by
+ * side, because eight sums do not keep two FMA units busy. */
 INLINE void chains_2(vf *sum, const struct key_tile *t, uint32_t i)
 {
     const float *q = t->q + chain_lane(2 * i);
@@ -306,8 +310,8 @@ static float *scores_of(const struct att_rows *a, uint32_t i_query, uint32_t pos
 }
 
 /* Computes the scores of four queries with the loaded keys, from pos on. Scores of positions
- * that a query does not see are stored in unused places: before its first score or behind its
- * last. */
+ * that a query does not see are stored in unused places: before the query's first score or
+ * behind its last score. */
 static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end, uint32_t pos,
                         const float *scales, struct ahead *ahead)
 {
@@ -329,7 +333,7 @@ static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end
     }
     float *to[QUERIES];
     for (uint32_t h = 0; h < QUERIES;
-         h++) /* a missing query shares the place of the last one, which is stored after it */
+         h++) /* a missing query shares the place of the last query, which is stored after it */
         to[h] = scores_of(a, min_u32(i_query + QUERIES - 1 - h, end - 1), pos);
     for (uint32_t h = 0; h < QUERIES; h++)
         for (uint32_t v = 0; v < KEY_VECTORS; v++)
@@ -363,8 +367,8 @@ static void rows_scores(const struct att_rows *a, uint32_t begin, uint32_t end)
     }
 }
 
-/* Work on loaded values: positions begin .. end for rows row_begin .. row_end. `loaded` is the
- * position of the first loaded token. */
+/* `values_job` describes work on loaded values: positions begin .. end for rows row_begin ..
+ * row_end. `loaded` is the position of the first loaded token. */
 struct values_job {
     uint32_t loaded, begin, end, row_begin, row_end;
     struct ahead *ahead;
@@ -455,7 +459,7 @@ static void values_ahead(const struct att_rows *a, uint32_t pos, uint32_t n, uin
 }
 
 /* Adds the weighted values of positions begin .. end. Positions that all rows see are added for
- * all rows together. Positions before and behind them are added for each row alone. */
+ * all rows together. Positions before and behind these are added for each row alone. */
 static void rows_values(const struct att_rows *a, uint32_t begin, uint32_t end)
 {
     uint32_t all = a->first[a->row_end - 1], all_end = a->end[a->row_begin];
@@ -505,8 +509,8 @@ static void rows_merge(const struct att_rows *a, uint32_t i, uint32_t n)
     }
 }
 
-/* Computes split i_split into the parts of the queries that see a position of it. Returns these
- * queries as *query_begin .. *query_end. */
+/* Computes split i_split into the parts of the queries that see a position of this split.
+ * Returns these queries as *query_begin .. *query_end. */
 static void rows_split(struct att_rows *a, uint32_t i_split, uint32_t *query_begin,
                        uint32_t *query_end)
 {

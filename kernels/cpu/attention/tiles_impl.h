@@ -1,4 +1,4 @@
-/* The inner loops of attention_impl.h. A vector of keys or values is loaded once for up to
+/* Holds the inner loops of attention_impl.h. A vector of keys or values is loaded once for up to
  * TILE_HEADS query heads. The number of heads and the dtype are constants of each inlined tile,
  * so that the accumulators stay in registers. The chain of operations for an element is the same
  * in every tile. */
@@ -11,31 +11,31 @@
 #ifdef __AVX512F__
 enum { TILE_VECTORS = 4 };
 #else
-enum { TILE_VECTORS = 1 }; /* a vector takes two or four registers; more would spill */
+enum { TILE_VECTORS = 1 }; /* one vector takes two or four registers; more vectors would spill */
 #endif
 enum { ATT_LANES = 16, TILE_HEADS = 4 };
 #define INLINE static inline __attribute__((always_inline))
 
-/* One row and KV head, with its parts of the thread's scratch memory. `dim` is the size of a
- * key, and `width` is `dim` rounded up to a whole vector with zeros. `v_dim` is the size of a
- * value; values lie `dim` elements apart, like keys. */
+/* `att` describes one row and KV head, with its parts of the thread's scratch memory. `dim` is
+ * the size of a key, and `width` is `dim` rounded up to a whole vector with zeros. `v_dim` is
+ * the size of a value; values lie `dim` elements apart, like keys. */
 struct att {
     const struct attention_params *p;
     const struct kv_row *row;
     uint32_t i_kv_head, n_heads, dim, width, v_dim;
-    float *q, *scores; /* [n_heads][width], [n_heads][ATTENTION_SPLIT] */
-    float *part;       /* [n_heads][part_width]: values, maximum and sum of the split */
+    float *q, *scores; /* array shapes: q [n_heads][width], scores [n_heads][ATTENTION_SPLIT] */
+    float *part;       /* shape [n_heads][part_width]: values, maximum and sum of the split */
     uint32_t part_width;
 };
 
-/* Prefetch of data that is needed later, a little at a time beside the work on the current data.
- * A core can wait for only a few cache lines at once (16 on many); one more prefetch would
- * stall. */
+/* `att_ahead` spreads the prefetch of data that is needed later over the work on the current
+ * data. A core can wait for only a few cache lines at once (16 on many CPUs); one more prefetch
+ * would stall. */
 struct att_ahead {
     const uint8_t *at, *end;
     size_t step;
 };
-/* Returns the bytes that each of n_asks calls of run_ask() prefetches of n_bytes, in whole cache
+/* Returns how many bytes of n_bytes each of n_asks calls of run_ask() prefetches, in whole cache
  * lines. */
 static inline size_t ahead_step(size_t n_bytes, uint32_t n_asks)
 {
@@ -54,10 +54,10 @@ INLINE void run_ask(struct att_ahead *x)
         __builtin_prefetch(x->at);
 }
 
-/* A run: tokens of one block, with keys or values at `ptr` and scores from column `i_score` on.
- * `scales` has one scale for each token when the cache holds codes; the scales of a latent's
- * second part are block_tokens further. A tile covers up to ATT_RUNS runs, because a run of 16
- * tokens alone is too short to be efficient. */
+/* A run holds tokens of one block, with keys or values at `ptr` and scores from column `i_score`
+ * on. When the cache holds codes, `scales` has one scale for each token; the scales of a
+ * latent's second part are block_tokens further. A tile covers up to ATT_RUNS runs, because a
+ * run of 16 tokens alone is too short to be efficient. */
 enum { ATT_RUNS = 4 };
 struct att_run {
     const uint8_t *ptr;
@@ -88,8 +88,8 @@ INLINE vf kv_load(const uint8_t *p, enum dtype dtype, uint32_t i)
     }
 }
 
-/* Loads the last n < 16 elements of a token, with zeros behind them. It never reads further:
- * another token may follow, or unmapped memory. */
+/* Loads the last n < 16 elements of a token, with zeros behind them. It never reads beyond the
+ * token, because another token or unmapped memory may follow. */
 INLINE vf kv_load_n(const uint8_t *p, enum dtype dtype, uint32_t i, uint32_t n)
 {
     if (dtype == DTYPE_F32)
@@ -99,7 +99,7 @@ INLINE vf kv_load_n(const uint8_t *p, enum dtype dtype, uint32_t i, uint32_t n)
     return kv_load(padded, dtype, 0);
 }
 
-/* Elements begin .. end of keys that lie token_bytes apart. */
+/* `att_part` describes elements begin .. end of keys that lie token_bytes apart. */
 struct att_part {
     const uint8_t *k;
     size_t token_bytes;
@@ -141,7 +141,8 @@ INLINE vf dot_any(const float *q, const uint8_t *k, struct att_part part, enum d
 
 /* Returns the dot products of n heads from q on with n_tokens keys: lane h * n_tokens + t, with
  * n * n_tokens <= 16. The lanes of all sums are added up together; with heads of 64 elements
- * that is much of the work. Keys are taken side by side when there are registers for their sums. */
+ * that is much of the work. Keys are processed side by side when there are registers for their
+ * sums. */
 INLINE vf dots(const float *q, size_t width, struct att_part part, uint32_t n, uint32_t n_tokens,
                enum dtype dtype)
 {

@@ -1,12 +1,12 @@
-/* Attention on a CPU, and writing to the KV cache: cuts the operators into tasks for the pool's
- * threads.
+/* Implements attention and writing to the KV cache on a CPU: this file cuts the operators into
+ * tasks for the pool's threads.
  * The runner calls `cpu_kv_write`, `cpu_attention` and `cpu_copy_heads` through struct ops.
  * Tasks call the level's kernels (cpu/attention), which read the cache and write rows of `out`.
  * With many rows, a task is a tile of rows for one KV head. With few rows and long contexts,
  * each split of a row is a task, and a second pass merges the splits.
  * Splits begin at multiples of ATTENTION_SPLIT and are merged in order, so both ways give the
- * same bits. One thread calls; scratch belongs to the device, and each task uses that of its own
- * thread. */
+ * same bits. One thread calls; scratch belongs to the device, and each task uses the scratch of
+ * its own thread. */
 #include "kernels/cpu/backend/attention.h"
 
 #include <stdatomic.h>
@@ -16,8 +16,8 @@
 #include "kernels/cpu/backend/units.h"
 #include "kernels/kv_layout.h"
 
-/* One head's key or value of a token. `to` and `scales` begin at the head's first token in the
- * block. */
+/* `kv_place` says where one head's key or value of a token is stored. `to` and `scales` begin at
+ * the head's first token in the block. */
 struct kv_place {
     uint8_t *to;
     float *scales;
@@ -68,8 +68,8 @@ void cpu_copy_heads(struct device *d, const struct copy_heads_params *p)
 }
 
 /* Successive rows of one sequence form a tile, up to TILE_FLOATS of scratch, so that the tile's
- * queries, scores and results stay in the second-level cache. With one row, or fewer than
- * TILE_QUERIES (row, head) pairs, a tile does not pay. */
+ * queries, scores and results stay in the second-level cache. A tile is not worth its cost with
+ * one row, or with fewer than TILE_QUERIES (row, head) pairs. */
 enum { TILE_FLOATS = 160 << 10, TILE_QUERIES = 8, TILES_PER_THREAD = 4 };
 
 struct tiles_job {
@@ -79,7 +79,7 @@ struct tiles_job {
 };
 
 /* Computes one tile for one KV head. The tiles of one KV head follow each other, because
- * neighbours are often of one sequence and read the same keys. */
+ * neighbouring tiles often belong to one sequence and read the same keys. */
 static void attention_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32_t i_thread)
 {
     const struct tiles_job *job = ctx;
@@ -116,8 +116,8 @@ static uint32_t tiles_find(const struct attention_params *p, uint32_t most, stru
     return n;
 }
 
-/* Returns the largest number of rows in a tile. It is smaller when larger tiles would be too few
- * for the threads. */
+/* Returns the largest number of rows in a tile. The number is smaller when larger tiles would be
+ * too few for the threads. */
 static uint32_t tile_rows(const struct attention_params *p, uint32_t n_threads)
 {
     uint32_t most = ATTENTION_ROWS;
@@ -149,8 +149,8 @@ static void attention_by_tiles(struct cpu_device *d, const struct attention_para
 
 /* With few rows and long contexts, each split of a (row, KV head) unit is a task. The splits of
  * all units, in order, go through the buffer of parts in waves. After each wave, every head
- * merges its parts in order. A thread takes its next split before it computes the current one,
- * so that it can prefetch the next one's memory. */
+ * merges its parts in order. A thread chooses its next split before it computes the current one,
+ * so that it can prefetch the next split's memory. */
 enum { PARTS_PER_THREAD = 8, PARTS_FLOATS = 128 << 10, UNITS_PER_THREAD = 2 };
 #define NO_SPLIT (UINT32_MAX / ATTENTION_SPLIT)
 
@@ -159,7 +159,7 @@ struct split_job {
     const struct attention_params *p;
     uint32_t n_units, per_kv;
     uint64_t part_floats;
-    float *parts, *merged; /* [n_parts], [n_units] */
+    float *parts, *merged; /* array shapes: parts [n_parts], merged [n_units] */
     uint64_t begin, end;   /* splits of the current wave */
     atomic_uint_fast64_t next;
 };
@@ -174,7 +174,7 @@ static uint32_t n_splits(const struct attention_params *p, uint32_t i_unit)
     return last - first_split(p, i_unit) + 1;
 }
 
-/* The i-th split of all units: its unit, and its number within the row. */
+/* `unit_split` is the i-th split of all units: the unit, and the split's number within the row. */
 struct unit_split {
     uint32_t unit, split;
 };

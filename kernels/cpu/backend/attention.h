@@ -1,5 +1,5 @@
 #pragma once
-/* The attention operators of struct ops, and writing to the KV cache. */
+/* Declares the attention operators of struct ops and the writing of the KV cache. */
 #include "kernels/cpu/backend/state.h"
 
 void cpu_copy_heads(struct device *d, const struct copy_heads_params *p);

@@ -1,10 +1,10 @@
-/* The CPU backend's device: opening, memory, the level of instruction sets, and the table of
- * operators (`cpu_ops`).
+/* Implements the CPU backend's device: opening, memory, the level of instruction sets, and the
+ * table of operators (`cpu_ops`).
  * The worker opens a device and calls operators through struct ops; the other files of this
- * folder implement them. Device memory is host memory, so uploads return the host's own pointer.
- * One thread calls a device. It owns the pool of threads and all scratch memory, and frees them
- * when it is closed. The level may change between steps, because all levels read one layout of
- * weights. */
+ * folder implement these operators. Device memory is host memory, so uploads return the host's
+ * own pointer. One thread calls a device. The device owns the pool of threads and all scratch
+ * memory, and frees them when it is closed. The level may change between steps, because all
+ * levels read one layout of weights. */
 #include "kernels/cpu/cpu.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void *map_huge(uint64_t n_bytes)
     if (skip > 0)
         munmap(p, skip);
     munmap(p + skip + n, HUGE_PAGE - skip);
-    (void)madvise(p + skip, n, MADV_HUGEPAGE); /* only a hint; small pages work too */
+    (void)madvise(p + skip, n, MADV_HUGEPAGE); /* madvise is only a hint; small pages work too */
     return p + skip;
 }
 

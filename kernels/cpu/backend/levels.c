@@ -1,4 +1,4 @@
-/* The table of kernels of each level, filled with the functions from its ISA files. */
+/* Fills each level's table of kernels with the functions from the level's ISA files. */
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/linear/linear.h"

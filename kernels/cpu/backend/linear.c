@@ -1,8 +1,8 @@
-/* Products of rows with matrices on a CPU, and rows of an embedding.
+/* Computes products of rows with matrices on a CPU, and reads rows of an embedding.
  * The runner calls `cpu_linear` and `cpu_linear_top` through struct ops. Rows are first brought
- * into the matrix's input order (`linear_sorted`) and made narrow if the weights are (codes or
- * bfloat16). The matrix is then cut into tasks of whole panels, and the pool's threads call the
- * level's kernels.
+ * into the matrix's input order (`linear_sorted`). They become narrow if the weights are narrow
+ * (codes or bfloat16). The matrix is then cut into tasks of whole panels, and the pool's threads
+ * call the level's kernels.
  * A row's bits depend neither on the other rows nor on the cut. All scratch memory belongs to
  * the device and only grows; one thread calls, and the pool's threads write disjoint columns. */
 #include "kernels/cpu/backend/linear.h"
@@ -18,10 +18,10 @@ enum {
     MACS_PARALLEL = 50000,
     MACS_TASK_MIN = 64 << 10,
     MACS_TASK_MAX = 4 << 20,
-    MAX_K = 1 << 20,      /* limit of k; products of sizes stay within 64 bits */
-    SORTED_ROWS = 64,     /* rows reordered at a time */
-    NARROW_ROWS = 128,    /* rows made codes or bfloat16 at a time */
-    TOP_FLOATS = 16 << 10 /* outputs of a task of linear_top; they fit a second-level cache */
+    MAX_K = 1 << 20,      /* limit of k, so that products of sizes stay within 64 bits */
+    SORTED_ROWS = 64,     /* number of rows that are reordered at a time */
+    NARROW_ROWS = 128,    /* number of rows that become codes or bfloat16 at a time */
+    TOP_FLOATS = 16 << 10 /* outputs of one task of linear_top, which fit a second-level cache */
 };
 
 /* Returns whether a matrix is laid out for dot products of codes. If so, w->k is a whole number
@@ -43,8 +43,8 @@ static uint64_t coded_floats(uint32_t k, uint32_t n_rows)
     return n * (k / DOT_GROUP) * (sizeof(struct dot_group) + DOT_GROUP) / sizeof(float);
 }
 
-/* Returns the floats of scratch for rows as bfloat16. It is enough for every level, since the
- * next step may use another one. */
+/* Returns the floats of scratch for rows as bfloat16. This is enough for every level, since the
+ * next step may use another level. */
 static uint64_t rounded_floats(uint32_t k)
 {
     return (uint64_t)NARROW_ROWS * rounded_stride(&rounded_kernels_scalar, k);
@@ -55,7 +55,8 @@ uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, 
 {
     if (n == 0 || k == 0 || k > MAX_K)
         return 0;
-    return pack_panel_bytes(dtype, k) * div_up(n, PANEL_N); /* fits: below 2^20 * 64 * 2^28 */
+    /* the product fits 64 bits: it is below 2^20 * 64 * 2^28 */
+    return pack_panel_bytes(dtype, k) * div_up(n, PANEL_N);
 }
 
 struct pack {
@@ -73,7 +74,7 @@ static void pack_unit(struct cpu_device *d, const void *p, uint32_t i, uint32_t 
 void cpu_weight_pack(struct device *device, struct weight *w, const struct weight_rows *rows)
 {
     struct cpu_device *d = cpu_of(device);
-    if (w->order) /* allocated at load, not in a step */
+    if (w->order) /* the memory is allocated at load, not in a step */
         cpu_scratch_grow(&d->sorted, (uint64_t)w->k * SORTED_ROWS);
     if (has_dots(d, w))
         cpu_scratch_grow(&d->coded, coded_floats(w->k, NARROW_ROWS));
@@ -99,27 +100,27 @@ void cpu_embed(struct device *d, const struct embed_params *p)
     cpu_run_units(cpu_of(d), p->n_rows, 4 * (uint64_t)p->w->k, embed_unit, p);
 }
 
-/* The rows of a product in the narrow forms that its weights need. */
+/* `narrow_rows` holds the rows of a product in the narrow forms that its weights need. */
 struct narrow_rows {
-    const struct dot_rows *coded; /* NULL: no part needs codes */
-    struct view rounded;          /* data NULL: no part needs bfloat16 */
+    const struct dot_rows *coded; /* rows as codes; NULL: no part needs codes */
+    struct view rounded;          /* rows as bfloat16; data is NULL when no part needs bfloat16 */
 };
 
-/* A product that returns only the two best outputs of each row. Each thread keeps the best of
- * the columns that it has computed, and memory for the columns of one task. */
+/* `top_job` describes a product that returns only the two best outputs of each row. Each thread
+ * keeps the best of the columns that it has computed, and memory for the columns of one task. */
 struct top_job {
     float softcap;
-    struct logits_top *of_threads; /* [threads][NARROW_ROWS] */
-    struct logits_top *out;        /* [rows] */
+    struct logits_top *of_threads; /* `of_threads` has the shape [threads][NARROW_ROWS] */
+    struct logits_top *out;        /* `out` has the shape [rows] */
 };
 
-/* One product: the panels of all parts, cut into tasks of at most per_task panels. A task lies
- * in one part. */
+/* `linear_job` describes one product: the panels of all parts, cut into tasks of at most
+ * per_task panels. A task lies in one part. */
 struct linear_job {
     struct cpu_device *d;
     const struct linear_params *p;
     const struct narrow_rows *narrow; /* narrow forms of p->x */
-    const struct top_job *top;        /* NULL: the whole product is wanted */
+    const struct top_job *top; /* best outputs of a product; NULL: the whole product is wanted */
     uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
 };
 
@@ -137,9 +138,9 @@ static struct panels panels_of(const struct linear_job *job, uint32_t i_task)
     return (struct panels){part, begin, begin + (left < job->per_task ? left : job->per_task)};
 }
 
-/* Returns the panels that this thread probably computes next. Tasks are taken in order, so its
- * next task is most likely i_task + the number of threads. A wrong prediction costs little: the
- * threads share the cache that the data was prefetched into. */
+/* Returns the panels that this thread probably computes next. Tasks are handed out in order, so
+ * a thread's next task is most likely i_task + the number of threads. A wrong prediction costs
+ * little, because the threads share the cache that the data was prefetched into. */
 static struct panels_ahead panels_next(const struct linear_job *job, const struct panels *now,
                                        uint32_t i_task)
 {
@@ -150,7 +151,8 @@ static struct panels_ahead panels_next(const struct linear_job *job, const struc
         return (struct panels_ahead){0};
     const struct panels then = panels_of(job, next);
     const struct weight *w = then.part->w;
-    if (w->dtype != now->part->w->dtype) /* panels of another layout; k is equal in all parts */
+    /* those panels have another layout; k is equal in all parts */
+    if (w->dtype != now->part->w->dtype)
         return (struct panels_ahead){0};
     return (struct panels_ahead){(const uint8_t *)w->data +
                                      then.begin * pack_panel_bytes(w->dtype, w->k),
@@ -228,9 +230,9 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
     (job->top ? top_task : multiply)(job, &now, next, i_thread);
 }
 
-/* Returns the panels of a task. Each thread gets several tasks. A task is not so small that its
- * overhead counts, and not so large that all wait for the last one. It is a whole number of the
- * panels that a kernel takes side by side. */
+/* Returns the number of panels of a task. Each thread gets several tasks. A task is large enough
+ * that its overhead does not count, and small enough that threads do not wait long for the last
+ * task. It is a whole number of the panels that a kernel processes side by side. */
 static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_t macs_per_panel,
                                 uint32_t n_rows)
 {
@@ -261,7 +263,7 @@ static void linear_plain(struct cpu_device *d, const struct linear_params *p,
         job.per_task = TOP_FLOATS / PANEL_N / p->n_rows;
     for (uint32_t i = 0; i < p->n_parts; i++)
         n_tasks += job.n_tasks[i] = div_up(div_up(p->parts[i].w->n, PANEL_N), job.per_task);
-    if (job.per_task == n_panels) /* too small to wake the threads */
+    if (job.per_task == n_panels) /* the product is too small to wake the threads */
         for (uint32_t i = 0; i < n_tasks; i++)
             linear_task(&job, i, 0);
     else
@@ -326,16 +328,16 @@ static struct view make_rounded(struct cpu_device *d, const struct linear_params
     return to;
 }
 
-/* Returns the number of rows to make narrow at a time, in whole tiles of equal size. Seven rows
- * left over would read every weight once more for almost no work. */
+/* Returns the number of rows to make narrow at a time, in whole tiles of equal size. A rest of
+ * seven rows, for example, would read every weight once more for almost no work. */
 static uint32_t narrow_rows_of(uint32_t n_rows)
 {
     const uint32_t share = div_up(n_rows, div_up(n_rows, NARROW_ROWS));
     return div_up(share, DOT_TILE) * DOT_TILE;
 }
 
-/* Computes a product whose inputs are in the file's order, up to NARROW_ROWS rows at a time if
- * they become narrow. */
+/* Computes a product whose inputs are in the file's order. If the rows become narrow, it takes
+ * up to NARROW_ROWS rows at a time. */
 static void linear_in_order(struct cpu_device *d, const struct linear_params *p,
                             const struct top_job *top)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* The product operators of struct ops, and the packing of their weights. */
+/* Declares the product operators of struct ops and the packing of their weights. */
 #include "kernels/cpu/backend/state.h"
 
 uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,

@@ -1,12 +1,13 @@
-/* Adapters: two narrow matrix products over gathered rows. The sums are those of `linear`, and
- * the result is added element by element. A row's bits depend on the row and its adapter alone. */
+/* Implements adapters as two narrow matrix products over gathered rows. The sums are those of
+ * `linear`, and the result is added element by element. A row's bits depend on the row and its
+ * adapter alone. */
 #include "kernels/cpu/backend/lora.h"
 
 #include <string.h>
 
 #include "kernels/cpu/backend/units.h"
 
-/* Rows of one adapter, at most LORA_CHUNK_ROWS. */
+/* `chunk` holds rows of one adapter, at most LORA_CHUNK_ROWS. */
 struct chunk {
     const struct lora_params *p;
     const struct lora_group *group;

@@ -1,10 +1,10 @@
-/* Mixtures of experts on a CPU: the choice of experts for each row, and the sum of their
- * outputs.
+/* Implements mixtures of experts on a CPU: the choice of experts for each row, and the sum of
+ * their outputs.
  * The runner calls `cpu_route`, `cpu_moe` and `cpu_gate_rows` through struct ops. `cpu_moe`
  * gathers the rows of each expert, runs the products of linear.c on them and adds the results to
  * the rows.
  * A row's result depends on that row alone: its experts are added in ascending order, regardless
- * of the other rows that they serve. */
+ * of the other rows that these experts serve. */
 #include "kernels/cpu/backend/moe.h"
 
 #include <float.h>
@@ -15,11 +15,11 @@
 
 /* ---- the choice ---- */
 
-/* The numbers that the experts of a row are chosen by. The arrays are [n_experts], in one
- * thread's scratch. */
+/* `choice` holds the numbers by which a row's experts are chosen. Each array has n_experts
+ * entries, in one thread's scratch. */
 struct choice {
     const struct route_params *p;
-    float *scores, *ranked; /* ranked: scores with the bias; -infinity = chosen already */
+    float *scores, *ranked; /* `ranked`: scores with the bias added; -infinity = already chosen */
 };
 
 static void softmax(float *x, uint32_t n)
@@ -59,8 +59,8 @@ static float group_score(const struct route_params *p, const float *x, uint32_t 
     return p->groups_by_two && n > 1 ? best + second : best;
 }
 
-/* Sets the experts of groups that are not among the best to zero, as the reference does. Such an
- * expert is chosen only when the others are below zero. */
+/* Sets the ranks of experts outside the best groups to zero, as the reference does. Such an
+ * expert is chosen only when the experts of the best groups are below zero. */
 static void leave_groups_out(const struct choice *c)
 {
     const struct route_params *p = c->p;
@@ -91,8 +91,8 @@ static void score(const struct choice *c, const float *logits)
         c->ranked[i] = c->scores[i] + (p->bias ? p->bias[i] : 0);
     if (p->n_groups > 1)
         leave_groups_out(c);
-    /* An expert that is chosen has -infinity. All others stay above it, so that a NaN is not
-     * chosen twice. */
+    /* A chosen expert gets -infinity. All other experts stay above -infinity, so that no expert
+     * is chosen twice when there are NaNs. */
     for (uint32_t i = 0; i < p->n_experts; i++)
         c->ranked[i] = c->ranked[i] > -FLT_MAX ? c->ranked[i] : -FLT_MAX;
 }

@@ -1,5 +1,5 @@
 #pragma once
-/* The mixture operators of struct ops, and the gates of shared experts. */
+/* Declares the mixture operators of struct ops and the gates of shared experts. */
 #include "kernels/cpu/backend/state.h"
 
 void cpu_route(struct device *d, const struct route_params *p);

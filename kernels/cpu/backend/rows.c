@@ -87,7 +87,7 @@ void cpu_rope(struct device *d, const struct rope_params *p)
     cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->n_heads * p->n_rot, rope_unit, p);
 }
 
-/* A piece of a row: element-wise operators are cut by columns too. */
+/* `piece` is a piece of a row: element-wise operators are cut by columns too. */
 struct piece {
     uint32_t i_row, begin, n;
 };
@@ -130,7 +130,7 @@ void cpu_add(struct device *d, const struct add_params *p)
     cpu_run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 1), add_unit, p);
 }
 
-/* Arguments of the operators on rows of logits. */
+/* `logits_params` holds the arguments of the operators on rows of logits. */
 struct logits_params {
     struct view x;
     uint32_t dim;

@@ -1,5 +1,5 @@
 #pragma once
-/* The operators of struct ops on rows, except products. */
+/* Declares the operators of struct ops on rows, except products. */
 #include "kernels/cpu/backend/state.h"
 
 void cpu_take_last(struct device *d, uint32_t *ids, const uint32_t *slots, const uint32_t *last,

@@ -1,5 +1,5 @@
 #pragma once
-/* The CPU backend's device, shared by all files of this folder. */
+/* Defines the CPU backend's device, which all files of this folder share. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dot/dot.h"
 #include "kernels/cpu/kernels.h"
@@ -12,7 +12,7 @@ struct scratch {
     uint64_t n_floats;
 };
 
-/* Rows that attention computes together. */
+/* `row_tile` names successive rows that attention computes together. */
 struct row_tile {
     uint32_t begin, n;
 };
@@ -26,15 +26,15 @@ struct cpu_device {
     enum cpu_isa isa;
     char isa_name[32];
     bool level_only;
-    bool is_narrow;          /* CPU_ACTIVATIONS_NARROW was chosen */
-    struct scratch *scratch; /* [threads] */
-    struct scratch parts;    /* parts of attention that is cut by splits */
-    struct row_tile *tiles;  /* [n_tiles]: tiles of attention */
+    bool is_narrow;          /* whether CPU_ACTIVATIONS_NARROW was chosen */
+    struct scratch *scratch; /* `scratch` has the shape [threads] */
+    struct scratch parts;    /* scratch for parts, when attention is cut by splits */
+    struct row_tile *tiles;  /* `tiles` has the shape [n_tiles]: tiles of attention */
     uint32_t n_tiles;        /* capacity of `tiles` */
-    struct scratch sorted;   /* rows of a product, in its matrix's input order */
-    struct scratch coded;    /* rows of a product, as codes */
-    struct scratch rounded;  /* rows of a product, as bfloat16 */
-    struct scratch tops;     /* each thread's best outputs in linear_top */
+    struct scratch sorted;   /* scratch for rows of a product, in the matrix's input order */
+    struct scratch coded;    /* scratch for rows of a product, as codes */
+    struct scratch rounded;  /* scratch for rows of a product, as bfloat16 */
+    struct scratch tops;     /* scratch for each thread's best outputs in linear_top */
 };
 
 static inline struct cpu_device *cpu_of(struct device *d)

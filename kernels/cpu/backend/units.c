@@ -2,7 +2,7 @@
 
 #include "common/base/mem.h"
 
-enum { COST_TASK = 8192 /* least cost of a task */, CACHE_LINE = 64 };
+enum { COST_TASK = 8192 /* least cost of a task, in units of cost */, CACHE_LINE = 64 };
 
 /* ---- memory ---- */
 

@@ -1,18 +1,19 @@
 #pragma once
-/* Tiles of Intel's AMX (Software Developer's Manual, volume 1, chapter 18) as amx_impl.h needs
- * them. They are written in assembly, because gcc's intrinsics declare wrong memory accesses:
- * _tile_loadconfig declares 8 of its 64 bytes and _tile_loadd none, so the compiler drops the
- * stores before them. */
+/* Wraps the tiles of Intel's AMX (Software Developer's Manual, volume 1, chapter 18) as
+ * amx_impl.h needs them. The functions are written in assembly, because gcc's intrinsics declare
+ * wrong memory accesses: _tile_loadconfig declares 8 of its 64 bytes and _tile_loadd none, so
+ * the compiler drops the stores before these calls. */
 #include <stdint.h>
 
-/* Tile registers. Groups alternate between A and B: one is multiplied while the other is stored. */
+/* The AMX_ constants are the numbers of the tile registers. Groups alternate between A and B:
+ * one group is multiplied while the other group is stored. */
 #define AMX_SUMS_A        0
-#define AMX_SECOND_SUMS_A 1 /* sums of the second half of a group */
+#define AMX_SECOND_SUMS_A 1 /* register for the sums of the second half of a group */
 #define AMX_SUMS_B        2
 #define AMX_SECOND_SUMS_B 3
-#define AMX_ROWS_A        4 /* codes of rows */
+#define AMX_ROWS_A        4 /* register for the codes of rows */
 #define AMX_ROWS_B        5
-#define AMX_CODES_A       6 /* codes of weights */
+#define AMX_CODES_A       6 /* register for the codes of weights */
 #define AMX_CODES_B       7
 enum { AMX_N_SUMS = 4 };
 

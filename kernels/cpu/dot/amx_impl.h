@@ -1,21 +1,22 @@
 #pragma once
-/* The product of dot_impl.h with AMX, for tiles of 16 rows. A panel's codes are unpacked once
- * for all rows, CHUNK_GROUPS groups at a time, and one tile product gives the sums of a group.
- * The vector units then scale and add these sums in the order of dot.h: a conversion, a product
- * and a sum for each row and group, and one more operation with mins. This part is the
- * bottleneck. */
+/* Computes the product of dot_impl.h with AMX, for tiles of 16 rows. A panel's codes are
+ * unpacked once for all rows, CHUNK_GROUPS groups at a time, and one tile product gives the sums
+ * of a group. The vector units then scale and add these sums in the order of dot.h. That takes a
+ * conversion, a product and a sum for each row and group, and one more operation with mins. The
+ * vector units are the bottleneck. */
 #include "kernels/cpu/dot/amx.h"
 
-/* Below AMX_TILES_MIN tiles of rows, unpacking costs more than the tile products gain when the
- * weights come from memory, because nothing is multiplied meanwhile. */
+/* With fewer than AMX_TILES_MIN tiles of rows, unpacking costs more than the tile products gain
+ * when the weights come from memory, because nothing is multiplied meanwhile. */
 enum { CHUNK_GROUPS = 32, CHUNK_TILES = 8, AMX_TILES_MIN = 4 };
 
-/* Unpacked groups of one panel. Fields that a format does not have stay uninitialised. */
+/* `amx_chunk` holds unpacked groups of one panel. Fields that a format does not have stay
+ * uninitialised. */
 struct amx_chunk {
-    uint8_t codes[CHUNK_GROUPS][DOT_GROUP / 4 * VQ_BYTES]; /* signed */
+    uint8_t codes[CHUNK_GROUPS][DOT_GROUP / 4 * VQ_BYTES]; /* signed codes of the weights */
     vf scale[CHUNK_GROUPS], second[CHUNK_GROUPS], neg_min[CHUNK_GROUPS];
 };
-/* Sums of a group, or of its two halves. */
+/* `amx_sums` holds the sums of a group, or of its two halves. */
 struct amx_sums {
     _Alignas(64) int32_t of[2][DOT_TILE][PANEL_N];
 };
@@ -49,8 +50,8 @@ KERNEL_INLINE const uint8_t *amx_unpack(enum dtype t, const uint8_t *p, uint32_t
     return p;
 }
 
-/* The two steps of a group's sums. AMX_FINISH waits for AMX_START, so a step of the other
- * register set comes between them. */
+/* AMX_START and AMX_FINISH are the two steps of a group's sums. AMX_FINISH waits for AMX_START,
+ * so a step of the other register set comes between them. */
 #define AMX_START(t, turn, x, codes)                                                               \
     do {                                                                                           \
         AMX_LOAD(AMX_ROWS_##turn, x, DOT_GROUP);                                                   \
@@ -73,7 +74,7 @@ KERNEL_INLINE vf amx_sum(const int32_t sums[PANEL_N])
 {
     return vi_to_f(_mm512_load_si512(sums));
 }
-/* The second half of dot_step(): scales the sums of a group and adds them to acc. */
+/* Does the second half of dot_step(): scales the sums of a group and adds them to acc. */
 KERNEL_INLINE void amx_add(enum dtype t, vf *acc, const struct amx_sums *sums,
                            const struct amx_chunk *c, uint32_t i_group, const struct dot_group *g)
 {
@@ -90,7 +91,7 @@ KERNEL_INLINE void amx_add(enum dtype t, vf *acc, const struct amx_sums *sums,
 }
 
 /* Multiplies one tile of rows by the chunk. While the sums of one group are added, the sums of
- * the next are stored, and the group after it is multiplied. */
+ * the next group are stored, and the group after that is multiplied. */
 KERNEL_INLINE void amx_tile(enum dtype t, const struct amx_chunk *c, uint32_t n, const int8_t *x,
                             const struct dot_group *g, vf *out)
 {
@@ -153,7 +154,8 @@ DOT_FORMATS(AMX_FORMAT)
 #define AMX_ENTRY(dtype) [DTYPE_##dtype] = amx_##dtype,
 static const amx_panel_fn amx_panels[DTYPE_COUNT] = {DOT_FORMATS(AMX_ENTRY)};
 
-/* Multiplies some rows, from `first` on, by one panel. Returns the number of these rows. */
+/* Multiplies some rows, from `first` on, by one panel. Returns the number of rows that it
+ * multiplied. */
 static uint32_t amx_some(const struct dot_task *t, uint32_t i_panel, uint32_t first, vf *acc)
 {
     const uint32_t k = t->w->k, left = t->x->n_rows - first;

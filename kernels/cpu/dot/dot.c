@@ -1,4 +1,4 @@
-/* Rows of weights and of inputs as codes, in the layouts of dot.h. */
+/* Converts rows of weights and of inputs to codes, in the layouts of dot.h. */
 #include "kernels/cpu/dot/dot.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ bool dot_has(enum dtype dtype)
 
 /* ---- weights ---- */
 
-/* Reads output i's part of a block's head; the inverse of put_head(). */
+/* Reads output i's part of a block's head. It is the inverse of put_head(). */
 static const uint8_t *get_head(const struct format *f, const uint8_t *p, uint32_t i,
                                struct block *b)
 {

@@ -1,7 +1,7 @@
 #pragma once
-/* The matrix product with integer dot products: weights stay codes, and activations become 8-bit
- * codes with a scale for each 32. For every output of a row, the groups of 32 inputs are added
- * in order:
+/* Declares the matrix product with integer dot products: weights stay codes, and activations
+ * become 8-bit codes with a scale for each 32. For every output of a row, the groups of 32
+ * inputs are added in order:
  *
  *   acc = fma(float(sum of q * x) * scale of w, scale of x, acc)
  *   acc = fma(-min of w, scale of x * float(sum of x), acc)         formats with mins
@@ -13,7 +13,7 @@
  * The scalar level rounds each product.
  *
  * A code of x is wrong by at most half a step, where a step is the group's largest element /
- * 127. This is the scheme of llama.cpp's Q8_0 activations (docs/develop/decisions/0022).
+ * 127. llama.cpp's Q8_0 activations use the same scheme (docs/develop/decisions/0022).
  *
  * Weights lie in panels of 16 outputs with as many bytes as in pack.h. Only the codes of 32
  * inputs are ordered differently: a vector of 64 bytes is [output][4 inputs], as dot-product
@@ -27,24 +27,24 @@
 
 enum { DOT_GROUP = 32, DOT_TILE = 16 };
 
-/* Properties of 32 codes of a row. */
+/* `dot_group` holds the properties of 32 codes of a row. */
 struct dot_group {
-    float scale, sum; /* sum: scale * (sum of the codes) */
-    int32_t neg;      /* -(sum of the codes) */
+    float scale, sum; /* `sum`: scale * (sum of the codes) */
+    int32_t neg;      /* minus the sum of the codes */
     int32_t neg_half[2];
 };
 
-/* Rows of x as codes, in consecutive tiles of 16, 8, 4, 2 and 1 rows (dot_tile_rows). Within a
- * tile the order is [group][row], for the codes of 32 inputs and for their struct dot_group.
- * Rows that only fill up a tile are zeros. */
+/* `dot_rows` holds rows of x as codes, in consecutive tiles of 16, 8, 4, 2 and 1 rows
+ * (dot_tile_rows). Within a tile the order is [group][row], for the codes of 32 inputs and for
+ * their struct dot_group. Rows that only fill up a tile are zeros. */
 struct dot_rows {
     uint32_t n_rows, k;
     int8_t *codes;
     struct dot_group *groups;
 };
 
-/* Returns the rows of the next tile when n_left rows are left. A rest is covered by one smaller
- * tile, filled up with zeros, or by two. */
+/* Returns the rows of the next tile when n_left rows are left. The last rows are covered either
+ * by one smaller tile, filled up with zeros, or by two tiles. */
 static inline uint32_t dot_tile_rows(uint32_t n_left)
 {
     if (n_left >= 13)
@@ -53,7 +53,7 @@ static inline uint32_t dot_tile_rows(uint32_t n_left)
         return 8;
     return n_left >= 3 ? 4 : n_left;
 }
-/* Returns the number of rows in all tiles, with the rows that only fill up tiles. */
+/* Returns the number of rows in all tiles, including the rows that only fill up tiles. */
 static inline uint32_t dot_n_places(uint32_t n_rows)
 {
     uint32_t n = n_rows / DOT_TILE * DOT_TILE, left = n_rows % DOT_TILE;
@@ -67,24 +67,25 @@ static inline uint32_t dot_n_places(uint32_t n_rows)
 
 struct dot_task {
     const struct weight *w;
-    const float *bias; /* [w->n] or NULL */
+    const float *bias; /* `bias` has the shape [w->n], or is NULL */
     const struct dot_rows *x;
-    float *out; /* [n_rows][out_stride] */
+    float *out; /* `out` has the shape [n_rows][out_stride] */
     uint32_t out_stride, panel_begin, panel_end;
     struct panels_ahead next;
 };
 
-/* A set of kernels for one way to add products of bytes. All sets give the same sums. */
+/* `dot_kernels` is a set of kernels for one way to add products of bytes. All sets give the same
+ * sums. */
 struct dot_kernels {
-    const char *name; /* the level and its extension; NULL: no extension */
+    const char *name; /* the set's level and extension; NULL when the set needs no extension */
     void (*linear)(const struct dot_task *t);
-    /* Converts k numbers to codes: the codes of group g go to codes + g * code_stride, and its
-     * properties to groups[g * group_stride]. A group with an infinite number or a NaN gets the
-     * scale NaN. */
+    /* Converts k numbers to codes. The codes of group g go to codes + g * code_stride, and the
+     * group's properties go to groups[g * group_stride]. A group with an infinite number or a
+     * NaN gets the scale NaN. */
     void (*quantise)(const float *x, uint32_t k, int8_t *codes, uint32_t code_stride,
                      struct dot_group *groups, uint32_t group_stride);
 };
-/* All sets as do_(set, level), lowest first. */
+/* DOT_SETS lists all sets as do_(set, level), lowest first. */
 #ifdef __aarch64__
 #define DOT_SETS(do_)                                                                              \
     do_(scalar, SCALAR) do_(neon, NEON) do_(neon_dotprod, NEON) do_(neon_i8mm, NEON)
@@ -97,12 +98,13 @@ struct dot_kernels {
 DOT_SETS(DOT_DECLARE)
 #undef DOT_DECLARE
 
-/* The formats that have kernels here. */
+/* DOT_FORMATS lists the formats that have kernels here. */
 #define DOT_FORMATS(do_)                                                                           \
     do_(Q8_0) do_(Q4_0) do_(Q5_0) do_(Q4_1) do_(Q5_1) do_(Q4_K) do_(Q5_K) do_(Q6_K) do_(INT4)      \
         do_(INT8)
 bool dot_has(enum dtype dtype);
-/* Packs one panel into the layout above. It takes as many bytes as pack_panel_bytes() says. */
+/* Packs one panel into the layout above. The panel takes as many bytes as pack_panel_bytes()
+ * says. */
 void dot_pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel);
 /* Computes out[k] = scale * w[id][k]. `id` must be below w->n. */
 void dot_embed_row(const struct weight *w, uint32_t id, float scale, float *out);

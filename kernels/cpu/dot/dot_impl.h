@@ -1,12 +1,12 @@
 #pragma once
-/* The kernels of kernels/cpu/dot/dot.h for any vec/ISA.h and vdot_*.h, which are included before
- * this.
+/* Implements the kernels of kernels/cpu/dot/dot.h for any vec/ISA.h and vdot_*.h, which are
+ * included before this header.
  *
  * The codes of a panel's 32 inputs are unpacked into eight vectors, and all rows of a tile
- * multiply these. Each row has sums of its own, and reads its codes as broadcasts of four. With
- * too few registers for that (VDOT_ROWS), the vectors are unpacked into memory and the rows of a
- * tile are taken a few at a time: their sums stay in registers, and each loaded vector serves
- * all of them. */
+ * multiply these vectors. Each row has sums of its own, and reads its codes as broadcasts of
+ * four. With too few registers for that (VDOT_ROWS), the vectors are unpacked into memory and
+ * the rows of a tile are processed a few at a time. Their sums then stay in registers, and each
+ * loaded vector serves all of these rows. */
 #include <math.h>
 
 #include "kernels/cpu/dot/dot.h"
@@ -15,7 +15,7 @@
 
 enum {
     DOT_PREFETCH = 2048,
-    DOT_PANELS_BYTES = 128 << 10, /* most bytes of the panels that a tile takes in turn */
+    DOT_PANELS_BYTES = 128 << 10, /* most bytes of panels that all tiles process in turn */
     DOT_MAX_PANELS = 8,
     VQ_BYTES = 64
 };
@@ -30,7 +30,7 @@ enum {
 
 struct dot_scales {
     struct fmt_scales s;
-    vf second; /* Q6_K: scale of the second 16 inputs */
+    vf second; /* Q6_K only: scale of the second 16 inputs */
 };
 
 KERNEL_INLINE bool dot_has_halves(enum dtype t)
@@ -49,7 +49,7 @@ KERNEL_INLINE int32_t dot_offset(enum dtype t)
     return dot_has_min(t) ? 0 : fmt_offset(t);
 }
 
-/* dot_begin_group() and dot_codes() return where the next data begins. */
+/* dot_begin_group() and dot_codes() return the address at which the next data begins. */
 KERNEL_INLINE const uint8_t *dot_begin_group(enum dtype t, const uint8_t *p, struct dot_scales *s)
 {
     if (dot_has_halves(t)) {
@@ -125,7 +125,7 @@ enum { DOT_MAX_STEP = 2 };
 #else
 enum { DOT_MAX_STEP = 4 };
 #endif
-enum { DOT_FEW = 2 }; /* most rows for which unpacking does not pay */
+enum { DOT_FEW = 2 }; /* largest number of rows for which unpacking is not worth its cost */
 /* Adds a group's products for n rows side by side. */
 KERNEL_INLINE void dot_step(enum dtype t, uint32_t n, vf *acc, const vq *w,
                             const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
@@ -173,9 +173,9 @@ KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
 }
 #endif
 
-/* Prefetch of the panels that all tiles take next, done by tiles of full size: n_lines cache
- * lines for each group. The requests are spread evenly, because a core can wait for only a few
- * lines at once. `at` is NULL when there is nothing to prefetch. */
+/* `dot_ahead` describes the prefetch of the panels that all tiles multiply next. Tiles of full
+ * size do it: n_lines cache lines for each group. The requests are spread evenly, because a core
+ * can wait for only a few lines at once. `at` is NULL when there is nothing to prefetch. */
 struct dot_ahead {
     const uint8_t *at, *end;
     uint32_t n_lines;
@@ -188,7 +188,8 @@ KERNEL_INLINE void dot_ask(struct dot_ahead *a)
         __builtin_prefetch(a->at, 0, 2);
 }
 
-/* The inputs of a tile's product: a panel and the tile's rows, k inputs each. */
+/* `dot_streams` holds the inputs of a tile's product: a panel and the tile's rows, k inputs
+ * each. */
 struct dot_streams {
     const uint8_t *w;
     const int8_t *x;
@@ -283,8 +284,8 @@ static void dot_panels(const struct dot_task *t, uint32_t begin, uint32_t end, u
     }
 }
 
-/* Returns the prefetch of these panels beside the work on others. With one tile it returns an
- * empty prefetch; dot_tile() then prefetches its own panel. */
+/* Returns the prefetch of these panels for the time in which other panels are multiplied. With
+ * one tile it returns an empty prefetch; dot_tile() then prefetches its own panel. */
 static struct dot_ahead dot_ahead_of(const struct dot_task *t, struct panels_ahead panels)
 {
     const uint32_t n_tiles = t->x->n_rows / DOT_TILE, n_groups = t->w->k / DOT_GROUP;
@@ -333,7 +334,8 @@ static void dot_quantise(const float *x, uint32_t k, int8_t *codes, uint32_t cod
         struct dot_group *g = groups + (uint64_t)i * group_stride;
         int8_t *to = codes + (uint64_t)i * code_stride;
         float largest = vdot_largest(x);
-        if (!(largest <= 0x1.fffffep127f)) { /* infinite or NaN: only the scale tells it */
+        /* `largest` is infinite or NaN: only the scale records this */
+        if (!(largest <= 0x1.fffffep127f)) {
             memset(to, 0, DOT_GROUP);
             *g = (struct dot_group){.scale = NAN, .sum = NAN};
             continue;

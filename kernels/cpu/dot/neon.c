@@ -1,7 +1,7 @@
 #include "kernels/cpu/vec/neon.h"
-/* must follow the header above */
+/* this header must follow the header above it */
 #include "kernels/cpu/dot/vdot_neon.h"
-/* must follow the header above */
+/* this header must follow the header above it */
 #include "kernels/cpu/dot/dot_impl.h"
 
 const struct dot_kernels dot_kernels_neon = {

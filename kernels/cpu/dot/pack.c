@@ -3,8 +3,8 @@
  * from several threads. Words of four rows are transposed first, so that a vector holds the same
  * four bytes of four outputs. From then on, shifts and masks of whole vectors move each bit to
  * its place.
- * A format is an entry of `maps`, and a copy of `pack_blocks` that the compiler specialises for
- * it. A panel's bytes are written once, front to back, and rows beyond w->n are zeros. */
+ * Each format has an entry of `maps`, and a copy of `pack_blocks` that the compiler specialises
+ * for it. A panel's bytes are written once, front to back, and rows beyond w->n are zeros. */
 #include <string.h>
 
 #include "kernels/cpu/dot/dot.h"
@@ -15,31 +15,33 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
-    QUARTER = 4,             /* outputs side by side in a vector */
-    N_WORDS = DOT_GROUP / 4, /* words of a group's codes, with one byte for each code */
+    QUARTER = 4,             /* number of outputs side by side in a vector */
+    N_WORDS = DOT_GROUP / 4, /* number of words of a group's codes, with one byte for each code */
 };
 
-/* Order of the codes in a block. */
+/* `codes` is the order of the codes in a block. */
 enum codes {
     CODES_BYTES,
-    CODES_HALVES, /* low halves of 16 bytes, then their high halves */
-    CODES_RUN,    /* low half and high half of each byte in turn */
-    CODES_K,      /* low halves of 32 bytes, then their high halves */
-    CODES_6_K /* low halves of 64 bytes, then their high halves; the upper two bits lie elsewhere */
+    CODES_HALVES, /* order: low halves of 16 bytes, then their high halves */
+    CODES_RUN,    /* order: low half and high half of each byte in turn */
+    CODES_K,      /* order: low halves of 32 bytes, then their high halves */
+    /* order: low halves of 64 bytes, then their high halves; the upper two bits lie elsewhere */
+    CODES_6_K
 };
-/* Place of the fifth bits. FIFTH_WORD: 32 bits in one word, in order. FIFTH_K: bit g of byte i
- * belongs to input i of group g. */
+/* `fifth` is the place of the fifth bits. FIFTH_WORD: 32 bits in one word, in order. FIFTH_K:
+ * bit g of byte i belongs to input i of group g. */
 enum fifth { FIFTH_NONE, FIFTH_WORD, FIFTH_K };
 enum scales { SCALES_NONE, SCALES_K, SCALES_6_K };
 
-/* Layout of a format's block in a file. `*_at` are bytes from the block's start; an absent part
- * has 0 bytes. */
+/* `map` describes the layout of a format's block in a file. `*_at` are bytes from the block's
+ * start; an absent part has 0 bytes. */
 struct map {
     uint32_t bits, block_bytes, n_groups;
     enum codes codes;
     enum fifth fifth;
     enum scales scales;
-    uint32_t codes_at, more_at, scales_at; /* more_at: fifth bits, or fifth and sixth bits */
+    /* `more_at` is the place of the fifth bits, or of the fifth and sixth bits. */
+    uint32_t codes_at, more_at, scales_at;
     uint32_t d_at, d_bytes, dmin_at, dmin_bytes, zero_at, zero_bytes;
 };
 
@@ -116,8 +118,8 @@ ALWAYS_INLINE vw turn_halves(vw v)
     return swap_bits(v, 4, 0x00f000f0);
 }
 
-/* Returns word b of the codes of group j of the groups in t. Only the low half of each byte
- * counts. */
+/* Returns word b of the codes of group j of the groups in t. Only the low half of each byte is
+ * valid. */
 ALWAYS_INLINE vw code_word(enum codes codes, const vw *t, uint32_t j, uint32_t b)
 {
     if (codes == CODES_HALVES)
@@ -248,7 +250,7 @@ ALWAYS_INLINE uint8_t *pack_block(const struct map *m, const uint8_t *const bloc
 ALWAYS_INLINE void pack_blocks(const struct map *m, const struct weight_rows *rows, uint32_t n_rows,
                                uint32_t n_blocks, uint8_t *to)
 {
-    static const uint8_t zeros[256]; /* blocks of the rows beyond n_rows */
+    static const uint8_t zeros[256]; /* stand-in for the blocks of rows beyond n_rows */
     const uint32_t ahead = pack_read_ahead(m->block_bytes);
     const uint8_t *blocks[PANEL_N];
     for (uint32_t i = 0; i < PANEL_N; i++)

@@ -1,12 +1,13 @@
 #pragma once
-/* The operations of kernels/cpu/dot/vdot_scalar.h with two registers of AVX2, included after
- * vec/avx2.h. They use AVX-VNNI if the file is compiled for it. */
+/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with two registers of AVX2. This
+ * header is included after vec/avx2.h. The operations use AVX-VNNI if the file is compiled for
+ * it. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
 typedef struct {
-    __m256i lo, hi; /* outputs 0..7, 8..15 */
+    __m256i lo, hi; /* lo: outputs 0..7; hi: outputs 8..15 */
 } vq;
 typedef vq vi;
 
@@ -60,9 +61,9 @@ static inline __attribute__((always_inline)) __m256i vdot_pairs(uint32_t bits, _
     }
     return _mm256_maddubs_epi16(a, b);
 }
-/* Products of bytes are added in pairs, and as many pairs as 16 bits hold: 8 * 2 * 15 * 127 for
- * codes of 4 bits. With codes of 8 bits, the magnitudes of the weights are multiplied by inputs
- * that take over the signs. */
+/* Products of bytes are added in pairs, and then as many pairs as fit into 16 bits: 8 * 2 * 15 *
+ * 127 for codes of 4 bits. With codes of 8 bits, the magnitudes of the weights are multiplied by
+ * inputs that get the weights' signs. */
 static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n, const vq *w,
                                                        const int8_t *x, int32_t neg)
 {

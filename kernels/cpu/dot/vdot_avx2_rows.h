@@ -1,16 +1,16 @@
 #pragma once
-/* VDOT_ROWS for kernels/cpu/dot/dot_impl.h, included after vdot_avx2.h: the sums of a few rows
- * side by side, over codes in memory.
+/* Implements VDOT_ROWS for kernels/cpu/dot/dot_impl.h: the sums of a few rows side by side, over
+ * codes in memory. This header is included after vdot_avx2.h.
  *
  * The cost of 32 inputs by 16 outputs for each row, without loads, is 41 operations for 4 bits:
- * 16 products, 14 sums, 2 to widen, 3 for the offset, 6 for the scales. It is 43 for 5 bits, 52
- * for Q6_K and 75 for 8 bits. With VNNI it is 23, and 28 for Q6_K. Fused multiply-adds would
- * take 64. */
+ * 16 products, 14 sums, 2 to widen, 3 for the offset, 6 for the scales. The cost is 43 for 5
+ * bits, 52 for Q6_K and 75 for 8 bits. With VNNI the cost is 23, and 28 for Q6_K. Fused
+ * multiply-adds would take 64. */
 #include "kernels/cpu/formats/formats_impl.h"
 
 #define VDOT_ROWS
-/* Returns w. The barrier makes the compiler store the unpacked codes, so that none of them
- * occupies a register. */
+/* Returns w. The barrier makes the compiler store the unpacked codes, so that no code occupies a
+ * register. */
 KERNEL_INLINE const vq *vdot_in_memory(const vq *w)
 {
     __asm__ volatile("" : "+r"(w) : : "memory");
@@ -62,7 +62,7 @@ KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
     return bits == 8 ? 2 : 4;
 }
 /* Codes of eight bits become two halves of four bits, all low halves first. Products of halves
- * can be added like those of other codes; products of whole codes would have to be widened one
+ * can be added like those of other codes. Products of whole codes would have to be widened one
  * by one. */
 KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
 {
@@ -77,8 +77,8 @@ KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
     return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()};
 }
 /* Returns sum plus the products of pairs. The assembly keeps the order of the sums: gcc would
- * add in trees, which need more registers. With clang it is left out, because it would keep the
- * sums in memory. */
+ * add in trees, which need more registers. With clang the assembly is left out, because it would
+ * keep the sums in memory. */
 KERNEL_INLINE vq vdot_add_pairs(vq sum, vq w, __m256i x, bool first)
 {
     const vq s = {_mm256_maddubs_epi16(w.lo, x), _mm256_maddubs_epi16(w.hi, x)};

@@ -1,6 +1,6 @@
 #pragma once
-/* The operations of kernels/cpu/dot/vdot_scalar.h with one register of AVX-512, included after
- * vec/avx512.h. They use VNNI if the file is compiled for it. */
+/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with one register of AVX-512. This
+ * header is included after vec/avx512.h. The operations use VNNI if the file is compiled for it. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) vq vq_or_bits(vq a, vq b, uint32_t 
 {
     vq moved = from < 4 ? _mm512_slli_epi16(b, 4 - from) : _mm512_srli_epi16(b, from - 4);
     return _mm512_ternarylogic_epi64(a, moved, _mm512_set1_epi8((char)mask),
-                                     0xf8); /* a | (b & c) */
+                                     0xf8); /* 0xf8 selects a | (b & c) */
 }
 static inline __m512i vdot_four(const int8_t *x)
 {
@@ -34,9 +34,9 @@ static inline __m512i vdot_four(const int8_t *x)
 }
 
 #ifdef __AVX512VNNI__
-/* Returns r plus w times the same four codes in each output. It is one instruction in assembly,
- * whose memory operand is broadcast: gcc 12 makes two instructions, and the product is a fifth
- * slower. */
+/* Returns r plus w times the same four codes in each output. Assembly makes this one
+ * instruction, whose memory operand is broadcast. gcc 12 makes two instructions, and the product
+ * is then a fifth slower. */
 static inline __attribute__((always_inline)) vi vdot_add(vi r, vq w, const int8_t *x)
 {
 #ifdef __clang__
@@ -56,9 +56,9 @@ static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n
     return r;
 }
 #else
-/* Products of bytes are added in pairs, and as many pairs as 16 bits hold: 8 * 2 * 15 * 127 for
- * codes of 4 bits. With codes of 8 bits, the magnitudes of the weights are multiplied by inputs
- * that take over the signs. */
+/* Products of bytes are added in pairs, and then as many pairs as fit into 16 bits: 8 * 2 * 15 *
+ * 127 for codes of 4 bits. With codes of 8 bits, the magnitudes of the weights are multiplied by
+ * inputs that get the weights' signs. */
 static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n, const vq *w,
                                                        const int8_t *x, int32_t neg)
 {

@@ -1,13 +1,13 @@
 #pragma once
-/* The operations of kernels/cpu/dot/vdot_scalar.h with four registers of NEON, included after
- * vec/neon.h. They use the dot products of ARMv8.2 (dotprod) and those of unsigned codes (i8mm)
- * if the file is compiled for them. */
+/* Implements the operations of kernels/cpu/dot/vdot_scalar.h with four registers of NEON. This
+ * header is included after vec/neon.h. The operations use the dot products of ARMv8.2 (dotprod)
+ * and those of unsigned codes (i8mm) if the file is compiled for them. */
 #include <arm_neon.h>
 #include <stdint.h>
 #include <string.h>
 
 typedef struct {
-    uint8x16_t a, b, c, d; /* outputs 0..3, 4..7, 8..11, 12..15 */
+    uint8x16_t a, b, c, d; /* a: outputs 0..3; b: 4..7; c: 8..11; d: 12..15 */
 } vq;
 typedef struct {
     int32x4_t a, b, c, d;
@@ -78,8 +78,8 @@ static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n
     return r;
 }
 #else
-/* Products are added in 16 bits, as many as those hold (8 * 31 * 127 for codes of 5 bits), then
- * in pairs. */
+/* Products are added in 16 bits, as many as fit (8 * 31 * 127 for codes of 5 bits), and then in
+ * pairs. */
 static inline __attribute__((always_inline)) int32x4_t
 vdot_four(uint32_t bits, uint32_t n, const uint8x16_t *w, const int8x16_t *x)
 {

@@ -1,6 +1,7 @@
 #pragma once
-/* Codes of 16 outputs by 4 inputs as one value, vq, and 16 sums, vi, in portable C. This is the
- * specification of the other vdot_*.h files. It is included after vec/scalar.h.
+/* Implements codes of 16 outputs by 4 inputs as one value, vq, and 16 sums, vi, in portable C.
+ * This header is the specification of the other vdot_*.h files. It is included after
+ * vec/scalar.h.
  *
  *   vq_load(p)                  64 bytes, [output][4]
  *   vq_and(a, mask)  vq_high(a) the bits of mask; the high half of each byte

@@ -1,5 +1,5 @@
 #pragma once
-/* Loading and storing of a panel's columns, for few_impl.h and linear/linear_impl.h. */
+/* Loads and stores a panel's columns, for few_impl.h and linear/linear_impl.h. */
 #include "kernels/cpu/formats/formats_impl.h"
 #include "kernels/cpu/kernels.h"
 
@@ -8,7 +8,7 @@
 #if defined(__AVX512F__)
 enum { GEMV_1 = 4, GEMV_2 = 4, GEMV_4 = 2, GEMV_8 = 2, GEMV_MAX_ROWS = 8 };
 enum { GEMM_PANELS = 2, GEMM_ROWS = 12 };
-/* NEON has half of the lanes and twice as many registers */
+/* NEON has half as many lanes and twice as many registers */
 #elif defined(__AVX2__) || defined(VEC_NEON)
 enum { GEMV_1 = 4, GEMV_2 = 2, GEMV_4 = 1, GEMV_8 = 0, GEMV_MAX_ROWS = 4 };
 enum { GEMM_PANELS = 1, GEMM_ROWS = 6 };

@@ -1,18 +1,19 @@
 #pragma once
-/* The kernels of each format of weights, in tables for one level each. formats/KIND_ISA.c fills
- * one table; linear/ finds a format's kernels in the five tables of a level. */
+/* Declares the kernels of each format of weights, in tables for one level each.
+ * formats/KIND_ISA.c fills one table; linear/ finds a format's kernels in the five tables of a
+ * level. */
 #include <assert.h>
 
 #include "kernels/cpu/kernels.h"
 
-/* The kernels of a format: the product with up to max_few rows, over panels of panel_bytes each,
- * and the conversion of k inputs of a panel to floats, out[k][16]. */
+/* `format_kernels` holds the kernels of a format. One is the product with up to max_few rows,
+ * over panels of panel_bytes each. The other converts k inputs of a panel to floats, out[k][16]. */
 struct format_kernels {
     uint32_t max_few;
     void (*few)(const struct linear_task *t, uint64_t panel_bytes);
     void (*dequantize)(const uint8_t *p, uint32_t k, float *out);
 };
-/* NULL: the format is in another table */
+/* an entry is NULL when the format is in another table */
 typedef const struct format_kernels *format_table[DTYPE_COUNT];
 
 static inline const struct format_kernels *format_find(const format_table *const *tables,

@@ -1,7 +1,8 @@
 #pragma once
-/* Packed weights as vectors of 16 outputs (the layouts of kernels/cpu/pack/pack.h), for any
- * vec/ISA.h. The dtype is a constant of every function: after inlining, only one branch stays. A
- * stream is read by blocks, then groups of one scale, then eight k, then pairs of k. */
+/* Reads packed weights as vectors of 16 outputs (the layouts of kernels/cpu/pack/pack.h), for
+ * any vec/ISA.h. The dtype is a constant of every function: after inlining, only one branch
+ * stays. A stream is read by blocks, then by groups of one scale, then by eight k, then by pairs
+ * of k. */
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pack/pack.h"
 #include "kernels/cpu/vec/pairs_impl.h"
@@ -15,12 +16,12 @@
 #define KERNEL_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* The scales of the group of inputs that is being read. */
+/* `fmt_scales` holds the scales of the group of inputs that is being read. */
 struct fmt_scales {
     vf d, neg_dmin; /* scales of the whole block */
     vf scale, neg_min;
-    vb zero;   /* INT2, INT3, INT4 */
-    vf zero_f; /* INT8 */
+    vb zero;   /* zeros of INT2, INT3 and INT4 */
+    vf zero_f; /* zeros of INT8 */
 };
 
 KERNEL_INLINE bool fmt_is_plain(enum dtype t)
@@ -87,8 +88,8 @@ KERNEL_INLINE uint32_t fmt_bytes_8k(enum dtype t)
 }
 
 /* Returns the bits of `mask` after a move from bit `from` of each byte to bit `to`. It shifts
- * pairs of bytes, since vectors have no shifts of bytes. Bits that cross over must be outside of
- * `mask`. */
+ * pairs of bytes, since vectors have no shifts of bytes. Bits that cross into the other byte
+ * must be outside of `mask`. */
 KERNEL_INLINE vb fmt_bits(vb a, uint32_t from, uint32_t to, uint8_t mask)
 {
     typedef uint16_t vec_u16 __attribute__((vector_size(16)));
@@ -96,7 +97,7 @@ KERNEL_INLINE vb fmt_bits(vb a, uint32_t from, uint32_t to, uint8_t mask)
     return (vb)(from > to ? pairs >> (from - to) : pairs << (to - from)) & mask;
 }
 
-/* fmt_begin_block() and fmt_begin_group() return where the next data begins. */
+/* fmt_begin_block() and fmt_begin_group() return the address at which the next data begins. */
 KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, struct fmt_scales *s)
 {
     if (fmt_is_plain(t))
@@ -109,7 +110,7 @@ KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, str
         s->zero_f = vf_from_i8(vb_load(p));
         return p + PANEL_N;
     }
-    if (t == DTYPE_MXFP4) { /* the table holds twice the values */
+    if (t == DTYPE_MXFP4) { /* the table holds the doubled values */
         s->d = vf_mul(vf_from_e8m0(vb_load(p)), vf_set1(0.5f));
         return p + PANEL_N;
     }

@@ -1,5 +1,5 @@
 #include "kernels/cpu/vec/scalar.h"
-/* must follow the header above */
+/* this header must follow the header above it */
 #include "kernels/cpu/formats/few_impl.h"
 
 FORMATS_RARE(FORMAT_RARE)

@@ -1,6 +1,6 @@
 #pragma once
-/* The body of an ISA file, which adds its name and its vectors: the level's formats, and the
- * functions of linear.h over them. */
+/* Holds the body of an ISA file, which adds its name and its vectors: the level's formats, and
+ * the functions of linear.h over these formats. */
 #include "kernels/cpu/isa_names.h"
 #include "kernels/cpu/linear/linear_impl.h"
 

@@ -1,6 +1,7 @@
 #pragma once
-/* The matrix product of each ISA, for its table (kernels/cpu/kernels.h). For every output: acc =
- * 0; for k = 0 .. K - 1 in order: acc = fma(x[k], w[k], acc); then the bias is added. w[k] is
+/* Declares the matrix product of each ISA, for the ISA's table (kernels/cpu/kernels.h). For
+ * every output: acc = 0; for k = 0 .. K - 1 in order: acc = fma(x[k], w[k], acc); then the bias
+ * is added. w[k] is
  *
  *   Q8_0 d * q   Q4_0 d * (q - 8)   Q5_0 d * (q - 16)   Q3_K, Q6_K (d * sc) * (q - 4, q - 32)
  *   INT2, INT3, INT4, INT8 d * (q - zero)   FP8, IQ4_NL d * value   MXFP4 2^(e - 128) * (2 value)

@@ -1,36 +1,37 @@
 #pragma once
-/* linear and embed_row for any vec/ISA.h, which is included before this
+/* Implements linear and embed_row for any vec/ISA.h, which is included before this header
  * (kernels/cpu/linear/linear.h has the math).
  *
  * A few rows are multiplied by the format's own kernel (formats/few_impl.h). With more rows,
  * panels are dequantised into t->scratch, GEMM_KC inputs at a time, so that they stay in the
- * first-level cache, and gemm_tile multiplies them with tiles of rows. Between chunks of K the
- * sums are kept in `out`, which loses no bits. Both ways add in the same order. */
+ * first-level cache. gemm_tile then multiplies these panels with tiles of rows. Between chunks
+ * of K the sums are kept in `out`, which loses no bits. Both ways add in the same order. */
 #include "kernels/cpu/formats/columns_impl.h"
 #include "kernels/cpu/formats/formats.h"
 #include "kernels/cpu/linear/linear.h"
 #include "kernels/cpu/pack/pack.h"
 
-enum { GEMM_KC = 256 }; /* a whole number of blocks of each format */
+enum { GEMM_KC = 256 }; /* inputs of a chunk of K; a whole number of blocks of each format */
 
 _Static_assert(GEMM_PANELS *GEMM_KC *PANEL_N <= LINEAR_SCRATCH_FLOATS, "pieces fit in scratch");
 
-/* Prefetch of the packed data of the next piece. Each tile of rows asks for its share, so that
- * memory is read while this piece is multiplied. With 32 rows, a piece's products take six times
- * as long as its reading; without the prefetch, both times would add up. */
+/* `gemm_ahead` describes the prefetch of the packed data of the next piece. Each tile of rows
+ * prefetches its share, so that memory is read while the current piece is multiplied. With 32
+ * rows, a piece's products take six times as long as its reading; without the prefetch, both
+ * times would add up. */
 struct gemm_ahead {
-    const uint8_t *data; /* the first panel's data */
+    const uint8_t *data; /* packed data of the first panel */
     uint64_t panel_bytes, n_bytes, share;
 };
 
-/* A product of panels as floats, w[panel][k][16] with k < n_k, with rows of x. It adds to the
- * sums in `out`. */
+/* `gemm` describes a product of panels as floats, w[panel][k][16] with k < n_k, with rows of x.
+ * The product is added to the sums in `out`. */
 struct gemm {
-    const float *w, *x, *bias; /* bias: NULL in all but the last chunk of K */
+    const float *w, *x, *bias; /* `bias`: NULL in all but the last chunk of K */
     float *out;
     uint32_t n_k, x_stride, out_stride;
-    uint32_t n_columns; /* in all panels together */
-    bool first;         /* first chunk of K: sums begin at zero */
+    uint32_t n_columns; /* number of columns in all panels together */
+    bool first;         /* true in the first chunk of K: sums begin at zero */
     struct gemm_ahead ahead;
 };
 
@@ -111,8 +112,8 @@ static void gemm_narrow(const struct gemm *g, uint32_t n_rows)
     gemm_rows(1, *g, n_rows);
 }
 
-/* Returns the piece that follows the one at k0 of the panels at `data`: the next piece of the
- * same panels, or the first piece of the panels behind them, if there are as many. */
+/* Returns the piece that follows the piece at k0 of the panels at `data`. That is the next piece
+ * of the same panels, or the first piece of the panels behind them, if there are as many. */
 static struct gemm_ahead gemm_next(const struct linear_task *t, const uint8_t *data, uint32_t k0,
                                    uint32_t n_panels, struct panels_ahead behind)
 {
@@ -172,8 +173,8 @@ static void linear_of(const struct format_kernels *f, const struct linear_task *
         linear_rows(f, t, panel_bytes);
 }
 
-/* Dequantises the row's whole panel, 16 times the data that it needs. That is little beside a
- * layer. */
+/* Dequantises the row's whole panel, which is 16 times the data that it needs. That is little
+ * compared with the cost of a layer. */
 static void embed_of(const struct format_kernels *f, const struct weight *w, uint32_t id,
                      float scale, float *out)
 {

@@ -1,4 +1,5 @@
-/* Chooses the sets of rounded.h that this CPU has, and multiplies with subnormal numbers off. */
+/* Chooses the sets of rounded.h that this CPU can run, and multiplies with subnormal numbers
+ * off. */
 #include "kernels/cpu/linear/rounded.h"
 
 #ifndef __aarch64__

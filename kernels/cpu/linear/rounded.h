@@ -1,16 +1,16 @@
 #pragma once
-/* The matrix product of bfloat16 weights with rows that are rounded to bfloat16, to nearest
- * even, once for all outputs (docs/develop/decisions/0023). For every output: acc = 0; for k = 0
- * .. K - 1 in order: acc = fma(x[k], w[k], acc); then the bias is added. This is the sum of
- * linear.h over other x, except that subnormal numbers (below 2^-126) become zeros of their sign
- * in x, in w, in acc and in the result.
+/* Declares the matrix product of bfloat16 weights with rows that are rounded to bfloat16, to
+ * nearest even, once for all outputs (docs/develop/decisions/0023). For every output: acc = 0;
+ * for k = 0 .. K - 1 in order: acc = fma(x[k], w[k], acc); then the bias is added. This is the
+ * sum of linear.h over the rounded x, with one exception: subnormal numbers (below 2^-126)
+ * become zeros of their sign in x, in w, in acc and in the result.
  *
- * This is the sum of vdpbf16ps (AVX512_BF16), which takes the high half of a pair first and
- * rounds after each product. It is also the sum of any level's fused multiply-adds when
- * subnormals are off (MXCSR's FTZ and DAZ, FPCR's FZ). All give the same bits, with one
- * exception: arm64 detects a subnormal before it rounds, and so turns a number into zero that
- * would round up to 2^-126. The scalar level rounds each product. That loses nothing, since a
- * product has 16 bits, unless it is below 2^-126 or above the largest float. */
+ * vdpbf16ps (AVX512_BF16) computes this sum: it takes the high half of a pair first and rounds
+ * after each product. The fused multiply-adds of any level compute it too when subnormals are
+ * off (MXCSR's FTZ and DAZ, FPCR's FZ). All give the same bits, with one exception: arm64
+ * detects a subnormal before it rounds, and so turns a number into zero that would round up to
+ * 2^-126. The scalar level rounds each product. That loses nothing, since a product has 16 bits,
+ * unless it is below 2^-126 or above the largest float. */
 #include "kernels/cpu/linear/rounded_sets.h"
 
 /* Returns whether this CPU and its system run the set. */

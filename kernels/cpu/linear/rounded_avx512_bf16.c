@@ -1,15 +1,16 @@
-/* The product of rounded.h with vdpbf16ps. An instruction multiplies words of weights, two
- * inputs of an output each, by the same two inputs of a row.
+/* Implements the product of rounded.h with vdpbf16ps. An instruction multiplies words of
+ * weights, two inputs of an output each, by the same two inputs of a row.
  *
  * Purpose and data flow: backend/linear.c calls the set with a task of panels and rows of
  * bfloat16; sums go to the task's `out`. With up to FEW_ROWS rows, reading weights is the limit:
- * several panels go side by side, each read once from its first byte to its last. With more
- * rows, two panels are taken, CHUNK_PAIRS pairs of inputs at a time. They stay in the
- * second-level cache for all rows, and each tile of rows prefetches its part of the next chunk.
+ * several panels are multiplied side by side, and each is read once from its first byte to its
+ * last. With more rows, two panels are multiplied, CHUNK_PAIRS pairs of inputs at a time. They
+ * stay in the second-level cache for all rows, and each tile of rows prefetches its part of the
+ * next chunk.
  * Invariants: between chunks of K the sums are kept in `out`, which loses no bits. The last
  * input of an odd K is a fused multiply-add. */
 #include "kernels/cpu/vec/avx512.h"
-/* must follow the header above */
+/* this header must follow the header above it */
 #include "kernels/cpu/formats/columns_impl.h"
 #include "kernels/cpu/linear/rounded_sets.h"
 #include "kernels/cpu/pack/pack.h"
@@ -18,29 +19,31 @@ enum {
     TILE_ROWS = 12,
     TILE_PANELS = 2,
     FEW_ROWS = 8,
-    FEW_PANELS = 4, /* panels side by side, for up to four rows */
+    FEW_PANELS = 4, /* number of panels side by side, for up to four rows */
     CHUNK_PAIRS = 512,
-    WORDS_BYTES = 4 * PANEL_N, /* bytes of one pair of inputs of a panel */
-    PREFETCH_PAIRS = 32        /* distance of the prefetch with a few rows */
+    WORDS_BYTES = 4 * PANEL_N, /* bytes of one pair of inputs in a panel */
+    PREFETCH_PAIRS = 32        /* distance of the prefetch with a few rows, in pairs of inputs */
 };
 
-/* Rows of x and panels, or one chunk of their inputs. */
+/* `tile` describes rows of x and panels, or one chunk of their inputs. */
 struct tile {
-    const uint8_t *w; /* the first panel's weights */
+    const uint8_t *w; /* weights of the first panel */
     uint64_t panel_bytes;
-    const float *x, *bias; /* bias: NULL in all but the last chunk */
+    const float *x, *bias; /* `bias`: NULL in all but the last chunk */
     float *out;
-    uint32_t n_rows; /* rows to store; a larger tile repeats the last one */
+    uint32_t n_rows; /* number of rows to store; a larger tile repeats the last row */
     uint32_t x_stride, out_stride;
-    uint32_t n_columns; /* in all panels together */
+    uint32_t n_columns; /* number of columns in all panels together */
     uint32_t n_pairs;
-    uint32_t n_asks, every; /* prefetches before each `every` pairs; every 0: none */
-    const uint8_t *ask;     /* next address to prefetch, one pair of inputs a time */
-    bool has_single;        /* K is odd: one input follows the pairs */
-    bool first;             /* first chunk: sums begin at zero */
+    /* n_asks: prefetches before each `every` pairs; `every` 0 means no prefetch */
+    uint32_t n_asks, every;
+    const uint8_t *ask; /* next address to prefetch; each prefetch takes one pair of inputs */
+    bool has_single;    /* K is odd: one input follows the pairs */
+    bool first;         /* true in the first chunk: sums begin at zero */
 };
 
-/* Position of a tile in its rows and panels; row_at is the offset of each row in x. */
+/* `place` is the position of a tile in its rows and panels; row_at is the offset of each row in
+ * x. */
 struct place {
     const float *x;
     const uint8_t *w;
@@ -84,8 +87,8 @@ KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, uint32_t n, uin
     at->w = w;
 }
 
-/* A few rows: each cache line is used once, soon after it was prefetched. Near the end, the
- * prefetch goes on in the panels that come next. */
+/* Adds the products of a few rows. Each cache line is used once, soon after it was prefetched.
+ * Near the end, the prefetch continues in the panels that come next. */
 KERNEL_INLINE void add_few(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
                            struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
 {
@@ -96,8 +99,8 @@ KERNEL_INLINE void add_few(uint32_t n_panels, uint32_t n_rows, const struct tile
               acc);
 }
 
-/* Many rows: prefetches are spread evenly. A core can wait for only a few cache lines at once;
- * one more prefetch would stall. */
+/* Adds the products of many rows. Prefetches are spread evenly, because a core can wait for only
+ * a few cache lines at once; one more prefetch would stall. */
 KERNEL_INLINE void add_many(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
                             struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
 {
@@ -119,7 +122,7 @@ KERNEL_INLINE void add_single(uint32_t n_panels, uint32_t n_rows, const struct t
 {
     KERNEL_UNROLL
     for (uint32_t r = 0; r < n_rows; r++) {
-        /* low half of the word is zero: a single input */
+        /* the low half of the word is zero, because this input has no partner */
         const vf xk = vf_set1(at->x[at->row_at[r]]);
         KERNEL_UNROLL
         for (uint32_t i = 0; i < n_panels; i++) {
@@ -198,7 +201,7 @@ static void run_tile(uint32_t n_panels, const struct tile *t)
     else
         (t->n_rows <= 4 ? tile_1_4 : t->n_rows <= 8 ? tile_1_8 : tile_1_12)(t);
 }
-/* Returns the number of panels that go side by side when n_left are left. */
+/* Returns the number of panels that are multiplied side by side when n_left are left. */
 static uint32_t panels_of_tile(uint32_t n_rows, uint32_t n_left)
 {
     const uint32_t n = n_rows <= 4 ? FEW_PANELS : TILE_PANELS;
@@ -214,7 +217,7 @@ static uint32_t rows_of_tile(uint32_t n_left)
 }
 
 /* Multiplies many rows by a chunk of some panels. `next` is the chunk to prefetch, with as many
- * pairs, or NULL. */
+ * pairs as this chunk, or NULL. */
 static void run_many(uint32_t n_panels, struct tile *t, uint32_t n_rows, const uint8_t *next)
 {
     const uint32_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;

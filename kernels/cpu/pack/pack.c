@@ -65,7 +65,7 @@ static inline vb move_bits(vb v, uint32_t mask, int from, int to)
     return (vb)((((vw)v >> from) & mask * 0x01010101) << to);
 }
 
-/* Writes two bits of eight k, from bit `from` of each code on: four k in a byte. */
+/* Writes two bits of each of eight k, from bit `from` of each code on. A byte holds four k. */
 static uint8_t *put_pairs_of_bits(uint8_t *to, const vb c[8], int from)
 {
     for (int i = 0; i < 8; i += 4)

@@ -1,8 +1,9 @@
 #pragma once
-/* The layout of weights that the CPU kernels read. Outputs are cut into panels of PANEL_N. A
- * panel holds its rows side by side: one vector is one input k of 16 outputs, and a sum over K
- * is a chain of fused multiply-adds in file order. There are no horizontal sums, so the bits are
- * the same for any number of rows. A panel is one stream from its first byte to its last:
+/* Defines the layout of weights that the CPU kernels read. Outputs are cut into panels of
+ * PANEL_N. A panel holds its rows side by side. One vector is one input k of 16 outputs, and a
+ * sum over K is a chain of fused multiply-adds in file order. There are no horizontal sums, so
+ * the bits are the same for any number of rows. A panel is one stream from its first byte to its
+ * last:
  *
  *   F32, F16         [k][16]
  *   BF16             [k / 2][16] words; the even k of a pair is the high half, since dot products
@@ -33,10 +34,11 @@
 /* Returns the bytes of one panel. Returns 0 when the dtype has no kernel or k is not a whole
  * number of its blocks. */
 uint64_t pack_panel_bytes(enum dtype dtype, uint32_t k);
-/* Writes panel i_panel of w; `rows` have the file's layout. */
+/* Writes panel i_panel of w into `to`; `rows` have the file's layout. */
 void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel);
 
-/* Bytes of d, dmin and zero that an output's block has in a panel, before its groups. */
+/* `pack_head` holds the bytes of d, dmin and zero that an output's block has in a panel, before
+ * its groups. */
 struct pack_head {
     uint32_t d, dmin, zero;
 };

@@ -1,11 +1,11 @@
 /* Packs plain numbers. Loading such a checkpoint is as fast as this transposition. Rows are
  * often a multiple of 4 KiB apart, so the same columns of all rows share one set of the cache.
- * Each cache line is therefore read whole, once, for eight rows at a time. */
+ * Each cache line is therefore read once and as a whole, for eight rows at a time. */
 #include "kernels/cpu/pack/plain.h"
 
 #include <string.h>
 
-enum { LINE_K = 32 }; /* 2-byte numbers in a cache line */
+enum { LINE_K = 32 }; /* number of 2-byte numbers in a cache line */
 
 typedef uint16_t v8 __attribute__((vector_size(16)));
 
@@ -16,7 +16,7 @@ static inline void interleave(v8 a, v8 b, v8 *low, v8 *high)
     *high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
-/* Transposes 8 x 8 numbers: three times, row i is interleaved with row i + 4. */
+/* Transposes 8 x 8 numbers. Three times, it interleaves row i with row i + 4. */
 static inline void transpose_8(v8 r[8])
 {
     v8 t[8];
@@ -44,7 +44,7 @@ static void pack_lines(uint8_t *to, const uint8_t *from, uint64_t stride_bytes)
 
 typedef uint32_t v4 __attribute__((vector_size(16)));
 
-/* Transposes 4 x 4 words: twice, row i is interleaved with row i + 2. */
+/* Transposes 4 x 4 words. Twice, it interleaves row i with row i + 2. */
 static inline void transpose_4(v4 r[4])
 {
     for (int stage = 0; stage < 2; stage++) {
@@ -59,7 +59,7 @@ static inline void transpose_4(v4 r[4])
     }
 }
 
-/* Packs 32 k of 16 rows as 16 pairs: words with their halves exchanged. */
+/* Packs 32 k of 16 rows as 16 pairs, which are words with their halves exchanged. */
 static void pack_line_pairs(uint8_t *to, const uint8_t *from, uint64_t stride_bytes)
 {
     for (uint32_t first = 0; first < PANEL_N; first += 4) {

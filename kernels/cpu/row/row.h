@@ -1,6 +1,6 @@
 #pragma once
-/* The functions of row_impl.h: one set for each level. kernels/cpu/kernels.h says what each
- * does. */
+/* Declares the functions of row_impl.h, one set for each level. kernels/cpu/kernels.h says what
+ * each function does. */
 #include "kernels/cpu/kernels.h"
 
 #define ROW_DECLARE(isa)                                                                           \

@@ -1,6 +1,7 @@
-/* Operators on one row, written once over vec.h. row.h explains how an ISA file includes this.
- * Sums go lane by lane (lane l adds elements l, l + 16, ...) and then up the tree of vf_sum. All
- * other operators work element by element, so a row may be cut at any multiple of 16. */
+/* Implements operators on one row, written once over vec.h. row.h explains how an ISA file
+ * includes this header. Sums go lane by lane (lane l adds elements l, l + 16, ...) and then up
+ * the tree of vf_sum. All other operators work element by element, so a row may be cut at any
+ * multiple of 16. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 enum { LANES = 16, TOP_BLOCK = 1024, SUM_EXP_BLOCK = 4096 };
 
-/* Loads the next 16 elements, or the n that are left with zeros behind them. */
+/* Loads the next 16 elements. If only n are left, it loads these n, with zeros behind them. */
 static inline vf row_load(const float *p, uint32_t n)
 {
     return n >= LANES ? vf_load(p) : vf_load_n(p, n);
@@ -53,7 +54,7 @@ void ISA_FN(row_norm)(float *out, const float *x, const float *w, uint32_t dim, 
     }
 }
 
-/* Splits 2n floats into the even and the odd ones; n <= 16. The next function joins them again. */
+/* Splits 2n floats into the even and the odd ones; n <= 16. The function below joins them again. */
 static inline void take_apart(float *even, float *odd, const float *from, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -104,7 +105,7 @@ void ISA_FN(row_rope)(float *x, const float *cos_sin, uint32_t n_rot, bool inter
         rotate(x + i, x + i + half, cos_sin + 2 * i, half - i);
 }
 
-/* Uses x * sigmoid(1.702 x) = silu(1.702 x) / 1.702. */
+/* Computes the gate with x * sigmoid(1.702 x) = silu(1.702 x) / 1.702. */
 static void gated_limited(float *out, const float *gate, const float *up, uint32_t dim, float limit)
 {
     const vf high = vf_set1(limit), low = vf_set1(-limit), one = vf_set1(1.0f);

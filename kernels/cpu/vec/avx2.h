@@ -1,12 +1,12 @@
 #pragma once
-/* The operations of kernels/cpu/vec/vec.h with two registers of AVX2, with FMA and F16C. */
+/* Implements the operations of kernels/cpu/vec/vec.h with two registers of AVX2, FMA and F16C. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
 typedef uint8_t vb __attribute__((vector_size(16)));
 typedef struct {
-    __m256 lo, hi; /* lanes 0..7, 8..15 */
+    __m256 lo, hi; /* lo: lanes 0..7; hi: lanes 8..15 */
 } vf;
 
 static inline vf vf_zero(void)
@@ -26,7 +26,7 @@ static inline void vf_store(float *p, vf a)
     _mm256_storeu_ps(p, a.lo);
     _mm256_storeu_ps(p + 8, a.hi);
 }
-/* mask of the lanes first .. first + 7 that are below n */
+/* Returns the mask of the lanes first .. first + 7 that are below n. */
 static inline __m256i vec_mask(uint32_t n, int first)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -138,7 +138,7 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
 }
-/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects that. */
+/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects it. */
 static inline vf vf_from_e4m3(vb a)
 {
     __m256i w = _mm256_slli_epi16(_mm256_cvtepi8_epi16((__m128i)a), 7);

@@ -1,5 +1,6 @@
 #pragma once
-/* The operations of kernels/cpu/vec/vec.h with one register of AVX-512 (F, BW, VL, DQ). */
+/* Implements the operations of kernels/cpu/vec/vec.h with one register of AVX-512 (F, BW, VL,
+ * DQ). */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -109,8 +110,8 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
 }
-/* Takes the bits as a float whose exponent is 120 too small, and multiplies by 2^120. This is
- * right for subnormal numbers too. */
+/* Takes the bits as a float whose exponent is 120 too small, and multiplies it by 2^120. The
+ * result is right for subnormal numbers too. */
 static inline vf vf_from_e4m3(vb a)
 {
     __m512i b = _mm512_cvtepu8_epi32((__m128i)a);

@@ -1,6 +1,7 @@
 #pragma once
-/* exp and tanh of 16 floats, over the vf of the vec/ISA.h that was included before. Every ISA
- * does the same fused operations in the same order, so AVX2 and AVX-512 give equal bits.
+/* Computes exp and tanh of 16 floats, over the vf of the vec/ISA.h that was included before.
+ * Every ISA does the same fused operations in the same order, so AVX2 and AVX-512 give equal
+ * bits.
  *
  * exp follows Cephes (Moshier, expf.c): x = n ln 2 + r with |r| <= ln(2) / 2, ln 2 in two parts,
  * and a polynomial of degree 5 in r. The error is below 2 ulp
@@ -27,18 +28,19 @@ static inline vf math_exponent(vf x)
     return vf_round(vf_mul(x, vf_set1(1.44269504088896341f)));
 }
 
-/* Returns exp(x). It is 0 for a NaN and for x <= -87, below which results would soon be
- * subnormal. Above 88 it is exp(88). */
+/* Returns exp(x). The result is 0 for a NaN and for x <= -87, below which results would soon be
+ * subnormal. For x above 88 it is exp(88). */
 static inline vf math_exp(vf x)
 {
     const vf low = vf_set1(-87.0f);
-    x = vf_min(vf_max(x, low), vf_set1(88.0f)); /* a NaN becomes `low`: see vec.h */
+    /* a NaN becomes `low`, because vf_max treats NaN as maxps does (vec.h) */
+    x = vf_min(vf_max(x, low), vf_set1(88.0f));
     vf n = math_exponent(x);
     vf y = vf_add(math_expm1_remainder(x, n), vf_set1(1.0f));
-#ifdef __AVX512F__ /* same result in fewer instructions */
+#ifdef __AVX512F__ /* this branch gives the same result in fewer instructions */
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, low, _CMP_GT_OQ), y, n);
 #else
-    /* 0 at `low`, 1 from the next float on */
+    /* `step` is 0 at `low` and 1 from the next float on. */
     vf step = vf_mul(vf_sub(x, low), vf_set1(0x1p20f));
     return vf_mul(vf_mul(y, vf_pow2(n)), vf_min(step, vf_set1(1.0f)));
 #endif
@@ -50,8 +52,8 @@ static inline vf math_tanh(vf x)
 {
     const vf low = vf_set1(-18.2f), high = vf_set1(18.2f); /* tanh(9.1) rounds to 1 */
     x = vf_add(x, x);
-    vf n = math_exponent(vf_min(vf_max(x, low), high)); /* never NaN */
-    x = vf_min(high, vf_max(low, x));                   /* NaN if x is NaN */
+    vf n = math_exponent(vf_min(vf_max(x, low), high)); /* n is never NaN */
+    x = vf_min(high, vf_max(low, x));                   /* the result is NaN if x is NaN */
     vf scale = vf_pow2(n);
     vf e = vf_fma(scale, math_expm1_remainder(x, n), vf_sub(scale, vf_set1(1.0f)));
     return vf_div(e, vf_add(e, vf_set1(2.0f)));

@@ -1,7 +1,7 @@
 #pragma once
-/* The operations of kernels/cpu/vec/vec.h with four registers of NEON. ARMv8.0-A includes fused
- * multiply-add and halves. Minimum and maximum are a comparison and a selection, because fmin
- * and fmax treat NaN and signed zeros differently from maxps. */
+/* Implements the operations of kernels/cpu/vec/vec.h with four registers of NEON. ARMv8.0-A
+ * includes fused multiply-add and halves. Minimum and maximum are a comparison and a selection,
+ * because fmin and fmax treat NaN and signed zeros differently from maxps. */
 #include <arm_neon.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #define VEC_NEON
 typedef uint8_t vb __attribute__((vector_size(16)));
 typedef struct {
-    float32x4_t a, b, c, d; /* lanes 0..3, 4..7, 8..11, 12..15 */
+    float32x4_t a, b, c, d; /* a: lanes 0..3; b: 4..7; c: 8..11; d: 12..15 */
 } vf;
 
 static inline vf vf_set1(float x)
@@ -141,7 +141,7 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)i);
 }
-/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects that. */
+/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects it. */
 static inline vf vf_from_e4m3(vb x)
 {
     const int16x8_t keep = vdupq_n_s16((int16_t)0xbf80);
@@ -173,7 +173,7 @@ static inline float vf_sum(vf x)
     const float32x2_t s2 = vadd_f32(vget_low_f32(s4), vget_high_f32(s4));
     return vget_lane_f32(s2, 0) + vget_lane_f32(s2, 1);
 }
-/* Does the other two halvings, for four vectors at once. */
+/* Does the last two halvings of vf_sum, for four vectors at once. */
 static inline float32x4_t vec_sums(const vf v[4])
 {
     float32x4_t s[4], half[2];

@@ -1,8 +1,8 @@
 #pragma once
-/* The operations of kernels/cpu/vec/vec.h in portable C: four vectors of 16 bytes, which
- * compilers map to the target's vectors or split. This is the specification of the other levels.
- * vf_fma rounds twice here, or once with VEC_SCALAR_FMA. Conversions to and from 16 bits give
- * the bits of F16C. */
+/* Implements the operations of kernels/cpu/vec/vec.h in portable C: four vectors of 16 bytes,
+ * which compilers map to the target's vectors or split. This level is the specification of the
+ * other levels. vf_fma rounds twice here, or once with VEC_SCALAR_FMA. Conversions to and from
+ * 16 bits give the bits of F16C. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -89,7 +89,8 @@ static inline vf vf_sqrt(vf a)
         a.q[i / 4][i % 4] = sqrtf(a.q[i / 4][i % 4]);
     return a;
 }
-/* Below 2^23, adding 2^23 leaves no room for a fraction. The sign is handled apart, for -0. */
+/* Adding 2^23 to a number below 2^23 leaves no room for a fraction. The sign is handled apart,
+ * for -0. */
 static inline vf vf_round(vf a)
 {
     const vec_f4 big = {0x1p23f, 0x1p23f, 0x1p23f, 0x1p23f};
@@ -156,7 +157,8 @@ static inline vb vb_lookup(vb table, vb i)
         i[l] = table[i[l] & 15];
     return i;
 }
-static inline vf vf_from_e4m3(vb a) /* taken as floats whose exponent is 120 too small */
+/* the bits are taken as floats whose exponent is 120 too small */
+static inline vf vf_from_e4m3(vb a)
 {
     uint32_t bits[16];
     vf r;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #if defined __AVX512F__
-/* Transposes pairs, then fours within each quarter, then the quarters. */
+/* Transposes pairs, then groups of four within each quarter, then the quarters. */
 static inline void vf_transpose16(vf v[16])
 {
     for (int i = 0; i < 16; i += 4) {
@@ -31,7 +31,8 @@ static inline void vf_transpose16(vf v[16])
     }
 }
 #elif defined __AVX2__
-/* Transposes eight rows of eight: pairs, then fours within each half, then the halves. */
+/* Transposes eight rows of eight: first pairs, then groups of four within each half, then the
+ * halves. */
 static inline void vec_transpose8(__m256 v[8])
 {
     for (int i = 0; i < 8; i += 4) {

@@ -1,6 +1,6 @@
 #pragma once
-/* Sixteen floats as one value, so that each kernel is written once and compiled for each ISA. A
- * file that includes a *_impl.h includes scalar.h, avx2.h, avx512.h or neon.h first.
+/* Defines sixteen floats as one value, so that each kernel is written once and compiled for each
+ * ISA. A file that includes a *_impl.h includes scalar.h, avx2.h, avx512.h or neon.h first.
  * Every operation works lane by lane and is correctly rounded. The levels differ only in vf_fma,
  * which scalar.h computes as a product and a sum (with VEC_SCALAR_FMA: as fmaf, which tests use
  * to compare bits). The compiler must not contract or reassociate anything here: the flags are
@@ -18,4 +18,4 @@
  *   vf_from_e4m3(vb): OCP FP8, its NaN as 480      vf_from_e8m0(vb): 2^(i - 127)
  *   vf_sum(a): the fixed tree ((0+8)+(4+12)) + ((2+10)+(6+14)) and so on: halves are added first
  *   vf_sum16(const vf v[16]): lane i is vf_sum(v[i])
- *   vf_hmax(a): the largest lane; vf_max and vf_hmax treat NaN as maxps does: callers have none */
+ *   vf_hmax(a): the largest lane; vf_max and vf_hmax treat NaN as maxps; callers pass none */

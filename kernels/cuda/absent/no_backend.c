@@ -1,4 +1,4 @@
-/* For builds without the CUDA backend: opening a device fails. */
+/* Replaces the CUDA backend in builds without it: opening a device fails. */
 #include "kernels/cuda/backend/sampler.h"
 #include "kernels/cuda/cuda.h"
 

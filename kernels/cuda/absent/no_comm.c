@@ -1,4 +1,4 @@
-/* For builds without the CUDA backend: there are no collectives between GPUs. */
+/* Replaces the collectives between GPUs in builds without the CUDA backend: there are none. */
 #include "kernels/cuda/comm/abi.h"
 
 enum status cuda_comm_open(struct device *d, const struct gpu_comm_options *o,

@@ -1,4 +1,4 @@
-/* For builds without the CUDA toolchain: the device queries that every build answers. */
+/* Answers the device queries in builds without the CUDA toolchain. */
 #include "kernels/cuda/device/abi.h"
 
 bool gpu_is_built(void)

@@ -1,8 +1,8 @@
 #pragma once
-/* The kernels for attention and for writing the KV cache: the C ABI behind backend/attention.c.
- * Calls enqueue work. Pointers inside the arguments are device pointers, except `kv`, which is
- * read before the call returns. Q, K, V and the result are bfloat16. Strides and alignments may
- * be any multiple of an element. */
+/* Declares the kernels for attention and for writing the KV cache: the C ABI behind
+ * backend/attention.c. Calls enqueue work. Pointers inside the arguments are device pointers,
+ * except `kv`, which is read before the call returns. Q, K, V and the result are bfloat16.
+ * Strides and alignments may be any multiple of an element. */
 #include "kernels/cuda/attention/tiles.h"
 #include "kernels/cuda/device/abi.h"
 
@@ -10,18 +10,20 @@
 extern "C" {
 #endif
 
-/* Largest number of splits of the positions of one tile. */
+/* CUDA_ATTENTION_MAX_SPLITS is the largest number of splits of the positions of one tile. */
 #define CUDA_ATTENTION_MAX_SPLITS 32u
 
 struct cuda_attention_params {
     struct attention_params p;
-    const struct gpu_tile *tiles; /* written by gpu_tiles_find */
+    const struct gpu_tile *tiles; /* tiles, as gpu_tiles_find wrote them */
     struct gpu_tile_counts counts;
-    uint32_t n_multiprocessors; /* the device's; the number of splits follows from it */
-    uint32_t n_splits;          /* fixed number of splits; 0 = choose */
-    uint32_t shared_bytes;      /* limit for a block; 0 = the device's limit */
-    void *scratch;              /* for the parts of splits; aligned to 16 bytes */
-    uint64_t n_scratch_bytes;   /* too few bytes lead to fewer splits */
+    /* The number of splits follows from the device's number of multiprocessors. */
+    uint32_t n_multiprocessors;
+    uint32_t n_splits; /* fixed number of splits; 0 = choose automatically */
+    /* `shared_bytes` limits a block's shared memory; 0 = the device's limit. */
+    uint32_t shared_bytes;
+    void *scratch;            /* scratch for the parts of splits; aligned to 16 bytes */
+    uint64_t n_scratch_bytes; /* bytes of `scratch`; too few bytes lead to fewer splits */
 };
 
 /* Enqueues attention of all tiles. Returns STATUS_UNSUPPORTED for a head that no kernel takes:
@@ -40,8 +42,8 @@ uint64_t cuda_attention_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t 
 MUST_USE enum status cuda_kv_write(struct gpu_stream *s, const struct kv_write_params *p,
                                    struct error *err);
 /* Enqueues the ropes of Q (in place) and of K, then kv_write, in one launch with the bits of the
- * three operators. K itself stays unchanged. `k` must be a part of each of p's keys: as many
- * heads, with the same stride (cuda_rope_kv_fits). */
+ * three operators. K itself stays unchanged. `k` must be a part of each of p's keys, with as
+ * many heads and the same stride (cuda_rope_kv_fits). */
 MUST_USE enum status cuda_rope_kv(struct gpu_stream *s, const struct rope_params *q,
                                   const struct rope_params *k, const struct kv_write_params *p,
                                   struct error *err);

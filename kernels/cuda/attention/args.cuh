@@ -1,10 +1,10 @@
 #pragma once
-/* Shared by all attention kernels: their arguments, and the rows, heads and positions of a block
- * of threads. load.cuh loads into shared memory; store.cuh stores the results.
+/* Defines what all attention kernels share: their arguments, and the rows, heads and positions
+ * of a block of threads. load.cuh loads into shared memory; store.cuh stores the results.
  *
  * Rows of a block are packed: m = row of the tile * query heads of the KV head + query head. A
  * block reads positions in units of BN tokens that begin at multiples of BN. A split has an even
- * share of its tile's units; the device computes it here. */
+ * share of its tile's units; the device computes this share here. */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/device/common.cuh"
 #include "kernels/cuda/device/ptx.cuh"
@@ -20,38 +20,42 @@ struct attention_args {
     uint16_t *out;
     uint32_t q_stride, out_stride;
     const kv_row *rows;
-    const gpu_tile *tiles;      /* tiles of the class that is launched */
-    uint32_t n_tiles, n_chunks; /* n_chunks: blocks that share the packed rows of an entry */
-    const uint8_t *k, *v, *k_scales, *v_scales; /* scales: NULL if the cache holds no codes */
+    const gpu_tile *tiles; /* tiles of the class that is launched */
+    /* n_chunks: number of blocks that share the packed rows of an entry */
+    uint32_t n_tiles, n_chunks;
+    /* k_scales, v_scales: NULL if the cache holds no codes */
+    const uint8_t *k, *v, *k_scales, *v_scales;
     uint64_t block_stride;
     dtype type;
     uint32_t n_heads, group, first_in_group, window;
     uint32_t head_dim, v_dim, block_tokens, elem_bytes;
-    int32_t block_shift; /* log2(block_tokens); -1: not a power of two */
-    uint32_t n_scales;   /* scales of a token; a latent has 2 */
+    int32_t block_shift; /* log2(block_tokens); -1: block_tokens is not a power of two */
+    uint32_t n_scales;   /* number of scales of a token; a latent has 2 */
     float scale, softcap;
     const float *sinks;
     uint32_t n_splits;
-    float *parts; /* [slot][head][split][v_dim]; used if n_splits > 1 */
-    float2 *sums; /* [slot][head][split]: maximum (exponent of two), sum */
+    float *parts; /* `parts` has the shape [slot][head][split][v_dim]: used if n_splits > 1 */
+    float2 *sums; /* `sums` has the shape [slot][head][split]: maximum (exponent of two), sum */
     bool is_latent;
-    bool is_plain;  /* bfloat16 at multiples of 16 bytes: copied asynchronously */
-    bool is_staged; /* codes at multiples of 16 bytes: copied asynchronously, converted later */
-    bool is_vector; /* tokens lie at multiples of 8 elements */
-    bool q_vector;  /* heads of Q lie at multiples of 16 bytes */
-    uint32_t shared_bytes; /* limit for a block */
+    bool is_plain; /* the cache is bfloat16 at multiples of 16 bytes and is copied asynchronously */
+    /* the cache holds codes at multiples of 16 bytes, which are copied asynchronously and
+     * converted later */
+    bool is_staged;
+    bool is_vector;        /* tokens lie at multiples of 8 elements */
+    bool q_vector;         /* heads of Q lie at multiples of 16 bytes */
+    uint32_t shared_bytes; /* limit of shared memory for a block, in bytes */
 };
 /* Fills in the arguments that follow from p. The caller fills in tiles, splits and parts. */
 attention_args attention_args_of(const struct attention_params *p);
 
-/* The work of one block of threads. */
+/* `attention_task` describes the work of one block of threads. */
 struct attention_task {
     uint32_t first_row, slot;     /* first row and slot of the tile */
     uint32_t head, n_heads;       /* query heads of the KV head */
     uint32_t m_first, n_m;        /* packed rows of this block */
     int32_t position;             /* position of the tile's first row; -1: padding */
     uint32_t first_key, last_key; /* first and last key that any row sees */
-    uint32_t unit, end_unit;      /* units of the split */
+    uint32_t unit, end_unit;      /* first unit of the split and the unit behind its last */
     uint32_t i_kv_head, i_split;
     const uint32_t *blocks;
     uint32_t n_dropped;

@@ -1,7 +1,7 @@
-/* Attention on a GPU: chooses the kernel and the number of splits for each class of tiles,
- * launches it, and merges the splits.
- * backend/attention.c and backend/latent.c call it. Tiles, scratch and results are device memory
- * of the caller. All work goes to the caller's stream.
+/* Implements attention on a GPU: this file chooses the kernel and the number of splits for each
+ * class of tiles, launches the kernel, and merges the splits.
+ * backend/attention.c and backend/latent.c call this file. Tiles, scratch and results are device
+ * memory of the caller. All work goes to the caller's stream.
  *
  * A second kernel merges the splits. The block that ends last could do it, but it would need
  * counters that are zero before every launch: one more launch, or memory that outlives the
@@ -17,22 +17,24 @@
  *     8 (v_dim + 2) group n / (2 (head_dim + v_dim) tokens)
  *   of the launch's bytes: 8 n / tokens for an 8B Llama (3 % at 8k tokens if n is 32), and
  *   57 n / tokens for a latent, whose keys hold its values (8 splits: 6 %, 32: 22 % at 8k tokens).
- * So n is the smallest number whose blocks leave the fewest places empty, in up to FEW_WAVES
- * turns and with up to CUDA_ATTENTION_MAX_SPLITS. FEW_SPLITS splits have small parts and may
- * take MOST_WAVES turns. Tiles of many rows have large parts and are split only when their
- * blocks fill no turn. */
+ * Therefore n is the smallest number whose blocks leave the fewest places empty, in up to
+ * FEW_WAVES turns and with up to CUDA_ATTENTION_MAX_SPLITS. FEW_SPLITS splits have small parts
+ * and may take MOST_WAVES turns. Tiles of many rows have large parts and are split only when
+ * their blocks fill no turn. */
 #include "kernels/cuda/attention/expanded.cuh"
 #include "kernels/cuda/attention/store.cuh"
 
 namespace
 {
 constexpr uint32_t FEW_WAVES = 2, FEW_SPLITS = 4, MOST_WAVES = 4, MANY_WAVES = 1;
-constexpr float WORTH_IT = 1.02f;         /* more splits must use this much more of the places */
-constexpr uint32_t MAX_PART_ROWS = 32768; /* limit of slots * heads * splits; bounds the scratch */
+constexpr float WORTH_IT = 1.02f; /* factor by which more splits must use more of the places */
+/* MAX_PART_ROWS limits slots * heads * splits, and so bounds the scratch. */
+constexpr uint32_t MAX_PART_ROWS = 32768;
 constexpr uint32_t MERGE_WARPS = 4, MERGE_THREADS = 32 * MERGE_WARPS;
-constexpr uint32_t MERGE_LOADS = CUDA_ATTENTION_MAX_SPLITS / MERGE_WARPS; /* loads of one lane */
-constexpr uint32_t MERGE_ROW_BLOCKS = 16; /* blocks that share a tile of many rows */
-constexpr uint32_t PART_EXTRA = 2;        /* floats behind a part: maximum and sum */
+/* MERGE_LOADS is the number of loads of one lane. */
+constexpr uint32_t MERGE_LOADS = CUDA_ATTENTION_MAX_SPLITS / MERGE_WARPS;
+constexpr uint32_t MERGE_ROW_BLOCKS = 16; /* number of blocks that share a tile of many rows */
+constexpr uint32_t PART_EXTRA = 2;        /* number of floats behind a part: maximum and sum */
 static_assert(CUDA_ATTENTION_MAX_SPLITS == 32, "a lane of the merge has one split's sums");
 
 struct merge_args {
@@ -57,7 +59,7 @@ __device__ inline void floats_load(const float *from, bool is_wanted, float (&to
     }
 }
 
-/* Shared memory of a block that merges. */
+/* `merge_room` is the shared memory of a block that merges. */
 template <uint32_t N> struct merge_room {
     float shares[CUDA_ATTENTION_MAX_SPLITS];
     float totals[MERGE_WARPS][N][32]; /* each warp's total of the lanes' dimensions */
@@ -80,13 +82,13 @@ __device__ inline float2 merge_shares(float2 mine, float *shares)
 /* A block merges 32 N dimensions of one row and head; blockIdx.z says which. Each warp adds
  * every MERGE_WARPS-th split, and the first warp adds up the warps' totals in order. Two
  * barriers are enough for a block with several rows too. The first warp writes the next row's
- * shares after the second barrier, when the old ones have been read. The other warps write their
- * next totals after the next first barrier.
+ * shares after the second barrier, when the old shares have been read. The other warps write
+ * their next totals after the next first barrier.
  *
  * A lane issues the loads of all its parts before any thread waits for a sum. The branch and the
  * barrier behind the loads stop the compiler from moving each load down to its use. Otherwise
  * the latencies of the L2 cache (0.2 us each) would add up. The part of an empty split is
- * therefore loaded too, although nothing wrote it. A selection drops it, since zero times
+ * therefore loaded too, although nothing wrote it. A selection drops this part, since zero times
  * garbage may be NaN. */
 template <uint32_t N>
 __device__ inline void merge_row(const merge_args &a, uint32_t slot, size_t row,
@@ -150,12 +152,13 @@ __global__ __launch_bounds__(MERGE_THREADS, 8) void attention_merge_kernel(const
     }
 }
 
-/* One class of tiles, and the kernel that takes it, with packed_rows rows in a block. */
+/* `tile_class` describes one class of tiles and its kernel, which has packed_rows rows in a
+ * block. */
 struct tile_class {
     uint32_t n_entries, n_rows, packed_rows;
-    bool many, by_few; /* by_few: use the kernel of few rows */
-    uint32_t n_chunks; /* blocks for each entry */
-    uint32_t n_blocks; /* blocks that an SM runs at once */
+    bool many, by_few; /* by_few: the class uses the kernel of few rows */
+    uint32_t n_chunks; /* number of blocks for each entry */
+    uint32_t n_blocks; /* number of blocks that an SM runs at once */
 };
 
 /* Returns the fraction of the places that n_blocks use, in whole turns. */
@@ -203,8 +206,8 @@ cudaError_t merge_launch(const merge_args &m, const tile_class &c, struct gpu_st
         dim3(MERGE_THREADS), 0, m);
 }
 
-/* Merges four dimensions a lane if v_dim is a multiple of four; then all parts lie at multiples
- * of 16 bytes. */
+/* Merges four dimensions a lane if v_dim is a multiple of four, since all parts then lie at
+ * multiples of 16 bytes. */
 enum status merge(const attention_args &a, const tile_class &c, struct gpu_stream *s,
                   struct error *err)
 {

@@ -1,8 +1,9 @@
 #pragma once
-/* Loads 1-byte codes into shared memory. They are copied unchanged and asynchronously two units
- * ahead, and converted to bfloat16 in shared memory one unit ahead, while the tensor cores work
- * on the current unit. Codes are exact in bfloat16. The scales of keys and values are applied to
- * the scores and weights. A latent's tokens have two scales, which are multiplied in here. */
+/* Loads 1-byte codes into shared memory. The codes are copied unchanged and asynchronously two
+ * units ahead. They are converted to bfloat16 in shared memory one unit ahead, while the tensor
+ * cores work on the current unit. Codes are exact in bfloat16. The scales of keys and values are
+ * applied to the scores and weights. A latent's tokens have two scales, which are multiplied in
+ * here. */
 #include "kernels/cuda/attention/load.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 
@@ -36,7 +37,7 @@ __device__ inline uint32_t pair_scaled(uint32_t pair, float scale)
                      __uint_as_float(pair & 0xffff0000u) * scale);
 }
 
-/* Converts rows of D codes to rows of D + 8 bfloat16. `scales` has a latent's two scales for
+/* Converts rows of D codes to rows of D + 8 bfloat16. For a latent, `scales` has two scales for
  * each token; otherwise it is NULL. */
 template <uint32_t D, uint32_t BN, uint32_t THREADS>
 __device__ inline void codes_convert(const attention_args &a, const uint8_t *from,
@@ -66,8 +67,8 @@ __device__ inline void codes_convert(const attention_args &a, const uint8_t *fro
     }
 }
 
-/* Returns the scales of one token: x of the key and y of the value, or both of a latent. They
- * are loaded when the copy of the codes begins, and stored when they are needed. */
+/* Returns the scales of one token: x of the key and y of the value, or both scales of a latent.
+ * The scales are loaded when the copy of the codes begins, and stored when they are needed. */
 __device__ inline float2 scales_fetch(const attention_args &a, const attention_task &t,
                                       uint32_t key, const token_place &place)
 {

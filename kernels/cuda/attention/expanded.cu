@@ -1,12 +1,13 @@
-/* Attention of tiles of many rows over keys and values that were expanded from latents. A head's
- * nope elements of a key and its value lie beside each other. The rope elements exist once for
- * all heads. Keys have up to 192 dimensions, values up to 128.
+/* Computes attention of tiles of many rows over keys and values that were expanded from latents.
+ * A head's nope elements of a key and its value lie beside each other. The rope elements exist
+ * once for all heads. Keys have up to 192 dimensions, values up to 128.
  *
- * Movement of bytes: as in tile.cuh, units of 32 tokens come by asynchronous 16-byte copies into
- * one of two buffers while the other is used, but without a block table: tokens lie one after
- * the other. A key's two parts come from two places and lie side by side, each padded with zeros
- * to the kernel's size; the rows of Q as well. A thread copies the same piece of every eighth
- * (sixteenth) token, so that its addresses are a constant step apart. */
+ * Movement of bytes: asynchronous 16-byte copies bring units of 32 tokens into one of two
+ * buffers while the other buffer is used, as in tile.cuh. There is no block table here, because
+ * tokens lie one after the other. A key's two parts come from two places and lie side by side,
+ * each padded with zeros to the kernel's size. The rows of Q are padded in the same way. A
+ * thread copies the same piece of every eighth (sixteenth) token, so that its addresses are a
+ * constant step apart. */
 #include "kernels/cuda/attention/expanded.cuh"
 #include "kernels/cuda/attention/result.cuh"
 #include "kernels/cuda/attention/steps.cuh"
@@ -22,7 +23,7 @@ struct expanded_shape : tile_shape<NOPE + ROPE, 4, 1, 2, 32, 2, CUDA_LATENT_V> {
 using S = expanded_shape;
 
 struct expanded_shared {
-    uint16_t *q, *k, *v; /* k, v: [2][BN][LD], [2][BN][LDV] */
+    uint16_t *q, *k, *v; /* k and v have the shapes [2][BN][LD] and [2][BN][LDV] */
 
     __device__ inline explicit expanded_shared(uint8_t *smem)
     {
@@ -33,7 +34,7 @@ struct expanded_shared {
 };
 
 struct expanded_task : attention_task {
-    uint32_t begin_key, end_key; /* keys that exist and that any row sees */
+    uint32_t begin_key, end_key; /* range of the keys that exist and that some row sees */
     uint32_t shift;              /* key + shift is the key's index, modulo 2^32 */
 };
 
@@ -141,7 +142,8 @@ __global__ __launch_bounds__(S::THREADS,
     expanded_begin(e, t, s, w, m_warp);
     for (uint32_t unit = t.unit; unit < t.end_unit; unit++) {
         cp_async_wait<0>();
-        __syncthreads(); /* this unit has arrived; the one before has been read */
+        /* all copies of this unit have arrived, and all warps have read the unit before */
+        __syncthreads();
         if (unit + 1 < t.end_unit)
             unit_load(e, t, s, unit + 1);
         float scores[S::MT][S::NT][4];

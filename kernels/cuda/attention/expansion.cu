@@ -1,11 +1,12 @@
-/* Makes the two operands of the product that expands latents into keys and values: the cached
- * latents of several sequences as rows without gaps, and the projections of all heads as one
- * matrix. backend/latent.c calls it. The product itself is an ordinary one (blas.cu). All work
- * goes to the caller's stream; operands lie in the operator's scratch.
+/* Makes the two operands of the product that expands latents into keys and values. One operand
+ * is the cached latents of several sequences as rows without gaps. The other is the projections
+ * of all heads as one matrix. backend/latent.c calls this file. The product itself is an
+ * ordinary one (blas.cu). All work goes to the caller's stream; operands lie in the operator's
+ * scratch.
  *
- * Movement of bytes: a warp takes one latent. Each lane loads 16 bytes at successive places, and
- * issues all loads before the first store. For a matrix, a warp has 16 outputs and 64 inputs in
- * shared memory. An output's 128 bytes are written at once. The matrix of keys is transposed
+ * Movement of bytes: a warp copies one latent. Each lane loads 16 bytes at successive places,
+ * and issues all loads before the first store. For a matrix, a warp has 16 outputs and 64 inputs
+ * in shared memory. An output's 128 bytes are written at once. The matrix of keys is transposed
  * here, so that each input gets 32 bytes. */
 #include "kernels/cuda/attention/expansion.h"
 #include "kernels/cuda/attention/launch.cuh"
@@ -18,7 +19,7 @@ namespace
 constexpr uint32_t WARPS = 8, MAX_PIECES = (CUDA_LATENT_RANK + CUDA_LATENT_ROPE) / 8;
 
 struct gather_args {
-    attention_args a; /* fields of the cache and the rows */
+    attention_args a; /* holds the fields of the cache and the rows */
     const cuda_latent_run *runs;
     uint32_t n_runs, first, n, key_begin, rope;
     uint16_t *latents, *ropes;
@@ -76,13 +77,14 @@ __global__ __launch_bounds__(32 * WARPS) void latent_gather_kernel(const gather_
     }
 }
 
-/* Matrix h of the table is [n][k]. Its element (output i, input j) goes to element j of row
- * first + i of head h, or transposed to element i of row first + j. Rows have `stride` elements. */
+/* `weights_args` describes the copy of a table's matrices. Matrix h of the table is [n][k]. Its
+ * element (output i, input j) goes to element j of row first + i of head h, or transposed to
+ * element i of row first + j. Rows have `stride` elements. */
 struct weights_args {
     const grouped_matrix *table;
     uint16_t *to;
     uint32_t n, k, group, first, head_rows, stride, n_spans, n_units;
-    uint32_t n_filled; /* outputs, and zeros behind them up to a whole row tile */
+    uint32_t n_filled; /* number of outputs, with the zeros behind them up to a whole row tile */
     bool transposed;
 };
 

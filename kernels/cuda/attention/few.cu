@@ -1,5 +1,5 @@
-/* Attention of tiles of few rows: a block has 16 packed rows, and its warps share out the tokens
- * of a unit. */
+/* Computes attention of tiles of few rows: a block has 16 packed rows, and its warps divide the
+ * tokens of a unit among them. */
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 

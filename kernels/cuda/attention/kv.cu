@@ -1,12 +1,12 @@
 /* Writes the keys and values of a pass's rows into their blocks, with or without the ropes of Q
- * and K in the same launch. backend/attention.c calls it. The stored bits are those of the
- * separate operators, and equal those of a CPU for the same inputs.
+ * and K in the same launch. backend/attention.c calls this file. The stored bits are those of
+ * the separate operators, and equal those of a CPU for the same inputs.
  *
- * Movement of bytes: a warp takes one head of a row. Lanes load two neighbouring elements each
- * (128 bytes for the warp). For a rope of two halves, they also load the two elements that these
- * are rotated with. A head of Q is written back from the registers. A key or value goes through
- * shared memory, because its largest magnitude must be known before the first code, and because
- * it is written 8 elements at a time. */
+ * Movement of bytes: a warp processes one head of a row. Lanes load two neighbouring elements
+ * each (128 bytes for the warp). For a rope of two halves, they also load the two elements that
+ * these are rotated with. A head of Q is written back from the registers. A key or value goes
+ * through shared memory, because its largest magnitude must be known before the first code, and
+ * because it is written 8 elements at a time. */
 #include "kernels/cuda/attention/store.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -15,7 +15,8 @@
 namespace
 {
 constexpr uint32_t WARPS = 8, MAX_DIM = 576;
-constexpr float LEAST = 0x1p-100f; /* smaller vectors are stored as zeros, as on a CPU */
+/* vectors with a smaller largest magnitude are stored as zeros, as on a CPU */
+constexpr float LEAST = 0x1p-100f;
 
 struct rope_args {
     uint16_t *x;
@@ -26,11 +27,11 @@ struct rope_args {
 };
 
 struct kv_args {
-    rope_args q, k; /* n_rot 0: no rope */
+    rope_args q, k; /* n_rot 0: there is no rope */
     const uint16_t *keys, *values;
     uint32_t keys_stride, values_stride;
     const kv_row *rows;
-    uint32_t n_rows, n_heads, n_items; /* n_items: heads of Q, K and V of a row */
+    uint32_t n_rows, n_heads, n_items; /* n_items: number of heads of Q, K and V of a row */
     uint8_t *k_base, *v_base, *k_scales, *v_scales;
     uint64_t block_stride;
     dtype type;
@@ -48,7 +49,7 @@ __device__ inline float bf16_rounded(float v)
     return bf16_value(__bfloat16_as_ushort(__float2bfloat16_rn(v)));
 }
 
-/* Loads two elements, with one load if they are aligned to it. */
+/* Loads two elements. If they are aligned to 4 bytes, it uses one load. */
 __device__ inline float2 pair_load(const uint16_t *x)
 {
     uint32_t v;
@@ -88,7 +89,7 @@ __device__ inline void query_rope(const rope_args &r, size_t row, uint32_t head)
         }
         return;
     }
-    /* two pairs a lane; the last pair of an odd half alone */
+    /* a lane rotates two pairs; the last pair of an odd half is alone */
     for (uint32_t i = 2 * lane; i < half; i += 64) {
         if (i + 1 == half) {
             const float2 t = pair_turned(r, row, i, bf16_value(x[i]), bf16_value(x[i + half]));
@@ -104,8 +105,8 @@ __device__ inline void query_rope(const rope_args &r, size_t row, uint32_t head)
     }
 }
 
-/* Returns the scale for `largest`, the bits of a largest magnitude, and its inverse, as
- * kv_store_impl.h does. */
+/* Returns the scale for `largest`, the bits of a largest magnitude, and the inverse of that
+ * scale, as kv_store_impl.h does. */
 __device__ inline float scale_of(uint32_t largest, float largest_code, float *inverse)
 {
     constexpr uint32_t INFINITE = 0x7f800000u;
@@ -138,7 +139,7 @@ __device__ inline uint32_t code_of(dtype type, float v, float inverse)
     return type == DTYPE_I8 ? __float_as_uint(v + 0x1.8p23f) & 0xffu : e4m3_code(v);
 }
 
-/* A number beyond the range becomes the largest one. A NaN stays NaN. */
+/* A number beyond the range becomes the largest half. A NaN stays NaN. */
 __device__ inline uint32_t f16_bits(float v)
 {
     v = v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v;

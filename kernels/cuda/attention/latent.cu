@@ -1,16 +1,17 @@
-/* Attention over a latent (MLA with absorbed weights): one KV head of up to 576 dimensions, the
- * first 512 of which are the value, and all query heads as packed rows. attention.cu launches
- * it. The result goes to the output or, with several splits, to parts that attention.cu merges.
+/* Computes attention over a latent (MLA with absorbed weights). There is one KV head of up to
+ * 576 dimensions, the first 512 of which are the value. All query heads are packed rows.
+ * attention.cu launches this kernel. The result goes to the output or, with several splits, to
+ * parts that attention.cu merges.
  *
  * Movement of bytes: a unit of 32 tokens is loaded once and read as keys and as values.
- * Asynchronous 16-byte copies bring it into one of two buffers while the other is used. A result
- * of 512 dimensions does not fit into the registers of one warp, so a unit takes three steps
- * with a barrier behind each. Scores: each warp has 16 rows, 16 tokens and a part of the
+ * Asynchronous 16-byte copies bring it into one of two buffers while the other buffer is used. A
+ * result of 512 dimensions does not fit into the registers of one warp, so a unit takes three
+ * steps with a barrier behind each. Scores: each warp has 16 rows, 16 tokens and a part of the
  * dimensions. Softmax: each thread has a few tokens of one row. Values: each warp has all rows
  * and a part of the dimensions.
  * With 16 packed rows (up to 16 heads), two blocks of 4 warps share an SM. With 64 rows
- * (prefill, 128 heads), one block of 8 warps has it. Rows in shared memory are 16 bytes longer
- * than necessary: an odd number of 16-byte words, see tile.cuh. */
+ * (prefill, 128 heads), one block of 8 warps has the SM alone. Rows in shared memory are 16
+ * bytes longer than necessary: an odd number of 16-byte words, see tile.cuh. */
 #include "kernels/cuda/attention/codes.cuh"
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/store.cuh"
@@ -23,13 +24,15 @@ constexpr uint32_t SCORES_LD = BN + 8, WEIGHTS_LD = BN + 8;
 template <uint32_t MT_, uint32_t WARPS_, uint32_t BLOCKS_> struct latent_shape {
     static constexpr uint32_t MT = MT_, WARPS = WARPS_, BLOCKS = BLOCKS_;
     static constexpr uint32_t BM = 16 * MT, THREADS = 32 * WARPS;
-    /* parts of the dimensions, for the scores */
+    /* PARTS is the number of parts of the dimensions, for the scores. */
     static constexpr uint32_t PARTS = WARPS / (2 * MT);
     static constexpr uint32_t STEPS = D / 16 / PARTS;
-    static constexpr uint32_t V_WARP = V / WARPS;     /* dimensions of a warp's result */
-    static constexpr uint32_t PER_ROW = THREADS / BM; /* threads for a row, in the softmax */
-    static constexpr uint32_t TOKENS = BN / PER_ROW;  /* tokens of such a thread */
-    static constexpr bool KEEP_Q = PARTS > 1;         /* keep Q in registers */
+    static constexpr uint32_t V_WARP = V / WARPS; /* number of dimensions of a warp's result */
+    /* PER_ROW is the number of threads for a row, in the softmax. */
+    static constexpr uint32_t PER_ROW = THREADS / BM;
+    /* TOKENS is the number of tokens of a thread in the softmax. */
+    static constexpr uint32_t TOKENS = BN / PER_ROW;
+    static constexpr bool KEEP_Q = PARTS > 1; /* whether Q stays in registers */
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
     static constexpr uint32_t SCORES_BYTES = PARTS * BM * SCORES_LD * sizeof(float);
     static constexpr uint32_t WEIGHTS_BYTES = BM * WEIGHTS_LD * 2;
@@ -37,7 +40,7 @@ template <uint32_t MT_, uint32_t WARPS_, uint32_t BLOCKS_> struct latent_shape {
                                              WEIGHTS_BYTES + BM * sizeof(float) +
                                              4 * BN * sizeof(token_place);
     static constexpr uint32_t SCALES_BYTES = 0;
-    /* needed if the cache holds codes */
+    /* CODES_BYTES is the additional shared memory that is needed if the cache holds codes. */
     static constexpr uint32_t CODES_BYTES = 2 * BN * (D + sizeof(float2));
     static_assert(PARTS * 2 * MT == WARPS && STEPS * PARTS * 16 == D && STEPS % 2 == 0, "warps");
     static_assert(PER_ROW <= 32 && TOKENS % 4 == 0, "a row is one warp's");
@@ -46,13 +49,13 @@ using few_shape = latent_shape<1, 4, 2>;
 using many_shape = latent_shape<4, 8, 1>;
 
 template <class S> struct latent_shared {
-    uint16_t *q, *k; /* k: [2][BN][LD] */
-    float *scores;   /* [PARTS][BM][SCORES_LD] */
+    uint16_t *q, *k; /* k has the shape [2][BN][LD] */
+    float *scores;   /* `scores` has the shape [PARTS][BM][SCORES_LD] */
     uint16_t *weights;
-    float *shrink;       /* [BM]: factor for the result so far */
-    token_place *places; /* [4][BN] */
-    float2 *scales;      /* [2][BN] */
-    uint8_t *codes;      /* [2][BN][D] */
+    float *shrink;       /* shape [BM]: factor by which the result so far is multiplied */
+    token_place *places; /* `places` has the shape [4][BN] */
+    float2 *scales;      /* `scales` has the shape [2][BN] */
+    uint8_t *codes;      /* `codes` has the shape [2][BN][D] */
 
     __device__ inline explicit latent_shared(uint8_t *smem)
     {
@@ -68,7 +71,8 @@ template <class S> struct latent_shared {
     }
 };
 
-/* A thread's registers. `max`, `sum` and `position` belong to its row in the softmax. */
+/* `latent_state` holds a thread's registers. `max`, `sum` and `position` belong to the thread's
+ * row in the softmax. */
 template <class S> struct latent_state {
     float o[S::MT][S::V_WARP / 8][4];
     float max, sum;
@@ -85,7 +89,8 @@ __device__ inline void unit_scores(const latent_state<S> &w, const latent_shared
     const uint16_t *q = s.q + (m + lane % 16) * LD + part * S::STEPS * 16 + lane / 16 * 8;
     const uint16_t *k =
         unit + (n + lane % 8 + lane / 16 * 8) * LD + part * S::STEPS * 16 + lane / 8 % 2 * 8;
-    float sums[2][2][4] = {}; /* odd steps have sums of their own: shorter chains of products */
+    /* odd steps have sums of their own, so that the chains of products are shorter */
+    float sums[2][2][4] = {};
 #pragma unroll
     for (uint32_t d = 0; d < S::STEPS; d++) {
         uint32_t qf[4], kf[4];
@@ -215,14 +220,15 @@ __device__ inline void unit_convert(const attention_args &a, const latent_shared
     codes_convert<D, BN, S::THREADS>(a, s.codes + b * BN * D, s.scales + b * BN, s.k + b * BN * LD);
 }
 
-/* Place and scales of a token that is needed later: loaded early, stored late. */
+/* `token_ahead` holds the place and scales of a token that is needed later: loaded early, stored
+ * late. */
 struct token_ahead {
     token_place place;
     float2 scales;
 };
 
-/* The place belongs to `unit`; the scales belong to the unit before, whose places are known
- * already. */
+/* The place belongs to `unit`. The scales belong to the unit before, whose places are already
+ * known. */
 template <class S>
 __device__ inline token_ahead ahead_fetch(const attention_args &a, const attention_task &t,
                                           const latent_shared<S> &s, uint32_t unit)
@@ -333,8 +339,8 @@ __global__ __launch_bounds__(S::THREADS,
     for (uint32_t unit = t.unit; unit < t.end_unit; unit++) {
         const uint32_t ahead = unit + (a.is_staged ? 2 : 1);
         cp_async_wait<0>();
-        /* This unit has arrived (with codes: the next one has); the one before and its weights
-         * have been read. */
+        /* This unit has arrived (with codes: the next unit has). All warps have read the unit
+         * before and its weights. */
         __syncthreads();
         if (ahead < t.end_unit)
             unit_load<S>(a, t, s, ahead);

@@ -1,6 +1,6 @@
 #pragma once
-/* The launches that attention.cu chooses from: one file for each kind of kernel. Each kind has
- * several instances; `rows` is the number of packed rows in a block of an instance. */
+/* Declares the launches that attention.cu chooses from: one file for each kind of kernel. Each
+ * kind has several instances; `rows` is the number of packed rows in a block of an instance. */
 #include "kernels/cuda/attention/args.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -15,7 +15,7 @@ static inline uint32_t attention_width(uint32_t head_dim)
 }
 
 /* attention_*_blocks return the number of blocks of a bfloat16 kernel that an SM runs at once.
- * shared_bytes is the limit for a block. An SM has 1 KiB more than that, and needs 1 KiB for
+ * shared_bytes is the limit for a block. An SM has 1 KiB more than that limit, and uses 1 KiB
  * itself for each block. */
 template <class S> uint32_t attention_blocks(uint32_t shared_bytes)
 {
@@ -23,7 +23,7 @@ template <class S> uint32_t attention_blocks(uint32_t shared_bytes)
     return n < 1 ? 1 : n < S::BLOCKS ? n : S::BLOCKS;
 }
 
-/* The instances of a kernel, by width. */
+/* `attention_shapes` holds the instances of a kernel, by width. */
 template <class S64, class S96, class S128, class S256> struct attention_shapes {
     /* Calls f with the instance for a width that attention_width returned. */
     template <class F> static auto at(uint32_t width, F f)
@@ -54,8 +54,8 @@ uint32_t attention_many_rows(uint32_t width, uint32_t shared_bytes);
 uint32_t attention_many_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_many(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
                            struct gpu_stream *s, struct error *err);
-/* Limits of the kernel for latents: LATENT_DIM dimensions, the first LATENT_V_DIM of which may
- * be the value. */
+/* LATENT_DIM and LATENT_V_DIM are the limits of the kernel for latents: LATENT_DIM dimensions,
+ * the first LATENT_V_DIM of which may be the value. */
 #define LATENT_DIM   576u
 #define LATENT_V_DIM 512u
 uint32_t attention_latent_rows(uint32_t group, bool many, uint32_t shared_bytes);

@@ -1,9 +1,10 @@
 #pragma once
 /* Loads keys, values and queries into shared memory. Plain bfloat16 is copied without registers.
- * Data of another type, or not in whole 16 bytes, is converted on the way. */
+ * Data of another type, or data that is not in whole 16 bytes, is converted on the way. */
 #include "kernels/cuda/attention/args.cuh"
 
-/* Place of a token, looked up once for all of its chunks, one unit ahead. */
+/* `token_place` is the place of a token, which is looked up once for all of its chunks, one unit
+ * ahead. */
 struct token_place {
     uint32_t block, at;
 };
@@ -35,8 +36,8 @@ __device__ inline const float *scale_at(const attention_args &a, const uint8_t *
            (size_t)t.i_kv_head * a.n_scales * a.block_tokens + p.at;
 }
 
-/* Converts a code of OCP FP8: its bits as a float, with the exponent corrected by one product.
- * 0x7f is a NaN. */
+/* Converts a code of OCP FP8: takes its bits as a float and corrects the exponent by one
+ * product. 0x7f is a NaN. */
 __device__ inline float e4m3_value(uint32_t code)
 {
     const uint32_t abs = code & 0x7fu, sign = (code & 0x80u) << 24;
@@ -86,7 +87,7 @@ __device__ inline uint4 token_chunk(const attention_args &a, const uint8_t *toke
                       pack_bf16(v[6], v[7]));
 }
 
-/* Loads BN tokens from `key` on into rows of LD elements. Neighbouring threads take neighbouring
+/* Loads BN tokens from `key` on into rows of LD elements. Neighbouring threads load neighbouring
  * 16 bytes of a token. Tokens that no row of the block sees, and elements beyond head_dim,
  * become zeros. Data that is not plain bfloat16 is converted on the way. A latent's codes get
  * their two scales here; the scales of other codes are applied to the scores and weights. */

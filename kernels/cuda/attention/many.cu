@@ -1,6 +1,7 @@
-/* Attention of tiles of many rows: 4 warps of 32 packed rows each (16 rows for heads of 256
- * dimensions), so that each loaded fragment of a key or value is used twice. With units of 32
- * tokens, the scores, weights and results of two blocks fit into the registers of an SM. */
+/* Computes attention of tiles of many rows. A block has 4 warps of 32 packed rows each (16 rows
+ * for heads of 256 dimensions). Each loaded fragment of a key or value is therefore used twice.
+ * With units of 32 tokens, the scores, weights and results of two blocks fit into the registers
+ * of an SM. */
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 

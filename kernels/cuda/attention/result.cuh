@@ -1,5 +1,5 @@
 #pragma once
-/* Functions of tile.cuh that merge and store the results of warps. */
+/* Merges and stores the results of warps, for tile.cuh. */
 #include "kernels/cuda/attention/shape.cuh"
 
 /* Stores the results of warps that each have rows of their own. */
@@ -22,16 +22,16 @@ __device__ inline void tile_store(const attention_args &a, const attention_task 
         }
 }
 
-/* Stores the results of warps that share the same 16 rows and have different tokens. They are
- * added through shared memory. */
+/* Stores the results of warps that share the same 16 rows and have different tokens. The results
+ * are added through shared memory. */
 template <class S>
 __device__ inline void tile_merge(const attention_args &a, const attention_task &t,
                                   const tile_state<S> &w, float *room)
 {
     constexpr uint32_t LD = S::MERGE_LD, PAIRS = S::D / 2;
-    float *sums = room + S::WN * 16 * LD; /* [warp][row]: maximum, sum */
+    float *sums = room + S::WN * 16 * LD; /* `sums` has the shape [warp][row]: maximum, sum */
     const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t4 = threadIdx.x % 4;
-    __syncthreads(); /* the last unit has been read; `room` may be written */
+    __syncthreads(); /* all warps have read the last unit, so `room` may be written */
 #pragma unroll
     for (uint32_t half = 0; half < 2; half++) {
         float *o = room + (warp * 16 + half * 8 + g) * LD + t4 * 2;

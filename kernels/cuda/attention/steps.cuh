@@ -1,5 +1,6 @@
 #pragma once
-/* The steps of a warp for one unit of tokens: scores, mask, softmax, values (tile.cuh). */
+/* Implements the steps of a warp for one unit of tokens: scores, mask, softmax, values
+ * (tile.cuh). */
 #include "kernels/cuda/attention/shape.cuh"
 
 /* Computes scores = Q K^T for the warp's rows and tokens. */
@@ -44,8 +45,8 @@ __device__ inline void unit_scores(const tile_state<S> &w, const uint16_t *q, co
     }
 }
 
-/* Multiplies the scores by the keys' scales (or by nothing when these are NULL), caps them, and
- * sets those that a row does not see to -inf. `key` is the warp's first token. */
+/* Multiplies the scores by the keys' scales, unless these are NULL. Caps the scores, and sets
+ * those that a row does not see to -inf. `key` is the warp's first token. */
 template <class S>
 __device__ inline void unit_mask(const attention_args &a, const attention_task &t,
                                  const tile_state<S> &w, const float *scales, uint32_t key,
@@ -82,9 +83,9 @@ __device__ inline void unit_mask(const attention_args &a, const attention_task &
                     scores[m][n][i] = -INFINITY;
 }
 
-/* Online softmax: the scores become weights, and the state is updated to the new maximum.
- * `to_exponent` turns scores into exponents of two. Most units do not raise the maximum; then
- * the result needs no rescaling. */
+/* Does the online softmax: the scores become weights, and the state is updated to the new
+ * maximum. `to_exponent` turns scores into exponents of two. Most units do not raise the
+ * maximum; the result then needs no rescaling. */
 template <class S>
 __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
                                     float (&scores)[S::MT][S::NT][4])
@@ -101,7 +102,8 @@ __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
             const float max = fmaxf(w.max[m][half], most * to_exponent);
-            const float shift = max == -INFINITY ? 0.0f : max; /* no key has been seen so far */
+            /* max is -INFINITY while no key has been seen */
+            const float shift = max == -INFINITY ? 0.0f : max;
             old[half] = exp2_fast(w.max[m][half] - shift);
             w.max[m][half] = max;
             float sum = w.sum[m][half] * old[half];

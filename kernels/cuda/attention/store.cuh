@@ -3,9 +3,10 @@
  * attention.cu's second kernel merges. */
 #include "kernels/cuda/attention/args.cuh"
 
-/* Destination of packed row m's result, and the factor that it is multiplied by. */
+/* `row_result` is the destination of packed row m's result, and the factor by which the result
+ * is multiplied. */
 struct row_result {
-    uint16_t *out; /* set with one split; otherwise `part` is */
+    uint16_t *out; /* set with one split; otherwise `part` is set */
     float *part;
     float factor;
 };
@@ -14,7 +15,7 @@ struct row_result {
 __device__ inline float result_factor(const float *sinks, uint32_t head, float max, float sum)
 {
     if (sum == 0.0f)
-        return 0.0f; /* padding: no key was seen */
+        return 0.0f; /* the row is padding: no key was seen */
     if (!sinks)
         return 1.0f / sum;
     const float sink = sinks[head] * LOG2E, both = fmaxf(max, sink);
@@ -22,8 +23,8 @@ __device__ inline float result_factor(const float *sinks, uint32_t head, float m
     return old / fmaf(sum, old, exp2f(sink - both));
 }
 
-/* is_first is true for one of the threads that share this row; it writes the row's maximum and
- * sum. */
+/* is_first is true for one of the threads that share this row; that thread writes the row's
+ * maximum and sum. */
 __device__ inline row_result result_begin(const attention_args &a, const attention_task &t,
                                           uint32_t m, float max, float sum, bool is_first)
 {

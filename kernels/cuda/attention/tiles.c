@@ -17,15 +17,15 @@ static uint32_t run_length(const struct kv_row *rows, uint32_t first, uint32_t n
     return n;
 }
 
-/* The rows that become tiles. */
+/* `cut` holds the rows that become tiles. */
 struct cut {
     const struct kv_row *rows;
-    const struct gpu_run *runs; /* left out; in order */
+    const struct gpu_run *runs; /* runs that are left out, in order */
     uint32_t n_rows, n_runs;
 };
 
-/* Cuts every run that is not left out into tiles of at most `most` rows, and takes those of one
- * class. Returns the number of entries; *n_taken is the number of rows in them. */
+/* Cuts every run that is not left out into tiles of at most `most` rows, and keeps the tiles of
+ * one class. Returns the number of entries; *n_taken is the number of rows in these entries. */
 static uint32_t take_class(const struct cut *c, uint32_t most, bool many, struct gpu_tile *out,
                            uint32_t *n_taken)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* The attention operators of struct ops, and writing to the KV cache. */
+/* Declares the attention operators of struct ops and the writing of the KV cache. */
 #include "kernels/cuda/backend/state.h"
 
 void cuda_backend_kv_write(struct device *d, const struct kv_write_params *p);

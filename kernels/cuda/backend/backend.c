@@ -1,6 +1,6 @@
-/* The CUDA backend's device: its memory, its stream, its first error, and the table of operators
- * (struct ops). The worker opens it and calls operators from one thread; each operator enqueues
- * kernels on the device's stream.
+/* Implements the CUDA backend's device: its memory, its stream, its first error, and the table
+ * of operators (struct ops). The worker opens the device and calls operators from one thread;
+ * each operator enqueues kernels on the device's stream.
  * Invariants: after the first failure nothing more is enqueued; `sync` and `cuda_device_query`
  * report that error. Memory of the device never exceeds `limit_bytes`. Recordings refer to
  * memory by address, so they are dropped before memory is freed. */
@@ -41,8 +41,8 @@ static enum status wait_for_all(struct cuda_device *x, struct error *err)
     return told(x, err);
 }
 
-/* Clears STATUS_LIMIT after it was reported. Nothing of a pass that was too large, or of those
- * after it, was enqueued. The caller now knows that the step failed, and the next one may be
+/* Clears STATUS_LIMIT after it was reported. Nothing of the pass that was too large, or of later
+ * passes, was enqueued. The caller now knows that the step failed, and the next step may be
  * smaller. */
 static enum status forgive_limit(struct cuda_device *x, enum status s)
 {
@@ -128,7 +128,7 @@ static void cuda_write(struct device *d, void *to, const void *host, uint64_t n_
     if (n_bytes == 0 || !cuda_goes_on(x))
         return;
     cuda_note(x, gpu_copy_to_device(x->stream, to, host, n_bytes, &err), &err);
-    (void)!wait_for_all(x, &err); /* the error is kept in x */
+    (void)!wait_for_all(x, &err); /* x keeps the error */
 }
 
 static enum status cuda_read(struct device *d, void *host, const void *from, uint64_t n_bytes,
@@ -245,7 +245,7 @@ static void cuda_close(struct device *d)
 
 static const struct ops cuda_ops = {
     .name = "cuda",
-    .activation_bytes = sizeof(uint16_t), /* bfloat16 */
+    .activation_bytes = sizeof(uint16_t), /* activations are bfloat16 */
     .logits_rows = LOGITS_ROWS,
     .has_plain_experts = true,
     .close = cuda_close,

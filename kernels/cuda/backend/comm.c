@@ -1,4 +1,4 @@
-/* Collectives on the stream of a CUDA device. */
+/* Implements collectives on the stream of a CUDA device. */
 #include "kernels/cuda/backend/state.h"
 #include "kernels/cuda/comm/abi.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* The check that every operator makes before it enqueues anything. */
+/* Declares the check that every operator makes before it enqueues anything. */
 #include "kernels/cuda/backend/state.h"
 
 /* Sends uploads that are still pending. Returns true if nothing has failed so far. Use: if

@@ -1,9 +1,9 @@
-/* MLA's attention, in one of two forms for each sequence of a pass.
+/* Implements MLA's attention, in one of two forms for each sequence of a pass.
  *
  * Absorbed: queries are projected into the latents' space, and attention reads the cache
- * directly. A key needs no work of its own, but a pair of a query and a key costs 2 kv_rank +
- * rope products for each head, instead of nope + rope + v. Decode, draft tokens and short rests
- * of prompts use this form.
+ * directly. A key needs no work of its own. But a pair of a query and a key costs 2 kv_rank +
+ * rope products for each head, instead of nope + rope + v. Decode, draft tokens and the last few
+ * rows of a prompt use this form.
  *
  * Expanded: the keys and values of each head are computed from the latents and dropped after the
  * operator. That costs kv_rank * (nope + v) products for each key and head, as many as an
@@ -14,10 +14,10 @@
  *   (position + n) * e + pairs * (nope + rope + v)  <=  n * e + pairs * (2 kv_rank + rope),
  *   e = kv_rank * (nope + v),  pairs = n * position + n (n + 1) / 2
  *
- * This is position * e <= pairs * (2 kv_rank - nope - v). It always holds at position 0, and far
- * behind it from n = e / (2 kv_rank - nope - v) on (171 rows with DeepSeek's shapes). It never
- * holds if the latents are so short that 2 kv_rank <= nope + v. Below LEAST_ROWS, one tile, the
- * launches would be too small to pay.
+ * This is position * e <= pairs * (2 kv_rank - nope - v). It always holds at position 0. At a
+ * large position it holds from n = e / (2 kv_rank - nope - v) on (171 rows with DeepSeek's
+ * shapes). It never holds if the latents are so short that 2 kv_rank <= nope + v. Below
+ * LEAST_ROWS, one tile, the launches would be too small to pay.
  *
  * The host decides, from the rows that it uploaded. A pass that may be recorded is never
  * expanded, since its launches would depend on the sequences of its rows.
@@ -45,10 +45,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 /* ---- the scratch ---- */
 
-/* The heads and keys that are expanded at once. */
+/* `turn` names the heads and keys that are expanded at once. */
 struct turn {
-    uint32_t n_heads, n_keys; /* n_keys: of all sequences; with several chunks a multiple of 32 */
-    uint32_t n_chunks;        /* parts of one sequence's keys */
+    /* `n_keys` counts the keys of all sequences. With several chunks, it is a multiple of 32. */
+    uint32_t n_heads, n_keys;
+    uint32_t n_chunks; /* number of parts of one sequence's keys */
 };
 
 /* Returns the scratch that all turns share: the products' workspace and, behind it, the weights. */
@@ -121,7 +122,7 @@ static bool is_worth_it(const struct cuda_device *x, const struct cuda_latent_sh
     return x->expand_rows != 0 || 2 * s->kv_rank > cuda_latent_head(s);
 }
 
-/* The result is enough for turn_choose with any sequences in a pass. */
+/* Returns enough scratch for turn_choose with any sequences in a pass. */
 uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scratch_shape *s)
 {
     const struct cuda_latent_shape shape = {.n_heads = s->n_heads,
@@ -237,7 +238,7 @@ static void upload_runs(struct cuda_device *x, const struct gpu_rows *rows)
     mem_free(first_keys);
 }
 
-/* Finds the runs once for each pass, since all of its layers have one shape. */
+/* Finds the runs once for each pass, since all layers of the pass have one shape. */
 static void find_runs(struct cuda_device *x, const struct latent_params *p,
                       const struct cuda_latent_shape *s)
 {
@@ -271,7 +272,7 @@ void cuda_latent_free(struct cuda_device *x)
 
 /* ---- the expanded form ---- */
 
-/* Runs whose keys are expanded at once, and their tiles. */
+/* `batch` names runs whose keys are expanded at once, and their tiles. */
 struct batch {
     uint32_t first, n_runs, first_tile, n_tiles, n_rows, n_keys;
 };
@@ -287,7 +288,7 @@ static void batch_next(const struct gpu_expanded *e, struct batch *b)
     }
 }
 
-/* One call of the operator, and the parts of its scratch. */
+/* `work` holds one call of the operator, and the parts of its scratch. */
 struct work {
     struct cuda_device *x;
     const struct latent_params *p;
@@ -308,8 +309,8 @@ static void lay_out(struct work *w)
     w->parts = w->expanded + expanded_bytes(&w->shape, w->turn.n_keys, w->turn.n_heads);
 }
 
-/* Computes keys and values of some heads for n keys from `first` on. Their latents must be in
- * the scratch. */
+/* Computes keys and values of some heads for n keys from `first` on. The latents of these keys
+ * must be in the scratch. */
 static enum status make_keys(const struct work *w, uint32_t head, uint32_t n_heads, uint32_t first,
                              uint32_t n, struct error *err)
 {

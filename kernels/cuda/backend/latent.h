@@ -1,5 +1,6 @@
 #pragma once
-/* The operator `latent` of struct ops: MLA's attention. latent.c explains its two forms. */
+/* Declares the operator `latent` of struct ops: MLA's attention. latent.c explains its two
+ * forms. */
 #include "kernels/cuda/backend/state.h"
 
 void cuda_backend_latent(struct device *d, const struct latent_params *p);

@@ -1,5 +1,5 @@
-/* Products and rows of weights: chooses the kernel by the number of rows, and lays out the
- * scratch. */
+/* Implements products and rows of weights: this file chooses the kernel by the number of rows,
+ * and lays out the scratch. */
 #include "kernels/cuda/backend/linear.h"
 
 #include "kernels/cuda/backend/enqueue.h"
@@ -7,8 +7,9 @@
 #include "kernels/cuda/rows/abi.h"
 
 enum { ALIGN = 256 };
-#define GATHER_BYTES  ((uint64_t)16 << 20) /* most bytes of rows in a matrix's input order */
-#define PARTIAL_BYTES ((uint64_t)16 << 20) /* most bytes of sums that are split over blocks */
+#define GATHER_BYTES ((uint64_t)16 << 20) /* most bytes of rows in a matrix's input order */
+/* most bytes of sums of products whose K is split over blocks */
+#define PARTIAL_BYTES ((uint64_t)16 << 20)
 #define VALUES_BYTES  ((uint64_t)64 << 20) /* most bytes of codes converted to bfloat16 */
 
 /* Returns the smaller of a limit and the bytes that a program's largest matrix may need. */
@@ -66,7 +67,8 @@ static enum status run(struct cuda_device *x, const struct gpu_products *p, stru
                                                            : cuda_linear_many(x->linear, p, err);
 }
 
-/* Returns p for n_rows rows from `first` on; they lie in p's x, or in the rows gathered from it. */
+/* Returns p for n_rows rows from `first` on. The rows lie in p's x, or in the rows gathered from
+ * it. */
 static struct gpu_products rows_of(const struct gpu_products *p, uint32_t first, uint32_t n_rows)
 {
     struct gpu_products part = *p;
@@ -108,7 +110,7 @@ static enum status run_in_order(struct cuda_device *x, const struct gpu_products
     return STATUS_OK;
 }
 
-/* Launches parts of equal format and shape together; most calls are one launch. */
+/* Launches parts of equal format and shape together; most calls need only one launch. */
 static enum status linear(struct cuda_device *x, const struct linear_params *p, struct error *err)
 {
     struct gpu_matrix m[LINEAR_MAX_PARTS];
@@ -116,7 +118,7 @@ static enum status linear(struct cuda_device *x, const struct linear_params *p, 
     for (uint32_t i = 0; i < p->n_parts; i++)
         done[i] = !cuda_matrix_of(x, p->parts[i].w, &m[i]);
     if (x->failed != STATUS_OK)
-        return STATUS_OK; /* the error is kept in x */
+        return STATUS_OK; /* x keeps the error */
     for (uint32_t i = 0; i < p->n_parts; i++) {
         struct gpu_products together = {.x = p->x,
                                         .n_rows = p->n_rows,
@@ -139,7 +141,7 @@ static enum status linear(struct cuda_device *x, const struct linear_params *p, 
     return STATUS_OK;
 }
 
-/* Returns whether one launch can compute gate, up and their activation. It needs few rows, and
+/* Returns whether one launch can compute gate, up and their activation. This needs few rows, and
  * matrices of one kind in the file's order of inputs. */
 static bool is_one_launch(const struct linear_params *p, const struct gpu_matrix m[2])
 {
@@ -154,7 +156,7 @@ static enum status linear_gated(struct cuda_device *x, const struct linear_param
 {
     struct gpu_matrix m[2];
     if (!cuda_matrix_of(x, p->parts[0].w, &m[0]) || !cuda_matrix_of(x, p->parts[1].w, &m[1]))
-        return STATUS_OK; /* the error is kept in x */
+        return STATUS_OK; /* x keeps the error */
     if (!is_one_launch(p, m)) {
         TRY(linear(x, p, err));
         return cuda_gated(x->stream, g, err);

@@ -1,5 +1,5 @@
 #pragma once
-/* The product operators of struct ops, and rows of weights. */
+/* Declares the product operators of struct ops, and reading rows of weights. */
 #include "kernels/cuda/backend/state.h"
 
 uint64_t cuda_backend_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,

@@ -1,13 +1,13 @@
-/* Mixtures, heads and adapters of struct ops over their kernels. Tables are made on the host and
- * written once; scratch is the device's. */
+/* Forwards the operators for mixtures, heads and adapters from struct ops to their kernels.
+ * Tables are made on the host and written once; scratch belongs to the device. */
 #include "kernels/cuda/backend/moe.h"
 
 #include "common/base/mem.h"
 #include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/moe/abi.h"
 
-/* Rank of an adapter, and inputs of a matrix that has one, for the size of the scratch. Too
- * little scratch only makes the operator slower. */
+/* LORA_RANK and LORA_INPUTS are the rank of an adapter and the inputs of its matrix for which
+ * the scratch is sized. Too little scratch only makes the operator slower. */
 enum { LORA_RANK = 512, LORA_INPUTS = 32768 };
 
 static struct cuda_room room_of(const struct cuda_device *x)

@@ -1,5 +1,5 @@
 #pragma once
-/* The operators of struct ops for mixtures, heads and adapters. */
+/* Declares the operators of struct ops for mixtures, heads and adapters. */
 #include "kernels/cuda/backend/state.h"
 
 void cuda_backend_route(struct device *d, const struct route_params *p);

@@ -1,7 +1,7 @@
 /* Packs weights and sends them to the device. All threads of the host pack row tiles into pinned
- * buffers ("rooms"), which go over by asynchronous copies while the next room is packed. A
- * checkpoint of plain numbers is copied once on the host, by many threads, and moves at the
- * link's speed. */
+ * buffers ("rooms"). Asynchronous copies send a room to the device while the next room is
+ * packed. A checkpoint of plain numbers is copied once on the host, by many threads, and moves
+ * at the link's speed. */
 #include "kernels/cuda/backend/pack.h"
 
 #include "common/base/mem.h"
@@ -11,14 +11,14 @@
 
 /* Each room costs one pool_run: the threads wake up, share out the tasks and meet again, and
  * nothing is packed until then. A link of 55 GB/s takes 0.15 ms for a room of 8 MiB, so a
- * wake-up of some tens of microseconds would be noticeable. It takes 0.6 ms for 32 MiB. Four
- * rooms pin at most 128 MiB of host memory, or more if one row tile is larger. */
+ * wake-up of some tens of microseconds would be noticeable. The link takes 0.6 ms for 32 MiB.
+ * Four rooms pin at most 128 MiB of host memory, or more if one row tile is larger. */
 enum { N_ROOMS = 4, ROOM_BYTES = 32 << 20, LEAST_ROOM_BYTES = 1 << 20, TASK_BYTES = 128 << 10 };
 
 struct room {
     uint8_t *ptr;
     uint64_t n_bytes;
-    struct gpu_event *copied; /* recorded behind the last copy from this room */
+    struct gpu_event *copied; /* event behind the last copy from this room */
 };
 struct gpu_packer {
     struct room rooms[N_ROOMS];
@@ -70,7 +70,7 @@ static enum status room_take(struct cuda_device *x, uint64_t n_bytes, struct roo
     return STATUS_OK;
 }
 
-/* Row tiles of a room; some of them are a task. */
+/* `packing` describes the row tiles of a room; a task packs some of them. */
 struct packing {
     const struct gpu_matrix *m;
     enum dtype dtype;

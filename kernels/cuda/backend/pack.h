@@ -1,5 +1,5 @@
 #pragma once
-/* Sending weights to the device: the operator `weight_pack` of struct ops. */
+/* Declares the operator `weight_pack` of struct ops, which sends weights to the device. */
 #include "kernels/cuda/backend/state.h"
 
 void cuda_backend_weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows);

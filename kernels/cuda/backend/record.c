@@ -4,7 +4,7 @@
  * launched. Later passes launch the recording.
  * If CUDA refuses a recording, none of it has run. As long as the stream answers, that pass and
  * all later ones under its key run eagerly. Passes of more than 64 rows go through cuBLASLt,
- * which enqueues only kernels while it is recorded: its handle, its workspace and the algorithm
+ * which enqueues only kernels while it is recorded. Its handle, its workspace and the algorithm
  * for a shape exist since the first pass.
  * Invariant: recordings contain device addresses, so they are dropped before any memory is
  * freed. */
@@ -14,14 +14,14 @@
 #include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/device/graph.h"
 
-/* 18 buckets times the kinds of passes and of sampling give about 110 recordings, 175 for a
- * mixture, and twice that with a draft model. Beyond MAX_RECORDS, passes run eagerly. */
+/* 18 buckets times the kinds of passes and of sampling give about 110 recordings. A mixture has
+ * 175 recordings, and a draft model doubles the number. Beyond MAX_RECORDS, passes run eagerly. */
 enum { MAX_RECORDS = 512 };
 
 struct gpu_record {
     uint64_t key;
-    struct gpu_graph *graph; /* NULL: the key was seen once */
-    bool is_refused;         /* do not try again; an existing graph is freed with the others */
+    struct gpu_graph *graph; /* recorded graph; NULL: the key was seen once */
+    bool is_refused; /* do not record this key again; an existing graph is freed with the others */
 };
 
 struct gpu_records {
@@ -30,7 +30,7 @@ struct gpu_records {
     uint64_t free_before, n_bytes;
 };
 
-/* The finalizer of Splitmix64. */
+/* Mixes v into h with the finalizer of Splitmix64. */
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     h ^= v + 0x9e3779b97f4a7c15u;
@@ -143,8 +143,8 @@ static enum status end(struct cuda_device *x, struct gpu_record *r, struct error
     return launch(x, r->graph, err);
 }
 
-/* Ends a recording without a result. Nothing of it has run, so its error is cleared if the
- * device still works. */
+/* Ends a recording without a result. Nothing of the recording has run, so its error is cleared
+ * if the device still works. */
 static bool cancel(struct cuda_device *x, struct error *why)
 {
     struct gpu_record *r = x->recording;
@@ -186,8 +186,8 @@ void cuda_backend_record_drop(struct device *d)
     if (!all)
         return;
     if (cuda_is_recording(x))
-        (void)cancel(x, &err);       /* its key is dropped below */
-    else if (x->failed == STATUS_OK) /* a recording may be running */
+        (void)cancel(x, &err);       /* the record's key is dropped below */
+    else if (x->failed == STATUS_OK) /* a recorded pass may still be running */
         cuda_note(x, gpu_stream_sync(x->stream, &err), &err);
     for (uint32_t i = 0; i < all->n; i++)
         gpu_graph_free(all->all[i].graph);

@@ -1,5 +1,6 @@
 #pragma once
-/* The operators of struct ops on rows, except products: those of rows/abi.h and the norms. */
+/* Declares the operators of struct ops on rows, except products: those of rows/abi.h and the
+ * norms. */
 #include "kernels/cuda/backend/state.h"
 
 void cuda_backend_gather(struct device *d, struct view out, struct view x, const uint32_t *rows,

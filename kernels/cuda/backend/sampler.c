@@ -1,10 +1,10 @@
-/* Sampling on a GPU, for a worker (sampler.h). The lists of a step go to the device in one piece
- * of pinned memory. The kernels of sample.cu write ids into `last` and into the step's results.
- * The results come back in one copy with an event behind it.
+/* Implements sampling on a GPU, for a worker (sampler.h). The lists of a step go to the device
+ * in one piece of pinned memory. The kernels of sample.cu write ids into `last` and into the
+ * step's results. The results come back in one copy with an event behind it.
  * Host memory exists for each step in flight. Device memory exists once, since enqueued work is
- * done in order. So the first rows of a step find their lists at the same address in every step,
- * and their sampling may be recorded. Lists of any length lie behind the rows; a row holds the
- * numbers of its entries. */
+ * done in order. The first rows of a step therefore find their lists at the same address in
+ * every step, and their sampling may be recorded. Lists of any length lie behind the rows; a row
+ * holds the numbers of its entries. */
 #include "kernels/cuda/backend/sampler.h"
 
 #include <string.h>
@@ -16,7 +16,8 @@
 enum { ALIGN = 256 };
 
 struct step {
-    uint8_t *host_lists; /* pinned, like all host memory here; same layout as the device's */
+    /* pinned host memory, like all host memory here, with the layout of the device's lists */
+    uint8_t *host_lists;
     struct gpu_sampled *host;
     uint32_t *host_last;
     struct gpu_event *event;
@@ -27,8 +28,8 @@ struct own_sampler {
     struct gpu_sampler base;
     struct cuda_device *device;
     void *memory, *pinned;
-    uint8_t *lists;              /* device memory, like all fields but `steps` */
-    struct gpu_sampled *results; /* [n_places] */
+    uint8_t *lists;              /* lists in device memory, where all fields but `steps` lie */
+    struct gpu_sampled *results; /* `results` has the shape [n_places] */
     void *scratch;
     uint64_t scratch_bytes, lists_bytes;
     struct gpu_sample_params sent; /* parameters of the last send; logits are set later */
@@ -80,8 +81,8 @@ static void sampler_begin(struct gpu_sampler *w, uint32_t i_step)
     of(w)->steps[i_step].n_used = 0;
 }
 
-/* Appends a list and returns its offset, which is the same on host and device. Sets *ok to false
- * when there is no room. */
+/* Appends a list and returns its offset, which is the same on host and device. If there is no
+ * room, sets *ok to false. */
 static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uint64_t n_bytes,
                     bool *ok)
 {
@@ -92,13 +93,13 @@ static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uin
     }
     if (n_bytes > 0)
         memcpy(s->host_lists + at, list, n_bytes);
-    /* stays within lists_bytes, which is a multiple of ALIGN */
+    /* n_used stays within lists_bytes, which is a multiple of ALIGN */
     s->n_used += align_up(n_bytes, ALIGN);
     return at;
 }
 
-/* Counts the entries of all lists from the start of the lists. So the kernels' arguments do not
- * depend on the lengths of other rows' lists. */
+/* Counts the entries of all lists from the start of the lists. The kernels' arguments therefore
+ * do not depend on the lengths of other rows' lists. */
 static void shift(struct gpu_sample_row *rows, uint32_t n_rows, uint64_t biases, uint64_t allowed,
                   uint64_t history)
 {
@@ -151,8 +152,8 @@ static enum status sampler_send(struct gpu_sampler *base, uint32_t i_step,
                               s->n_used - begin, err);
 }
 
-/* A failure is noted as a failure of the device too, like that of any operator. So a recording
- * that contains it is refused. */
+/* A failure is also noted as a failure of the device, like a failure of any operator. A
+ * recording that contains the failed call is then refused. */
 static enum status sampler_sample(struct gpu_sampler *base, float *logits, uint32_t stride,
                                   struct error *err)
 {

@@ -1,31 +1,32 @@
 #pragma once
-/* The device's part in sampling a worker's tokens. Rows are sampled on the device that computed
- * their logits. The id of each slot stays there for the next step's rows. The sampled results
- * return to the host behind the step's work. Two steps may be in flight; the host waits for
- * neither unless it asks.
+/* Declares the device's part in sampling a worker's tokens. Rows are sampled on the device that
+ * computed their logits. The id of each slot stays there for the next step's rows. The sampled
+ * results return to the host behind the step's work. Two steps may be in flight; the host waits
+ * for neither step unless it asks.
  *
  * There is one object for a device, used by the thread that uses the device. Its functions are
- * in a table, so that a test can replace it. */
+ * in a table, so that a test can replace them. */
 #include "kernels/cuda/sample/abi.h"
 
-#define GPU_SAMPLER_STEPS 2u /* steps in flight at most */
+#define GPU_SAMPLER_STEPS 2u /* largest number of steps in flight */
 
-/* Limits of a step. The host samples a step that exceeds them. */
+/* `gpu_sampler_options` holds the limits of a step. The host samples a step that exceeds them. */
 struct gpu_sampler_options {
     uint32_t vocab_size, n_slots;
-    uint32_t n_rows;                         /* rows of one launch; <= GPU_SAMPLE_MAX_ROWS */
-    uint32_t n_places;                       /* results of a step */
-    uint32_t n_biases, n_allowed, n_history; /* list entries of a step's rows together */
+    uint32_t n_rows;                         /* most rows of one launch; <= GPU_SAMPLE_MAX_ROWS */
+    uint32_t n_places;                       /* most results of a step */
+    uint32_t n_biases, n_allowed, n_history; /* most list entries of a step's rows together */
 };
 
-/* Rows to be sampled. The lists are the host's and are copied before the call returns. */
+/* `gpu_sample_lists` describes rows to be sampled. The lists are in host memory and are copied
+ * before the call returns. */
 struct gpu_sample_lists {
     uint32_t n_rows;
     uint32_t first_place; /* row i has place first_place + i of the step */
     struct gpu_sample_wants wants;
-    const uint32_t *at_rows;           /* [n_rows]: rows of the pass whose logits are needed */
-    const struct gpu_sample_row *rows; /* [n_rows] */
-    /* [n_biases]; `allowed` is [n_allowed], `history` is [n_history] */
+    const uint32_t *at_rows; /* shape [n_rows]: rows of the pass whose logits are needed */
+    const struct gpu_sample_row *rows; /* `rows` has the shape [n_rows] */
+    /* `biases` has n_biases entries, `allowed` n_allowed and `history` n_history. */
     const struct gpu_bias *biases;
     const uint32_t *allowed, *history;
     uint32_t n_biases, n_allowed, n_history;
@@ -33,11 +34,11 @@ struct gpu_sample_lists {
 
 struct gpu_sampler;
 struct gpu_sampler_ops {
-    /* The calls for the step i_step: begin; send and sample any number of times; end. Its
-     * results follow later. A step may begin when the earlier step of the same number is over
-     * (wait), or when its results are not needed and the device has been waited for. send,
-     * sample and end return STATUS_LIMIT when a list has no room. They also return an error of
-     * the device, which is lost then. */
+    /* The calls for the step i_step are: begin; send and sample any number of times; end. The
+     * step's results follow later. A step may begin when the earlier step of the same number is
+     * over (wait). It may also begin when the earlier step's results are not needed and the
+     * device has been waited for. send, sample and end return STATUS_LIMIT when a list has no
+     * room. They also return an error of the device, which is lost then. */
     void (*begin)(struct gpu_sampler *w, uint32_t i_step);
     /* Sends the lists to the device. *at is the device's copy of at_rows. */
     MUST_USE enum status (*send)(struct gpu_sampler *w, uint32_t i_step,
@@ -45,11 +46,11 @@ struct gpu_sampler_ops {
                                  struct error *err);
     /* Samples the rows that were sent last from logits on the device, rows `stride` apart. It
      * launches only kernels and may be called repeatedly. For a step's first rows with equal
-     * n_rows and wants, the arguments are the same in every step, so it may be recorded. */
+     * n_rows and wants, the arguments are the same in every step, so the call may be recorded. */
     MUST_USE enum status (*sample)(struct gpu_sampler *w, float *logits, uint32_t stride,
                                    struct error *err);
     /* Starts the copies to the host: the results of n_places, and `last` of the first n_slots
-     * (for a rank that gets it from another rank's device). */
+     * (for a rank that gets `last` from another rank's device). */
     MUST_USE enum status (*end)(struct gpu_sampler *w, uint32_t i_step, uint32_t n_places,
                                 uint32_t n_slots, struct error *err);
     /* Returns STATUS_AGAIN while the step is not finished. */
@@ -60,20 +61,21 @@ struct gpu_sampler_ops {
 struct gpu_sampler {
     const struct gpu_sampler_ops *ops;
     struct gpu_sampler_options o;
-    uint64_t n_bytes; /* device memory in use */
-    uint32_t *last;   /* [n_slots], on the device: id sampled last for each slot */
-    /* [n_places], on the host; valid after wait */
+    uint64_t n_bytes; /* bytes of device memory in use */
+    uint32_t *last;   /* shape [n_slots], on the device: the id sampled last for each slot */
+    /* shape [n_places], on the host; valid after wait */
     const struct gpu_sampled *results[GPU_SAMPLER_STEPS];
-    const uint32_t *host_last[GPU_SAMPLER_STEPS]; /* [n_slots], on the host; valid after wait */
+    /* shape [n_slots], on the host; valid after wait */
+    const uint32_t *host_last[GPU_SAMPLER_STEPS];
 };
 
 /* Returns the bytes of device memory that a sampler needs. */
 uint64_t gpu_sampler_bytes(const struct gpu_sampler_options *o);
-/* Opens the sampler of a device that cuda_device_open opened; close it before the device.
- * Returns STATUS_NO_MEMORY when the device has too little memory. */
+/* Opens the sampler of a device that cuda_device_open opened. Close the sampler before the
+ * device. Returns STATUS_NO_MEMORY when the device has too little memory. */
 MUST_USE enum status gpu_sampler_open(struct device *d, const struct gpu_sampler_options *o,
                                       struct gpu_sampler **out, struct error *err);
 
-/* The operator `take_last` of struct ops. */
+/* Implements the operator `take_last` of struct ops. */
 void cuda_backend_take_last(struct device *d, uint32_t *ids, const uint32_t *slots,
                             const uint32_t *last, uint32_t n_rows);

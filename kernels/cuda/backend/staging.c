@@ -1,8 +1,8 @@
-/* Uploads of a pass (ids, positions, rows, block tables) on their way to the device. The runner
+/* Brings the uploads of a pass (ids, positions, rows, block tables) to the device. The runner
  * uploads, then calls operators; the first operator sends what was uploaded, in one transfer for
  * each zone.
- * The host writes into pinned memory. There are several copies of it, so that the host never
- * waits for a pass that the device has not begun. The device has one copy, which transfers
+ * The host writes into pinned memory. There are several copies of this memory, so that the host
+ * never waits for a pass that the device has not begun. The device has one copy, which transfers
  * overwrite in the stream's order.
  * There are two zones. Numbers have sizes that follow from the pass's shape, so that a recorded
  * pass finds them at the same addresses each time. Block tables grow with the sequences and are
@@ -13,10 +13,11 @@
 
 #include "common/base/mem.h"
 
-enum { SLOTS = 4, ALIGN = 256, NUMBERS_PART = 4 }; /* the first quarter is for numbers */
+/* NUMBERS_PART: the first quarter of the memory is for numbers */
+enum { SLOTS = 4, ALIGN = 256, NUMBERS_PART = 4 };
 #define DEFAULT_BYTES (32ull << 20)
-/* Most tables of a pass, each at a multiple of ALIGN: a large pass in which each row is a
- * sequence. */
+/* MOST_TABLES is the largest number of block tables of a pass, each at a multiple of ALIGN. It
+ * allows a large pass in which each row is a sequence. */
 enum { MOST_TABLES = 8192 * GPU_MAX_ROW_GROUPS };
 _Static_assert(PASS_TABLE_ENTRIES * sizeof(uint32_t) + MOST_TABLES * ALIGN <=
                    DEFAULT_BYTES / NUMBERS_PART * (NUMBERS_PART - 1),
@@ -28,7 +29,7 @@ struct zone {
 
 struct slot {
     uint8_t *host;
-    struct gpu_event *sent; /* recorded behind the transfer: `host` may be reused */
+    struct gpu_event *sent; /* event behind the transfer, after which `host` may be reused */
 };
 
 struct gpu_staging {
@@ -87,8 +88,8 @@ void cuda_staging_begin(struct cuda_device *x)
         cuda_note(x, gpu_event_wait(s->slots[s->i_slot].sent, &err), &err);
 }
 
-/* Takes room in a zone; *at is its offset in host and device memory. Returns false when there is
- * none; the failure is noted in x. */
+/* Reserves room in a zone; *at is its offset in host and device memory. Returns false when there
+ * is no room, and notes this failure in x. */
 static bool take(struct cuda_device *x, struct zone *z, uint64_t n_bytes, uint64_t *at)
 {
     struct error err;

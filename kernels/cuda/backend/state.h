@@ -1,7 +1,7 @@
 #pragma once
-/* The CUDA backend's device, shared by the files of this folder, with its first error. Operators
- * return nothing: the first failure is kept with its text and reported by sync, and nothing is
- * enqueued after it. The parts of the other files are behind pointers here. */
+/* Defines the CUDA backend's device, shared by the files of this folder, with its first error.
+ * Operators return nothing: the first failure is kept with its text and reported by sync, and
+ * nothing is enqueued after it. The parts of the other files are behind pointers here. */
 #include "kernels/cuda/attention/expansion.h"
 #include "kernels/cuda/attention/tiles.h"
 #include "kernels/cuda/cuda.h"
@@ -9,33 +9,37 @@
 #include "kernels/cuda/moe/abi.h"
 #include "kernels/host/threads.h"
 
-/* Device memory for one operator's intermediate results; the next operator may overwrite it. */
+/* `gpu_scratch` is device memory for one operator's intermediate results; the next operator may
+ * overwrite it. */
 struct gpu_scratch {
     uint8_t *ptr;
     uint64_t n_bytes;
 };
 
-#define GPU_MAX_ROW_GROUPS 2u /* KV groups of a program */
+#define GPU_MAX_ROW_GROUPS 2u /* most KV groups of a program */
 
-/* The result of upload_rows. Operators carry its pointer `rows`, by which it is found again. */
+/* `gpu_rows` is the result of upload_rows. Operators carry its pointer `rows`, by which the
+ * result is found again. */
 struct gpu_rows {
-    const struct kv_row *rows;    /* on the device, like the tiles */
-    const struct gpu_tile *tiles; /* see tiles.h */
-    const struct kv_row *on_host; /* as uploaded; the block tables in it are on the device */
+    const struct kv_row *rows;    /* rows on the device, like the tiles */
+    const struct gpu_tile *tiles; /* tiles of the rows (attention/tiles.h) */
+    /* `on_host` holds the rows as uploaded. Their block-table pointers point to device memory. */
+    const struct kv_row *on_host;
     uint32_t n_rows;
     struct gpu_tile_counts counts;
 };
 
-/* The rows of a pass whose keys and values are expanded from latents (latent.c). */
+/* `gpu_expanded` names the rows of a pass whose keys and values are expanded from latents
+ * (latent.c). */
 struct gpu_expanded {
-    bool is_found; /* set once in a pass */
+    bool is_found; /* set to true once in a pass, when the runs have been found */
     uint32_t n_runs;
-    struct gpu_run *runs; /* [n_runs]; owned, like `at` */
+    struct gpu_run *runs; /* shape [n_runs]: host memory owned by this struct, like `at` */
     struct cuda_latent_run *at;
-    const struct cuda_latent_run *d_at; /* on the device, like the pointers below */
+    const struct cuda_latent_run *d_at; /* copy of `at` on the device, like the pointers below */
     const struct gpu_tile *tiles;  /* tiles of all runs in order; slots begin at 0 in each batch */
-    const uint32_t *first_keys;    /* [tile] */
-    const struct gpu_tile *beside; /* tiles of the other rows */
+    const uint32_t *first_keys;    /* `first_keys` has the shape [tile] */
+    const struct gpu_tile *beside; /* tiles of the rows that are in no run */
     struct gpu_tile_counts beside_counts;
 };
 
@@ -49,23 +53,26 @@ struct cuda_device {
     struct gpu_device *gpu;
     struct gpu_stream *stream;
     struct gpu_info info;
-    char isa[16];                     /* for example "sm_90" */
-    struct pool *pool;                /* host threads, for packing */
-    uint64_t limit_bytes, used_bytes; /* device memory: limit of alloc; allocated so far */
-    struct gpu_linear *linear;        /* see linear/abi.h */
-    struct gpu_packer *packer;        /* see pack.c; NULL until the first weight */
+    char isa[16];      /* name of the architecture, for example "sm_90" */
+    struct pool *pool; /* host threads, for packing */
+    /* `limit_bytes` is the limit of alloc on device memory, and `used_bytes` is allocated so
+     * far. */
+    uint64_t limit_bytes, used_bytes;
+    struct gpu_linear *linear; /* state of products (linear/abi.h) */
+    struct gpu_packer *packer; /* packer of weights (pack.c); NULL until the first weight */
     struct gpu_scratch scratch;
     struct gpu_staging *staging;
     struct gpu_records *records;
     struct gpu_record *recording; /* recording in progress; NULL: none */
-    uint64_t n_nodes;             /* result of cuda_device_nodes */
+    uint64_t n_nodes;             /* number of nodes run so far, as cuda_device_nodes returns it */
     struct gpu_rows rows[GPU_MAX_ROW_GROUPS];
     uint32_t n_row_groups;
-    struct cuda_adapter_rows adapters; /* list NULL: no row of the pass has an adapter */
-    uint32_t expand_rows;              /* from the options */
-    bool may_be_recorded;              /* launches of the pass may be replayed for other rows */
+    /* its `list` is NULL when no row of the pass has an adapter */
+    struct cuda_adapter_rows adapters;
+    uint32_t expand_rows; /* the option `expand_rows` of cuda_device_options */
+    bool may_be_recorded; /* launches of the pass may be replayed for other rows */
     struct gpu_expanded expanded;
-    enum status failed; /* first failure; STATUS_OK: none */
+    enum status failed; /* status of the first failure; STATUS_OK: none */
     struct error error;
 };
 
@@ -78,5 +85,5 @@ static inline bool cuda_is_recording(const struct cuda_device *x)
     return x->recording != NULL;
 }
 
-/* Keeps the first failure; ignores STATUS_OK and later ones. */
+/* Keeps the first failure. Ignores STATUS_OK and later failures. */
 void cuda_note(struct cuda_device *x, enum status s, const struct error *err);

@@ -1,7 +1,7 @@
 #pragma once
-/* Collectives between GPUs over NCCL, which is loaded when it is needed. There is one object for
- * each rank, and no NCCL or CUDA type here (docs/develop/comm.md, "NCCL"). All tp x pp ranks of
- * a model are one group; rank r of stage s has the position s * tp + r.
+/* Declares collectives between GPUs over NCCL, which is loaded when it is needed. There is one
+ * object for each rank, and no NCCL or CUDA type here (docs/develop/comm.md, "NCCL"). All tp x
+ * pp ranks of a model are one group; rank r of stage s has the position s * tp + r.
  *
  * Collectives are enqueued on the stream that the object was opened with and return at once.
  * Work that is enqueued behind them sees their results. They may be captured into graphs
@@ -23,71 +23,75 @@ extern "C" {
 
 #define GPU_COMM_ID_BYTES  128u
 #define GPU_COMM_MAX_RANKS 64u
-/* Device memory of a rank for small sums over peer memory, in pages of 2 MiB, besides the
- * library's. */
+/* GPU_COMM_ONE_SHOT_BYTES is the device memory that a rank uses for small sums over peer memory,
+ * in pages of 2 MiB. The library's own memory comes on top. */
 #define GPU_COMM_ONE_SHOT_BYTES (4ull << 20)
 
 struct gpu_comm_options {
-    const char *library; /* path or name for dlopen; NULL: libnccl.so.2 */
+    const char *library; /* path or name of the library for dlopen; NULL: libnccl.so.2 */
     struct gpu_stream *stream;
-    uint32_t join_timeout_ms;  /* 0 = 20 s, less than a formation may take */
-    uint32_t wait_timeout_ms;  /* limit of one wait; 0 = 60 s */
-    uint32_t leave_timeout_ms; /* 0 = 5 s */
-    bool no_one_shot; /* no sums over peer memory; if one rank sets it, no rank uses them */
-    _Atomic uint64_t *progress; /* incremented while waiting for peers; or NULL */
+    uint32_t join_timeout_ms;  /* limit of a join in ms; 0 = 20 s, less than a formation may take */
+    uint32_t wait_timeout_ms;  /* limit of one wait in ms; 0 = 60 s */
+    uint32_t leave_timeout_ms; /* limit of leaving a group in ms; 0 = 5 s */
+    /* makes no sums over peer memory; if one rank sets this, no rank makes such sums */
+    bool no_one_shot;
+    /* counter that is incremented while the rank waits for peers; or NULL */
+    _Atomic uint64_t *progress;
 };
 
 struct gpu_comm_group {
     uint32_t tp, pp, rank, stage;
-    const uint8_t *id; /* written by make_id at position 0 */
+    const uint8_t *id; /* id of the group, which make_id wrote at position 0 */
     uint32_t n_id;
 };
 
-/* Columns of a float matrix whose rows are divided among a stage's ranks. Rank r has n[r]
- * columns, from first[r] on in a whole row. */
+/* `gpu_comm_columns` describes the columns of a float matrix whose rows are divided among a
+ * stage's ranks. Rank r has n[r] columns, from first[r] on in a whole row. */
 struct gpu_comm_columns {
-    /* [n_rows][stride]; a rank's own columns begin at 0, also those of rank 0 in the whole row */
+    /* shape [n_rows][stride]; each rank's own columns begin at column 0. On rank 0, whose rows
+     * are whole, that is their place too. */
     float *x;
     uint32_t n_rows, stride;
-    const uint32_t *first, *n; /* [tp], on the host; read during the call */
+    const uint32_t *first, *n; /* shape [tp]: on the host; read during the call */
 };
 
-/* The result of leaving a group. */
+/* `gpu_comm_end` is the result of leaving a group. */
 enum gpu_comm_end {
     GPU_COMM_LEFT,       /* memory and stream are intact; the object can join again */
     GPU_COMM_STUCK,      /* the abort has not ended; the process must exit */
-    GPU_COMM_DEVICE_LOST /* sticky error of the device; the process must exit */
+    GPU_COMM_DEVICE_LOST /* the device has a sticky error; the process must exit */
 };
 
 struct gpu_comm;
 struct gpu_comm_ops {
-    const char *(*describe)(const struct gpu_comm *c); /* for example "NCCL 2.28.9, libnccl.so.2" */
+    /* returns a text such as "NCCL 2.28.9, libnccl.so.2" */
+    const char *(*describe)(const struct gpu_comm *c);
     MUST_USE enum status (*make_id)(struct gpu_comm *c, uint8_t out[GPU_COMM_ID_BYTES],
                                     struct error *err);
     /* Meets all ranks of g. Returns STATUS_TIMEOUT when not all of them came. */
     MUST_USE enum status (*join)(struct gpu_comm *c, const struct gpu_comm_group *g,
                                  struct error *err);
     /* Makes blocked calls return soon, and ends the group's enqueued work. A thread of the
-     * object aborts the communicators; it marks all of them before it frees one. `leave` must
-     * follow. */
+     * object aborts the communicators; it marks all communicators before it frees the first.
+     * `leave` must follow. */
     void (*interrupt)(struct gpu_comm *c);
     /* Returns true when an abort has lasted a second longer than leave would wait. The thread
-     * that should call leave is then stuck itself, and the process must exit. May be called from
-     * any thread. */
+     * that should call leave is then stuck itself, and the process must exit. `overdue` may be
+     * called from any thread. */
     bool (*overdue)(const struct gpu_comm *c);
     /* Interrupts, and waits at most leave_timeout_ms for the stream to end; work that waits for
-     * peers is ended by the abort's mark. Afterwards graphs may be destroyed. `err` says why the
+     * peers is ended by the abort's mark. Graphs may be destroyed afterwards. `err` says why the
      * result is not GPU_COMM_LEFT. */
     enum gpu_comm_end (*drain)(struct gpu_comm *c, struct error *err);
     /* Aborts, and waits at most leave_timeout_ms for the abort and then for the stream. Destroy
-     * graphs with collectives before, because NCCL waits for their end. It may be called without
-     * a group. *ms is the time since the abort began. `err` says why the result is not
-     * GPU_COMM_LEFT. */
+     * graphs with collectives before this call, because NCCL waits for their end. `leave` may be
+     * called without a group. *ms is the time since the abort began. `err` says why the result
+     * is not GPU_COMM_LEFT. */
     enum gpu_comm_end (*leave)(struct gpu_comm *c, uint32_t *ms, struct error *err);
-    /* Frees an object that has left its group. NULL is fine. */
+    /* Frees an object that has left its group. The pointer may be NULL. */
     void (*close)(struct gpu_comm *c);
 
-    /* Adds the other ranks' x to x, over the stage. */
+    /* Adds the other ranks' x to x, over the ranks of the stage. */
     MUST_USE enum status (*sum_bf16)(struct gpu_comm *c, void *x, size_t n, struct error *err);
     MUST_USE enum status (*sum_floats)(struct gpu_comm *c, float *x, size_t n, struct error *err);
     /* Sends the other ranks' columns to rank 0 of the stage, to their places in the rows. */
@@ -100,31 +104,32 @@ struct gpu_comm_ops {
                                  struct error *err);
     MUST_USE enum status (*receive)(struct gpu_comm *c, uint32_t from, void *data, size_t n_bytes,
                                     struct error *err);
-    /* Waits until `done` returns something other than STATUS_AGAIN, and returns that. If `done`
-     * is NULL, it waits for the stream's end. An interrupt and a lost peer end the wait. `done`
-     * is called again and again, so it must be cheap. */
+    /* Waits until `done` returns something other than STATUS_AGAIN, and returns that status. If
+     * `done` is NULL, it waits for the stream's end. An interrupt and a lost peer end the wait.
+     * `done` is called again and again, so it must be cheap. */
     MUST_USE enum status (*wait)(struct gpu_comm *c,
                                  enum status (*done)(void *ctx, struct error *err), void *ctx,
                                  struct error *err);
 };
 
-/* Opaque, except for the fields below. */
+/* `gpu_comm` is opaque, except for the fields below. */
 struct gpu_comm {
     const struct gpu_comm_ops *ops;
-    struct gpu_comm_group group; /* tp 0: not in a group. `id` is not kept */
+    struct gpu_comm_group group; /* tp 0: the rank is in no group. `id` is not kept */
     /* In a group, sums of bfloat16 of at most this many bytes go over memory that the ranks of
-     * the stage map from each other (docs/develop/comm.md, "One-shot sums"). If it is 0, none
-     * do, and one_shot_why gives the reason. */
+     * the stage map from each other (docs/develop/comm.md, "One-shot sums"). If it is 0, no sums
+     * go this way, and one_shot_why gives the reason. */
     uint64_t one_shot_bytes;
     char one_shot_why[160];
 };
 
-/* Loads the library. Returns STATUS_UNSUPPORTED when it is missing, lacks a call or is older
- * than 2.18; the text says which. The stream is borrowed. */
+/* Loads the library. Returns STATUS_UNSUPPORTED when the library is missing, lacks a call or is
+ * older than 2.18; the text says which. The stream is borrowed. */
 MUST_USE enum status gpu_comm_open(const struct gpu_comm_options *o, struct gpu_comm **out,
                                    struct error *err);
-/* Does the same on the stream of a device that cuda_device_open opened (kernels/cuda/cuda.h);
- * o->stream is not read. Also returns STATUS_UNSUPPORTED in a build without the CUDA backend. */
+/* Does what gpu_comm_open does, on the stream of a device that cuda_device_open opened
+ * (kernels/cuda/cuda.h); o->stream is not read. Also returns STATUS_UNSUPPORTED in a build
+ * without the CUDA backend. */
 MUST_USE enum status cuda_comm_open(struct device *d, const struct gpu_comm_options *o,
                                     struct gpu_comm **out, struct error *err);
 

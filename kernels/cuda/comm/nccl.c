@@ -1,16 +1,17 @@
-/* A rank's communicators over NCCL: joining, leaving and waiting. The worker's compute thread
- * calls them through struct gpu_comm_ops. There is one communicator of all ranks. With several
- * stages of several ranks there is one of the stage too, split from the first so that they share
- * resources. They are non-blocking: nothing here waits inside NCCL. A communicator is polled,
- * along with the interrupt and a deadline.
+/* Implements a rank's communicators over NCCL: joining, leaving and waiting. The worker's
+ * compute thread calls them through struct gpu_comm_ops. There is one communicator of all ranks.
+ * With several stages of several ranks there is also one for the stage, split from the first so
+ * that they share resources. The communicators are non-blocking: nothing here waits inside NCCL.
+ * A communicator is polled, along with the interrupt and a deadline.
  *
  * Loss of a peer. A peer that was killed may leave a kernel on this device that spins for ever.
- * Only an abort ends it, and an abort itself has been seen to hang (NCCL #549, #863, #1013,
- * #1777). So a second thread aborts, started by the interrupt, since the compute thread may be
- * stuck in a launch that a full queue holds up. All communicators are marked before one is
- * freed: freeing waits for the device, on which the kernel of another may spin. They share one
- * mark (splitShare). From 2.22 on they are aborted in one group, which marks all and then frees.
- * Waiting for the abort ends at a deadline; the process must exit then, which frees everything. */
+ * Only an abort ends such a kernel, and an abort itself has been seen to hang (NCCL #549, #863,
+ * #1013, #1777). A second thread therefore aborts, started by the interrupt, since the compute
+ * thread may be stuck in a launch that a full queue holds up. All communicators are marked
+ * before the first is freed: freeing waits for the device, on which the kernel of another
+ * communicator may spin. Communicators share one mark (splitShare). From 2.22 on they are
+ * aborted in one group, which marks all of them and then frees them. Waiting for the abort ends
+ * at a deadline; the process must exit then, which frees everything. */
 #include "kernels/cuda/comm/nccl_state.h"
 
 #include <errno.h>
@@ -25,9 +26,9 @@ enum {
     JOIN_MS = 20000,
     WAIT_MS = 60000,
     LEAVE_MS = 5000,
-    LATE_MS = 1000,              /* delay of leave behind its deadline before it counts as stuck */
-    CALL_GRACE_MS = 200,         /* time for a call in NCCL to end before an abort */
-    GROUP_ABORT_VERSION = 22200, /* ncclCommAbort works inside of a group */
+    LATE_MS = 1000,              /* ms after its deadline at which leave counts as stuck */
+    CALL_GRACE_MS = 200,         /* ms that a call in NCCL has to end before an abort */
+    GROUP_ABORT_VERSION = 22200, /* first version in which ncclCommAbort works inside of a group */
     ASYNC_EVERY = 64             /* turns of a wait between two checks of the communicators */
 };
 
@@ -78,7 +79,8 @@ static enum status join_all(struct nccl_comm *c, const struct gpu_comm_group *g,
     return nccl_settle(c, &c->all, result, "ncclCommInitRankConfig", c->o.join_timeout_ms, err);
 }
 
-/* The new communicator is NULL until the split is over. The old one is in progress until then. */
+/* Splits off the stage's communicator. The new communicator is NULL until the split is over. The
+ * old communicator is in progress until then. */
 static enum status join_stage(struct nccl_comm *c, const struct gpu_comm_group *g,
                               struct error *err)
 {
@@ -102,8 +104,8 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
         return error_set(err, STATUS_INVALID,
                          "the communicator still belongs to the previous replica");
     TRY(check_group(g, err));
-    /* A communicator belongs to the calling thread's current device. This call makes that the
-     * stream's device. */
+    /* A communicator belongs to the calling thread's current device. This call sets the stream's
+     * device as the current device. */
     enum status s = gpu_stream_query(c->o.stream, err);
     if (s == STATUS_OK || s == STATUS_AGAIN)
         s = join_all(c, g, err);
@@ -125,7 +127,7 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
 /* ---- aborting ---- */
 
 /* Waits for a call inside NCCL to end, which is normally immediate. A call that is stuck returns
- * only when communicators are marked, so the wait is limited. */
+ * only when communicators are marked, so the wait has a time limit. */
 static void await_calls(struct nccl_comm *c)
 {
     uint64_t until = clock_mono_ns() + CALL_GRACE_MS * NS_PER_MS;
@@ -215,7 +217,7 @@ static uint64_t deadline(struct nccl_comm *c)
     return at > soon ? at : soon;
 }
 
-/* Returns false when the abort has not ended by then. */
+/* Waits for the abort until the deadline. Returns false when the abort has not ended by then. */
 static bool await_abort(struct nccl_comm *c, uint64_t until)
 {
     const struct timespec t = {(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
@@ -231,7 +233,7 @@ static bool await_abort(struct nccl_comm *c, uint64_t until)
 static enum gpu_comm_end await_stream(struct nccl_comm *c, uint64_t until, struct error *err)
 {
     enum status s;
-    uint64_t now = clock_mono_ns(); /* taken before each query, as in nccl_settle() */
+    uint64_t now = clock_mono_ns(); /* the clock is read before each query, as in nccl_settle() */
     for (uint32_t n = 0; (s = gpu_stream_query(c->o.stream, err)) == STATUS_AGAIN; n++) {
         if (now > until) {
             error_set(err, STATUS_TIMEOUT, "the device did not finish its work in time");
@@ -271,7 +273,8 @@ static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error
     }
     if (end != GPU_COMM_LEFT)
         return end;
-    atomic_store(&c->unmapping, true); /* a driver that hangs there makes overdue() true */
+    /* a driver that hangs in the unmapping makes overdue() true */
+    atomic_store(&c->unmapping, true);
     nccl_oneshot_leave(c);
     atomic_store(&c->unmapping, false);
     base->group = (struct gpu_comm_group){0};
@@ -291,7 +294,7 @@ static enum status stream_done(void *ctx, struct error *err)
     return gpu_stream_query(ctx, err);
 }
 
-/* Checks the communicators. One that is in progress has not failed. */
+/* Checks the communicators for failures. A communicator that is in progress has not failed. */
 static enum status look_at_comms(struct nccl_comm *c, struct error *err)
 {
     struct nccl_native *const *const comms[] = {&c->all, &c->stage};

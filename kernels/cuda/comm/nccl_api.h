@@ -1,6 +1,6 @@
 #pragma once
-/* The part of libnccl's ABI that is used, declared here. The library is loaded at run time, and
- * builds without NVIDIA's toolchain use a stand-in (tests/fakenccl). tests/cuda checks this
+/* Declares the part of libnccl's ABI that is used. The library is loaded at run time, and builds
+ * without NVIDIA's toolchain use a stand-in (tests/fakenccl). tests/cuda checks this header
  * against nccl.h if that is installed. Names are NCCL's without the prefix. Result codes and
  * values are stable within 2.x. */
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #define NCCL_ID_BYTES 128
 
-struct nccl_native; /* a communicator */
+struct nccl_native; /* NCCL's own struct of a communicator */
 struct nccl_id {
     char internal[NCCL_ID_BYTES];
 };
@@ -23,8 +23,8 @@ enum nccl_result {
 enum nccl_type { NCCL_INT8 = 0, NCCL_FLOAT32 = 7, NCCL_BFLOAT16 = 9 };
 enum nccl_op { NCCL_SUM = 0 };
 
-/* The layout of 2.18. A later library reads `size` and `version` and uses its defaults for the
- * rest. */
+/* The struct has the layout of 2.18. A later library reads `size` and `version` and uses its
+ * defaults for the rest. */
 #define NCCL_CONFIG_MAGIC   0xcafebeefu
 #define NCCL_CONFIG_VERSION 21800u
 #define NCCL_CONFIG_UNSET   INT32_MIN

@@ -1,5 +1,5 @@
-/* One call of NCCL: entering and leaving it while an interrupt may come, its result, and the
- * wait until it is no longer in progress. */
+/* Handles one call of NCCL: entering and leaving it while an interrupt may come, its result, and
+ * the wait until it is no longer in progress. */
 #include <sched.h>
 #include <time.h>
 
@@ -77,8 +77,8 @@ enum status nccl_settle(struct nccl_comm *c, struct nccl_native *const *comm, in
     enum status s = nccl_check(c, result, call, err);
     uint64_t until = clock_mono_ns() + timeout_ms * NS_PER_MS;
     for (uint32_t n = 0; s == STATUS_AGAIN; n++) {
-        /* Read the clock before the query. If the thread is descheduled between the two, it
-         * queries once more before it gives up. */
+        /* Read the clock before the query. If the thread is descheduled between the two, the
+         * loop queries once more before it gives up. */
         uint64_t now = clock_mono_ns();
         s = nccl_look(c, comm, call, err);
         if (s == STATUS_AGAIN && now > until)

@@ -1,6 +1,6 @@
-/* Loads libnccl with dlopen. A worker of one rank needs no NCCL, and a program linked with it
- * would not start without it. The library stays loaded, because it has threads. It reads the
- * NCCL_* environment variables itself. */
+/* Loads libnccl with dlopen. A worker of one rank needs no NCCL, and a program linked with
+ * libnccl would not start without it. The library stays loaded, because it has threads. It reads
+ * the NCCL_* environment variables itself. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "kernels/cuda/device/find_library.h"
 
 #define DEFAULT_LIBRARY "libnccl.so.2"
-/* The first version with ncclCommSplit and with communicators that share their parent's abort
- * mark. */
+/* MIN_VERSION is the first version with ncclCommSplit and with communicators that share their
+ * parent's abort mark. */
 enum { MIN_VERSION = 21800 };
 
 static const struct symbol {

@@ -1,17 +1,17 @@
-/* Small sums of a stage over memory that its ranks map from each other (oneshot.cu), used
- * instead of NCCL's when possible. nccl.c calls this when a group is joined and left; nccl_ops.c
- * calls it for sums.
- * Each group tries anew whether they work, and all ranks of the stage reach the same answer.
+/* Implements small sums of a stage over memory that its ranks map from each other (oneshot.cu),
+ * used instead of NCCL's when possible. nccl.c calls this file when a group is joined and left;
+ * nccl_ops.c calls it for sums.
+ * Each group tries anew whether the sums work, and all ranks of the stage reach the same answer.
  * NCCL sums up a table of each rank's properties. Each rank maps the others' regions and reports
  * the result. Then a trial sum runs, and each rank reports whether it was right. If one rank
  * says no, NCCL does all sums. CUDA's handles are valid on one host only. A boot id tells hosts
  * apart, independently of containers.
  *
  * Loss of a rank. A kernel that waits for a rank polls a word of the host, which an interrupt
- * sets. The kernel then ends, and sums enqueued behind it do nothing. Without an interrupt it
- * ends at the deadline of a wait, and another word says which rank did not come. Own regions
- * live as long as the process, since a rank that was left behind may still write a flag into
- * them. The others' regions are unmapped when the stream has ended. */
+ * sets. The kernel then ends, and sums enqueued behind it do nothing. Without an interrupt the
+ * kernel ends at the deadline of a wait, and another word says which rank did not come. A rank's
+ * own region lives as long as the process, since a rank that was left behind may still write a
+ * flag into it. The others' regions are unmapped when the stream has ended. */
 #include "kernels/cuda/comm/nccl_state.h"
 
 #include <fcntl.h>
@@ -21,22 +21,26 @@
 
 #include "common/base/mem.h"
 
-#define TRIAL_NS (5 * 1000000000ull) /* delay that a rank may have at a trial */
+#define TRIAL_NS (5 * 1000000000ull) /* most delay of a rank at a trial, in ns */
 
 enum {
     BOOT_ID_BYTES = 36,
-    TRIAL_ELEMENTS = 64 << 10, /* enough that every block of the kernel has words */
+    /* elements of a trial: enough that every block of the kernel has words */
+    TRIAL_ELEMENTS = 64 << 10,
     TRIAL_POWERS = 7,
-    /* indices of the host's words; each has a cache line of its own */
+    /* The WORD_ constants are indices of the host's words; each word has a cache line of its
+     * own. */
     WORD_ABORT = 0,
     WORD_FAILED = 16,
     N_WORDS = 32
 };
 
-/* A rank's properties. They travel as one float for each byte, with zeros in the other ranks'
- * places: the sum of one number and zeros is that number. */
+/* `entry` holds a rank's properties. They travel as one float for each byte, with zeros in the
+ * other ranks' places: the sum of one number and zeros is that number. */
 struct entry {
-    uint8_t is_willing; /* 0: turned off; 1: yes; 2: no memory for it */
+    /* 0: sums over peer memory are turned off; 1: they are wanted; 2: there is no memory for them
+     */
+    uint8_t is_willing;
     uint8_t boot[BOOT_ID_BYTES];
     uint8_t handle[GPU_PEER_HANDLE_BYTES];
     char pci[GPU_PEER_PCI_BYTES];
@@ -45,8 +49,8 @@ _Static_assert(sizeof(struct entry) * GPU_ONESHOT_MAX_RANKS * 4 <= TRIAL_ELEMENT
 
 _Static_assert(TRIAL_ELEMENTS * 2 <= GPU_COMM_ONE_SHOT_BYTES / 2, "in a page of its own");
 
-/* Does not free the own region. Other ranks may not have unmapped it yet, and a rank that is
- * still in the group may write a flag into it. It is freed when the process exits. */
+/* Does not free the rank's own region. Other ranks may not have unmapped it yet, and a rank that
+ * is still in the group may write a flag into it. The region is freed when the process exits. */
 void nccl_oneshot_close(struct nccl_comm *c)
 {
     struct nccl_oneshot *o = &c->oneshot;
@@ -118,7 +122,7 @@ static void read_boot_id(uint8_t out[BOOT_ID_BYTES])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, out, BOOT_ID_BYTES) : -1;
-    if (n != BOOT_ID_BYTES) /* unknown: matches no rank */
+    if (n != BOOT_ID_BYTES) /* the boot id is unknown and matches no rank */
         memset(out, 0, BOOT_ID_BYTES);
     if (fd >= 0)
         close(fd);
@@ -134,8 +138,8 @@ static struct entry own_entry(const struct nccl_comm *c)
     return e;
 }
 
-/* Sums n floats of the host over the stage. It waits for the device, so it is not for use in a
- * step. */
+/* Sums n floats of the host over the stage. The call waits for the device, so it is not for use
+ * in a step. */
 static enum status sum_host(struct nccl_comm *c, float *x, size_t n, struct error *err)
 {
     void *scratch = c->oneshot.scratch;
@@ -162,7 +166,8 @@ static enum status share_entries(struct nccl_comm *c, struct entry *entries, str
     return STATUS_OK;
 }
 
-/* Returns the same answer on all ranks, because it depends on the table alone. */
+/* Returns whether all ranks may try the sums. The answer is the same on all ranks, because it
+ * depends on the table alone. */
 static bool may_try(struct nccl_comm *c, const struct entry *entries)
 {
     static const uint8_t nobody[BOOT_ID_BYTES];
@@ -235,7 +240,7 @@ static enum status enqueue(struct nccl_comm *c, void *x, size_t n, uint64_t time
     return cuda_oneshot_sum_bf16(c->o.stream, &p, err);
 }
 
-/* Takes the upper half of a float's bits. This is exact for powers of two, and so are their
+/* Takes the upper half of a float's bits. The result is exact for powers of two and for their
  * sums. */
 static uint16_t bf16_of(float v)
 {
@@ -250,8 +255,8 @@ static float power_at(size_t i)
 }
 
 /* Computes two sums, one in each slot: of 2^r from rank r, then of the result that all ranks
- * should have. Returns an error after an interrupt or when a rank is lost. A rank that does not
- * come is a failed trial. */
+ * should have. Returns an error after an interrupt or when a rank is lost. If a rank does not
+ * come, the trial has failed. */
 static enum status try_sums(struct nccl_comm *c, uint16_t *x, bool *right, struct error *err)
 {
     const uint32_t tp = c->base.group.tp;
@@ -287,17 +292,17 @@ static enum status try_and_agree(struct nccl_comm *c, bool *all, struct error *e
 
 /* ---- the group ---- */
 
-/* Returns a mark that the flags of earlier groups do not have. It is not a secret. */
+/* Returns a mark that the flags of earlier groups do not have. The mark is not a secret. */
 static uint32_t tag_of(const struct gpu_comm_group *g)
 {
-    uint32_t h = 2166136261u; /* FNV-1a */
+    uint32_t h = 2166136261u; /* offset basis of FNV-1a */
     for (uint32_t i = 0; i < g->n_id; i++)
         h = (h ^ g->id[i]) * 16777619u;
-    return h == 0 ? 1 : h; /* 0 is the content of fresh memory */
+    return h == 0 ? 1 : h; /* fresh memory contains 0, so the tag must not be 0 */
 }
 
-/* Begins a group. No rank of this group can have written into the region, because none has its
- * handle yet. Ranks of earlier groups may write, but with another tag. */
+/* Begins a group. No rank of this group can have written into the region, because no rank has
+ * its handle yet. Ranks of earlier groups may write, but with another tag. */
 static enum status begin(struct nccl_comm *c, const struct gpu_comm_group *g, struct error *err)
 {
     struct nccl_oneshot *o = &c->oneshot;
@@ -339,8 +344,8 @@ enum status nccl_oneshot_join(struct nccl_comm *c, const struct gpu_comm_group *
     return STATUS_OK;
 }
 
-/* The result is the same on all ranks: they call with the same n, and with x at the same offset
- * of equally aligned memory. */
+/* Returns whether this sum may go over peer memory. The result is the same on all ranks: they
+ * call with the same n, and with x at the same offset of equally aligned memory. */
 bool nccl_oneshot_takes(const struct nccl_comm *c, const void *x, size_t n)
 {
     return n % 8 == 0 && n > 0 && n <= c->base.one_shot_bytes / 2 && (uintptr_t)x % 16 == 0;

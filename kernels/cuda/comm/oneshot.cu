@@ -1,24 +1,25 @@
-/* The one-shot all-reduce. There are as many blocks as the words need. Block b copies its words
- * of x (the same ones for any n) into the rank's own slot. It tells block b of every other rank
- * by a flag in that rank's memory, and waits for the flags of all others. Then it reads the
+/* Implements the one-shot all-reduce. There are as many blocks as the words need. Block b copies
+ * its words of x (the same ones for any n) into the rank's own slot. It sets a flag for block b
+ * in every other rank's memory, and waits for the flags of all other ranks. Then it reads the
  * words of all ranks, adds them and writes x. No rank waits for more than one exchange.
  *
  * Bytes: a thread loads 16 bytes at a time, side by side with its neighbours. A thread issues
- * the loads of a word from all ranks before it adds, because the latency of NVLink is what
- * counts. With n ranks each device reads n - 1 times x over its links. This pays up to some
- * hundred KiB; beyond that, a ring moves less.
+ * the loads of a word from all ranks before it adds, because the latency of NVLink is the main
+ * cost. With n ranks each device reads n - 1 times x over its links. That is faster up to some
+ * hundred KiB; for larger sums, a ring moves fewer bytes.
  *
  * Two slots in turn make one barrier enough. A rank writes a slot again two sums later. By then
  * its block has seen the same block of every rank arrive at the sum between, and a rank's kernel
- * touches nothing before its previous one has ended. This holds for each block by itself: no
- * other block has its words, and on all ranks it counts the same sums, those that are long
- * enough to need it. The count lies in the region, so that a recorded launch finds its own.
+ * touches nothing before its previous kernel has ended. This holds for each block by itself,
+ * because no other block has its words. On all ranks a block counts the same sums: the sums that
+ * are long enough to need this block. The count lies in the region, so that a recorded launch
+ * finds the count of its own block.
  *
- * A flag is the group's tag and the count. A late flag from a rank of an older group is no
- * arrival. It may overwrite one, and then the deadline ends the wait. A peer that died never
- * comes: waiting ends at the deadline, or when the host says so. Then this sum and all later
- * ones of the region leave x unchanged. The host's word is behind PCIe, so a thread reads it
- * only after it has waited for a while. */
+ * A flag is the group's tag and the count. A late flag from a rank of an older group does not
+ * count as an arrival. Such a flag may overwrite an arrival, and then the deadline ends the
+ * wait. A peer that died never comes: waiting ends at the deadline, or when the host sets its
+ * word. Then this sum and all later sums of the region leave x unchanged. The host's word is
+ * behind PCIe, so a thread reads it only after it has waited for a while. */
 #include "kernels/cuda/comm/oneshot.h"
 #include "kernels/cuda/comm/peer.cuh"
 #include "kernels/cuda/device/common.cuh"
@@ -30,12 +31,14 @@
 namespace
 {
 constexpr unsigned BLOCKS = 32, THREADS = 256;
-constexpr unsigned LOOK_EVERY = 64; /* polls between two checks of the clock and the host's word */
+/* LOOK_EVERY is the number of polls between two checks of the clock and the host's word. */
+constexpr unsigned LOOK_EVERY = 64;
 
 struct region {
-    /* written by the other ranks: the group's tag, and below it the sum that their block is at */
+    /* The other ranks write `arrived`: the group's tag, and below the tag the number of the sum
+     * that their block has reached. */
     uint64_t arrived[BLOCKS][GPU_ONESHOT_MAX_RANKS];
-    uint32_t count[BLOCKS]; /* sums so far; written by the owner, like the fields below */
+    uint32_t count[BLOCKS]; /* number of sums so far; written by the owner, like the fields below */
     uint32_t has_failed;
     alignas(256) uint4 slots[2][GPU_ONESHOT_MAX_BYTES / sizeof(uint4)];
 };
@@ -54,7 +57,8 @@ __device__ inline void add_word(float (&sum)[8], const uint4 &w)
 {
     const uint32_t pairs[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
-    for (unsigned i = 0; i < 4; i++) { /* a bfloat16 is the upper half of a float */
+    /* a bfloat16 is the upper half of a float, so the word is shifted or masked */
+    for (unsigned i = 0; i < 4; i++) {
         sum[2 * i] += __uint_as_float(pairs[i] << 16);
         sum[2 * i + 1] += __uint_as_float(pairs[i] & 0xffff0000u);
     }
@@ -69,7 +73,8 @@ __device__ inline uint32_t round_pair(float low, float high)
 __device__ inline bool has_come(const uint64_t *flag, uint32_t tag, uint32_t turn)
 {
     const uint64_t at = peer_load_acquire(flag);
-    return (uint32_t)(at >> 32) == tag && (int32_t)((uint32_t)at - turn) >= 0; /* counts may wrap */
+    /* the difference is signed, because counts may wrap */
+    return (uint32_t)(at >> 32) == tag && (int32_t)((uint32_t)at - turn) >= 0;
 }
 
 /* Thread r of the block waits for rank r. Returns false, in all threads, when a rank did not

@@ -1,7 +1,7 @@
 #pragma once
-/* Flags between kernels on different devices, through memory that both see. A flag is stored
- * after its data and loaded before it, at system scope. The emulation has a file of the same
- * name (tests/cuda/emulate/kernels/cuda/comm/peer.cuh). */
+/* Implements flags between kernels on different devices, through memory that both devices see. A
+ * flag is stored after its data and loaded before it, at system scope. The emulation has a file
+ * of the same name (tests/cuda/emulate/kernels/cuda/comm/peer.cuh). */
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -29,7 +29,7 @@ __device__ __forceinline__ uint64_t peer_load_acquire(const uint64_t *flag)
     return v;
 }
 
-/* Returns nanoseconds. The clock's steps may be as long as a millisecond. */
+/* Returns the device's clock in nanoseconds. The clock's steps may be as long as a millisecond. */
 __device__ __forceinline__ uint64_t peer_clock_ns()
 {
     uint64_t t;

@@ -1,5 +1,6 @@
-/* CUDA IPC: one process allocates memory; another opens its handle and sees the same bytes at an
- * address of its own. Opening sets up the access over NVLink or PCIe. */
+/* Implements CUDA IPC: one process allocates memory; another process opens the memory's handle
+ * and sees the same bytes at an address of its own. Opening sets up the access over NVLink or
+ * PCIe. */
 #include "kernels/cuda/device/common.cuh"
 
 extern "C" {
@@ -12,7 +13,8 @@ static_assert(sizeof(cudaIpcMemHandle_t) == GPU_PEER_HANDLE_BYTES, "a handle");
 
 namespace
 {
-/* Smaller allocations share a unit of the driver, and a handle exposes all of it. */
+/* UNIT is the least size, since smaller allocations share a unit of the driver, and a handle
+ * exposes all of it. */
 constexpr uint64_t UNIT = 2u << 20;
 
 /* A device that CUDA_VISIBLE_DEVICES hides cannot be queried; opening its handle shows the

@@ -1,6 +1,6 @@
 #pragma once
-/* The C ABI of the CUDA backend: devices, memory and streams, without CUDA types. The operators'
- * functions are in the abi.h of each folder.
+/* Declares the C ABI of the CUDA backend: devices, memory and streams, without CUDA types. The
+ * operators' functions are in the abi.h of each folder.
  * Kernels read and write bfloat16 rows and add in float; weights of norms are float.
  *
  * Work is enqueued on a stream and runs in the order of the calls. A failure on the device shows
@@ -20,9 +20,10 @@ struct gpu_event;
 struct gpu_info {
     char name[256];
     uint64_t memory_bytes;
-    uint32_t capability; /* 10 * major + minor: 90 means 9.0 */
+    uint32_t capability; /* compute capability, 10 * major + minor: 90 means 9.0 */
     uint32_t n_multiprocessors;
-    uint32_t shared_bytes;                    /* most that a block may have, if it asks for it */
+    /* most shared memory, in bytes, that a block may have if it asks for it */
+    uint32_t shared_bytes;
     uint32_t n_devices;                       /* number of devices of this machine */
     char pci[32];                             /* PCI address, such as "0000:3b:00.0" */
     uint32_t driver_version, runtime_version; /* CUDA version: 1000 * major + 10 * minor */
@@ -37,11 +38,11 @@ MUST_USE enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct err
 /* Returns the errors of gpu_info, and STATUS_UNSUPPORTED for a device older than capability 8.0
  * (no bfloat16). */
 MUST_USE enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err);
-/* Close streams and release memory first. NULL is fine. */
+/* Closes a device. Close its streams and release its memory first. The pointer may be NULL. */
 void gpu_device_close(struct gpu_device *d);
-/* Sets whether kernels begin before the one before them has ended, and returns the new setting.
- * It needs capability 9.0 or later and code that was compiled for it. The default is on, unless
- * COX_NO_EARLY_LAUNCH was set when the device was opened. */
+/* Sets whether kernels begin before the previous kernel has ended, and returns the new setting.
+ * Early launches need capability 9.0 or later and code that was compiled for it. The default is
+ * on, unless COX_NO_EARLY_LAUNCH was set when the device was opened. */
 bool gpu_launch_early(struct gpu_device *d, bool wanted);
 MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err);
 
@@ -49,30 +50,32 @@ MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, st
  * returns. Returns STATUS_NO_MEMORY when there is none. */
 MUST_USE enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out,
                                struct error *err);
-void gpu_release(struct gpu_device *d, void *ptr); /* waits for the device's work; NULL is fine */
+/* waits for the device's work; the pointer may be NULL */
+void gpu_release(struct gpu_device *d, void *ptr);
 
 MUST_USE enum status gpu_stream_new(struct gpu_device *d, struct gpu_stream **out,
                                     struct error *err);
-void gpu_stream_free(struct gpu_stream *s); /* NULL is fine */
+void gpu_stream_free(struct gpu_stream *s); /* the pointer may be NULL */
 /* Waits for all enqueued work. */
 MUST_USE enum status gpu_stream_sync(struct gpu_stream *s, struct error *err);
-/* Returns STATUS_AGAIN while enqueued work is not finished; it never waits. */
+/* Returns STATUS_AGAIN while enqueued work is not finished. It never waits. */
 MUST_USE enum status gpu_stream_query(struct gpu_stream *s, struct error *err);
-void *gpu_stream_native(struct gpu_stream *s); /* a cudaStream_t, for libraries that take one */
+/* returns the cudaStream_t, for libraries that take one */
+void *gpu_stream_native(struct gpu_stream *s);
 struct gpu_device *gpu_stream_device(struct gpu_stream *s);
 
-/* An event marks a place in a stream. The thread that records it also queries it. */
+/* An event marks a place in a stream. The thread that records an event also queries it. */
 MUST_USE enum status gpu_event_new(struct gpu_device *d, struct gpu_event **out, struct error *err);
-void gpu_event_free(struct gpu_event *e); /* NULL is fine */
+void gpu_event_free(struct gpu_event *e); /* the pointer may be NULL */
 MUST_USE enum status gpu_event_record(struct gpu_event *e, struct gpu_stream *s, struct error *err);
 /* Returns STATUS_AGAIN until all work that was enqueued before the event is done. Returns
  * STATUS_OK for an event that was never recorded. */
 MUST_USE enum status gpu_event_query(struct gpu_event *e, struct error *err);
 MUST_USE enum status gpu_event_wait(struct gpu_event *e, struct error *err);
-/* Pinned host memory: copies to and from it do not make the host wait. */
+/* Allocates pinned host memory. Copies to and from it do not make the host wait. */
 MUST_USE enum status gpu_host_alloc(struct gpu_device *d, uint64_t n_bytes, void **out,
                                     struct error *err);
-void gpu_host_release(struct gpu_device *d, void *ptr); /* NULL is fine */
+void gpu_host_release(struct gpu_device *d, void *ptr); /* the pointer may be NULL */
 
 /* Enqueues a copy. The host memory must stay unchanged until the next sync. */
 MUST_USE enum status gpu_copy_to_device(struct gpu_stream *s, void *device, const void *host,
@@ -81,7 +84,8 @@ MUST_USE enum status gpu_copy_from_device(struct gpu_stream *s, void *host, cons
                                           uint64_t n_bytes, struct error *err);
 MUST_USE enum status gpu_copy_on_device(struct gpu_stream *s, void *to, const void *from,
                                         uint64_t n_bytes, struct error *err);
-/* Enqueues a copy by the kernel in copy.cu: words of 16 bytes, with that alignment. */
+/* Enqueues a copy by the kernel in copy.cu. It copies words of 16 bytes, and both addresses must
+ * have that alignment. */
 MUST_USE enum status cuda_copy_words(struct gpu_stream *s, void *to, const void *from,
                                      uint64_t n_bytes, struct error *err);
 

@@ -1,6 +1,7 @@
 #pragma once
-/* act(gate) * up in float, for each value of enum activation (kernels/op_params.h). The operator
- * `gated` computes it from bfloat16 rows, and a product of gate and up from its own sums. */
+/* Computes act(gate) * up in float, for each value of enum activation (kernels/op_params.h). The
+ * operator `gated` computes it from bfloat16 rows, and a product of gate and up from its own
+ * sums. */
 #include "kernels/cuda/device/common.cuh"
 
 __device__ __forceinline__ float activation_sigmoid(float x)
@@ -22,7 +23,7 @@ __device__ __forceinline__ float activation_of(float gate, float up, float limit
     return gate * activation_sigmoid(1.702f * gate) * (up + 1.0f);
 }
 
-/* Computes the same with the activation as an argument of the launch. */
+/* Computes act(gate) * up with the activation as an argument of the launch. */
 __device__ __forceinline__ float activation_of(enum activation act, float gate, float up,
                                                float limit)
 {

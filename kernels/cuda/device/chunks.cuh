@@ -1,7 +1,7 @@
 #pragma once
-/* A chunk is 8 neighbouring elements of a bfloat16 row, 16 bytes, which a thread loads and
- * stores at once. VECTOR (or vector) means that rows begin at multiples of 16 bytes. Otherwise,
- * and at a row's end, elements are read one by one, with the same values. */
+/* Loads and stores chunks. A chunk is 8 neighbouring elements of a bfloat16 row, 16 bytes, which
+ * a thread loads and stores at once. VECTOR (or vector) means that rows begin at multiples of 16
+ * bytes. Otherwise, and at a row's end, elements are read one by one, with the same values. */
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -62,7 +62,7 @@ __device__ __forceinline__ void chunk_unpack(uint4 chunk, float *out)
     }
 }
 
-/* Rounds to nearest even. */
+/* Rounds a chunk's floats to bfloat16, to nearest even. */
 __device__ __forceinline__ uint4 chunk_pack(const float *v)
 {
     uint32_t words[CHUNK / 2];

@@ -1,6 +1,6 @@
 #pragma once
-/* Shared by the .cu files: CUDA's errors as our status codes, the structs behind the opaque
- * pointers, and reductions of a fixed order. */
+/* Defines what the .cu files share: CUDA's errors as our status codes, the structs behind the
+ * opaque pointers, and reductions of a fixed order. */
 #include <cuda_runtime.h>
 
 extern "C" {
@@ -8,14 +8,15 @@ extern "C" {
 #include "kernels/cuda/device/abi.h"
 }
 
-/* Size of the table, by address, of kernels that may have all of a block's shared memory. It is
- * at most half full. */
+/* GPU_ALLOWED_KERNELS is the size of the table, by address, of kernels that may have all of a
+ * block's shared memory. The table is at most half full. */
 #define GPU_ALLOWED_KERNELS 512u
 
 struct gpu_device {
     int ordinal;
-    bool can_launch_early, launches_early; /* see launch.cuh */
-    uint32_t shared_bytes;                 /* from gpu_info */
+    /* whether kernels can be launched early and whether they are (launch.cuh) */
+    bool can_launch_early, launches_early;
+    uint32_t shared_bytes; /* limit of shared memory for a block, from gpu_info */
     uint32_t n_allowed;
     const void *allowed[GPU_ALLOWED_KERNELS];
 };
@@ -25,8 +26,8 @@ struct gpu_stream {
     cudaStream_t native;
 };
 
-/* Also clears the error of a failed launch from CUDA's per-thread record, so that it is reported
- * once. */
+/* Converts a CUDA error to a status. It also clears the error of a failed launch from CUDA's
+ * per-thread record, so that the error is reported once. */
 static inline enum status gpu_check(cudaError_t e, const char *call, struct error *err)
 {
     if (e == cudaSuccess)
@@ -54,8 +55,9 @@ template <unsigned N> __device__ inline float lanes_sum(float v)
     return v;
 }
 
-/* Returns the sum over the first THREADS threads of a block: lanes, then warps. In blocks with
- * more than one row, a row has at most one warp, so only whole blocks meet at the barrier. */
+/* Returns the sum over the first THREADS threads of a block, adding lanes first and then warps.
+ * In blocks with more than one row, a row has at most one warp, so only whole blocks meet at the
+ * barrier. */
 template <unsigned THREADS> __device__ inline float threads_sum(float v)
 {
     constexpr unsigned WARP = 32;

@@ -1,12 +1,12 @@
-/* A plain copy on the device. The benchmarks use it to measure the rate of the device's memory
- * (bench/gpu/ceilings.h). A thread has four loads of 16 bytes in flight, neighbours take
- * neighbouring words, and every block copies one piece of 16 KiB. */
+/* Implements a plain copy on the device. The benchmarks use it to measure the rate of the
+ * device's memory (bench/gpu/ceilings.h). A thread has four loads of 16 bytes in flight,
+ * neighbours copy neighbouring words, and every block copies one piece of 16 KiB. */
 #include "kernels/cuda/device/launch.cuh"
 
 namespace
 {
 constexpr uint32_t THREADS = 256, LOADS = 4;
-constexpr uint64_t PIECE = (uint64_t)THREADS * LOADS; /* words of 16 bytes for a block */
+constexpr uint64_t PIECE = (uint64_t)THREADS * LOADS; /* number of words of 16 bytes for a block */
 
 __global__ __launch_bounds__(THREADS) void copy_kernel(uint4 *__restrict__ to,
                                                        const uint4 *__restrict__ from, uint64_t n)

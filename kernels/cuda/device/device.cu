@@ -1,5 +1,5 @@
-/* Devices, memory, streams and copies: thin wrappers of CUDA's runtime behind device/abi.h. The
- * backend and the tests call them. A failure keeps the CUDA call's own text.
+/* Implements devices, memory, streams and copies: thin wrappers of CUDA's runtime behind
+ * device/abi.h. The backend and the tests call them. A failure keeps the CUDA call's own text.
  * Invariants: every entry sets the calling thread's device (gpu_enter). Memory and streams are
  * freed before their device is closed. */
 #include "kernels/cuda/device/common.cuh"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* first with bfloat16 conversions; norm.cu is built for it */
+/* MIN_CAPABILITY is the first capability with bfloat16 conversions; norm.cu is built for it. */
 static const uint32_t MIN_CAPABILITY = 80;
 
 /* Explains why there is no device, and what to do. */
@@ -23,7 +23,7 @@ static enum status explain_absence(cudaError_t e, struct error *err)
     if (e != cudaErrorInsufficientDriver && e != cudaErrorStubLibrary)
         return gpu_check(e, "cudaGetDeviceCount", err);
     (void)cudaGetLastError();
-    /* 0 when there is no driver; no other failure is possible */
+    /* the version is 0 when there is no driver; no other failure is possible */
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
@@ -71,14 +71,16 @@ enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
 
 namespace
 {
-__global__ void waiting_kernel() /* never launched; its attributes tell how the code was compiled */
+/* this kernel is never launched; its attributes tell how the code was compiled */
+__global__ void waiting_kernel()
 {
     dependency_wait();
 }
 } // namespace
 
-/* Reads COX_NO_EARLY_LAUNCH, for tests, benchmarks and the worker, whose flag has that name in
- * the environment (common/config/config.h). Any word except those for "false" there counts. */
+/* Returns whether COX_NO_EARLY_LAUNCH is set. Tests, benchmarks and the worker set it; the
+ * worker's flag has that name in the environment (common/config/config.h). Any word counts
+ * except the words for "false" there. */
 static bool is_early_forbidden()
 {
     const char *word = getenv("COX_NO_EARLY_LAUNCH");

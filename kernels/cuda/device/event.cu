@@ -1,4 +1,4 @@
-/* Events and pinned host memory, by which the results of a step come back. */
+/* Implements events and pinned host memory, through which the results of a step reach the host. */
 #include "kernels/cuda/device/common.cuh"
 
 struct gpu_event {

@@ -1,5 +1,5 @@
 /* Searches the places of find_library.h in their order. A folder of PATH that is not absolute is
- * skipped: the current folder must not decide which library a worker loads. */
+ * skipped, because the current folder must not decide which library a worker loads. */
 #include "kernels/cuda/device/find_library.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 #pragma once
-/* The places where a worker finds cuBLASLt and NCCL. NVIDIA ships both in three ways: as
- * packages of a distribution, in a toolkit (/usr/local/cuda), and as wheels. Wheels put them
- * beside Python's modules, where the dynamic linker does not search. */
+/* Declares the search for cuBLASLt and NCCL in the places where a worker may find them. NVIDIA
+ * ships both libraries in three ways: as packages of a distribution, in a toolkit
+ * (/usr/local/cuda), and as wheels. Wheels put them beside Python's modules, where the dynamic
+ * linker does not search. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -13,9 +14,9 @@ extern "C" {
  *   2. lib/python3.N/{site,dist}-packages/nvidia/{cu13,cublas,nccl}/lib beside each absolute folder
  *      of PATH, which finds an active virtual environment, conda's, and the system's Python;
  *   3. /usr/local/cuda/lib64 and /usr/local/cuda/targets/<machine>/lib.
- * The caller closes the handle. May be called from any thread.
- * Returns STATUS_UNSUPPORTED when no place has it; the text is the dynamic linker's, from place
- * 1. */
+ * The caller closes the handle. This function may be called from any thread.
+ * Returns STATUS_UNSUPPORTED when no place has the library; the text is the dynamic linker's,
+ * from place 1. */
 MUST_USE enum status gpu_find_library(const char *name, void **handle, struct error *err);
 
 #ifdef __cplusplus

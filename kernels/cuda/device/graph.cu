@@ -1,5 +1,5 @@
-/* CUDA graphs. A pass of a few hundred kernels costs the host a launch for each; a recorded pass
- * costs one. */
+/* Implements CUDA graphs. A pass of a few hundred kernels costs the host one launch for each
+ * kernel; a recorded pass costs one launch in total. */
 #include "kernels/cuda/device/common.cuh"
 
 extern "C" {

@@ -1,8 +1,7 @@
 #pragma once
-/* Instructions that CUDA has no function for, as functions: matrix products of the tensor cores
- * and their loads, asynchronous copies, streaming loads, dependent launches. The emulation has
- * its own file of this name (tests/cuda/emulate/kernels/cuda/device/ptx.cuh); keep the two
- * alike.
+/* Wraps instructions that CUDA has no function for: matrix products of the tensor cores and
+ * their loads, asynchronous copies, streaming loads, dependent launches. The emulation has its
+ * own file of this name (tests/cuda/emulate/kernels/cuda/device/ptx.cuh); keep both files alike.
  *
  * mma and ldmatrix need the whole warp: all 32 lanes, converged. Fragments (PTX ISA, "Matrix
  * fragments for mma.m16n8k16"), with g = lane / 4, t = lane % 4, and two bfloat16 to a word,
@@ -36,7 +35,7 @@ __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const uint32_t (&a
 
 /* Loads matrices of 8 x 8 elements of 2 bytes from shared memory. Lane 8 i + j gives the address
  * of row j of matrix i (16 bytes, with that alignment). r[i] gets row g, columns 2t and 2t + 1
- * of matrix i; with trans it gets column g, rows 2t and 2t + 1. x2 ignores the addresses of
+ * of matrix i; with trans, r[i] gets column g, rows 2t and 2t + 1. x2 ignores the addresses of
  * lanes 16 to 31. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *smem)
 {
@@ -63,7 +62,7 @@ __device__ __forceinline__ void ldmatrix_x2(uint32_t (&r)[2], const void *smem)
 }
 
 /* Copies 16 bytes from global into shared memory, bypassing registers and the first-level cache;
- * both addresses must have that alignment. If not valid, it writes zeros and does not read
+ * both addresses must be aligned to 16 bytes. If not valid, it writes zeros and does not read
  * `global`, which must still be a device address. The data has arrived after this thread's
  * cp_async_wait of its group; other threads need a barrier too. */
 __device__ __forceinline__ void cp_async_16(void *smem, const void *global, bool valid)
@@ -73,7 +72,7 @@ __device__ __forceinline__ void cp_async_16(void *smem, const void *global, bool
                  : "memory");
 }
 
-/* Ends a group: all copies since the previous commit. */
+/* Ends a group, which is all copies since the previous commit. */
 __device__ __forceinline__ void cp_async_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -85,8 +84,8 @@ template <unsigned N_LEFT> __device__ __forceinline__ void cp_async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N_LEFT) : "memory");
 }
 
-/* Loads global memory that is not written while the kernel runs and is read once (weights). It
- * is not kept in the first-level cache. The address is aligned to the size. */
+/* Loads global memory that is not written while the kernel runs and is read once (weights). The
+ * data is not kept in the first-level cache. The address is aligned to the size. */
 __device__ __forceinline__ uint4 load_stream_16(const void *global)
 {
     uint4 v;
@@ -112,11 +111,11 @@ __device__ __forceinline__ float exp2_fast(float x)
     return v;
 }
 
-/* Programmatic dependent launch: a kernel launched with
- * cudaLaunchAttributeProgrammaticStreamSerialization may begin before the one before it has
- * ended. dependency_wait waits until that kernel has ended and its writes are visible; call it
- * before touching data that other kernels write. dependency_launch lets the next kernel begin.
- * Without the attribute, and below sm_90, both do nothing. */
+/* Implements programmatic dependent launch. A kernel launched with
+ * cudaLaunchAttributeProgrammaticStreamSerialization may begin before the kernel before it has
+ * ended. dependency_wait waits until the earlier kernel has ended and its writes are visible;
+ * call it before touching data that other kernels write. dependency_launch lets the next kernel
+ * begin. Without the attribute, and below sm_90, both functions do nothing. */
 __device__ __forceinline__ void dependency_wait()
 {
 #if __CUDA_ARCH__ >= 900

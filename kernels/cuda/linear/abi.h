@@ -1,6 +1,7 @@
 #pragma once
-/* Products with packed weights, and rows of them: the C ABI of linear.cu, blas.cu, dequantise.cu
- * and embed.cu. Calls enqueue work, as in device/abi.h. Pointers are device pointers. */
+/* Declares products with packed weights, and reading rows of these weights: the C ABI of
+ * linear.cu, blas.cu, dequantise.cu and embed.cu. Calls enqueue work, as in device/abi.h.
+ * Pointers are device pointers. */
 #include "kernels/cuda/device/abi.h"
 #include "kernels/cuda/weights/layout.h"
 
@@ -8,36 +9,37 @@
 extern "C" {
 #endif
 
-/* State of one stream's products: counters at which split sums meet, and cuBLASLt. Returns
- * STATUS_UNSUPPORTED when cuBLASLt is missing; the text says how to install it. */
+/* `gpu_linear` is the state of one stream's products: counters at which split sums meet, and
+ * cuBLASLt. gpu_linear_new returns STATUS_UNSUPPORTED when cuBLASLt is missing; the text says
+ * how to install it. */
 struct gpu_linear;
 MUST_USE enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
                                     struct gpu_linear **out, struct error *err);
-void gpu_linear_free(struct gpu_linear *l); /* NULL is fine */
+void gpu_linear_free(struct gpu_linear *l); /* the pointer may be NULL */
 
-/* Computes out[r] = w x[r] (+ bias) for rows of bfloat16. */
+/* `gpu_product` describes out[r] = w x[r] (+ bias) for rows of bfloat16. */
 struct gpu_product {
     struct gpu_matrix w;
-    const float *bias; /* [w.n] or NULL */
-    struct view out;   /* bfloat16 or float */
+    const float *bias; /* `bias` has the shape [w.n], or is NULL */
+    struct view out;   /* rows of results, bfloat16 or float */
     bool to_float;
 };
 struct gpu_products {
     struct view x;
-    uint32_t n_rows, n_parts; /* parts have equal format, k and group */
+    uint32_t n_rows, n_parts; /* n_parts: number of parts, which have equal format, k and group */
     struct gpu_product parts[LINEAR_MAX_PARTS];
-    /* cuda_linear_few only: two parts, gate and up, with equally many outputs. parts[0].out gets
-     * act(gate) * up in bfloat16; parts[1].out is not written. */
+    /* Used by cuda_linear_few only: there are two parts, gate and up, with equally many outputs.
+     * parts[0].out gets act(gate) * up in bfloat16; parts[1].out is not written. */
     bool is_gated;
     enum activation act;
     float limit;
-    void *scratch; /* aligned to 256 bytes */
+    void *scratch; /* scratch memory, aligned to 256 bytes */
     uint64_t scratch_bytes;
 };
 /* Reads the weights once for up to GPU_FEW_ROWS rows, or for fewer if shared memory is small;
  * more rows take several turns. Rows may have any alignment; rows at multiples of 16 bytes are
- * read in words of that size. The scratch holds sums that are split over blocks; with little
- * scratch, fewer splits are made. */
+ * read in words of that size. The scratch holds sums that are split over blocks. With little
+ * scratch there are fewer splits. */
 #define GPU_FEW_ROWS 64u
 MUST_USE enum status cuda_linear_few(struct gpu_linear *l, const struct gpu_products *p,
                                      struct error *err);

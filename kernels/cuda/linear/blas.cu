@@ -1,13 +1,13 @@
-/* Products of many rows with cuBLASLt, which is loaded for the first product, so that the
- * program runs without it. backend/linear.c calls cuda_linear_many; all work goes to the stream
- * of the struct gpu_linear.
+/* Computes products of many rows with cuBLASLt, which is loaded for the first product, so that
+ * the program runs without it. backend/linear.c calls cuda_linear_many; all work goes to the
+ * stream of the struct gpu_linear.
  * In cuBLASLt's terms, columns first: out [n][rows] = w^T [n][k] x [k][rows], where w is k x n.
- * An algorithm is asked for once for a shape, with rows rounded up, and kept. Parts of split
- * sums are added in float. Weights in codes are converted to bfloat16 some outputs at a time, so
- * that they are read back from the L2 cache if it is large enough.
+ * cuBLASLt is asked for an algorithm once for a shape, with rows rounded up, and the algorithm
+ * is kept. Parts of split sums are added in float. Weights in codes are converted to bfloat16
+ * some outputs at a time, so that they are read back from the L2 cache if it is large enough.
  * A product begins with the bias in its output. The part of the bias that bfloat16 cannot hold
- * is a vector that cuBLASLt adds in float before it rounds. So the result is rounded once, with
- * a bias of 16 bits of fraction (or all bits, if the result is float). */
+ * is a vector that cuBLASLt adds in float before it rounds. The result is therefore rounded
+ * once, with a bias of 16 bits of fraction (or all bits, if the result is float). */
 #include "kernels/cuda/device/find_library.h"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/linear/state.cuh"
@@ -22,7 +22,8 @@ extern "C" {
 
 #define BLAS_LIBRARY "libcublasLt.so.13"
 
-/* The functions in use. If the installed cublasLt.h differs from them, compilation fails there. */
+/* BLAS_FUNCTIONS lists the functions in use. If the installed cublasLt.h differs from these
+ * declarations, compilation fails there. */
 #define BLAS_FUNCTIONS(X)                                                                          \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
@@ -42,9 +43,10 @@ namespace
 {
 constexpr uint32_t MAX_KEPT = 256, ROWS_UNIT = 256;
 constexpr uint64_t WORKSPACE = GPU_BLAS_WORKSPACE - GPU_BLAS_BIASES;
-constexpr uint32_t MAX_BIASES = GPU_BLAS_BIASES / sizeof(uint16_t); /* most biases of a product */
+/* MAX_BIASES is the largest number of biases of a product. */
+constexpr uint32_t MAX_BIASES = GPU_BLAS_BIASES / sizeof(uint16_t);
 constexpr uint32_t PIECE_OUTPUTS =
-    128; /* outputs of a piece are a multiple of this, if there is room */
+    128; /* the outputs of a piece are a multiple of this number, if there is room */
 
 struct api {
 #define X(name) decltype(&::name) name;
@@ -54,7 +56,8 @@ struct api {
 
 struct shape {
     uint32_t n, rows, k, x_stride, out_stride;
-    bool to_float, has_bias, is_aligned; /* is_aligned: all pointers and strides, to 16 bytes */
+    /* is_aligned: all pointers and strides are aligned to 16 bytes */
+    bool to_float, has_bias, is_aligned;
 };
 struct kept {
     struct shape shape;
@@ -75,7 +78,7 @@ struct blas {
     cublasLtMatrixLayout_t w, x, out;
     cublasLtMatmulPreference_t preference;
     struct kept kept[MAX_KEPT];
-    uint32_t n_kept, next; /* next: the oldest entry, which is replaced first */
+    uint32_t n_kept, next; /* next: index of the oldest entry, which is replaced first */
 };
 
 namespace
@@ -201,7 +204,7 @@ struct kept *find(struct blas *b, const struct shape &s)
     return nullptr;
 }
 
-/* Asks for an algorithm and keeps it, in place of the old one for the shape. */
+/* Asks for an algorithm and keeps it, in place of the shape's old algorithm. */
 enum status keep(struct blas *b, const struct shape &s, const struct kept **out, struct error *err)
 {
     struct kept k = {};
@@ -216,7 +219,7 @@ enum status keep(struct blas *b, const struct shape &s, const struct kept **out,
     return STATUS_OK;
 }
 
-/* The memory that a product reads and writes. */
+/* `places` holds the memory that a product reads and writes. */
 struct places {
     const void *w, *x;
     void *out, *scratch; /* scratch: cuBLASLt's workspace, then the rest of the biases */
@@ -251,7 +254,7 @@ cublasStatus_t run(struct gpu_linear *l, const struct shape &s, const struct pla
 }
 
 /* Multiplies with the algorithm for the rounded-up number of rows, which mostly works for fewer
- * rows too. If it is refused, an algorithm for the exact number is used. */
+ * rows too. If cuBLASLt refuses this algorithm, it uses an algorithm for the exact number. */
 enum status multiply(struct gpu_linear *l, const struct shape &s, const struct places &at,
                      struct error *err)
 {
@@ -273,7 +276,8 @@ enum status multiply(struct gpu_linear *l, const struct shape &s, const struct p
     return check(status, "cublasLtMatmul", err);
 }
 
-/* Fills out[row] with the bias; `rest` gets the part that out's type cannot hold. */
+/* `fill_args` describes filling out[row] with the bias; `rest` gets the part that out's type
+ * cannot hold. */
 struct fill_args {
     void *out;
     const float *bias;
@@ -407,15 +411,17 @@ void blas_free(struct blas *b)
     mem_free(b);
 }
 
-/* BF16: from two turns of cuda_linear_few on, which read the weights twice, while cuBLASLt reads
+/* Returns the number of rows from which cuBLASLt is faster.
+ * BF16: from two turns of cuda_linear_few on, which read the weights twice, while cuBLASLt reads
  * them once. Up to about 266 rows (an H100's 798 TFLOP/s to 3.0 TB/s, two operations and two
- * bytes a weight), reading is the limit of a product. So one reading at half of the memory's
- * rate is no slower than two at the full rate, and one turn of up to 64 rows gains nothing.
+ * bytes a weight), reading is the limit of a product. One reading at half of the memory's rate
+ * is therefore no slower than two readings at the full rate, and one turn of up to 64 rows gains
+ * nothing.
  * Codes: cuBLASLt's way reads, writes and reads each weight again: 4.5 bytes for a code of 4
- * bits, 5 bytes for one of 8 bits. A turn of 64 rows reads it once, so the limit is four or five
- * turns. If these turns are bound by instructions, fewer turns are as slow; gemm_launch.cuh
- * estimates a third to a half of the memory's rate for 64 rows of 4 bits. That was never
- * measured. */
+ * bits, 5 bytes for a code of 8 bits. A turn of 64 rows reads each weight once, so the limit is
+ * four or five turns. If these turns are bound by instructions, fewer turns are as slow;
+ * gemm_launch.cuh estimates a third to a half of the memory's rate for 64 rows of 4 bits. That
+ * was never measured. */
 uint32_t gpu_many_rows(enum gpu_format f)
 {
     return f == GPU_BF16 ? GPU_FEW_ROWS + 1 : 256;

@@ -1,7 +1,7 @@
-/* Rows of packed weights by id, and columns of activations by order: copies of a few rows, for
- * which a launch costs more than the bytes. A block has one row, and a thread has eight of its
- * inputs. A thread writes 16 bytes at once. It reads BF16 the same way; of codes it reads four
- * pairs that lie 16 bytes apart. */
+/* Reads rows of packed weights by id, and columns of activations by order. These are copies of a
+ * few rows, for which a launch costs more than the bytes. A block has one row, and a thread has
+ * eight of its inputs. A thread writes 16 bytes at once. A thread reads BF16 in the same way. It
+ * reads codes as four pairs that lie 16 bytes apart. */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 

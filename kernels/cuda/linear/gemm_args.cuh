@@ -1,5 +1,5 @@
 #pragma once
-/* The arguments of gemm.cuh's products, and the sizes of their data in shared memory. */
+/* Defines the arguments of gemm.cuh's products, and the sizes of their data in shared memory. */
 #include "kernels/cuda/device/common.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 
@@ -8,36 +8,36 @@ static constexpr uint32_t GEMM_MAX_PARTS = LINEAR_MAX_PARTS, GEMM_MOST_STAGES = 
 
 struct gemm_part {
     const uint8_t *codes, *scales;
-    const float *bias; /* or NULL */
-    void *out;         /* bfloat16 or float */
+    const float *bias; /* bias of each output, or NULL */
+    void *out;         /* rows of results, bfloat16 or float */
     uint32_t out_stride, n, first_tile, tile_bytes, to_float;
 };
 struct gemm_args {
     struct gemm_part parts[GEMM_MAX_PARTS];
-    uint32_t n_parts, n_tiles; /* n_tiles: row tiles of all parts together */
-    /* Two parts of equal n, gate and up, whose row tiles alternate, so that a block has both of
-     * an output; parts[0].out = act(gate) * up, in bfloat16. */
+    uint32_t n_parts, n_tiles; /* n_tiles: number of row tiles of all parts together */
+    /* If true, there are two parts of equal n, gate and up. Their row tiles alternate, so that a
+     * block has both numbers of an output; parts[0].out = act(gate) * up, in bfloat16. */
     uint32_t is_gated;
     enum activation act;
     float limit;
     const uint16_t *x;
     uint32_t x_stride, x_is_aligned; /* x_is_aligned: rows lie at multiples of 16 bytes */
     uint32_t n_rows, k, group;
-    uint32_t groups_inverse;   /* 2^32 / (group / GPU_STEP_K), rounded up; 0: that is one */
-    uint32_t warps_k, n_steps; /* warps along K (1, 2, 4, 8); steps of all of them over K */
-    uint32_t n_stages;         /* stages of the ring: 2 .. GEMM_MOST_STAGES */
-    float *partial;            /* [split][row][16 * n_tiles]; NULL: one split */
-    uint32_t *arrived;         /* [blocks over outputs]; zero before and after a launch */
+    uint32_t groups_inverse;   /* 2^32 / (group / GPU_STEP_K), rounded up; 0: the quotient is one */
+    uint32_t warps_k, n_steps; /* warps along K (1, 2, 4 or 8); steps of all these warps over K */
+    uint32_t n_stages;         /* number of stages of the ring: 2 .. GEMM_MOST_STAGES */
+    float *partial;            /* shape [split][row][16 * n_tiles]; NULL: there is one split */
+    uint32_t *arrived;         /* shape [blocks over outputs]: zero before and after a launch */
 };
 
-/* GROUP is the number of inputs that share a scale, as far as a kernel must know it: 16, 32, or
- * GPU_STEP_K for that and its multiples. */
+/* GROUP is the number of inputs that share a scale, as far as a kernel must know this number.
+ * GROUP is 16, 32, or GPU_STEP_K for that number and its multiples. */
 template <enum gpu_format F, uint32_t GROUP> struct gemm_traits {
     using W = weights_traits<F>;
-    static constexpr uint32_t CODE_BYTES = 2048; /* bytes of a row tile in a step */
-    /* inputs of a step */
+    static constexpr uint32_t CODE_BYTES = 2048; /* bytes of codes of a row tile in a step */
+    /* STEP_K is the number of inputs of a step. */
     static constexpr uint32_t STEP_K = W::PLAIN ? 64 : W::NIBBLES ? 256 : 128;
-    /* scales of a row tile and group */
+    /* GROUP_BYTES is the size of the scales of a row tile and group. */
     static constexpr uint32_t GROUP_BYTES = GPU_TILE_N * W::SCALE_BYTES;
     static constexpr uint32_t SCALE_BYTES = W::PLAIN ? 0 : STEP_K / GROUP * GROUP_BYTES;
     static constexpr uint32_t TILE_BYTES = CODE_BYTES + SCALE_BYTES;
@@ -56,12 +56,12 @@ __host__ __device__ constexpr uint32_t gemm_blocks_of(uint32_t nb)
     return nb <= 2 ? 2 : 1;
 }
 
-/* Bytes of weights, for each multiprocessor, that are prefetched before the previous kernel has
- * ended. They follow a block's first step and are 2 to 4 steps. A kernel without weights (a
- * norm, a merge, an activation) leaves the memory idle for 2 to 5 us. In that time it could
- * bring 2 to 5 times 23 KB to each of 132 multiprocessors. More would wait in L2 while the
- * memory is idle, because the ring asks the memory for nothing until it has passed these steps.
- * Not measured. */
+/* GEMM_PREFETCH_BYTES is the number of bytes of weights, for each multiprocessor, that are
+ * prefetched before the previous kernel has ended. These bytes follow a block's first step and
+ * are 2 to 4 steps. A kernel without weights (a norm, a merge, an activation) leaves the memory
+ * idle for 2 to 5 us. In that time the memory could bring 2 to 5 times 23 KB to each of 132
+ * multiprocessors. More bytes would wait in L2 while the memory is idle, because the ring asks
+ * the memory for nothing until it has passed these steps. The effect was not measured. */
 static constexpr uint32_t GEMM_PREFETCH_BYTES = 128 << 10;
 template <enum gpu_format F, uint32_t GROUP>
 __host__ __device__ constexpr uint32_t gemm_prefetched(uint32_t nb, uint32_t mt)

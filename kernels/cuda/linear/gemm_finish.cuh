@@ -1,9 +1,9 @@
 #pragma once
-/* The end of gemm.cuh's products: from the warps' sums to rows of the result. */
+/* Implements the end of gemm.cuh's products: from the warps' sums to rows of the result. */
 #include "kernels/cuda/device/activation.cuh"
 #include "kernels/cuda/linear/gemm_args.cuh"
 
-/* Stores one value: output `output` for the row of activations `col`, with bias and rounding. */
+/* Stores one value, with bias and rounding: output `output` for the row of activations `col`. */
 __device__ __forceinline__ void gemm_store(const gemm_args &a, uint32_t output, uint32_t col,
                                            float v)
 {
@@ -30,8 +30,8 @@ __device__ __forceinline__ float gemm_rounded(float v)
 }
 
 /* Stores output `n` of a gated product. Gate and up are rounded as two launches would store
- * them. So if K is cut alike, a row has the same bits beside rows with adapters, for which the
- * launches are separate. */
+ * them. If K is cut in the same way, a row therefore has the same bits beside rows with
+ * adapters, for which the launches are separate. */
 __device__ __forceinline__ void gemm_store_gated(const gemm_args &a, uint32_t n, uint32_t col,
                                                  float gate, float up)
 {
@@ -45,8 +45,8 @@ __device__ __forceinline__ void gemm_store_gated(const gemm_args &a, uint32_t n,
         __bfloat16_as_ushort(__float2bfloat16_rn(v));
 }
 
-/* Stores the block's `outputs` outputs from `first` on; sum(col, row) returns each. In a gated
- * product, 16 outputs of the gate alternate with the same 16 of up. */
+/* Stores the block's `outputs` outputs from `first` on; sum(col, row) returns each sum. In a
+ * gated product, 16 outputs of the gate alternate with the same 16 of up. */
 template <class Sum>
 __device__ __forceinline__ void gemm_store_all(const gemm_args &a, uint32_t first, uint32_t outputs,
                                                const Sum &sum)
@@ -74,7 +74,8 @@ __device__ __forceinline__ void gemm_finish(const gemm_args &a, const float (&su
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t warps_n = GEMM_WARPS / a.warps_k, outputs = warps_n * MT * GPU_TILE_N;
     const uint32_t warp_n = warp / a.warps_k, warp_k = warp % a.warps_k;
-    const uint32_t line = outputs + 4; /* the lanes of a store have no bank conflict */
+    /* with this stride, the lanes of a store have no bank conflict */
+    const uint32_t line = outputs + 4;
     const uint32_t plane = a.n_rows * line;
 #pragma unroll
     for (uint32_t m = 0; m < MT; m++)

@@ -4,9 +4,9 @@
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/linear/gemm.cuh"
 
-/* Resources that a launch may use. */
+/* `gemm_limits` holds the resources that a launch may use. */
 struct gemm_limits {
-    uint32_t n_multiprocessors, shared_bytes; /* shared_bytes: limit for a block */
+    uint32_t n_multiprocessors, shared_bytes; /* shared_bytes: limit of shared memory for a block */
     uint32_t most_counters;
     uint64_t partial_bytes;
 };
@@ -27,8 +27,9 @@ static inline uint32_t gemm_blocks(uint32_t n_rows)
 }
 /* Returns the row tiles of a warp. Two tiles share a step's overhead and the reading of
  * activations from shared memory; plain numbers need that only for many rows. One tile is used
- * when two would not fit into registers, or, with a scale for 16 inputs, not twice into the
- * smallest shared memory of supported devices. */
+ * when two tiles would not fit into registers. With a scale for 16 inputs, one tile is also used
+ * when two blocks of two tiles would not fit into the smallest shared memory of supported
+ * devices. */
 template <enum gpu_format F, uint32_t GROUP> static constexpr uint32_t gemm_row_tiles(uint32_t nb)
 {
     constexpr bool MANY_SCALES = weights_traits<F>::HAS_OFFSET || GROUP < GPU_STEP_K;
@@ -42,9 +43,9 @@ struct gemm_plan {
 
 /* The cost of a launch is its bytes, divided by how busy the blocks keep the device. Bytes come
  * from memory (weights) and from the faster L2 cache (activations of each block, partial sums).
- * A meeting of blocks costs about a microsecond more. The memory's latency needs about 60 KB in
- * flight for each multiprocessor, and codes take instructions, which more warps interleave
- * better. None of these figures has been measured yet. */
+ * When blocks meet to add sums, that costs about a microsecond more. The memory's latency needs
+ * about 60 KB in flight for each multiprocessor, and codes take instructions, which more warps
+ * interleave better. None of these figures has been measured yet. */
 static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 60e3, GEMM_CACHED = 0.6;
 
 template <enum gpu_format F, uint32_t GROUP>
@@ -66,7 +67,7 @@ static double gemm_cost(const gemm_args &a, const gemm_limits &limits, const gem
     return (weights + GEMM_CACHED * (x + sums)) / (issue * (flow < 1 ? 0.1 + 0.9 * flow : 1));
 }
 
-/* Cost 0 means that the launch does not fit. */
+/* Returns the cost of a launch. Cost 0 means that the launch does not fit. */
 template <enum gpu_format F, uint32_t GROUP>
 static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, uint32_t warps_k,
                                 uint32_t n_stages)
@@ -111,7 +112,8 @@ static cudaError_t gemm_enqueue(const gemm_args &a, const gemm_plan &p,
                          dim3(GEMM_THREADS), p.shared_bytes, a);
 }
 
-/* Returns cudaErrorInvalidConfiguration when this many rows do not fit; half of them may. */
+/* Launches the product. Returns cudaErrorInvalidConfiguration when this many rows do not fit;
+ * half of them may fit. */
 template <enum gpu_format F, uint32_t GROUP>
 static cudaError_t gemm_launch_group(gemm_args a, const gemm_limits &limits,
                                      const struct gpu_stream *stream)
@@ -140,7 +142,7 @@ static cudaError_t gemm_launch_group(gemm_args a, const gemm_limits &limits,
     }
 }
 
-/* Launches by the group of the format's matrix (layout.c). */
+/* Launches the kernel for the matrix's group size, which layout.c chose. */
 template <enum gpu_format F>
 static cudaError_t gemm_launch(const gemm_args &a, const gemm_limits &limits,
                                const struct gpu_stream *stream)

@@ -1,11 +1,11 @@
 #pragma once
-/* The loads of gemm.cuh: a warp's copies from global into shared memory. In a decode step this
- * is overhead for every KB of weights. An address takes one product and one addition, and only
- * the end of K needs conditions. */
+/* Implements the loads of gemm.cuh: a warp's copies from global into shared memory. In a decode
+ * step this is overhead for every KB of weights. An address takes one product and one addition,
+ * and only the end of K needs conditions. */
 #include "kernels/cuda/linear/gemm_args.cuh"
 
-/* A lane's addresses in one row tile: codes from the lane's own first 16 bytes on (BF16: in row
- * g). */
+/* `gemm_tile` holds a lane's addresses in one row tile: codes from the lane's own first 16 bytes
+ * on (BF16: in row g). */
 struct gemm_tile {
     const uint8_t *codes, *scales;
     bool is_there;
@@ -86,9 +86,9 @@ __device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_ti
     }
 }
 
-/* Prefetches into the L2 cache the data that gemm_load_tile copies: 64 bytes a lane, so one
- * instruction for the codes of a row tile and one for its scales. A fill of that cache may bring
- * only 64 bytes of a line of 128, so each half is requested. */
+/* Prefetches into the L2 cache the data that gemm_load_tile copies. A lane prefetches 64 bytes,
+ * so one instruction is enough for the codes of a row tile and one for its scales. A fill of
+ * that cache may bring only 64 bytes of a line of 128, so each half is requested. */
 template <enum gpu_format F, uint32_t GROUP>
 __device__ __forceinline__ void gemm_prefetch_tile(const gemm_args &a, const gemm_tile &t,
                                                    uint32_t k0, uint32_t lane)
@@ -98,7 +98,7 @@ __device__ __forceinline__ void gemm_prefetch_tile(const gemm_args &a, const gem
     static_assert(T::CODE_BYTES == 32 * 64 && T::SCALE_BYTES <= 32 * 64, "64 bytes a lane");
     if (!t.is_there)
         return;
-    if constexpr (weights_traits<F>::PLAIN) { /* lane % 4: half of row g or of row g + 8 */
+    if constexpr (weights_traits<F>::PLAIN) { /* lane % 4 selects a half of row g or of row g + 8 */
         const uint32_t half = lane % 2, high = lane % 4 / 2;
         if (k0 + 32 * half + 8 * (lane % 4) < a.k)
             prefetch_l2(t.codes + 2 * (size_t)k0 + 64 * half +
@@ -115,7 +115,7 @@ __device__ __forceinline__ void gemm_prefetch_tile(const gemm_args &a, const gem
     }
 }
 
-/* Returns eight elements of a row of activations from k on; those from n on are zero. */
+/* Returns eight elements of a row of activations from k on. Elements from n on are zero. */
 __device__ __forceinline__ uint4 gemm_elements(const uint16_t *from, uint32_t k, uint32_t n)
 {
     uint32_t e[8];
@@ -125,8 +125,8 @@ __device__ __forceinline__ uint4 gemm_elements(const uint16_t *from, uint32_t k,
     return make_uint4(e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16);
 }
 
-/* Loads inputs k0 .. k0 + 2^log_chunks * 8 of all rows, zero from a.k on. A thread has the same
- * chunk in each of its rows. */
+/* Loads inputs k0 .. k0 + 2^log_chunks * 8 of all rows. Inputs from a.k on are zero. A thread
+ * loads the same chunk in each of its rows. */
 template <enum gpu_format F>
 __device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uint32_t log_chunks,
                                             uint8_t *to)

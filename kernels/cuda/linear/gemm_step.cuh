@@ -1,13 +1,13 @@
 #pragma once
-/* The steps of gemm.cuh: a warp's products, from shared memory. */
+/* Implements the steps of gemm.cuh: a warp's products, from shared memory. */
 #include "kernels/cuda/linear/gemm_args.cuh"
 
-/* The operands of a warp in one step. */
+/* `gemm_step` holds the operands of a warp in one step. */
 struct gemm_step {
-    const uint8_t *weights; /* for each of its row tiles: codes, then scales */
-    const uint8_t *x;       /* the block's n_rows rows, row_bytes apart */
+    const uint8_t *weights; /* codes and then scales, for each row tile of the warp */
+    const uint8_t *x;       /* activations of the block's n_rows rows, row_bytes apart */
     uint32_t n_rows, row_bytes;
-    uint32_t first_chunk, lane; /* first_chunk: where the warp's inputs begin in a row */
+    uint32_t first_chunk, lane; /* first_chunk: chunk at which the warp's inputs begin in a row */
 };
 
 template <uint32_t NB> __device__ __forceinline__ void gemm_clear(float (&sums)[NB][4])
@@ -17,8 +17,8 @@ template <uint32_t NB> __device__ __forceinline__ void gemm_clear(float (&sums)[
         sums[nb][0] = sums[nb][1] = sums[nb][2] = sums[nb][3] = 0.0f;
 }
 
-/* If there are fewer rows than the product has, the last one is used again; those sums are not
- * kept. */
+/* Returns the row to read. If there are fewer rows than the product has, the last row is used
+ * again; the sums of such rows are not kept. */
 __device__ __forceinline__ uint32_t gemm_row(uint32_t row, uint32_t n_rows)
 {
     return row < n_rows ? row : n_rows - 1;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void gemm_scale(const weights_scale &s, const float (
 
 /* Loads the b operands of the s-th 16 inputs, counted from `first`. ldmatrix takes row j of
  * matrix i from lane 8i + j. The four matrices are two times eight rows. With at most eight rows
- * they are two times 16 inputs, and the odd operands are in `more` already. */
+ * the four matrices are two times 16 inputs, and the odd operands are in `more` already. */
 template <enum gpu_format F, uint32_t NB>
 __device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t first, uint32_t s,
                                             uint32_t (&more)[2], uint32_t (&b)[NB][2])
@@ -97,7 +97,7 @@ __device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t firs
     }
 }
 
-/* Multiplies the i-th 128 inputs of a warp's step of codes: whole groups. */
+/* Multiplies the i-th 128 inputs of a warp's step of codes. These inputs are whole groups. */
 template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
 __device__ __forceinline__ void gemm_coded_part(const gemm_step &step, uint32_t i,
                                                 float (&sums)[MT][NB][4])
@@ -148,7 +148,7 @@ __device__ __forceinline__ void gemm_coded_part(const gemm_step &step, uint32_t 
 template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
 __device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&sums)[MT][NB][4])
 {
-#pragma unroll 1 /* unrolled, both halves would not fit into registers with many rows */
+#pragma unroll 1 /* unrolled with many rows, both halves would not fit into registers */
     for (uint32_t i = 0; i < gemm_traits<F, GROUP>::STEP_K / GPU_STEP_K; i++)
         gemm_coded_part<F, GROUP, NB, MT>(step, i, sums);
 }

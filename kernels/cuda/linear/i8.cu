@@ -1,4 +1,4 @@
-/* The kernels of gemm.cuh for weights in I8. */
+/* Compiles the kernels of gemm.cuh for weights in I8. */
 #include "kernels/cuda/linear/gemm_launch.cuh"
 
 cudaError_t gemm_launch_i8(struct gemm_args a, const gemm_limits &limits,

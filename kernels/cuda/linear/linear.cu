@@ -1,11 +1,13 @@
-/* Products of few rows: converts the backend's arguments to those of gemm.cuh's kernels. */
+/* Implements products of few rows: converts the backend's arguments to those of gemm.cuh's
+ * kernels. */
 #include "kernels/cuda/linear/gemm_launch.cuh"
 #include "kernels/cuda/linear/state.cuh"
 
-/* Shared memory of a block that the ring must leave free. A kernel declares 128 bytes itself,
- * and since 8.0 the system takes 1 KiB of each block besides (cuobjdump --dump-resource-usage:
- * SHARED:1152). It is not documented whether cudaFuncGetAttributes, from which
- * launch_allow_shared computes a kernel's limit, counts that KiB. This value holds either way. */
+/* OWN_SHARED_BYTES is the shared memory of a block that the ring must leave free. A kernel
+ * declares 128 bytes itself, and since 8.0 the system takes 1 KiB of each block besides
+ * (cuobjdump --dump-resource-usage: SHARED:1152). It is not documented whether
+ * cudaFuncGetAttributes, from which launch_allow_shared computes a kernel's limit, counts that
+ * KiB. This value is right in both cases. */
 static constexpr uint32_t OWN_SHARED_BYTES = 2048;
 
 enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
@@ -20,7 +22,8 @@ enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
     l->n_multiprocessors = info->n_multiprocessors;
     l->shared_bytes = info->shared_bytes - OWN_SHARED_BYTES;
     l->arrived = static_cast<uint32_t *>(arrived);
-    /* a missing library shows now, not at the first long prompt */
+    /* cuBLASLt is loaded here, so that a missing library shows now and not at the first long
+     * prompt */
     const enum status st = blas_new(&l->blas, err);
     if (st != STATUS_OK) {
         gpu_linear_free(l);

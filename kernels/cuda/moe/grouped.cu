@@ -1,5 +1,5 @@
-/* Helpers of grouped products: padding of rows to whole pieces of 16 bytes, and the tables of
- * experts and heads that the kernels read. */
+/* Implements the helpers of grouped products: padding of rows to whole pieces of 16 bytes, and
+ * the tables of experts and heads that the kernels read. */
 #include "kernels/cuda/moe/grouped.cuh"
 
 namespace

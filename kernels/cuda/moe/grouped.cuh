@@ -1,12 +1,12 @@
 #pragma once
-/* Grouped products: rows of many groups, each multiplied by its group's matrix, in one launch.
- * Groups are experts of a mixture, heads of latent attention, or adapters. A launch covers a
- * list of tiles on the device (consecutive rows of one group in `places`), or every row for
- * every group. So the host need not count anything. There are two kernels. grouped_small.cu
- * reads each matrix once for few rows and is bound by memory; grouped_large.cu shares tiles of
- * both operands through shared memory and is bound by the tensor cores. Both add over K in
- * float, in an order that follows from the launch's shape. Both end here: bias, activation,
- * scale, rounding, storing.
+/* Declares grouped products: rows of many groups, each multiplied by its group's matrix, in one
+ * launch. Groups are experts of a mixture, heads of latent attention, or adapters. A launch
+ * covers a list of tiles on the device (consecutive rows of one group in `places`), or every row
+ * for every group. The host therefore need not count anything. There are two kernels.
+ * grouped_small.cu reads each matrix once for few rows and is bound by memory; grouped_large.cu
+ * shares tiles of both operands through shared memory and is bound by the tensor cores. Both add
+ * over K in float, in an order that follows from the launch's shape. Both end in
+ * grouped_finish.cuh: bias, activation, scale, rounding, storing.
  *
  * Rows of x must be aligned to 16 bytes and hold numbers or zeros up to k rounded up to 8
  * elements (grouped_pad makes such rows). */
@@ -21,41 +21,42 @@ extern "C" {
 
 constexpr uint32_t WARP = 32;
 
-/* A table's entry for one group. */
+/* `grouped_matrix` is a table's entry for one group. */
 struct grouped_matrix {
     struct gpu_matrix w;
-    const float *bias; /* [w.n] or NULL */
+    const float *bias; /* `bias` has the shape [w.n], or is NULL */
 };
 
-/* An expert table's entry for one expert. */
+/* `gpu_expert` is an expert table's entry for one expert. */
 struct gpu_expert {
     struct grouped_matrix gate, up, down;
 };
 
-/* An adapter table's entry for one matrix. a.w.n is 0 when the adapter has nothing for it. */
+/* `gpu_adapter` is an adapter table's entry for one matrix. a.w.n is 0 when the adapter has
+ * nothing for it. */
 struct gpu_adapter {
     struct grouped_matrix a, b;
     float scale;
 };
 
 enum grouped_result {
-    GROUPED_GATED, /* bfloat16: act(first) * second */
+    GROUPED_GATED, /* stores act(first) * second in bfloat16 */
     GROUPED_FLOAT,
     GROUPED_BF16,
-    GROUPED_ADD, /* bfloat16: out += scale * result */
+    GROUPED_ADD, /* computes out += scale * result in bfloat16 */
     GROUPED_ADD_FLOAT
 };
 
-/* Destination of the results of one of the launch's parts. */
+/* `grouped_out` is the destination of the results of one of the launch's parts. */
 struct grouped_out {
     void *data;
     uint32_t stride;
 };
 
 struct grouped_args {
-    /* Group g has its grouped_matrix at table + g * table_stride, and its second one (up)
-     * `second` bytes further. The n_parts parts lie side by side in the table: part i is i *
-     * part_stride bytes further, its rows of x are i * x_part_stride elements further, and its
+    /* Group g has its grouped_matrix at table + g * table_stride, and its second matrix (up)
+     * `second` bytes further. The n_parts parts lie side by side in the table. Part i is i *
+     * part_stride bytes further, and its rows of x are i * x_part_stride elements further. Its
      * results go to outs[i]. */
     const char *table;
     uint64_t table_stride;
@@ -64,9 +65,9 @@ struct grouped_args {
     uint32_t k; /* inputs of a matrix; the largest number if they differ */
 
     /* With `ids`, tile i is place i alone, of group ids[i] - first_id, if that is below
-     * n_groups. Otherwise the launch covers `tiles`, or, if they are NULL, rows 0 .. n_rows - 1
-     * for each of n_groups groups. With end_place, only places first_place .. end_place - 1 of
-     * the tiles are covered, counted from first_place. */
+     * n_groups. Without `ids`, the launch covers `tiles`, or, if `tiles` is NULL, rows 0 ..
+     * n_rows - 1 for each of n_groups groups. With end_place, only places first_place ..
+     * end_place - 1 of the tiles are covered, counted from first_place. */
     const uint32_t *ids;
     uint32_t first_id;
     const struct grouped_tile *tiles;
@@ -75,21 +76,21 @@ struct grouped_args {
     uint32_t max_tiles; /* upper limit of *n_tiles */
     uint32_t tile_rows; /* most rows in a tile: 8, 16 or 128 */
     uint32_t n_groups, n_rows;
-    /* K is cut as for this number of tiles, so that sums do not depend on max_tiles. 0 = as for
+    /* K is cut as for cut_tiles tiles, so that sums do not depend on max_tiles. 0 = as for
      * max_tiles. */
     uint32_t cut_tiles;
 
     const uint16_t *x;
-    const uint32_t *x_rows; /* maps a place to a row of x; NULL: the place itself */
+    const uint32_t *x_rows; /* maps a place to a row of x; NULL: the place is the row */
     uint32_t x_stride, x_group_stride;
     struct grouped_out outs[LINEAR_MAX_PARTS];
-    const uint32_t *out_rows; /* maps a place to a row of out; NULL: the place itself */
+    const uint32_t *out_rows; /* maps a place to a row of out; NULL: the place is the row */
     uint32_t out_group_stride;
     enum grouped_result result;
-    bool fills; /* write zeros behind a row's last output, up to a multiple of 16 */
+    bool fills; /* whether zeros are written behind a row's last output, up to a multiple of 16 */
     enum activation act;
     float limit;
-    uint32_t scale; /* for ADD: offset in bytes from a group's matrix to its float scale */
+    uint32_t scale; /* for ADD only: bytes from a group's matrix to its float scale */
 };
 
 constexpr uint32_t GROUPED_FEW_ROWS = 8, GROUPED_SMALL_ROWS = 16, GROUPED_LARGE_ROWS = 128;
@@ -114,11 +115,12 @@ static inline bool grouped_is_aligned(const void *x, uint32_t stride, uint32_t k
 {
     return (uintptr_t)x % 16 == 0 && stride % 8 == 0 && k % 8 == 0;
 }
-/* Copies to[group][row] = x[row] + group * group_stride: k elements, and zeros up to to_stride. */
+/* `pad_args` describes the copy to[group][row] = x[row] + group * group_stride: k elements, and
+ * zeros up to to_stride. */
 struct pad_args {
     const uint16_t *x;
     uint16_t *to;
-    const uint32_t *rows; /* row i is x[rows[i]]; NULL: x[i] */
+    const uint32_t *rows; /* row i is x[rows[i]]; if rows is NULL, it is x[i] */
     uint32_t x_stride, group_stride, to_stride, n_rows, n_groups, k;
 };
 cudaError_t grouped_pad(const struct gpu_stream *s, const struct pad_args &a);

@@ -1,6 +1,6 @@
 #pragma once
-/* The end of a grouped product: applies bias, activation or an adapter's scale to sums in shared
- * memory, and stores them in the place's row. */
+/* Implements the end of a grouped product: applies bias, activation or an adapter's scale to
+ * sums in shared memory, and stores them in the place's row. */
 #include "kernels/cuda/moe/grouped.cuh"
 
 __device__ inline float grouped_activation(float g, float u, enum activation act, float limit)
@@ -14,9 +14,10 @@ __device__ inline float grouped_activation(float g, float u, enum activation act
     return g / (1.0f + expf(-1.702f * g)) * (u + 1.0f);
 }
 
-/* The sums of a block: sums[row * stride + output], in n_parts pieces part_stride apart that are
- * added in order. In a gated result the first n_outputs columns belong to the first matrix,
- * those behind them to the second. Rows are the tile's; outputs begin at `first`. */
+/* `grouped_sums` holds the sums of a block: sums[row * stride + output], in n_parts pieces
+ * part_stride apart that are added in order. In a gated result the first n_outputs columns
+ * belong to the first matrix, the columns behind them to the second. Rows are the tile's;
+ * outputs begin at `first`. */
 struct grouped_sums {
     const float *sums;
     uint32_t stride, n_parts, part_stride;

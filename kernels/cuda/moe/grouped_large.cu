@@ -1,30 +1,35 @@
-/* Grouped products of many rows (grouped.cuh). A block of four warps computes 128 outputs x 128
- * rows; in a gated product, 64 outputs of each matrix, so that gate and up of an output are in
- * one block. A warp has 64 x 64 of them, in 128 registers of each lane. K goes in pieces of 64
- * through three stages of 32 KiB. Asynchronous 16-byte copies bring activations, gathered by
- * place, and bfloat16 weights. Codes of a quantised weight are loaded into registers one piece
- * ahead, 16 bytes a lane. They are written as scaled bfloat16 while the tensor cores work on the
- * piece before. Two blocks share a multiprocessor, so that one computes while the other waits.
+/* Computes grouped products of many rows (grouped.cuh). A block of four warps computes 128
+ * outputs x 128 rows. In a gated product these are 64 outputs of each matrix, so that gate and
+ * up of an output are in one block. A warp has 64 x 64 of these results, in 128 registers of
+ * each lane. K goes in pieces of 64 through three stages of 32 KiB. Asynchronous 16-byte copies
+ * bring activations, gathered by place, and bfloat16 weights. Codes of a quantised weight are
+ * loaded into registers one piece ahead, 16 bytes a lane. The codes are written as scaled
+ * bfloat16 while the tensor cores work on the piece before. Two blocks share a multiprocessor,
+ * so that one block computes while the other waits.
  *
  * The order of a piece's inputs among the products is free as long as both operands agree. Lane
- * t of a quad takes 8 consecutive inputs, 16 bytes, for two products of 16. So both operands are
- * read from shared memory 16 bytes a lane. The 16-byte pieces of a row are permuted by the row's
- * number, so the eight lanes of a phase touch each bank once. The lanes that write converted
- * codes, 4 bytes each of 8 rows, do too. */
+ * t of a quad takes 8 consecutive inputs, 16 bytes, for two products of 16. Both operands are
+ * therefore read from shared memory 16 bytes a lane. The 16-byte pieces of a row are permuted by
+ * the row's number, so the eight lanes of a phase touch each bank once. The lanes that write
+ * converted codes, 4 bytes each of 8 rows, also touch each bank once. */
 #include "kernels/cuda/moe/grouped_finish.cuh"
 
 namespace
 {
 constexpr uint32_t TILE_OUTPUTS = 128, TILE_ROWS = GROUPED_LARGE_ROWS, TILE_K = 64;
-constexpr uint32_t HALF = TILE_OUTPUTS / 2; /* outputs of each matrix in a gated product */
+/* HALF is the number of outputs of each matrix in a gated product. */
+constexpr uint32_t HALF = TILE_OUTPUTS / 2;
 constexpr uint32_t THREADS = 128, STAGES = 3;
-/* elements of 16 bytes; chunks of a row */
+/* CHUNK is the number of elements of 16 bytes; ROW_CHUNKS is the number of chunks of a row */
 constexpr uint32_t CHUNK = 8, ROW_CHUNKS = TILE_K / CHUNK;
-constexpr uint32_t OPERAND = TILE_OUTPUTS * TILE_K; /* elements of one operand in a stage */
+/* OPERAND is the number of elements of one operand in a stage. */
+constexpr uint32_t OPERAND = TILE_OUTPUTS * TILE_K;
 constexpr uint32_t STAGE_BYTES = 2 * OPERAND * sizeof(uint16_t);
-constexpr uint32_t SUMS_STRIDE = TILE_OUTPUTS + 4; /* rows of quads lie 8 banks apart */
+/* with this stride, the rows of quads lie 8 banks apart */
+constexpr uint32_t SUMS_STRIDE = TILE_OUTPUTS + 4;
 constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES;
-constexpr uint32_t ROWS_STEP = THREADS / ROW_CHUNKS; /* rows that the block copies at once */
+/* number of rows that the block copies at once */
+constexpr uint32_t ROWS_STEP = THREADS / ROW_CHUNKS;
 constexpr uint32_t COPIES = TILE_ROWS / ROWS_STEP;
 static_assert(TILE_ROWS == TILE_OUTPUTS, "both operands are copied alike");
 static_assert(SUMS_STRIDE * TILE_ROWS * sizeof(float) <= SHARED_BYTES, "sums replace the stages");
@@ -36,8 +41,8 @@ __device__ inline uint32_t place_of(uint32_t row, uint32_t c)
     return row * TILE_K + (c ^ swap) * CHUNK;
 }
 
-/* The work of a block: 64 outputs from first[0] of w[0], and 64 from first[1] of w[1]. Both are
- * the same matrix unless the product is gated. */
+/* `work` describes the work of a block: 64 outputs from first[0] of w[0], and 64 from first[1]
+ * of w[1]. w[0] and w[1] are the same matrix unless the product is gated. */
 struct work {
     const struct grouped_matrix *m;
     struct grouped_tile tile;
@@ -58,9 +63,9 @@ __device__ inline struct work work_of(const struct grouped_args &a)
     return k;
 }
 
-/* A thread's share of a stage's copies: chunk c of every ROWS_STEP-th row. */
+/* `copies` is a thread's share of a stage's copies: chunk c of every ROWS_STEP-th row. */
 struct copies {
-    uint32_t rows[COPIES]; /* rows of x */
+    uint32_t rows[COPIES]; /* numbers of the rows of x */
     uint32_t r0, c;
 };
 
@@ -112,9 +117,10 @@ __device__ inline bool is_bytes(enum gpu_format f)
     return f == GPU_I8 || f == GPU_I8_MIN || f == GPU_F8;
 }
 
-/* A lane's codes of one piece of a row tile of 16 outputs, which one warp converts. */
+/* `piece` holds a lane's codes of one piece of a row tile of 16 outputs, which one warp
+ * converts. */
 struct piece {
-    uint4 codes[2]; /* with 4 bits only the first is used */
+    uint4 codes[2]; /* codes of the lane; with 4 bits only the first entry is used */
 };
 
 __device__ inline void piece_load(const struct gpu_matrix &w, uint32_t row_tile, uint32_t i_k,
@@ -155,7 +161,7 @@ __device__ inline void piece_put(const struct gpu_matrix &w, uint32_t row_tile, 
     const uint32_t group_bytes = GPU_TILE_N * weights_traits<F>::SCALE_BYTES;
     const uint8_t *scales = static_cast<const uint8_t *>(w.scales) +
                             (row_tile * GPU_TILE_N < w.n ? (size_t)row_tile * w.tile_bytes : 0);
-    /* steps of 16 inputs that share a scale */
+    /* number of steps of 16 inputs that share a scale */
     const uint32_t steps = w.group < TILE_K ? w.group / 16 : 4;
     struct weights_scale s;
 #pragma unroll
@@ -190,7 +196,7 @@ __device__ inline void piece_put_format(const struct gpu_matrix &w, uint32_t row
         return piece_put<GPU_F8>(w, row_tile, i_k, p, row, to);
     case GPU_MX4:
         return piece_put<GPU_MX4>(w, row_tile, i_k, p, row, to);
-    case GPU_BF16: /* copied without conversion */
+    case GPU_BF16: /* weights of this format are copied without conversion */
     case GPU_FORMAT_COUNT:
         break;
     }
@@ -268,7 +274,7 @@ __device__ inline void stage_copy(const struct grouped_args &a, const struct wor
     cp_async_commit();
 }
 
-/* Loads the codes of stage i: warp v has row tile v of each half. */
+/* Loads the codes of stage i. Warp v loads row tile v of each half. */
 __device__ inline void stage_load(const struct work &w, uint32_t i, uint32_t n_k,
                                   struct piece (&p)[2])
 {
@@ -302,11 +308,12 @@ __global__ __launch_bounds__(THREADS, 2) void large_kernel(const __grid_constant
     copies_make(a, w.tile, &k);
     const uint32_t n_k = (w.w[0].k + TILE_K - 1) / TILE_K, warp = threadIdx.x / WARP;
     const uint32_t first_row = warp / 2 * 64;
-    /* The first output of the warp's tiles, and the distance to its other two tiles. */
+    /* The lines below set the first output of the warp's tiles, and the distance to its other
+     * two tiles. */
     const bool gated = a.result == GROUPED_GATED;
     const uint32_t output = warp % 2 * (gated ? 32 : 64), step = gated ? HALF : 32;
     const uint32_t n_row_tiles =
-        first_row < w.tile.n ? (w.tile.n - first_row + 7) / 8 : 0; /* may be above 8 */
+        first_row < w.tile.n ? (w.tile.n - first_row + 7) / 8 : 0; /* the number may be above 8 */
     float sums[4][8][4] = {};
     stage_load(w, 0, n_k, p);
     for (uint32_t i = 0; i < STAGES - 1; i++)
@@ -324,7 +331,7 @@ __global__ __launch_bounds__(THREADS, 2) void large_kernel(const __grid_constant
     }
     dependency_launch();
     cp_async_wait<0>();
-    __syncthreads(); /* the stages are free for the sums */
+    __syncthreads(); /* after this barrier the stages are free for the sums */
     float *added = reinterpret_cast<float *>(shared);
     put_sums(added, output, step, first_row, sums);
     __syncthreads();

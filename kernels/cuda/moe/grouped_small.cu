@@ -1,11 +1,11 @@
-/* Grouped products of few rows (grouped.cuh). When decoding with a mixture, the cost is the
- * reading of the chosen experts. A warp streams 16-byte pieces of two tiles of 16 outputs (gate
- * and up of the same outputs, or two neighbours) from memory into fragments of the tensor core.
- * Each lane loads one batch of 64 to 128 bytes ahead of its products; a product takes 8 rows.
- * The warps of a block have different outputs or, if these are few, different parts of K. Parts
- * meet in shared memory and are added in order.
+/* Computes grouped products of few rows (grouped.cuh). When decoding with a mixture, the cost is
+ * the reading of the chosen experts. A warp streams 16-byte pieces of two tiles of 16 outputs
+ * (gate and up of the same outputs, or two neighbours) from memory into fragments of the tensor
+ * core. Each lane loads one batch of 64 to 128 bytes ahead of its products; a product takes 8
+ * rows. The warps of a block have different outputs or, if there are few outputs, different
+ * parts of K. Parts meet in shared memory and are added in order.
  *
- * Activations of the block's rows lie in shared memory: one span of K in use, and the next one
+ * Activations of the block's rows lie in shared memory: one span of K in use, and the next span
  * arriving by asynchronous copies. The 16-byte pieces of a row are permuted by the row's number,
  * so that both ways of reading have no bank conflicts. One way is ldmatrix (inputs in order, as
  * quantised weights are packed). The other is 16 bytes a lane: 8 consecutive inputs for each
@@ -18,18 +18,18 @@
 namespace
 {
 constexpr uint32_t THREADS = 256, N_WARPS = THREADS / WARP;
-constexpr uint32_t OUTPUTS = 32; /* outputs of a warp: two tiles of 16 */
-/* row stride of the sums; rows of quads lie 8 banks apart */
+constexpr uint32_t OUTPUTS = 32; /* number of outputs of a warp: two tiles of 16 */
+/* STRIDE is the row stride of the sums; with it, rows of quads lie 8 banks apart. */
 constexpr uint32_t STRIDE = OUTPUTS + 4;
-constexpr uint32_t PIECE = 64;         /* inputs of a piece */
-constexpr uint32_t SPAN_BYTES = 32768; /* activations of a span; there are two spans */
+constexpr uint32_t PIECE = 64;         /* number of inputs of a piece */
+constexpr uint32_t SPAN_BYTES = 32768; /* bytes of activations of a span; there are two spans */
 
 struct small_args {
     struct grouped_args g;
-    uint32_t n_parts; /* parts of K: 1, 2, 4 or 8 warps share a pair of tiles */
+    uint32_t n_parts; /* number of parts of K: 1, 2, 4 or 8 warps share a pair of tiles */
 };
 
-/* Inputs of a span with BLOCKS blocks of 8 rows. */
+/* Returns the number of inputs of a span with BLOCKS blocks of 8 rows. */
 template <unsigned BLOCKS> constexpr uint32_t SPAN = SPAN_BYTES / (BLOCKS * 8 * 2);
 
 /* Returns the place of chunk c (8 inputs) of a row in a span. */
@@ -47,7 +47,7 @@ __device__ inline void span_load(const struct grouped_args &a, const struct grou
     const uint16_t *x =
         a.x + (size_t)t.group * a.x_group_stride + (size_t)blockIdx.z * a.x_part_stride;
     const uint32_t n_rows = (t.n + 7) / 8 * 8;
-    /* Goes up to the end of the last piece; behind k there are zeros. */
+    /* The copy goes up to the end of the last piece; behind k there are zeros. */
     const uint32_t left = (k - first + PIECE - 1) / PIECE * (PIECE / 8);
     const uint32_t n_chunks = left < CHUNKS ? left : CHUNKS;
     for (uint32_t row = threadIdx.x / WARP; row < n_rows; row += N_WARPS) {
@@ -60,7 +60,8 @@ __device__ inline void span_load(const struct grouped_args &a, const struct grou
     }
 }
 
-/* The first bytes of a warp's two row tiles. `which` has a bit for each tile to be computed. */
+/* `tiles` points to the first bytes of a warp's two row tiles. `which` has a bit for each tile
+ * to be computed. */
 struct tiles {
     const uint8_t *codes[2], *scales[2];
     uint32_t which, k, group;
@@ -68,7 +69,7 @@ struct tiles {
 
 template <enum gpu_format F>
 constexpr uint32_t LOADS = F == GPU_BF16 ? 4 : PIECE / weights_traits<F>::TILE_K;
-/* The number of pieces of a batch. */
+/* Returns the number of pieces of a batch. */
 template <enum gpu_format F, unsigned BLOCKS>
 constexpr uint32_t BATCH = (BLOCKS == 1 ? 4 : 2) / LOADS<F> > 0 ? (BLOCKS == 1 ? 4 : 2) / LOADS<F>
                                                                 : 1;
@@ -83,7 +84,8 @@ __device__ inline void piece_load(const struct tiles &t, uint32_t piece, uint32_
     for (uint32_t i = 0; i < 2; i++)
 #pragma unroll
         for (uint32_t l = 0; l < LOADS<F>; l++) {
-            uint32_t at, input; /* byte offset in the row tile; first input that is loaded */
+            /* `at`: byte offset in the row tile; `input`: first input that is loaded */
+            uint32_t at, input;
             if (F == GPU_BF16) {
                 input = piece * PIECE + l / 2 * 32 + lane % 4 * 8;
                 at = ((lane / 4 + l % 2 * 8) * ((t.k + 7) / 8 * 8) + input) * 2;
@@ -130,7 +132,8 @@ __device__ inline void multiply_bf16(const uint4 (&w)[2][4], const uint16_t *x, 
         }
 }
 
-/* Sums of one group, and sums of its inputs for formats that have an offset. */
+/* `group_sums` holds the sums of one group, and the sums of its inputs for formats that have an
+ * offset. */
 template <unsigned BLOCKS> struct group_sums {
     struct sums<BLOCKS> s;
     float inputs[BLOCKS][4];
@@ -166,7 +169,7 @@ __device__ inline void multiply_codes(const struct tiles &t, const uint4 (&w)[2]
                                       uint32_t n_blocks, struct sums<BLOCKS> &s)
 {
     const uint32_t lane = threadIdx.x % WARP;
-    /* steps of 16 inputs that share a scale */
+    /* number of steps of 16 inputs that share a scale */
     const uint32_t steps = t.group < PIECE ? t.group / 16 : 4;
     const uint32_t group_bytes = 16 * weights_traits<F>::SCALE_BYTES;
     const uint32_t ones[4] = {FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES};
@@ -214,7 +217,7 @@ __device__ inline void multiply_codes(const struct tiles &t, const uint4 (&w)[2]
 }
 
 /* Multiplies pieces begin, begin + step, ... before `end` of a span whose activations are x and
- * whose first piece is `first`. With one block of rows, a batch is loaded while the one before
+ * whose first piece is `first`. With one block of rows, a batch is loaded while the batch before
  * is multiplied. With more blocks, the sums need the registers, and the multiprocessor's other
  * warps load meanwhile. */
 template <enum gpu_format F, unsigned BLOCKS>
@@ -315,7 +318,7 @@ __device__ inline void tiles_prefetch(const struct tiles &t, bool is_plain, uint
             prefetch_l2(t.codes[i] + at);
 }
 
-/* Returns tile i alone, for two tiles of different formats. */
+/* Returns tile i alone. It is used for two tiles of different formats. */
 __device__ inline struct tiles one_of(const struct tiles &t, uint32_t i, uint32_t group)
 {
     struct tiles one = t;
@@ -331,7 +334,7 @@ __global__ __launch_bounds__(THREADS, 2) void small_kernel(const __grid_constant
     CUDA_DYNAMIC_SHARED(uint16_t, shared);
     const struct grouped_args &a = s.g;
     const uint32_t warp = threadIdx.x / WARP, part = warp % s.n_parts;
-    const uint32_t units = N_WARPS / s.n_parts; /* pairs of tiles of this block */
+    const uint32_t units = N_WARPS / s.n_parts; /* number of pairs of tiles of this block */
     const bool gated = a.result == GROUPED_GATED;
     dependency_wait();
     const struct grouped_tile tile = grouped_tile_at(a, blockIdx.y);
@@ -339,7 +342,7 @@ __global__ __launch_bounds__(THREADS, 2) void small_kernel(const __grid_constant
         return;
     const struct grouped_matrix *m = grouped_group(a, tile.group);
     const struct gpu_matrix w = m->w, w2 = gated ? grouped_second(a, m)->w : w;
-    const uint32_t width = gated ? 16 : OUTPUTS; /* outputs of a unit */
+    const uint32_t width = gated ? 16 : OUTPUTS; /* number of outputs of a unit */
     const uint32_t first = (blockIdx.x * units + warp / s.n_parts) * width;
     if (blockIdx.x * units * width >= w.n)
         return;
@@ -377,11 +380,12 @@ __global__ __launch_bounds__(THREADS, 2) void small_kernel(const __grid_constant
         __syncthreads();
     }
     dependency_launch();
-    float *added = reinterpret_cast<float *>(shared); /* sums, [warp][row][output] */
+    /* the sums have the shape [warp][row][output] */
+    float *added = reinterpret_cast<float *>(shared);
     constexpr uint32_t PART = BLOCKS * 8 * STRIDE;
     put_sums<BLOCKS>(sums, added + warp * PART);
     __syncthreads();
-    /* The warps of a unit store their sums together. */
+    /* The warps of a unit store the unit's sums together. */
     const struct grouped_sums g = {
         added + (warp - part) * PART, STRIDE, s.n_parts, PART, first, width};
     grouped_finish(a, tile, m, g, threadIdx.x % (s.n_parts * WARP), s.n_parts * WARP);

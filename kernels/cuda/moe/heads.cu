@@ -1,4 +1,4 @@
-/* The products of heads, in which every head has every row. */
+/* Computes the products of heads, in which every head has every row. */
 #include "kernels/cuda/moe/grouped_run.cuh"
 
 namespace
@@ -25,7 +25,7 @@ cudaError_t pad_heads(const struct gpu_stream *s, const struct heads_params *p, 
 
 uint64_t cuda_heads_scratch(uint32_t n_rows, uint32_t n_heads, uint32_t k)
 {
-    const uint32_t most = 64; /* rows at a time */
+    const uint32_t most = 64; /* most rows that are padded at a time */
     return heads_row_bytes(n_heads, k) * (n_rows < most ? n_rows : most);
 }
 

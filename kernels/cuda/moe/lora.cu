@@ -1,11 +1,11 @@
-/* The sums that adapters add. All rows with adapters go through two grouped products
+/* Computes the sums that adapters add. All rows with adapters go through two grouped products
  * (grouped.cuh): down to each adapter's rank into scratch, then back up and added to the rows'
- * results. backend/moe.c calls it, and makes the tables when an adapter is loaded.
+ * results. backend/moe.c calls this file, and makes the tables when an adapter is loaded.
  * An adapter is a group, read from a table on the device. Its rows are a list of tiles that
- * comes with the pass's uploads. So the launches are the same for any mix of adapters and may be
- * recorded: blocks of tiles that do not exist end at once, and so do blocks behind a smaller
- * rank. Matrices over one input (Q, K, V; gate, up) go together, as the third dimension of the
- * grid. A row belongs to one adapter, so no two blocks add to the same element.
+ * comes with the pass's uploads. The launches are therefore the same for any mix of adapters and
+ * may be recorded. Blocks of tiles that do not exist end at once, and so do blocks behind a
+ * smaller rank. Matrices over one input (Q, K, V; gate, up) go together, as the third dimension
+ * of the grid. A row belongs to one adapter, so no two blocks add to the same element.
  *
  * Bytes: with few rows (grouped_small.cu) a block streams an adapter's A with all of its warps
  * along K, 16 bytes a lane. A tile's low part is a few KB that stay in the second-level cache. B
@@ -19,18 +19,18 @@ uint32_t rounded(uint32_t n, uint32_t to)
     return (n + to - 1) / to * to;
 }
 
-/* One turn: rows begin .. begin + n - 1 of the list. */
+/* `turn` is one turn: rows begin .. begin + n - 1 of the list. */
 struct turn {
     const struct adapters_params *p;
     const struct cuda_adapter_rows *rows;
     uint32_t begin, n, low_stride;
-    uint16_t *low; /* [n_parts][n][low_stride] */
+    uint16_t *low; /* `low` has the shape [n_parts][n][low_stride] */
     uint32_t n_multiprocessors;
     const struct gpu_stream *stream;
 };
 
-/* Returns the arguments that both products share. A rank of a few tiles would leave most of a
- * large block without work. */
+/* Returns the arguments that both products share. If the rank is only a few tiles, most of a
+ * large block would have no work. */
 struct grouped_args product_of(const struct turn &t, size_t matrix, uint32_t n, uint32_t k)
 {
     const struct cuda_adapter_rows *r = t.rows;
@@ -84,7 +84,7 @@ cudaError_t run_up(const struct turn &t)
     return grouped_run(t.stream, a, t.n_multiprocessors);
 }
 
-/* Returns the bytes of scratch for a row: its low parts, and its inputs if they must be padded. */
+/* Returns the bytes of scratch for a row: its low parts, and its inputs if these must be padded. */
 uint64_t row_bytes(uint32_t n_parts, uint32_t rank, uint32_t k, bool is_aligned)
 {
     return ((uint64_t)n_parts * rounded(rank, 16) + (is_aligned ? 0 : rounded(k, 8))) *
@@ -109,8 +109,8 @@ enum status run_turn(const struct turn &t, bool is_aligned, struct error *err)
 
 /* ---- the list and its tiles ---- */
 
-/* Returns the most tiles of n_rows rows that are divided among n_adapters lists, none of them
- * empty. Each further adapter may add a tile. */
+/* Returns the most tiles that n_rows rows can have when they are divided among n_adapters lists,
+ * none of which is empty. Each further adapter may add a tile. */
 uint32_t tiles_bound(uint32_t n_rows, uint32_t n_adapters, uint32_t tile_rows)
 {
     const uint32_t n = n_adapters < n_rows ? n_adapters : n_rows;
@@ -134,7 +134,7 @@ uint32_t tiles_fill(const struct adapter_rows *rows, uint32_t tile_rows, struct 
 }
 
 /* Rounds up the number of tiles in the launches of a small pass: a recording serves any number
- * up to it. */
+ * of tiles up to the rounded number. */
 uint32_t rounded_tiles(uint32_t n, uint32_t bound)
 {
     uint32_t most = 1;
@@ -206,7 +206,7 @@ enum status cuda_adapter_table_fill(const struct lora_pair *pairs, uint32_t n, v
 
 uint64_t cuda_adapters_scratch(uint32_t n_rows, uint32_t rank, uint32_t k)
 {
-    const uint32_t most = 64; /* rows at a time if they must be padded */
+    const uint32_t most = 64; /* most rows at a time if they must be padded */
     return n_rows * row_bytes(LINEAR_MAX_PARTS, rank, k, true) +
            (n_rows < most ? n_rows : most) * row_bytes(0, 0, k, false);
 }

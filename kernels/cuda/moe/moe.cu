@@ -1,13 +1,13 @@
-/* A mixture of experts without any count on the host. backend/moe.c calls cuda_moe with ids and
- * shares from route.cu. A kernel sorts the pairs (row, expert) by expert, with rows in order,
- * and writes the tiles of rows. Two grouped products (grouped.cuh) run over those tiles: gate
- * and up with the activation, then down. A last kernel adds up each row's experts in ascending
- * order, in float, times their shares. The result of a pair lies in scratch at the pair's place,
- * so sums need no atomics and have one order.
+/* Computes a mixture of experts without any count on the host. backend/moe.c calls cuda_moe with
+ * ids and shares from route.cu. A kernel sorts the pairs (row, expert) by expert, with rows in
+ * order, and writes the tiles of rows. Two grouped products (grouped.cuh) run over those tiles:
+ * gate and up with the activation, then down. A last kernel adds up each row's experts in
+ * ascending order, in float, times their shares. The result of a pair lies in scratch at the
+ * pair's place, so sums need no atomics and have one order.
  *
- * Sorting: a block for each expert reads all ids twice, 4 bytes a lane, side by side (they lie
- * in the L2 cache): once to count the pairs of all experts, once to place its own. No block
- * waits for another. */
+ * Sorting: a block for each expert reads all ids twice, 4 bytes a lane, side by side (the ids
+ * lie in the L2 cache). The first time it counts the pairs of all experts; the second time it
+ * places the pairs of its own expert. No block waits for another block. */
 #include "kernels/cuda/moe/grouped_run.cuh"
 
 extern "C" {
@@ -22,9 +22,9 @@ constexpr uint32_t MAX_HERE = 8192; /* most experts that a block counts in share
 constexpr uint32_t SUM_THREADS = 256, SUM_LIST = 32, SUM_CHUNK = 8;
 
 struct sort_args {
-    const uint32_t *ids; /* [n_rows][n_chosen] */
+    const uint32_t *ids; /* `ids` has the shape [n_rows][n_chosen] */
     uint32_t n_pairs, n_chosen, first, n, tile_rows;
-    uint32_t *rows, *places; /* row of each place; place of each pair */
+    uint32_t *rows, *places; /* rows: row of each place; places: place of each pair */
     struct grouped_tile *tiles;
     uint32_t *n_tiles;
 };
@@ -45,15 +45,16 @@ __device__ inline uint32_t block_sum(uint32_t v, uint32_t *shared)
     return sum;
 }
 
-/* Counts the pairs of each expert on this rank, and, for this block's expert, the pairs of each
- * warp. A warp's pairs are consecutive. */
+/* Counts the pairs of each expert on this rank. For this block's expert it also counts the pairs
+ * of each warp. A warp's pairs are consecutive. */
 __device__ inline void count_pairs(const sort_args &a, uint32_t begin, uint32_t end,
                                    uint32_t *counts, uint32_t *own)
 {
     const uint32_t lane = threadIdx.x % WARP;
     uint32_t n = 0;
     for (uint32_t i = begin + lane; i < end; i += WARP) {
-        const uint32_t e = a.ids[i] - a.first; /* wraps to beyond n if the id is below first */
+        /* e wraps to a number beyond n if the id is below first */
+        const uint32_t e = a.ids[i] - a.first;
         if (e < a.n)
             atomicAdd(&counts[e], 1u);
         n += e == blockIdx.x;
@@ -84,7 +85,7 @@ __device__ inline void put_pairs(const sort_args &a, uint32_t begin, uint32_t en
 
 __global__ __launch_bounds__(SORT_THREADS) void sort_kernel(const sort_args a)
 {
-    CUDA_DYNAMIC_SHARED(uint32_t, counts); /* [n] */
+    CUDA_DYNAMIC_SHARED(uint32_t, counts); /* array shape: [n] */
     __shared__ uint32_t own[SORT_WARPS], sums[SORT_WARPS];
     const uint32_t warp = threadIdx.x / WARP;
     const uint32_t each = ((a.n_pairs + SORT_WARPS - 1) / SORT_WARPS + WARP - 1) / WARP * WARP;
@@ -95,7 +96,8 @@ __global__ __launch_bounds__(SORT_THREADS) void sort_kernel(const sort_args a)
     __syncthreads();
     count_pairs(a, begin, end, counts, own);
     __syncthreads();
-    uint32_t places = 0, tiles = 0; /* totals of the experts before this one */
+    /* `places` and `tiles` count the places and tiles of the experts before this block's expert. */
+    uint32_t places = 0, tiles = 0;
     for (uint32_t i = threadIdx.x; i < blockIdx.x; i += SORT_THREADS) {
         places += counts[i];
         tiles += (counts[i] + a.tile_rows - 1) / a.tile_rows;
@@ -116,16 +118,17 @@ __global__ __launch_bounds__(SORT_THREADS) void sort_kernel(const sort_args a)
 }
 
 struct sum_args {
-    const float *results; /* [place][stride] */
+    const float *results; /* `results` has the shape [place][stride] */
     const uint32_t *ids, *places;
     const float *shares;
     uint16_t *out;
     uint32_t stride, out_stride, n_chosen, first, n, dim;
 };
 
-/* Up to SUM_LIST of a row's experts: the places of their results, and their shares. An entry
- * that does not exist, or whose expert is on another rank, has the place NONE and the share -0:
- * adding zero times -0 to a sum changes none of its bits, not even those of a zero. */
+/* `sum_list` holds up to SUM_LIST of a row's experts: the places of their results, and their
+ * shares. An entry that does not exist, or whose expert is on another rank, has the place NONE
+ * and the share -0. Adding zero times -0 to a sum changes none of its bits, not even the bits of
+ * a zero. */
 struct sum_list {
     uint32_t places[SUM_LIST];
     float shares[SUM_LIST];
@@ -133,8 +136,8 @@ struct sum_list {
 constexpr uint32_t NONE = UINT32_MAX;
 
 /* Each thread reads one of the pairs first .. first + n - 1. The place of a pair whose expert is
- * not on this rank was never written. It is loaded anyway, at the same time as the id, and not
- * used. */
+ * not on this rank was never written. Such a place is loaded anyway, at the same time as the id,
+ * and not used. */
 __device__ inline void sum_find(const sum_args &a, uint32_t first, uint32_t n, sum_list &list)
 {
     const uint32_t i = threadIdx.x, pair = first + i;
@@ -154,7 +157,7 @@ __device__ inline void sum_find(const sum_args &a, uint32_t first, uint32_t n, s
 }
 
 /* Adds the list's experts from `first` on, in order. The loads of all their results are issued
- * before the first one is waited for. */
+ * before the first load is waited for. */
 __device__ inline void sum_add(const sum_args &a, const sum_list &list, uint32_t first,
                                uint32_t column, float4 &sum)
 {
@@ -173,8 +176,9 @@ __device__ inline void sum_add(const sum_args &a, const sum_list &list, uint32_t
     }
 }
 
-/* Each thread has four columns of a row. Up to SUM_CHUNK experts need two waits for memory: for
- * ids, places and shares, which the block's first threads load for all, and for the results. */
+/* Each thread has four columns of a row. Up to SUM_CHUNK experts need two waits for memory. The
+ * first wait is for ids, places and shares, which the block's first threads load for all
+ * threads. The second wait is for the results. */
 __global__ __launch_bounds__(SUM_THREADS, 4) void sum_kernel(const sum_args a)
 {
     __shared__ sum_list list;
@@ -185,7 +189,7 @@ __global__ __launch_bounds__(SUM_THREADS, 4) void sum_kernel(const sum_args a)
     for (uint32_t begin = 0; begin < a.n_chosen; begin += SUM_LIST) {
         const uint32_t n = min(a.n_chosen - begin, SUM_LIST);
         if (begin > 0)
-            __syncthreads(); /* the old list has been read */
+            __syncthreads(); /* all threads have read the old list */
         sum_find(a, row * a.n_chosen + begin, n, list);
         __syncthreads();
         for (uint32_t first = 0; first < n && column < a.dim; first += SUM_CHUNK)
@@ -208,7 +212,7 @@ __global__ __launch_bounds__(SUM_THREADS, 4) void sum_kernel(const sum_args a)
         out[i] = halves[i];
 }
 
-/* Offsets in the scratch, for a number of rows at a time. */
+/* `rooms` holds offsets in the scratch, for a number of rows at a time. */
 struct rooms {
     uint64_t rows, places, tiles, n_tiles, x, inner, results, n_bytes;
 };
@@ -228,7 +232,7 @@ uint32_t rounded(uint32_t n, uint32_t to)
 
 uint32_t tile_rows_of(uint32_t n_rows, uint32_t n_chosen, uint32_t n)
 {
-    /* The large kernel only multiplies rows that a tile has, not always 128. */
+    /* The large kernel multiplies only the rows that a tile has, which may be fewer than 128. */
     const uint64_t mean = n ? (uint64_t)n_rows * n_chosen / n : 0;
     return n_rows <= 8 ? 8 : mean < GROUPED_SMALL_ROWS ? GROUPED_SMALL_ROWS : GROUPED_LARGE_ROWS;
 }
@@ -280,7 +284,7 @@ uint64_t cuda_moe_scratch(uint32_t n_rows, uint32_t n_chosen, uint32_t dim, uint
 
 namespace
 {
-/* One turn: the rows that fit into the scratch. */
+/* `turn` is one turn: the rows that fit into the scratch. */
 struct turn {
     const struct moe_params *p;
     const struct rooms *rooms;
@@ -342,7 +346,7 @@ struct grouped_args product_of(const struct turn &t)
     a.table_stride = sizeof(struct gpu_expert);
     a.n_parts = 1;
     a.tile_rows = t.tile_rows;
-    if (t.n_rows == 1) { /* its experts all differ: nothing to sort */
+    if (t.n_rows == 1) { /* the experts of one row all differ, so there is nothing to sort */
         a.ids = ids_of(t);
         a.first_id = t.p->first;
         a.n_groups = t.p->n;
@@ -381,7 +385,7 @@ cudaError_t enqueue_inner(const struct turn &t)
             return e;
     }
     if (t.n_rows == 1)
-        a.x_stride = 0; /* every place has the same row */
+        a.x_stride = 0; /* stride 0 means that every place has the same row */
     else
         a.x_rows = in_room<uint32_t>(t, t.rooms->rows);
     a.outs[0] = {t.room + t.rooms->inner, rounded(t.width, 16)};

@@ -1,8 +1,8 @@
 /* Chooses a row's experts. backend/moe.c calls cuda_route; ids and shares go to device memory,
- * where moe.cu reads them. A warp has one row, with its scores in shared memory, so the logits
- * are read once, neighbouring lanes reading neighbouring words.
+ * where moe.cu reads them. A warp has one row, with its scores in shared memory. The logits are
+ * therefore read once, and neighbouring lanes read neighbouring words.
  * The choice equals the CPU's (kernels/cpu/backend/moe.c) for the same logits. Exponentials are
- * computed in double and rounded once, so that scores which tie there tie here. Among equal
+ * computed in double and rounded once, so that scores which tie on the CPU tie here. Among equal
  * scores the lower number wins, and a NaN is never chosen twice. The cost of a launch is its
  * latency: n_chosen maxima over the warp. */
 #include "kernels/cuda/device/launch.cuh"
@@ -19,13 +19,13 @@ namespace
 {
 constexpr uint32_t WARP = 32, MAX_WARPS = 4;
 constexpr uint32_t ALL_LANES = 0xffffffffu;
-/* shared memory of a block without a special request */
+/* MAX_SHARED_BYTES is the shared memory that a block has without a special request. */
 constexpr uint32_t MAX_SHARED_BYTES = 48u << 10;
 
 struct route_args {
     struct route_params p;
     bool logits_are_float;
-    uint32_t n_shared; /* floats of shared memory for a warp */
+    uint32_t n_shared; /* number of floats of shared memory for a warp */
 };
 
 __device__ inline float logit(const route_args &a, uint32_t row, uint32_t i)
@@ -100,8 +100,8 @@ __device__ inline uint32_t warp_best(const float *x, uint32_t n, uint32_t lane)
     return at;
 }
 
-/* Returns the best of a group, or the sum of its two best. Groups of neighbouring lanes may lie
- * in the same bank, so each lane begins at another element. */
+/* Returns the best score of a group, or the sum of its two best scores. Groups of neighbouring
+ * lanes may lie in the same bank, so each lane begins at another element. */
 __device__ inline float group_score(const float *x, uint32_t n, uint32_t begin, bool by_two)
 {
     float best = -INFINITY, second = -INFINITY;
@@ -117,7 +117,7 @@ __device__ inline float group_score(const float *x, uint32_t n, uint32_t begin, 
     return by_two && n > 1 ? best + second : best;
 }
 
-/* Sets the experts of groups that are not among the best to zero. */
+/* Sets the experts outside the best groups to zero. */
 __device__ inline void leave_groups_out(const struct route_params &p, float *ranked, float *groups,
                                         uint32_t lane)
 {
@@ -160,15 +160,15 @@ __device__ inline void score(const route_args &a, uint32_t row, float *scores, f
     __syncwarp();
     if (p.n_groups > 1)
         leave_groups_out(p, ranked, groups, lane);
-    /* An expert that is chosen has -infinity. All others stay above it, so that a NaN is not
-     * chosen twice. */
+    /* A chosen expert gets -infinity. All other experts stay above -infinity, so that no expert
+     * is chosen twice when there are NaNs. */
     for (uint32_t i = lane; i < p.n_experts; i += WARP)
         ranked[i] = ranked[i] > -FLT_MAX ? ranked[i] : -FLT_MAX;
     __syncwarp();
 }
 
-/* Collects the chosen experts, marked -infinity in `ranked`, in ascending order: their ids and
- * scores. */
+/* Collects the chosen experts, marked -infinity in `ranked`, in ascending order. It writes their
+ * ids and scores. */
 __device__ inline void collect(const struct route_params &p, const float *scores,
                                const float *ranked, uint32_t *ids, float *shares, uint32_t lane)
 {
@@ -210,7 +210,7 @@ __global__ __launch_bounds__(WARP *MAX_WARPS) void route_kernel(const route_args
     collect(p, scores, ranked, p.ids + (size_t)row * p.n_chosen, shares, lane);
     if (p.scores == ROUTE_SOFTMAX_OF_CHOSEN)
         warp_softmax(shares, p.n_chosen, lane);
-    float sum = 0; /* added in order; the same bits in every lane */
+    float sum = 0; /* shares are added in order, so every lane gets the same bits */
     for (uint32_t k = 0; k < p.n_chosen; k++)
         sum += shares[k];
     for (uint32_t k = lane; k < p.n_chosen; k += WARP)

@@ -1,15 +1,16 @@
 #pragma once
-/* The operators on rows except products, in bfloat16 unless float is mentioned. This is a C ABI:
- * pointers are device pointers, and calls enqueue work (device/abi.h explains the errors). Any
- * alignment works; rows at multiples of 16 bytes move in words of that size, with the same bits. */
+/* Declares the operators on rows except products, in bfloat16 unless float is mentioned. This is
+ * a C ABI: pointers are device pointers, and calls enqueue work (device/abi.h explains the
+ * errors). Any alignment works; rows at multiples of 16 bytes move in words of that size, with
+ * the same bits. */
 #include "kernels/cuda/device/abi.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* RMS norm of bfloat16 rows (norm_params of kernels/op_params.h). The order of its sums follows
- * from the row's dimension alone. Returns STATUS_UNSUPPORTED when dim is above
+/* Enqueues the RMS norm of bfloat16 rows (norm_params of kernels/op_params.h). The order of its
+ * sums follows from the row's dimension alone. Returns STATUS_UNSUPPORTED when dim is above
  * CUDA_NORM_MAX_DIM. */
 #define CUDA_NORM_MAX_DIM 32768u
 MUST_USE enum status cuda_norm_bf16(struct gpu_stream *s, const struct norm_params *p,
@@ -42,7 +43,7 @@ MUST_USE enum status cuda_copy_heads(struct gpu_stream *s, const struct copy_hea
 MUST_USE enum status cuda_gate_rows(struct gpu_stream *s, struct view x, uint32_t n_rows,
                                     uint32_t dim, struct view gate, struct error *err);
 
-/* Rows are logits in float. */
+/* The operators below take rows of logits in float. */
 MUST_USE enum status cuda_softcap(struct gpu_stream *s, struct view x, uint32_t n_rows,
                                   uint32_t dim, float cap, struct error *err);
 MUST_USE enum status cuda_logits_top(struct gpu_stream *s, struct view x, uint32_t n_rows,

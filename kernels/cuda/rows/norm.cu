@@ -1,10 +1,11 @@
-/* RMS norm over bfloat16. A unit is one part of one row. Its threads (16 to 1024, depending on
- * dim alone) take chunks of 8 elements in turn: thread t those at 8 * (t, t + THREADS, ...).
- * They keep them in registers, so that memory is read once, and add the squares in a fixed
- * order: within a thread element by element, then threads_sum. Elements beyond dim count as zero
- * and change no bit. The way a chunk is loaded (16 bytes at once or one by one) does not change
- * the order either. So the bits of a unit depend on its values, dim, eps and w alone.
- * Contraction is off (cmake/Cuda.cmake); fused operations are written as fmaf. */
+/* Computes the RMS norm over bfloat16. A unit is one part of one row. Its threads (16 to 1024,
+ * depending on dim alone) process chunks of 8 elements in turn: thread t has the chunks at 8 *
+ * (t, t + THREADS, ...). The threads keep the elements in registers, so that memory is read
+ * once, and add the squares in a fixed order: within a thread element by element, then
+ * threads_sum. Elements beyond dim count as zero and change no bit. The way a chunk is loaded
+ * (16 bytes at once or one by one) does not change the order either. The bits of a unit
+ * therefore depend on its values, dim, eps and w alone. Contraction is off (cmake/Cuda.cmake);
+ * fused operations are written as fmaf. */
 #include "kernels/cuda/device/chunks.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -14,7 +15,8 @@ extern "C" {
 
 namespace
 {
-constexpr uint32_t BLOCK_THREADS = 256; /* at least; units with fewer threads share a block */
+/* least number of threads of a block; units with fewer threads share a block */
+constexpr uint32_t BLOCK_THREADS = 256;
 
 struct norm_args {
     uint16_t *out, *x;
@@ -23,7 +25,9 @@ struct norm_args {
     uint32_t out_stride, x_stride, y_stride;
     uint32_t n_units, n_parts, dim;
     float eps;
-    const float *sums; /* [rows]: sums of squares of `whole` elements; NULL: compute them */
+    /* `sums` has, for each row, the sum of squares of `whole` elements; NULL: the kernel
+     * computes it. */
+    const float *sums;
     uint32_t whole;
 };
 
@@ -33,7 +37,7 @@ __global__ __launch_bounds__(THREADS < BLOCK_THREADS ? BLOCK_THREADS
 {
     const uint32_t thread = threadIdx.x % THREADS;
     const uint32_t unit = blockIdx.x * (blockDim.x / THREADS) + threadIdx.x / THREADS;
-    /* Threads beyond the last unit stay for their warp's sums, with zeros. */
+    /* Threads beyond the last unit take part in their warp's sums with zeros. */
     const uint32_t dim = unit < a.n_units ? a.dim : 0;
     const size_t row = unit / a.n_parts;
     const size_t column = (size_t)(unit % a.n_parts) * a.dim;

@@ -1,7 +1,7 @@
-/* Element-wise operators over bfloat16 rows, behind rows/abi.h; backend/rows.c calls them. They
- * are bound by memory: a thread takes one chunk of 16 bytes of each operand, and neighbours take
- * neighbouring chunks. Blocks of 256 threads lie along a row and rows along the grid's second
- * dimension, so that a pass of one row still has several blocks.
+/* Implements element-wise operators over bfloat16 rows, behind rows/abi.h; backend/rows.c calls
+ * them. They are bound by memory: a thread processes one chunk of 16 bytes of each operand, and
+ * neighbours process neighbouring chunks. Blocks of 256 threads lie along a row and rows along
+ * the grid's second dimension, so that a pass of one row still has several blocks.
  * Each kernel is launched early (launch.cuh): between two kernels of a decode step, only the
  * data is waited for. Rows may have any alignment; the bits do not depend on it. */
 #include "kernels/cuda/device/activation.cuh"
@@ -158,7 +158,7 @@ struct gate_rows_chunk {
     }
 };
 
-/* A unit is a chunk of one head: head i / per_head, chunk i % per_head. */
+/* In `copy_heads_chunk`, a unit is a chunk of one head: head i / per_head, chunk i % per_head. */
 struct copy_heads_chunk {
     rows_in from;
     rows_out to;
@@ -176,11 +176,11 @@ struct copy_heads_chunk {
 
 /* ---- rotary embedding ---- */
 
-/* A unit is 8 pairs of one head: elements from `first` on, and their partners, half a vector
- * further or beside them. */
+/* In `rope_chunk`, a unit is 8 pairs of one head: elements from `first` on, and their partners,
+ * which lie half a vector further or beside them. */
 struct rope_chunk {
     rows_out x;
-    const float2 *cos_sin; /* [rows][half] */
+    const float2 *cos_sin; /* `cos_sin` has the shape [rows][half] */
     uint32_t head_dim, half, per_head;
     bool interleaved;
     __device__ void turn(float *a, float *b, const float2 *at, uint32_t first) const

@@ -1,8 +1,8 @@
-/* Operators that make one number, or a few, from each row: sums of squares, the two best logits,
- * sums of exponentials. backend/rows.c calls them through rows/abi.h. A block has one row. Its
- * threads take neighbouring words of 16 bytes in turn, with several loads in flight, and reduce
- * their results at the end. A row of logits is as long as the vocabulary (half a MiB) and is
- * read once. The order of a sum follows from the row's length alone. */
+/* Implements operators that make one number, or a few, from each row: sums of squares, the two
+ * best logits, sums of exponentials. backend/rows.c calls them through rows/abi.h. A block has
+ * one row. Its threads read neighbouring words of 16 bytes in turn, with several loads in
+ * flight, and reduce their results at the end. A row of logits is as long as the vocabulary
+ * (half a MiB) and is read once. The order of a sum follows from the row's length alone. */
 #include "kernels/cuda/device/chunks.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -71,7 +71,8 @@ struct best_two {
     uint32_t id;
 };
 
-/* An element is better if it is larger, or equal with a lower number. A NaN is never better. */
+/* Merges the two best elements of two sets. An element is better if it is larger, or equal with
+ * a lower number. A NaN is never better. */
 __device__ __forceinline__ best_two merge(const best_two &a, const best_two &b)
 {
     const bool a_first = a.best > b.best || (a.best == b.best && a.id < b.id);

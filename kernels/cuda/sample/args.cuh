@@ -1,6 +1,6 @@
 #pragma once
-/* Shared by the files of the device's sampler: logits as ordered numbers, the state of a row in
- * scratch, and reductions whose result does not depend on the order of the threads. */
+/* Defines what the files of the device's sampler share: logits as ordered numbers, the state of
+ * a row in scratch, and reductions whose result does not depend on the order of the threads. */
 #include <float.h>
 
 #include "kernels/cuda/device/common.cuh"
@@ -9,34 +9,38 @@ extern "C" {
 }
 
 constexpr uint32_t SAMPLE_WARP = 32, SAMPLE_ALL = 0xffffffffu;
-constexpr uint32_t SAMPLE_SLICES = 16;         /* blocks that share a row */
-constexpr uint32_t SAMPLE_SLICE_THREADS = 256; /* threads of such a block */
-constexpr uint32_t SAMPLE_ROW_THREADS = 1024;  /* threads of a block that has a whole row */
+constexpr uint32_t SAMPLE_SLICES = 16;         /* number of blocks that share a row */
+constexpr uint32_t SAMPLE_SLICE_THREADS = 256; /* number of threads of a block that shares a row */
+/* number of threads of a block that has a whole row */
+constexpr uint32_t SAMPLE_ROW_THREADS = 1024;
 constexpr uint32_t SAMPLE_NO_ID = 0xffffffffu;
 
-/* The two best of some logits: the larger value first, and the lower id among equals. */
+/* `sample_top` holds the two best of some logits: the larger value first, and the lower id among
+ * equals. */
 struct sample_top {
     float best, second;
     uint32_t id, second_id;
 };
-/* The two best scores of a draw. */
+/* `sample_draw` holds the two best scores of a draw. */
 struct sample_draw {
     double best, second;
     uint32_t id;
 };
 
-/* State of a row. An id's order (sample_order) is one number; a greater one is better. */
+/* `sample_row_state` is the state of a row. An id's order (sample_order) is one number; a
+ * greater number is better. */
 struct sample_row_state {
-    uint64_t threshold; /* least order that passes the filters; 0 = all that are not -inf */
+    /* least order that passes the filters; 0 = all ids whose logit is not -inf pass */
+    uint64_t threshold;
 };
 
 struct sample_scratch {
-    sample_top *raw, *changed; /* [n_rows][SAMPLE_SLICES] */
-    sample_draw *draws;        /* [n_rows][SAMPLE_SLICES] */
-    sample_row_state *states;  /* [n_rows] */
-    uint32_t *counts;          /* [n_rows][vocab_size]: how often each id is an output */
-    uint32_t *masks;           /* [n_rows][mask_words]: allowed ids */
-    float *copies;             /* [n_rows][vocab_size]: raw logits of changed rows */
+    sample_top *raw, *changed; /* `raw` and `changed` have the shape [n_rows][SAMPLE_SLICES] */
+    sample_draw *draws;        /* `draws` has the shape [n_rows][SAMPLE_SLICES] */
+    sample_row_state *states;  /* `states` has the shape [n_rows] */
+    uint32_t *counts;          /* shape [n_rows][vocab_size]: how often each id is an output */
+    uint32_t *masks;           /* `masks` has the shape [n_rows][mask_words]: allowed ids */
+    float *copies; /* `copies` has the shape [n_rows][vocab_size]: raw logits of changed rows */
     uint32_t mask_words;
 };
 
@@ -45,8 +49,8 @@ struct sample_args {
     sample_scratch s;
 };
 
-/* Returns a logit as a number: a NaN becomes -inf, and infinity the largest number, so that
- * differences are numbers. */
+/* Returns a logit as a number. A NaN becomes -inf, and infinity becomes the largest number, so
+ * that differences are numbers. */
 __device__ inline float sample_number(float logit)
 {
     return logit <= FLT_MAX ? logit : logit > FLT_MAX ? FLT_MAX : -INFINITY;
@@ -151,8 +155,8 @@ __device__ inline const sample_top *sample_slices(const sample_args &a, uint32_t
     return (changed ? a.s.changed : a.s.raw) + (size_t)i_row * SAMPLE_SLICES;
 }
 
-/* The ids of a slice. Limits are multiples of four, so that a group of four ids, which shares
- * one Philox call, lies in one slice. */
+/* `sample_range` is the range of the ids of a slice. Limits are multiples of four, so that a
+ * group of four ids, which shares one Philox call, lies in one slice. */
 struct sample_range {
     uint32_t begin, end;
 };
@@ -164,7 +168,7 @@ __device__ inline sample_range sample_slice(uint32_t vocab_size, uint32_t i_slic
     return {begin < vocab_size ? begin : vocab_size, end < vocab_size ? end : vocab_size};
 }
 
-/* From filter.cu and logprobs.cu. */
+/* The functions below are in filter.cu and logprobs.cu. */
 cudaError_t sample_enqueue_filter(const sample_args &a, cudaStream_t stream);
 cudaError_t sample_enqueue_logprobs(const sample_args &a, cudaStream_t stream);
 

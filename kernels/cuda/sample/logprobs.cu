@@ -1,5 +1,6 @@
-/* Log-probabilities of the raw logits: of the sampled id and of the best k ids, and the sampled
- * id's rank. A block has one row that asks for them. It runs after the draw. */
+/* Computes log-probabilities of the raw logits, for the sampled id and the best k ids. It also
+ * computes the sampled id's rank. A block has one row that asks for log-probabilities. The
+ * kernel runs after the draw. */
 #include "kernels/cuda/sample/select.cuh"
 
 namespace
@@ -27,7 +28,7 @@ __device__ double sum_exp(const float *logits, uint32_t n, float shift)
 }
 
 /* Returns a finite number even if there is no log-probability, because texts and messages could
- * not carry an infinite one. */
+ * not carry an infinite number. */
 __device__ inline float log_probability(float logit, float best, double sum)
 {
     const double v = (double)sample_number(logit) - (double)best - log(sum);

@@ -1,9 +1,10 @@
-/* Sampling on the device (abi.h); backend/sampler.c calls it. SAMPLE_SLICES blocks share a row,
- * so that a step does not wait for one row of 128,000 logits. Only a later kernel adds up
- * results of blocks, in order. Launches: the best two of each slice; with changes (biases,
- * masks, penalties) the changes, and the best two again; with filters the least order that
- * passes; with a temperature each slice's best two scores; then one warp for each row that
- * stores the id for the next step. A greedy row reads its logits once.
+/* Implements sampling on the device (abi.h); backend/sampler.c calls this file. SAMPLE_SLICES
+ * blocks share a row, so that a step does not wait for one row of 128,000 logits. Only a later
+ * kernel adds up results of blocks, in order.
+ * Launches: first the best two of each slice. With changes (biases, masks, penalties), next the
+ * changes, and the best two again. With filters, next the least order that passes. With a
+ * temperature, next each slice's best two scores. Last, one warp for each row stores the id for
+ * the next step. A greedy row reads its logits once.
  *
  * Draws are those of worker/sampling/draw.h: Gumbel noise by Philox, a function of (seed,
  * prompt, choice; position, id). Only few scores are computed, in double. An id is skipped in
@@ -33,7 +34,8 @@ __device__ inline sample_top block_top(sample_top t)
     return t;
 }
 
-/* Finds the best two of all rows' raw logits; with `again`, of the rows that were changed. */
+/* Finds the best two of all rows' raw logits. With `again`, it finds the best two of the rows
+ * that were changed. */
 __global__ __launch_bounds__(SAMPLE_SLICE_THREADS) void top_kernel(const sample_args a, bool again)
 {
     const uint32_t i_row = blockIdx.y;
@@ -98,8 +100,8 @@ __device__ void apply_biases(const sample_args &a, const gpu_sample_row &row, fl
     __syncthreads();
 }
 
-/* Marks an id that has been penalised. Outputs are counted first. Then the thread that sets an
- * id's mark penalises it, so each id is penalised once. */
+/* SEEN marks an id that has been penalised. Outputs are counted first. Then the thread that sets
+ * an id's mark penalises it, so each id is penalised once. */
 constexpr uint32_t SEEN = 1u << 31;
 
 __device__ inline uint32_t history_at(const sample_args &a, const gpu_sample_row &row, uint32_t i)
@@ -112,7 +114,7 @@ __device__ void apply_penalties(const sample_args &a, uint32_t i_row, const gpu_
 {
     uint32_t *counts = a.s.counts + (size_t)i_row * a.p.vocab_size;
     const uint32_t n = row.n_history + (row.last_is_output ? 1 : 0);
-    /* Without a repetition penalty the prompt does not matter. */
+    /* The prompt matters only for the repetition penalty. */
     const uint32_t first = row.repetition == 1.0f ? min(row.n_prompt, n) : 0;
     for (uint32_t i = first + threadIdx.x; i < n; i += SAMPLE_ROW_THREADS) {
         const uint32_t id = history_at(a, row, i);
@@ -162,7 +164,7 @@ __global__ __launch_bounds__(SAMPLE_ROW_THREADS) void change_kernel(const sample
 
 /* ---- draws ---- */
 
-/* Philox4x32-10 (Salmon et al. 2011), as in worker/sampling/draw.c. */
+/* Computes Philox4x32-10 (Salmon et al. 2011), as in worker/sampling/draw.c. */
 __device__ inline uint4 philox(const gpu_sample_row &row, uint32_t i_group)
 {
     uint32_t k0 = (uint32_t)row.seed, k1 = (uint32_t)(row.seed >> 32);
@@ -200,8 +202,8 @@ __device__ inline bool may_exceed(uint32_t bits, float t)
     return !(t > 0.0f) || (float)(0xffffffffu - bits) <= __expf(-t) * 4294967296.0f * 1.001f + 2.0f;
 }
 
-/* The bounds for a row's slices, which look for ids whose score may be one of the two best. The
- * scores of the two largest logits are known beforehand. */
+/* `draw_bounds` holds the bounds for a row's slices, which look for ids whose score may be one
+ * of the two best. The scores of the two largest logits are known beforehand. */
 struct draw_bounds {
     float inverse, floor, slack; /* 1 / temperature; least score that matters; rounding slack */
 };

@@ -2,27 +2,27 @@
 /* Finds the least order (args.cuh) of the best ids of a row: a given number of ids, or as few as
  * reach a given weight. A block of SAMPLE_ROW_THREADS reads the row a few times. A histogram of
  * the eligible ids tells the bin in which the edge lies, and the next histogram divides that
- * bin, until a whole bin is inside. The least order in it is the answer.
+ * bin, until a whole bin is inside. The least order in that bin is the answer.
  * Bins are distances from the row's largest logit in steps of 1/64, then of 1/131072, which
  * spreads logits evenly. Bins by a float's bits would put most of a vocabulary into a few bins,
- * whose atomics wait for each other. For logits that are closer than that, the bins are their
- * order itself, eleven bits at a time. Weights are fixed-point numbers, because integers have
- * the same sum in any order. */
+ * whose atomics wait for each other. For logits that are closer than 1/131072, the bins are the
+ * logits' order itself, eleven bits at a time. Weights are fixed-point numbers, because integers
+ * have the same sum in any order. */
 #include "kernels/cuda/sample/args.cuh"
 
 constexpr uint32_t SELECT_BINS = 2048, SELECT_BITS = 11;
 constexpr uint32_t SELECT_BY_ORDER = 2; /* first level whose bins are the order itself */
 constexpr uint32_t SELECT_LEVELS = SELECT_BY_ORDER + (64 + SELECT_BITS - 1) / SELECT_BITS;
 
-/* The ids of a row that may be selected, and their weights. */
+/* `select_row` describes the ids of a row that may be selected, and their weights. */
 struct select_row {
     const float *logits;
     uint32_t n;
     float max;      /* largest logit; distances are measured from it */
-    float least;    /* smaller logits are not eligible, nor is -inf */
+    float least;    /* smaller logits are not eligible, and neither is -inf */
     uint64_t order; /* ids of a lower order are not eligible */
     float inverse;  /* 1 / temperature */
-    bool by_weight; /* false: each id weighs 1 */
+    bool by_weight; /* whether ids have weights; false: each id weighs 1 */
 };
 
 struct select_shared {
@@ -42,7 +42,7 @@ __device__ inline uint32_t select_digit(uint64_t order, uint32_t level)
 {
     const int shift = 64 - (int)SELECT_BITS * (int)(level - SELECT_BY_ORDER + 1);
     const uint64_t digit = shift >= 0 ? order >> shift : order << -shift;
-    return SELECT_BINS - 1 - (uint32_t)(digit % SELECT_BINS); /* the best has the lowest bin */
+    return SELECT_BINS - 1 - (uint32_t)(digit % SELECT_BINS); /* the best id has the lowest bin */
 }
 
 __device__ inline uint32_t select_bin(const select_row &r, float v, uint32_t id, uint32_t level)

@@ -1,6 +1,6 @@
 /* Converts codes to bfloat16, for products of many rows (blas.cu). A warp has one row tile and
- * 64 inputs. It reads its tiles of codes 16 bytes a lane, and converts them as the small
- * products do. The values pass through shared memory, so that each row's 128 bytes are written
+ * 64 inputs. It reads its tiles of codes 16 bytes a lane, and converts them as the kernels of
+ * few rows do. The values pass through shared memory, so that each row's 128 bytes are written
  * at once, 16 bytes a lane. Writing is the limit: 2 bytes for half a byte or one byte that is
  * read. */
 #include "kernels/cuda/device/launch.cuh"

@@ -4,9 +4,9 @@
  * order. */
 #include "kernels/cuda/weights/formats.cuh"
 
-constexpr uint32_t DEQUANTISE_SPAN = 64; /* inputs of a warp */
-/* Words of a row in shared memory: 4 more than necessary, so that 8 neighbouring rows, and 32
- * neighbouring inputs of a row, lie in different banks. */
+constexpr uint32_t DEQUANTISE_SPAN = 64; /* number of inputs of a warp */
+/* DEQUANTISE_LINE is the number of words of a row in shared memory. It is 4 more than necessary,
+ * so that 8 neighbouring rows lie in different banks, and so do 32 neighbouring inputs of a row. */
 constexpr uint32_t DEQUANTISE_LINE = DEQUANTISE_SPAN / 2 + 4;
 using dequantise_lines = uint32_t[GPU_TILE_N][DEQUANTISE_LINE];
 
@@ -55,7 +55,8 @@ __device__ __forceinline__ void dequantise_span(dequantise_lines &lines, const u
     }
 }
 
-/* Does the same for BF16, whose rows are filled up to pieces of 16 bytes (gpu_padded_k). */
+/* Copies inputs of BF16 in the same way; its rows are filled up to pieces of 16 bytes
+ * (gpu_padded_k). */
 template <>
 __device__ __forceinline__ void dequantise_span<GPU_BF16>(dequantise_lines &lines,
                                                           const uint8_t *codes, const uint8_t *,

@@ -1,6 +1,6 @@
 #pragma once
-/* Packed weights (layout.h) as operands of mma_bf16_16816, for every kernel that multiplies by
- * them.
+/* Reads packed weights (layout.h) as operands of mma_bf16_16816, for every kernel that
+ * multiplies by them.
  *
  *   codes    4 and 8 bits: lane l of a warp reads 16 bytes at
  *            codes + row_tile * tile_bytes + k_tile * 512 + 16 l: WORDS words for each 16 inputs,
@@ -27,12 +27,13 @@ template <enum gpu_format F> struct weights_traits {
     static constexpr bool PLAIN = F == GPU_BF16;
     static constexpr bool NIBBLES = F == GPU_U4 || F == GPU_U4_MIN || F == GPU_MX4;
     static constexpr bool HAS_OFFSET = F == GPU_U4_MIN || F == GPU_I8_MIN;
-    static constexpr uint32_t TILE_K = NIBBLES ? 64 : 32; /* inputs of a tile of codes */
-    static constexpr uint32_t WORDS = NIBBLES ? 1 : 2;    /* words of a lane for 16 inputs */
+    static constexpr uint32_t TILE_K = NIBBLES ? 64 : 32; /* number of inputs of a tile of codes */
+    static constexpr uint32_t WORDS = NIBBLES ? 1 : 2; /* number of words of a lane for 16 inputs */
     static constexpr uint32_t SCALE_BYTES = PLAIN ? 0 : F == GPU_MX4 ? 1 : F == GPU_I8_MIN ? 8 : 4;
 };
 
-/* Scales of rows g and g + 8 in one group. Fields that a format does not have are unused. */
+/* `weights_scale` holds the scales of rows g and g + 8 in one group. Fields that a format does
+ * not have are unused. */
 struct weights_scale {
     float scale[2], offset[2];
     uint32_t minus[2]; /* -(128 + zero) in bfloat16, twice in a word */
@@ -65,7 +66,8 @@ __device__ __forceinline__ uint32_t bf16x2_of(float low, float high)
     memcpy(&word, &v, 4);
     return word;
 }
-/* Returns (v & mask) | bits in one instruction. Without the assembly it would be two. */
+/* Returns (v & mask) | bits in one instruction. Without the assembly it would be two
+ * instructions. */
 __device__ __forceinline__ uint32_t and_or(uint32_t v, uint32_t mask, uint32_t bits)
 {
 #ifdef __CUDA_ARCH__
@@ -94,7 +96,7 @@ __device__ __forceinline__ struct weights_scale weights_scales(const uint8_t *gr
             s.scale[h] = float_of_half(both & 0xffffu);
             s.minus[h] = F == GPU_U4 ? __byte_perm(both, 0, 0x3232) : 0xc300c300u;
             s.offset[h] = F == GPU_U4_MIN ? float_of_half(both >> 16) : 0.0f;
-        } else if (F == GPU_MX4) { /* 2^-127 is subnormal */
+        } else if (F == GPU_MX4) { /* a scale of 2^-127 is subnormal */
             s.scale[h] = __uint_as_float(*p == 0 ? 0x00400000u : (uint32_t)*p << 23);
         } else if (F == GPU_I8_MIN) {
             const float2 both = *reinterpret_cast<const float2 *>(p);
@@ -106,18 +108,23 @@ __device__ __forceinline__ struct weights_scale weights_scales(const uint8_t *gr
     return s;
 }
 
-/* Converts two codes: of 4 bits at bits 0 and 16, or of 8 bits in bytes 0 and 2. Other bits may
- * have any value. */
+/* Converts two codes. Codes of 4 bits lie at bits 0 and 16, codes of 8 bits in bytes 0 and 2.
+ * Other bits may have any value. */
 template <enum gpu_format F>
 __device__ __forceinline__ uint32_t weights_pair(uint32_t v, uint32_t minus)
 {
-    if (F == GPU_U4 || F == GPU_U4_MIN) /* puts the code into the last bits of 128 */
+    if (F == GPU_U4 || F == GPU_U4_MIN) /* this puts the code into the last bits of 128 */
         return bf16x2_add(and_or(v, 0x000f000fu, 0x43004300u), minus);
-    if (F == GPU_MX4) /* exponent and fraction bit in bfloat16's place: 2^126 too small */
+    /* exponent and fraction bit move to bfloat16's place, which makes the value 2^126 times too
+     * small */
+    if (F == GPU_MX4)
         return bf16x2_mul((v << 12 & 0x80008000u) | (v << 6 & 0x01c001c0u), 0x7e807e80u);
-    if (F == GPU_F8) /* exponent and fraction in bfloat16's place: 2^120 too small */
+    /* exponent and fraction move to bfloat16's place, which makes the value 2^120 times too small
+     */
+    if (F == GPU_F8)
         return bf16x2_mul((v << 8 & 0x80008000u) | (v << 4 & 0x07f007f0u), 0x7b807b80u);
-    /* Puts seven bits into the last ones of 128, then subtracts 128, or 256 if the sign is set. */
+    /* This puts seven bits into the last bits of 128, then subtracts 128, or 256 if the sign is
+     * set. */
     return bf16x2_add(and_or(v, 0x007f007fu, 0x43004300u), and_or(v, 0x00800080u, 0xc300c300u));
 }
 

@@ -4,7 +4,8 @@
 
 #include "kernels/host/blocks.h"
 
-/* The format of each dtype, and the inputs that share a scale when the source does not say. */
+/* `row` is the format of a dtype, and the number of inputs that share a scale when the source
+ * does not say. */
 struct row {
     enum gpu_format format;
     uint32_t group;
@@ -22,8 +23,9 @@ static const struct row rows[DTYPE_COUNT] = {
     [DTYPE_MXFP4] = {GPU_MX4, 32, false},
 };
 
-/* Returns the group of inputs that the kernels use. It divides the source's groups: whole steps
- * of GPU_STEP_K, or 32. GGML's formats have fixed groups. */
+/* Returns the number of inputs that share a scale in the kernels. The result divides the
+ * source's number. It is a whole number of steps of GPU_STEP_K, or 32. GGML's formats have fixed
+ * numbers. */
 static uint32_t group_of(const struct row *r, uint32_t k, uint32_t group)
 {
     if (group == 0 || !r->takes_more)

@@ -1,8 +1,8 @@
 /* Packs rows of weights into row tiles in the layout of layout.h, on the host.
- * backend/pack.c calls `gpu_pack_tile` from several threads while a model is loaded; `rows` are
- * the file's, and the tile goes to a pinned buffer. Plain numbers become bfloat16. Codes are
- * unpacked by kernels/host/blocks.c, widened to 8 bits if the format needs that, and put in the
- * order of mma.m16n8k16. Scales follow the codes.
+ * backend/pack.c calls `gpu_pack_tile` from several threads while a model is loaded; `rows` have
+ * the file's layout, and the tile goes to a pinned buffer. Plain numbers become bfloat16. Codes
+ * are unpacked by kernels/host/blocks.c, widened to 8 bits if the format needs that, and put in
+ * the order of mma.m16n8k16. Scales follow the codes.
  * All tile_bytes of a tile are written; rows beyond n and inputs beyond k become zeros.
  * Functions keep no state. */
 #include "kernels/cuda/weights/pack.h"
@@ -17,12 +17,13 @@ enum { STEP = 16 };
 
 /* ---- plain numbers ---- */
 
-/* Has no branch, so that loops over it become vectors. */
+/* Converts a half to bfloat16. It has no branch, so that loops over it become vectors. */
 static uint16_t bf16_from_f16(uint16_t h)
 {
     uint32_t abs = (uint32_t)(h & 0x7fffu) << 13;
-    uint32_t bits = narrow_bits(narrow_float(abs) * 0x1p112f); /* also right for subnormals */
-    bits |= abs >= 0x0f800000u ? 0x7f800000u : 0;              /* infinities and NaN */
+    /* the product is also right for subnormals */
+    uint32_t bits = narrow_bits(narrow_float(abs) * 0x1p112f);
+    bits |= abs >= 0x0f800000u ? 0x7f800000u : 0; /* these are infinities and NaN */
     return bf16_from_f32(narrow_float(bits | (uint32_t)(h & 0x8000u) << 16));
 }
 
@@ -84,7 +85,7 @@ static uint32_t word_of_bytes(const uint8_t *low, const uint8_t *high, uint32_t 
            (uint32_t)high[i + 1] << 24;
 }
 
-/* Writes 16 inputs from k on of 16 rows; they begin at i_code of their blocks. */
+/* Writes 16 inputs from k on of 16 rows. These inputs begin at i_code of their blocks. */
 static void put_step(const struct gpu_matrix *m, const struct block *rows, uint32_t i_code,
                      uint32_t k, uint8_t *tile_of_rows)
 {
@@ -105,7 +106,7 @@ static void put_step(const struct gpu_matrix *m, const struct block *rows, uint3
 
 /* ---- scales ---- */
 
-/* The meaning of a code in a group: value = scale * (code - zero) + offset. */
+/* `scale` is the meaning of a code in a group: value = scale * (code - zero) + offset. */
 struct scale {
     float scale, offset, zero;
 };

@@ -1,10 +1,10 @@
-/* The stand-in for cuBLASLt. An algorithm is refused in these cases, so that a caller who keeps
- * algorithms must ask again: more columns than it was asked for, or less than an eighth of them;
- * operands with less alignment than was declared (256 bytes if nothing was); another epilogue.
- * No algorithm is given to a caller who allows parts of a sum to be rounded to the result's
- * type.
- * blas.cu calls it instead of NVIDIA's library; products run in the stream's order on the host
- * (work.h). */
+/* Implements the stand-in for cuBLASLt. An algorithm is refused in three cases, so that a caller
+ * who keeps algorithms must ask again. First, a product has more columns than the algorithm was
+ * asked for, or less than an eighth of them. Second, operands have less alignment than was
+ * declared (256 bytes if nothing was). Third, the product has another epilogue. No algorithm is
+ * given to a caller who allows parts of a sum to be rounded to the result's type.
+ * blas.cu calls the stand-in instead of NVIDIA's library; products run in the stream's order on
+ * the host (work.h). */
 #include "cublasLt.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct emulate_blas_layout {
 struct emulate_blas_preference {
     uint64_t workspace_bytes;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
-    uint32_t alignments[4] = {256, 256, 256, 256}; /* bytes, for a, b, c and d */
+    uint32_t alignments[4] = {256, 256, 256, 256}; /* alignments in bytes of a, b, c and d */
 };
 
 namespace
@@ -67,7 +67,8 @@ float element(const void *p, const emulate_blas_layout *l, uint64_t row, uint64_
 
 struct product {
     const uint16_t *a, *b;
-    const void *c, *bias; /* bias: one for each row, in the result's type; or NULL */
+    /* `bias` has one number for each row, in the result's type; or it is NULL */
+    const void *c, *bias;
     void *out;
     emulate_blas_layout a_layout, b_layout, c_layout, out_layout;
     float alpha, beta;

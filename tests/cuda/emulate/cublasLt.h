@@ -1,6 +1,6 @@
 #pragma once
-/* The part of cuBLASLt that kernels/cuda/linear/blas.cu uses, as plain loops: products of
- * bfloat16 with sums in float. Names and values are NVIDIA's. */
+/* Declares the part of cuBLASLt that kernels/cuda/linear/blas.cu uses, as plain loops: products
+ * of bfloat16 with sums in float. Names and values are NVIDIA's. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,7 +22,7 @@ enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasLtMatmulDescAttributes_t {
     CUBLASLT_MATMUL_DESC_TRANSA = 3,
     CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
-    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8 /* points to numbers of the result's type */
+    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8 /* address of numbers of the result's type */
 };
 enum cublasLtEpilogue_t { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 };
 enum cublasLtReductionScheme_t {
@@ -52,7 +52,8 @@ typedef struct emulate_blas_product *cublasLtMatmulDesc_t;
 typedef struct emulate_blas_layout *cublasLtMatrixLayout_t;
 typedef struct emulate_blas_preference *cublasLtMatmulPreference_t;
 struct cublasLtMatmulAlgo_t {
-    /* [0]: columns it was made for; [1] to [4]: alignments of a, b, c, d; [5]: epilogue */
+    /* Entry 0 is the number of columns that the algorithm was made for. Entries 1 to 4 are the
+     * alignments of a, b, c and d. Entry 5 is the epilogue. */
     uint64_t data[8];
 };
 struct cublasLtMatmulHeuristicResult_t {

@@ -1,5 +1,5 @@
 #pragma once
-/* CUDA's bfloat16, on the host. */
+/* Implements CUDA's bfloat16 on the host. */
 #include "narrow.h"
 #include "types.h"
 
@@ -81,7 +81,7 @@ inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 v)
 }
 inline __nv_bfloat16 __int2bfloat16_rn(int v)
 {
-    return __nv_bfloat16((float)v); /* exact enough up to 2^24 */
+    return __nv_bfloat16((float)v); /* the float is exact up to 2^24, which is enough here */
 }
 inline __nv_bfloat16 __hneg(__nv_bfloat16 v)
 {

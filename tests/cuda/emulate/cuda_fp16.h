@@ -1,5 +1,5 @@
 #pragma once
-/* CUDA's float16, on the host. */
+/* Implements CUDA's float16 on the host. */
 #include "narrow.h"
 #include "types.h"
 
@@ -104,7 +104,8 @@ inline __half2 __high2half2(__half2 v)
 }
 inline __half __int2half_rn(int v)
 {
-    return __half((float)v); /* exact up to 2^24; beyond 65520 it is infinite anyway */
+    /* the float is exact up to 2^24, and a half beyond 65520 is infinite anyway */
+    return __half((float)v);
 }
 inline __half __hneg(__half v)
 {

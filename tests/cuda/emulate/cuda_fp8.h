@@ -1,5 +1,5 @@
 #pragma once
-/* CUDA's e4m3, on the host; only the saturation to finite values. */
+/* Implements CUDA's e4m3 on the host, with only the saturation to finite values. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -1,9 +1,9 @@
 #pragma once
-/* The part of CUDA's runtime and language that kernels/cuda uses, on the host. Its unchanged
- * sources become C++ that any machine runs (tests/cuda/CMakeLists.txt). The emulation checks
- * indexing, alignment, the order of sums and rounding. It does not find races between blocks and
- * says nothing about speed. Kernels are launched by cudaLaunchKernelEx, because <<<>>> is not
- * C++. */
+/* Emulates the part of CUDA's runtime and language that kernels/cuda uses, on the host. The
+ * unchanged sources of kernels/cuda become C++ that any machine runs
+ * (tests/cuda/CMakeLists.txt). The emulation checks indexing, alignment, the order of sums and
+ * rounding. It does not find races between blocks and says nothing about speed. Kernels are
+ * launched by cudaLaunchKernelEx, because <<<>>> is not C++. */
 #include "device.h"
 #include "device_atomic.h"
 #include "device_bits.h"

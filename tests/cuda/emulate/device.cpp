@@ -1,5 +1,5 @@
-/* Devices, errors, limits of a launch, and the faults of faults.h, for the emulated CUDA
- * runtime. */
+/* Implements devices, errors, limits of a launch, and the faults of faults.h, for the emulated
+ * CUDA runtime. */
 #include <atomic>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 
 namespace
 {
-constexpr size_t DEFAULT_SHARED_BYTES = 48 << 10; /* limit without cudaFuncSetAttribute */
+/* DEFAULT_SHARED_BYTES limits dynamic shared memory unless cudaFuncSetAttribute was called. */
+constexpr size_t DEFAULT_SHARED_BYTES = 48 << 10;
 constexpr size_t MAX_ARGUMENT_BYTES = 32764;
 
 __thread cudaError_t last_error;
@@ -82,7 +83,7 @@ bool counts_down(std::atomic<long> &counter)
     return counter.load() > 0 && counter.fetch_sub(1) == 1;
 }
 
-/* Reads the faults from the environment, which count from the start of the process. */
+/* Reads the faults from the environment. Their counts begin at the start of the process. */
 void faults_read()
 {
     static const bool once = [] {
@@ -180,7 +181,7 @@ cudaError_t func_attributes(cudaFuncAttributes *out)
     out->sharedSizeBytes = 1024 + 128;
     out->maxThreadsPerBlock = (int)MAX_THREADS;
     out->ptxVersion = code_version;
-    out->binaryVersion = 90; /* the device's version, for any source */
+    out->binaryVersion = 90; /* sources are always compiled for version 9.0, like the device */
     return lost();
 }
 
@@ -337,7 +338,7 @@ cudaError_t cudaSetDevice(int ordinal)
     if (ordinal < 0 || ordinal >= n_devices())
         return told(cudaErrorInvalidDevice);
     current_device = ordinal;
-    return cudaSuccess; /* also for a lost device: the next call reports it */
+    return cudaSuccess; /* a lost device also gets success here: the next call reports the loss */
 }
 
 cudaError_t cudaGetDevice(int *ordinal)

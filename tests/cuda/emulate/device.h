@@ -1,6 +1,6 @@
 #pragma once
-/* CUDA's language and its built-in functions in the emulation: keywords, indices, barriers,
- * shuffles, atomics. device_math.h has the arithmetic. */
+/* Implements CUDA's language and its built-in functions in the emulation: keywords, indices,
+ * barriers, shuffles, atomics. device_math.h has the arithmetic. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __grid_constant__
 #define __align__(n)           __attribute__((aligned(n)))
-#define __launch_bounds__(...) /* the launch finds blocks with too many threads */
-/* Host threads run their grids side by side, so each has its own variables. AddressSanitizer
- * knows the bounds of global variables only, so grids take turns there (engine.cpp). They are
- * not poisoned before a block, as dynamic shared memory is: they still hold the last block's
- * values. */
+#define __launch_bounds__(...) /* the launch itself refuses blocks with too many threads */
+/* Host threads run their grids side by side, so each host thread has its own variables.
+ * AddressSanitizer knows the bounds of global variables only, so with it grids take turns
+ * (engine.cpp). The variables are not poisoned before a block, unlike dynamic shared memory:
+ * they still hold the last block's values. */
 #ifdef __SANITIZE_ADDRESS__
 #define __shared__ static
 #else
@@ -53,7 +53,7 @@ inline int __any_sync(uint32_t mask, int predicate)
     return __ballot_sync(mask, predicate) != 0;
 }
 int __all_sync(uint32_t mask, int predicate);
-inline uint32_t __activemask() /* as if all lanes that have not left were converged */
+inline uint32_t __activemask() /* all lanes that have not left count as converged */
 {
     return emulate::lanes_alive();
 }
@@ -63,7 +63,8 @@ namespace emulate
 {
 enum reduction { REDUCE_ADD, REDUCE_MIN, REDUCE_MAX, REDUCE_AND, REDUCE_OR, REDUCE_XOR };
 uint32_t reduce(uint32_t mask, reduction how, bool is_signed, uint32_t value);
-extern const warp_call SHUFFLE; /* param: the source lane; a missing lane gives all ones */
+/* param: number of the source lane; a missing lane gives all ones */
+extern const warp_call SHUFFLE;
 
 template <class T> inline T shuffle_value(uint32_t mask, T value, unsigned from)
 {
@@ -74,8 +75,8 @@ template <class T> inline T shuffle_value(uint32_t mask, T value, unsigned from)
     memcpy(&value, &bits, sizeof value);
     return value;
 }
-/* Returns the lane that is `by` lanes lower in its group of `width`, or the calling lane if that
- * is beyond the group. */
+/* Returns the lane that is `by` lanes lower in its group of `width`. If that lane is beyond the
+ * group, it returns the calling lane. */
 inline unsigned lane_up(unsigned by, int width)
 {
     const unsigned lane = lane_index(), first = lane & ~((unsigned)width - 1);

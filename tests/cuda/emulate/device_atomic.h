@@ -1,6 +1,6 @@
 #pragma once
-/* Atomics and cached loads. Grids of several streams may run side by side, so the atomics are
- * real. */
+/* Implements atomics and cached loads. Grids of several streams may run side by side, so the
+ * atomics are real. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Operations on bits: reinterpretation, counting, permutation, and integer products. */
+/* Implements operations on bits: reinterpretation, counting, permutation, and integer products. */
 #include <stdint.h>
 #include <string.h>
 
@@ -69,7 +69,8 @@ inline uint32_t __brev(uint32_t v)
     v = (v & 0x33333333u) << 2 | (v >> 2 & 0x33333333u);
     return (v & 0x55555555u) << 1 | (v >> 1 & 0x55555555u);
 }
-/* Byte i of the result is byte (selector >> 4 i & 7) of y:x, or its sign eight times (bit 3). */
+/* Returns a word whose byte i is byte (selector >> 4 i & 7) of y:x, or the sign of that byte
+ * eight times (bit 3). */
 inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector)
 {
     const uint64_t bytes = (uint64_t)y << 32 | x;

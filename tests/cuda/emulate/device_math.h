@@ -1,6 +1,6 @@
 #pragma once
-/* Arithmetic that CUDA has and C lacks. Functions that a device only approximates (__expf,
- * rsqrtf, ...) are more exact here. */
+/* Implements arithmetic that CUDA has and C lacks. Functions that a device only approximates
+ * (__expf, rsqrtf, ...) are more exact here. */
 #include <math.h>
 #include <stdint.h>
 
@@ -86,7 +86,7 @@ inline float __cosf(float a)
 }
 inline float __saturatef(float a)
 {
-    return a > 0.0f ? a < 1.0f ? a : 1.0f : 0.0f; /* a NaN gives 0 */
+    return a > 0.0f ? a < 1.0f ? a : 1.0f : 0.0f; /* a NaN gives 0 here */
 }
 
 /* Numbers out of range saturate and a NaN gives 0, as on a device. */

@@ -1,9 +1,10 @@
 /* Runs the blocks of a grid one after the other on the calling host thread; the threads of a
- * block are fibers (switch.h). A fiber runs a thread until it must wait. When a thread has
- * ended, its fiber takes the next one that has not begun, so a kernel without barriers and
- * shuffles runs on one fiber, as a plain loop. A warp continues until all of its lanes wait for
- * other warps. Threads start, and are woken, in ascending order in one block and in descending
- * order in the next. So code that is right in one order only (a missing barrier) does not pass.
+ * block are fibers (switch.h). A fiber runs a thread until the thread must wait. When a thread
+ * has ended, its fiber takes the next thread that has not begun, so a kernel without barriers
+ * and shuffles runs on one fiber, as a plain loop. A warp continues until all of its lanes wait
+ * for other warps. Threads start, and are woken, in ascending order in one block and in
+ * descending order in the next. Code that is right in one order only (a missing barrier)
+ * therefore does not pass.
  * launch.h enqueues grids, stream.cpp calls run_grid, and the emulated intrinsics (device.h,
  * ptx.cuh) call meet(), barrier() and the copies. Each host thread owns an engine, which is
  * freed when that thread ends. */
@@ -34,11 +35,13 @@ __thread unsigned thread_index;
 
 namespace
 {
-/* Not a power of two; otherwise all stacks would share the same few sets of the caches. */
+/* STACK_BYTES is not a power of two; otherwise all stacks would share the same few sets of the
+ * caches. */
 constexpr size_t STACK_BYTES = (68 << 10) + 128, STACK_CANARY = 0x5bd1e995a7c3f00dull;
 constexpr unsigned N_WARPS = MAX_THREADS / WARP, NO_THREAD = MAX_THREADS;
 constexpr size_t SHARED_ALIGNMENT = 1024, PREFETCHED_BYTES = 64;
-#define HOT inline __attribute__((always_inline)) /* called 32 times in every meeting */
+/* HOT marks functions that are called 32 times in every meeting */
+#define HOT inline __attribute__((always_inline))
 
 struct fiber {
     void *stack_pointer;
@@ -47,12 +50,12 @@ struct fiber {
 };
 
 struct warp {
-    uint32_t ready; /* lanes that may run and do not */
+    uint32_t ready; /* lanes that may run and do not run now */
     uint32_t waiting, at_barrier, alive;
-    fiber *fibers[WARP]; /* null: the thread has not begun */
+    fiber *fibers[WARP]; /* fiber of each lane; null: the lane's thread has not begun */
     uint32_t masks[WARP];
     const warp_call *calls[WARP];
-    bool is_mixed; /* the waiting lanes wait for different meetings */
+    bool is_mixed; /* whether the waiting lanes wait for different meetings */
     exchange x;
 };
 
@@ -65,7 +68,7 @@ struct copy {
 struct thread_copies {
     std::vector<copy> copies;
     std::vector<size_t> group_ends;       /* ends of the committed groups, oldest first */
-    size_t n_done = 0, n_groups_done = 0; /* copies and groups that were waited for */
+    size_t n_done = 0, n_groups_done = 0; /* numbers of copies and groups that were waited for */
     void clear()
     {
         copies.clear();
@@ -97,8 +100,8 @@ struct engine {
     uint3 indices[MAX_THREADS]; /* indices of the threads of block_shape */
     dim3 block_shape;
     char *stacks, *shared;
-    /* Pieces that the block prefetched and read. A thread may read a piece that another one
-     * prefetches later. */
+    /* `prefetched` and `reads` are pieces that the block prefetched and read. A thread may read
+     * a piece that another thread prefetches later. */
     std::unordered_set<uintptr_t> prefetched;
     std::vector<uintptr_t> reads;
     thread_copies copies[MAX_THREADS];
@@ -119,7 +122,7 @@ char *map(size_t n_bytes)
     return static_cast<char *>(ptr);
 }
 
-struct engine_owner { /* frees a host thread's engine when the thread ends */
+struct engine_owner { /* engine_owner frees a host thread's engine when the thread ends */
     engine *e = nullptr;
     ~engine_owner()
     {
@@ -143,8 +146,8 @@ void where_print(const engine *e)
     fprintf(stderr, "\n");
 }
 
-/* A check that the compiler inserted has trapped. Prints the place; the trap then ends the
- * process. */
+/* Handles the trap of a check that the compiler inserted. Prints the place; the trap then ends
+ * the process. */
 void on_trap(int number)
 {
     signal(number, SIG_DFL);
@@ -184,8 +187,8 @@ HOT unsigned pick_bit(const engine *e, uint32_t bits)
     return e->descending ? 31u - (unsigned)__builtin_clz(bits) : (unsigned)__builtin_ctz(bits);
 }
 
-/* Returns the next thread to run and removes it from the ready ones; NO_THREAD when none is
- * ready. */
+/* Returns the next thread to run and removes it from the ready threads. Returns NO_THREAD when
+ * no thread is ready. */
 HOT unsigned pick(engine *e)
 {
     unsigned i_warp = thread_index / WARP;
@@ -234,8 +237,8 @@ const char *waits_for(const engine *e, unsigned thread)
     abort();
 }
 
-/* Switches from the running thread, which is not ready, to the next one. Returns when it is
- * woken. */
+/* Switches from the running thread, which is not ready, to the next thread. Returns when the
+ * first thread is woken. */
 HOT void go_on(engine *e)
 {
     const unsigned next = pick(e);
@@ -274,7 +277,7 @@ bool is_same_meeting(const warp *w, uint32_t lanes, uint32_t mask, const warp_ca
     return true;
 }
 
-/* Runs the meeting of `mask` if all of its lanes that have not left the kernel are there. */
+/* Runs the meeting of `mask` if all lanes of `mask` that have not left the kernel are there. */
 HOT bool meeting_run(warp *w, uint32_t mask, const warp_call *call)
 {
     const uint32_t lanes = mask & w->alive;
@@ -327,7 +330,7 @@ void thread_end(engine *e)
 [[noreturn]] void fiber_main()
 {
     engine *e = self;
-    for (;;) { /* thread thread_index begins here */
+    for (;;) { /* the thread thread_index begins here */
         fiber *f = e->running;
         e->warps[thread_index / WARP].fibers[thread_index % WARP] = f;
         e->g->thread(e->g->closure);
@@ -384,7 +387,7 @@ void run_block(engine *e)
     }
     e->ready_warps = n_warps < WARP ? (1u << n_warps) - 1 : ALL_LANES;
     e->descending = !e->descending;
-    memset(e->shared, 0xff, e->g->n_shared_bytes); /* NaN in every format */
+    memset(e->shared, 0xff, e->g->n_shared_bytes); /* 0xff bytes are NaN in every format */
     thread_index = e->descending ? e->n_threads - 1 : 0;
     thread_set(e, pick(e));
     e->running = fiber_take(e);
@@ -393,7 +396,8 @@ void run_block(engine *e)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-std::mutex shared_variables; /* __shared__ variables belong to the process: see cuda_runtime.h */
+/* one grid at a time uses __shared__ variables, which belong to the process (device.h) */
+std::mutex shared_variables;
 #endif
 } // namespace
 
@@ -483,8 +487,8 @@ void prefetch_used(const void *ptr)
     self->reads.push_back((uintptr_t)ptr / PREFETCHED_BYTES);
 }
 
-/* The data arrives with the wait. Until then the destination holds NaN, so that an early read
- * shows. */
+/* Begins a copy, whose data arrives with the wait. Until then the destination holds NaN, so that
+ * an early read shows. */
 void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid)
 {
     engine *e = self;

@@ -1,7 +1,7 @@
 #pragma once
-/* The functions of the emulation's engine (engine.cpp) that its headers use. A grid runs on the
- * host thread that calls run_grid, one block at a time. The threads of a block are fibers that
- * take turns where they meet. Each host thread has its own engine. */
+/* Declares the functions of the emulation's engine (engine.cpp) that its headers use. A grid
+ * runs on the host thread that calls run_grid, one block at a time. The threads of a block are
+ * fibers that take turns where they meet. Each host thread has its own engine. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,26 +18,26 @@ struct grid {
     size_t n_shared_bytes;
     void (*thread)(const void *closure);
     const void *closure;
-    const char *name; /* for messages */
+    const char *name; /* name of the kernel, for messages */
 };
 void run_grid(const grid &g);
 
-/* The data that the lanes of a warp bring to a meeting and take from it. */
+/* `exchange` holds the data that the lanes of a warp bring to a meeting and take from it. */
 struct exchange {
     uint64_t values[WARP], results[WARP];
     uint32_t params[WARP];
     alignas(64) unsigned char tile[2048]; /* operands of mma */
     uint32_t loaded[WARP][4];             /* results of ldmatrix */
 };
-/* A meeting of lanes of one warp. The last lane of `mask` to come runs it for all of them.
- * `lanes` are those of `mask` that have not left the kernel. */
+/* `warp_call` describes a meeting of lanes of one warp. The last lane of `mask` to come runs the
+ * meeting for all lanes. `lanes` are the lanes of `mask` that have not left the kernel. */
 struct warp_call {
     const char *name;
     void (*run)(exchange *x, uint32_t lanes);
 };
 /* Returns the exchange of the warp. A lane writes data besides `value` and `param` into its own
- * places, and has a place of its own for its result: lanes that continue may come to the next
- * meeting while others have not left this one. */
+ * places, and has a place of its own for its result. This is needed because lanes that continue
+ * may come to the next meeting while others have not left this meeting. */
 exchange *warp_exchange();
 /* Runs a meeting and returns the lane's result. */
 uint64_t meet(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param);
@@ -50,21 +50,22 @@ inline unsigned lane_index()
 {
     return thread_index % WARP;
 }
-uint32_t lanes_alive(); /* lanes of the calling lane's warp that have not left */
+uint32_t lanes_alive(); /* returns the lanes of the calling lane's warp that have not left */
 void *dynamic_shared();
 
-/* Asynchronous copies of the calling thread. `to` is poisoned until the wait; n_bytes is 4, 8 or
- * 16. */
+/* The functions below make the asynchronous copies of the calling thread. `to` is poisoned until
+ * the wait; n_bytes is 4, 8 or 16. */
 void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid);
 void copy_commit();
 void copy_wait(unsigned n_groups_left);
 
-/* A device ignores a prefetch outside of its memory and an unused one. Here a prefetch outside
- * of the memory is an error. So is a piece of 64 bytes that the block prefetched and did not
- * read, by an asynchronous copy or by a load that says so (prefetch_used). */
+/* Prefetches memory. A device ignores a prefetch outside of its memory and an unused prefetch.
+ * Here a prefetch outside of the memory is an error. A piece of 64 bytes that the block
+ * prefetched and did not read is an error too. An asynchronous copy counts as a read, and so
+ * does a load that says so (prefetch_used). */
 void prefetch(const void *ptr);
 void prefetch_used(const void *ptr);
-bool is_of_device(const void *ptr); /* from memory.cpp */
+bool is_of_device(const void *ptr); /* implemented in memory.cpp */
 
 /* Prints the message and the place in the kernel, and aborts. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,6 +1,6 @@
 #pragma once
-/* Failures of the emulated device, for tests of error handling. The header is plain C. The
- * environment can set them too, counted from the start of the process:
+/* Declares failures of the emulated device, for tests of error handling. The header is plain C.
+ * The environment can set failures too, counted from the start of the process:
  * COX_EMULATE_FAIL_LAUNCH=N, COX_EMULATE_FAIL_ALLOC=N, COX_EMULATE_REFUSE_CAPTURE=N. Other
  * variables:
  *   COX_EMULATE_DEVICES          number of devices (1)
@@ -14,14 +14,14 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Makes the n-th kernel from now on (1: the next) fail. Its device is lost then: every later
- * call returns cudaErrorLaunchFailure. 0: none fails. */
+/* Makes the n-th kernel from now on (1: the next) fail. The device of that kernel is lost then:
+ * every later call returns cudaErrorLaunchFailure. With 0, no kernel fails. */
 void emulate_fail_launch(unsigned n);
-/* Makes the n-th allocation of device memory from now on fail. 0: none fails. */
+/* Makes the n-th allocation of device memory from now on fail. With 0, no allocation fails. */
 void emulate_fail_alloc(unsigned n);
 /* Makes the n-th call in the life of a capture from now on fail, while the device still works:
- * its begin, each launch in it, its end, its instantiation, each launch of a graph. 0: none
- * fails. Returns the rest of the previous count, which is 0 if that refusal took place. */
+ * its begin, each launch in it, its end, its instantiation, each launch of a graph. With 0, no
+ * call fails. Returns the rest of the previous count, which is 0 if that refusal took place. */
 unsigned emulate_refuse_capture(unsigned n);
 /* Returns how often cudaFuncSetAttribute lowered a kernel's limit of shared memory. Work that
  * was captured before may not fit any more. */
@@ -32,14 +32,15 @@ void emulate_set_code(int ptx_version);
 void emulate_devices_reset(void);
 /* Returns the number of kernels that ran, including replays of graphs. */
 unsigned long long emulate_n_launches(void);
-/* The work that the host has enqueued in streams since the start, without captured work. A
- * launch of a graph counts as one graph. */
+/* `emulate_enqueued` counts the work that the host has enqueued in streams since the start,
+ * without captured work. A launch of a graph counts as one graph. */
 struct emulate_enqueued {
-    unsigned long long kernels, copies, graphs; /* copies include memory sets */
+    /* numbers of operations; copies include memory sets */
+    unsigned long long kernels, copies, graphs;
 };
 void emulate_n_enqueued(struct emulate_enqueued *out);
 /* Returns the operations of the tensor cores' instruction and of cuBLASLt's products since the
- * start. A product and its sum are two operations. */
+ * start. Each product and each sum is one operation. */
 unsigned long long emulate_n_operations(void);
 /* Returns how often cuBLASLt was asked for an algorithm. */
 unsigned long long emulate_n_algorithms(void);

@@ -1,4 +1,4 @@
-/* Captures and graphs: a graph is a list of operations that is launched as one. */
+/* Implements captures and graphs: a graph is a list of operations that is launched as one. */
 #include <algorithm>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ using emulate::told;
 namespace
 {
 std::mutex captures_lock;
-std::vector<std::shared_ptr<capture>> &captures() /* captures in progress */
+std::vector<std::shared_ptr<capture>> &captures() /* returns the captures in progress */
 {
     static auto *all = new std::vector<std::shared_ptr<capture>>;
     return *all;
@@ -122,7 +122,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus *statu
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n)
 {
-    if (nodes) /* only the number is wanted */
+    if (nodes) /* if nodes is NULL, the caller wants only the number */
         return told(cudaErrorNotSupported);
     *n = graph->operations->size();
     return lost();
@@ -141,7 +141,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     return cudaSuccess;
 }
 
-/* The operations must be the same; their arguments may differ. */
+/* Updates a graph. The operations must be the same; their arguments may differ. */
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo *info)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* Launches. Arguments are copied when a kernel is enqueued, as on a device. */
+/* Implements launches. Arguments are copied when a kernel is enqueued, as on a device. */
 #include <tuple>
 
 #include "engine.h"
@@ -10,7 +10,8 @@ enum cudaLaunchAttributeID {
     cudaLaunchAttributeProgrammaticStreamSerialization = 6
 };
 union cudaLaunchAttributeValue {
-    int programmaticStreamSerializationAllowed; /* kernels of a stream never overlap here */
+    /* The emulation ignores this field, because kernels of a stream never overlap here. */
+    int programmaticStreamSerializationAllowed;
     int priority;
 };
 struct cudaLaunchAttribute {
@@ -39,15 +40,15 @@ namespace emulate
 cudaError_t func_set_shared(const void *kernel, int n_bytes);
 cudaError_t func_attributes(cudaFuncAttributes *out);
 cudaError_t occupancy(int *n_blocks, const void *kernel, int n_threads, size_t n_shared_bytes);
-/* A kernel and its arguments. std::function would add a third to the cost of including this
- * header. */
+/* `closure` is a kernel and its arguments. std::function would add a third to the cost of
+ * including this header. */
 struct closure {
     virtual ~closure() = default;
-    virtual void call() const = 0; /* called by each thread */
+    virtual void call() const = 0; /* called by each thread of the grid */
 };
-/* Enqueues a grid of threads that call c. It owns c from then on, also after an error. It
- * refuses what a device refuses: an empty grid, too many threads, shared memory that was not
- * asked for, arguments that are too large. */
+/* Enqueues a grid of threads that call c. The launch owns c from then on, also after an error. A
+ * launch is refused when a device would refuse it: an empty grid, too many threads, shared
+ * memory that was not asked for, arguments that are too large. */
 cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, const char *name,
                    size_t n_argument_bytes, const closure *c);
 } // namespace emulate
@@ -67,9 +68,10 @@ inline cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute at
                : cudaSuccess;
 }
 
-/* There is no device compiler to ask, so the version is 9.0 unless faults.h says otherwise. The
- * static shared memory is that of a kernel with dynamic memory: its own 128 bytes and the
- * system's 1 KiB, whether or not a device counts the latter. */
+/* Returns the attributes of a kernel. There is no device compiler to ask, so the version is 9.0
+ * unless faults.h says otherwise. The static shared memory is that of a kernel with dynamic
+ * memory: the kernel's own 128 bytes and the system's 1 KiB, whether or not a device counts that
+ * KiB. */
 inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *kernel)
 {
     return emulate::func_attributes(out);

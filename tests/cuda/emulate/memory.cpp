@@ -1,10 +1,10 @@
-/* Device memory and pinned host memory of the emulation. The CUDA calls at the end use it;
- * allocations are in a table under `lock`.
+/* Implements device memory and pinned host memory of the emulation. The CUDA calls at the end of
+ * the file use it; allocations are in a table under `lock`.
  * Every allocation has its own pages and ends where a page ends; the pages before and behind it
  * fault. The space between the first page and the allocation, and the rest behind its end, hold
- * a pattern that is checked when it is freed. AddressSanitizer refuses access to that space at
- * once. When a handle for other processes is asked for, the pages are replaced by those of an
- * unnamed file. */
+ * a pattern that is checked when the allocation is freed. AddressSanitizer refuses access to
+ * that space at once. When a handle for other processes is asked for, the pages are replaced by
+ * those of an unnamed file. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,23 +32,24 @@ namespace
 {
 constexpr size_t PAGE = 4096, ALIGNMENT = 256;
 constexpr size_t FILLED_BYTES =
-    1 << 20; /* larger allocations stay as the pages come, so that these may be huge */
+    1 << 20; /* larger allocations are not filled, so that their pages may be huge */
 constexpr unsigned char PATTERN = 0xa5, FRESH = 0xff;
 
 struct allocation {
     size_t n_bytes;
-    int device; /* -1: pinned host memory */
+    int device; /* number of the device; -1: pinned host memory */
     bool is_registered;
     char *map;
-    size_t n_map_bytes; /* with the page before and the page behind */
-    int shared_fd = -1; /* file of the pages if others may map them; -1: none */
+    size_t n_map_bytes; /* bytes of the mapping, with the page before and the page behind */
+    int shared_fd = -1; /* file of the pages if other processes may map them; -1: none */
     bool is_imported = false;
 };
 
-/* The content of a handle. */
+/* `ipc_handle` is the content of a handle. */
 struct ipc_handle {
     int pid, fd;
-    /* bytes of all pages, before the allocation, and of it */
+    /* The fields below are the bytes of all pages, of the space before the allocation, and of
+     * the allocation. */
     size_t n_pages_bytes, n_before, n_bytes;
 };
 static_assert(sizeof(ipc_handle) <= sizeof(cudaIpcMemHandle_t), "a handle");
@@ -70,8 +71,8 @@ size_t device_bytes()
 
 enum place { PLACE_HOST, PLACE_PINNED, PLACE_DEVICE, PLACE_BEYOND };
 
-/* Returns the kind of memory of n_bytes at ptr. BEYOND: they begin in an allocation and end
- * outside. */
+/* Returns the kind of memory of n_bytes at ptr. BEYOND means that the bytes begin in an
+ * allocation and end outside. */
 place place_of(const void *ptr, size_t n_bytes)
 {
     std::lock_guard<std::mutex> hold(lock);
@@ -87,8 +88,8 @@ place place_of(const void *ptr, size_t n_bytes)
                                               : PLACE_PINNED;
 }
 
-/* Returns the first page of an allocation, after the page that faults; pages_end() returns the
- * end. */
+/* Returns the first page of an allocation, after the page that faults. pages_end() returns the
+ * end of the pages. */
 char *pages_begin(const allocation &a)
 {
     return a.map + PAGE;
@@ -131,7 +132,8 @@ bool is_pattern(const char *from, const char *to)
     return true;
 }
 
-/* Removes an allocation from the table. Returns false when there is none of this kind at ptr. */
+/* Removes an allocation from the table. Returns false when there is no allocation of this kind
+ * at ptr. */
 bool take(void *ptr, bool of_device, bool is_registered, allocation *out)
 {
     std::lock_guard<std::mutex> hold(lock);
@@ -193,7 +195,7 @@ bool is_shared(const void *ptr)
            (std::prev(next)->second.shared_fd >= 0 || std::prev(next)->second.is_imported);
 }
 
-/* Moves the bytes to pages of a file that another process can open. */
+/* Moves the allocation's bytes to pages of a file that another process can open. */
 bool share(allocation *a, char *ptr)
 {
     const size_t n_bytes = (size_t)(pages_end(*a) - pages_begin(*a));
@@ -240,8 +242,8 @@ char *map_shared(const ipc_handle &h, allocation *a)
     return a->map ? pages_begin(*a) + h.n_before : nullptr;
 }
 
-/* Setting whole pages to zero discards them, because fresh pages are zero. This is not possible
- * for memory that another process maps. */
+/* Sets bytes. Setting whole pages to zero discards them, because fresh pages are zero. This is
+ * not possible for memory that another process maps. */
 void set_bytes(char *ptr, int value, size_t n_bytes)
 {
     char *first = reinterpret_cast<char *>(((uintptr_t)ptr + PAGE - 1) & ~(PAGE - 1));
@@ -277,7 +279,7 @@ bool place_fits(place p, bool wants_device)
 }
 
 /* Enqueues a copy. Pageable host memory is read before the call returns, or has been written
- * when it returns. A capture refuses it. */
+ * when it returns. A capture refuses such memory. */
 cudaError_t copy_enqueue(copy_2d c, cudaMemcpyKind kind, cudaStream_t stream)
 {
     if (c.width == 0 || c.height == 0)
@@ -348,7 +350,7 @@ cudaError_t cudaFree(void *ptr)
     return release(ptr, true);
 }
 
-/* The memory is usable at once. It is freed when the stream reaches the free. */
+/* Allocates memory that is usable at once. It is freed when the stream reaches its free. */
 cudaError_t cudaMallocAsync(void **ptr, size_t n_bytes, cudaStream_t stream)
 {
     *ptr = nullptr;

@@ -1,7 +1,7 @@
 #pragma once
-/* Rounding to the narrow formats, to nearest even. Sums and products of two narrow values are
- * exact enough in float to be rounded twice. A fused operation goes through a float that is
- * rounded to odd. */
+/* Implements rounding to the narrow formats, to nearest even. Sums and products of two narrow
+ * values are exact enough in float to be rounded twice. A fused operation goes through a float
+ * that is rounded to odd. */
 #include <math.h>
 #include <stdint.h>
 
@@ -30,9 +30,11 @@ inline uint16_t half_bits(float v)
     bits &= 0x7fffffffu;
     if (bits > 0x7f800000u)
         return 0x7fff;
-    if (bits >= 0x477ff000u) /* 65520, midway between the largest half and the next step */
+    /* numbers from 65520, which is midway between the largest half and the next step */
+    if (bits >= 0x477ff000u)
         return (uint16_t)(sign | 0x7c00);
-    if (bits < 0x38800000u) /* subnormal: adding 1/2 puts its last bit at a float's last place */
+    /* the half is subnormal: adding 1/2 puts its last bit at a float's last place */
+    if (bits < 0x38800000u)
         return (uint16_t)(sign | (bits_as<uint32_t>(bits_as<float>(bits) + 0.5f) - 0x3f000000u));
     return (uint16_t)(sign | ((bits + 0xfffu + (bits >> 13 & 1) - (112u << 23)) >> 13));
 }
@@ -45,8 +47,8 @@ inline float half_value(uint16_t bits)
     return bits_as<float>(sign | bits_as<uint32_t>(bits_as<float>(rest) * 0x1p112f));
 }
 
-/* Returns a b + c rounded to odd. Rounding that to a format of at most 22 bits equals rounding
- * the exact number. */
+/* Returns a b + c rounded to odd. Rounding this result to a format of at most 22 bits equals
+ * rounding the exact number. */
 inline float fma_to_odd(float a, float b, float c)
 {
     const double p = (double)a * (double)b, s = p + (double)c; /* p is exact */
@@ -76,7 +78,7 @@ inline uint8_t e4m3_bits(float v)
         return 0x7f;
     if (size >= 448.0f)
         return sign | 0x7e;
-    if (size < 0x1p-6f) /* subnormal, in units of 2^-9 */
+    if (size < 0x1p-6f) /* the code is subnormal, in units of 2^-9 */
         return (uint8_t)(sign | (unsigned)rintf(size * 0x1p9f));
     const uint32_t bits = bits_as<uint32_t>(size);
     return (uint8_t)(sign | ((bits + 0x7ffffu + (bits >> 20 & 1) - (120u << 23)) >> 20));
@@ -91,8 +93,8 @@ inline float e4m3_value(uint8_t bits)
 }
 } // namespace emulate
 
-/* Defines the arithmetic of a 16-bit format `one`, and of pairs of it, `two`, from expressions
- * over single letters. */
+/* Defines the arithmetic of a 16-bit format `one`, and of pairs `two` of that format, from
+ * expressions over single letters. */
 #define EMULATE_NARROW_2(name, one, two, expression)                                               \
     inline one name(one a, one b)                                                                  \
     {                                                                                              \

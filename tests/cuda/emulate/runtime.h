@@ -1,7 +1,7 @@
 #pragma once
-/* The calls of CUDA's runtime, with its names, numbers and rules (runtime_internal.h explains
- * how). Calls that kernels/cuda does not use are missing; add them with the meaning in CUDA's
- * manual. */
+/* Declares the calls of CUDA's runtime, with CUDA's names, numbers and rules (runtime_internal.h
+ * explains how they are emulated). Calls that kernels/cuda does not use are missing; add them
+ * with the meaning in CUDA's manual. */
 #include <stddef.h>
 
 enum cudaError_t {

@@ -1,6 +1,6 @@
-/* Streams, their threads, and events of the emulated runtime (runtime_internal.h explains the
- * rules). Calls of CUDA's runtime come from any thread. Each stream has a lock, a queue and a
- * thread that runs it; the stream's handle and its thread share ownership. */
+/* Implements streams, their threads, and events of the emulated runtime (runtime_internal.h
+ * explains the rules). Calls of CUDA's runtime come from any thread. Each stream has a lock, a
+ * queue and a thread that runs the queue; the stream's handle and its thread share ownership. */
 #include <atomic>
 #include <chrono>
 #include <signal.h>
@@ -18,7 +18,8 @@ using emulate::told;
 
 namespace
 {
-constexpr uint64_t MAX_QUEUED = 4096; /* a device's queue is limited too */
+/* limit of a stream's queue, because a device's queue is limited too */
+constexpr uint64_t MAX_QUEUED = 4096;
 
 std::mutex streams_lock;
 std::vector<std::weak_ptr<stream>> &streams()
@@ -82,7 +83,8 @@ uint64_t put(stream *s, emulate::operation op)
     return s->n_enqueued;
 }
 
-std::atomic<unsigned long long> n_kernels, n_copies, n_graphs; /* enqueued so far */
+/* `n_kernels`, `n_copies` and `n_graphs` are the numbers of operations enqueued so far. */
+std::atomic<unsigned long long> n_kernels, n_copies, n_graphs;
 
 double now_ms()
 {
@@ -147,7 +149,7 @@ void streams_wait(int device)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     *out = nullptr;
-    /* streams that wait for the default stream are not emulated */
+    /* Streams that wait for the default stream are not emulated. */
     if (flags != cudaStreamNonBlocking)
         return told(cudaErrorInvalidValue);
     if (cudaError_t e = lost())
@@ -174,7 +176,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int)
     return cudaStreamCreateWithFlags(out, flags);
 }
 
-/* Work that is enqueued still runs. */
+/* Destroys a stream. Work that is enqueued still runs. */
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     if (!s)
@@ -222,7 +224,7 @@ cudaError_t cudaDeviceSynchronize()
     return lost();
 }
 
-/* fn runs on the stream's thread. It is not delayed, because other code may wait for its
+/* Runs fn on the stream's thread. The call is not delayed, because other code may wait for its
  * effects. */
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void *arg)
 {
@@ -330,7 +332,7 @@ static cudaError_t wait_captured(cudaStream_t s, cudaEvent_t event)
     n = n > event->captured_n ? n : event->captured_n;
     if (!s->capture) {
         s->capture = capture;
-        capture->n_of_stream[s] = 1; /* must be waited for even if it has no work */
+        capture->n_of_stream[s] = 1; /* s must be waited for even if it has no work */
     }
     return cudaSuccess;
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #ifdef __x86_64__
-/* Returns with the same `ret` as a call, so that calls and returns stay paired and the processor
- * predicts the return of lanes that come from the same place. */
+/* This code returns with the same `ret` as a call, so that calls and returns stay paired. The
+ * processor then predicts the return of lanes that come from the same place. */
 asm(R"(
     .text
     .p2align 4
@@ -34,8 +34,8 @@ namespace emulate
 {
 void *stack_prepare(char *stack, size_t n_bytes, void (*main)())
 {
-    /* The stack as a call of main leaves it: a return address (none) 8 bytes below a multiple of
-     * 16. */
+    /* The stack is made as a call of main leaves it: a return address (none) 8 bytes below a
+     * multiple of 16. */
     char *top = reinterpret_cast<char *>(((uintptr_t)stack + n_bytes) & ~(uintptr_t)15);
     void *frame[8] = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, (void *)main, nullptr};
     return memcpy(top - sizeof frame, frame, sizeof frame);
@@ -50,7 +50,7 @@ void *stack_prepare(char *stack, size_t n_bytes, void (*main)())
 extern "C" void emulate_stack_switch(void **from, void *to)
 {
     ucontext_t here;
-    *from = &here; /* valid until a switch back, like this stack frame */
+    *from = &here; /* `here` is valid until a switch back, like this stack frame */
     swapcontext(&here, static_cast<ucontext_t *>(to));
 }
 

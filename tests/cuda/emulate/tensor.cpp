@@ -19,7 +19,7 @@ std::atomic<unsigned long long> n_operations;
 
 typedef float floats8 __attribute__((vector_size(32)));
 
-/* The matrices in float: a row of a, b and d is one or two vectors. */
+/* `mma_tile` holds the matrices in float: a row of a, b and d is one or two vectors. */
 struct mma_tile {
     alignas(32) float a[M][K];
     alignas(32) float b[K][N];
@@ -49,7 +49,7 @@ struct mma_tile {
 #ifdef __x86_64__
 __attribute__((target("avx2,fma"))) void multiply_avx2(mma_tile *t)
 {
-    for (unsigned i = 0; i < M; i += 4) { /* four independent rows */
+    for (unsigned i = 0; i < M; i += 4) { /* four rows at a time, because they are independent */
         float *d = t->d[i];
         __m256 d0 = _mm256_load_ps(d), d1 = _mm256_load_ps(d + 8), d2 = _mm256_load_ps(d + 16),
                d3 = _mm256_load_ps(d + 24);
@@ -120,8 +120,8 @@ void mma_run(exchange *x, uint32_t lanes)
     multiply(reinterpret_cast<mma_tile *>(x->tile));
 }
 
-/* Lane 8 i + j brings the address of row j of matrix i. Lane l gets elements 2 (l % 4) and 2 (l
- * % 4) + 1 of row l / 4 of the matrix, or of its transpose. */
+/* Loads the matrices of ldmatrix. Lane 8 i + j brings the address of row j of matrix i. Lane l
+ * gets elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of the matrix, or of its transpose. */
 void ldmatrix_load(exchange *x, uint32_t lanes, unsigned n_matrices, bool trans)
 {
     need_all(lanes, "ldmatrix");

@@ -1,5 +1,5 @@
 #pragma once
-/* CUDA's vector types, with CUDA's alignments. */
+/* Defines CUDA's vector types, with CUDA's alignments. */
 #include <stdint.h>
 
 struct uint3 {

@@ -1,4 +1,4 @@
-/* The operations of a whole warp, except products of matrices (tensor.cpp). */
+/* Implements the operations of a whole warp, except products of matrices (tensor.cpp). */
 #include "device.h"
 
 using emulate::warp_call;
@@ -56,7 +56,8 @@ void match_run(exchange *x, uint32_t lanes)
     });
 }
 
-constexpr uint32_t SIGNED = 256; /* flag added to an emulate::reduction */
+/* flag that is added to an emulate::reduction for signed numbers */
+constexpr uint32_t SIGNED = 256;
 
 uint32_t reduce_two(uint32_t how, uint32_t a, uint32_t b)
 {

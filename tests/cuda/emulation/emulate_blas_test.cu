@@ -1,6 +1,6 @@
-/* Tests the requests of blas.cu to the stand-in for cuBLASLt. It must ask for an algorithm once
- * for a shape, also after the algorithm for rounded-up rows was refused, and for none that
- * rounds parts of a sum. */
+/* Tests the requests of blas.cu to the stand-in for cuBLASLt. blas.cu must ask for an algorithm
+ * once for a shape, also after the algorithm for rounded-up rows was refused. It must never ask
+ * for an algorithm that rounds parts of a sum. */
 #include <cublasLt.h>
 
 #include "tests/cuda/emulate/faults.h"

@@ -1,6 +1,6 @@
 #pragma once
-/* Shared by the tests of the emulation: counted checks, launches, and checks that a process
- * ends, which run in a child. */
+/* Holds what the tests of the emulation share: counted checks, launches, and checks that a
+ * process ends, which run in a child. */
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ void check(bool ok, const char *what, int line)
 }
 #define CHECK(condition) check(condition, #condition, __LINE__)
 
-/* Launches in a stream, without waiting for it. */
+/* Launches a kernel in a stream, without waiting for it. */
 template <class... P, class... A>
 cudaError_t enqueue(cudaStream_t s, dim3 grid, dim3 block, void (*kernel)(P...), A... args)
 {
@@ -40,7 +40,7 @@ cudaError_t enqueue(cudaStream_t s, dim3 grid, dim3 block, void (*kernel)(P...),
     return cudaLaunchKernelEx(&config, kernel, args...);
 }
 
-/* Launches in the default stream; the kernel has run when it returns. */
+/* Launches a kernel in the default stream. The kernel has run when the call returns. */
 template <class... P, class... A>
 void launch(dim3 grid, dim3 block, size_t n_shared, void (*kernel)(P...), A... args)
 {

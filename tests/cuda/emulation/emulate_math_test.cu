@@ -1,5 +1,5 @@
-/* Tests the narrow formats of the emulation against their definitions: conversions of all their
- * values and of numbers between two of them, and arithmetic against exact sums. */
+/* Tests the narrow formats of the emulation against their definitions. It checks conversions of
+ * all their values and of numbers between two values, and arithmetic against exact sums. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -17,7 +17,7 @@ uint32_t next_random()
     return (uint32_t)(random_state >> 20);
 }
 
-/* A format by its definition: sign, exponent, fraction. */
+/* `format` is a format by its definition: sign, exponent, fraction. */
 struct format {
     int n_exponent, n_fraction, bias;
     bool has_infinity;
@@ -35,14 +35,14 @@ double value_of(const format &f, unsigned bits)
     return bits >> n & 1 ? -size : size;
 }
 
-unsigned largest(const format &f) /* largest finite code */
+unsigned largest(const format &f) /* returns the largest finite code */
 {
     const unsigned ones = (1u << (f.n_exponent + f.n_fraction)) - 1;
     return f.has_infinity ? ones - (1u << f.n_fraction) : ones - 1;
 }
 
 /* Every value must convert back to itself. A number between two neighbours must go to the nearer
- * one, and a number midway to the even one. */
+ * neighbour, and a number midway to the even neighbour. */
 void test_conversion(const format &f, float (*from)(unsigned), unsigned (*to)(float))
 {
     const unsigned sign = 1u << (f.n_exponent + f.n_fraction);
@@ -54,7 +54,7 @@ void test_conversion(const format &f, float (*from)(unsigned), unsigned (*to)(fl
             continue;
         const float next = (float)value_of(f, bits + 1), middle = v + (next - v) / 2;
         if ((double)middle * 2 != (double)v + (double)next)
-            continue; /* no float between them */
+            continue; /* no float lies between the two values */
         CHECK(to(middle) == bits + (bits & 1));
         CHECK(to(nextafterf(middle, v)) ==
               (nextafterf(middle, v) >= middle ? bits + (bits & 1) : bits));
@@ -91,13 +91,13 @@ void test_conversions()
     CHECK(__nv_cvt_float2_to_fp8x2(make_float2(1.0f, -2.0f), __NV_SATFINITE, __NV_E4M3) == 0xc038);
 }
 
-/* Returns v rounded to a format, through long double. That holds every sum and product of these
- * exactly if their exponents are as near as next_value makes them. */
+/* Returns v rounded to a format, through long double. A long double holds every sum and product
+ * of these values exactly if their exponents are as near as next_value makes them. */
 double rounded(const format &f, long double v)
 {
     const int exponent = v == 0 ? 0 : ilogbl(v),
               unit = (exponent < 1 - f.bias ? 1 - f.bias : exponent) - f.n_fraction;
-    return (double)ldexpl(rintl(ldexpl(v, -unit)), unit); /* rounds to even */
+    return (double)ldexpl(rintl(ldexpl(v, -unit)), unit); /* rintl rounds to even */
 }
 
 unsigned next_value(const format &f)
@@ -111,7 +111,8 @@ template <class T> void check_arithmetic(const format &f, T (*of)(unsigned), uns
 {
     for (unsigned i = 0; i < 200000; i++) {
         unsigned b[3] = {next_value(f), next_value(f), next_value(f)};
-        if (i % 4 == 0) { /* a sum that nearly cancels, or lies near the middle of two values */
+        /* every fourth sum nearly cancels, or lies near the middle of two values */
+        if (i % 4 == 0) {
             b[2] = bits(of(b[0]) * of(b[1]) * (i % 8 ? -1.0f : 256.0f));
         }
         const long double x = (long double)value_of(f, b[0]), y = (long double)value_of(f, b[1]);
@@ -131,7 +132,8 @@ void test_arithmetic()
     check_arithmetic<__half>(
         HALF, [](unsigned b) { return __ushort_as_half((uint16_t)b); },
         [](__half v) -> unsigned { return __half_as_ushort(v); });
-    /* 1 + 2^-8 + 2^-16 rounds up; 1 + 2^-8, rounded from float, would have gone to the even 1 */
+    /* 1 + 2^-8 + 2^-16 rounds up. 1 + 2^-8, rounded from float, would have gone to the even
+     * value 1. */
     const __nv_bfloat16 tiny = __float2bfloat16_rn(0x1p-17f), one = __float2bfloat16_rn(1.0f);
     const __nv_bfloat16 above = __float2bfloat16_rn(1.0f + 0x1p-7f);
     CHECK(__bfloat162float(__hfma(__float2bfloat16_rn(0x1p-8f), above, one)) == 1.0f + 0x1p-7f);

@@ -1,6 +1,7 @@
 /* Tests the emulated runtime: enqueued work runs only when a caller waits for it, captures and
- * graphs work, forbidden calls are refused, accesses beyond memory are found, and devices can be
- * lost. Each test makes its own streams; children are forked for checks that end a process. */
+ * graphs work, and forbidden calls are refused. Accesses beyond memory are found, and devices
+ * can be lost. Each test makes its own streams; children are forked for checks that end a
+ * process. */
 #include <string.h>
 #include <thread>
 
@@ -55,7 +56,7 @@ void test_order()
     rig r;
     numbers n = {3, 1};
     CHECK(enqueue(r.a, 2, 32, update_kernel, r.device, n) == cudaSuccess);
-    n.add = 100; /* the launch has its own copy */
+    n.add = 100; /* the launch has its own copy of the arguments */
     CHECK(r.update(r.a, 5, 1) == cudaSuccess && r.fetch(r.a) == cudaSuccess);
     CHECK(r.pinned[0] == 0); /* no call has waited yet */
     CHECK(cudaEventRecord(r.event, r.a) == cudaSuccess);
@@ -81,19 +82,19 @@ void test_copies()
         pageable[i] = i, r.pinned[i] = 1000 + i;
     CHECK(cudaMemcpyAsync(r.device, pageable, sizeof pageable, cudaMemcpyHostToDevice, r.a) ==
           cudaSuccess);
-    memset(pageable, 0, sizeof pageable); /* the call has already read it */
+    memset(pageable, 0, sizeof pageable); /* the copy has already read the memory */
     CHECK(cudaMemcpyAsync(back, r.device, sizeof back, cudaMemcpyDeviceToHost, r.a) == cudaSuccess);
     for (unsigned i = 0; i < 64; i++)
-        CHECK(back[i] == i); /* written when the call returns */
+        CHECK(back[i] == i); /* the memory was written before the call returned */
     CHECK(cudaMemcpyAsync(r.device, r.pinned, sizeof back, cudaMemcpyHostToDevice, r.a) ==
           cudaSuccess);
-    r.pinned[0] = 7; /* too early: the stream reads it later */
+    r.pinned[0] = 7; /* this write is too early: the stream reads the memory later */
     CHECK(cudaMemcpyAsync(back, r.device, sizeof back, cudaMemcpyDeviceToHost, r.a) == cudaSuccess);
     CHECK(back[0] == 7 && back[1] == 1001);
     CHECK(cudaMemcpy2DAsync(r.device, 4 * 4, pageable, 8 * 4, 2 * 4, 3, cudaMemcpyHostToDevice,
                             r.a) == cudaSuccess);
     CHECK(cudaMemcpy(back, r.device, 4, cudaMemcpyDeviceToHost) == cudaSuccess &&
-          back[0] == 7); /* read without waiting */
+          back[0] == 7); /* this reads the memory without waiting */
     CHECK(cudaStreamSynchronize(r.a) == cudaSuccess);
     CHECK(cudaMemcpy(back, r.device, 48, cudaMemcpyDeviceToHost) == cudaSuccess);
     CHECK(back[1] == 0 && back[2] == 1002 && back[8] == 0 && back[9] == 0 && back[10] == 1010);
@@ -148,7 +149,8 @@ void test_graph()
     CHECK(cudaGraphGetNodes(graph, nullptr, &n) == cudaSuccess && n == 3);
     CHECK(cudaGraphInstantiate(&exec, graph) == cudaSuccess &&
           cudaGraphDestroy(graph) == cudaSuccess);
-    CHECK(cudaStreamSynchronize(r.a) == cudaSuccess && r.pinned[0] == 0); /* nothing has run yet */
+    /* no operation has run yet */
+    CHECK(cudaStreamSynchronize(r.a) == cudaSuccess && r.pinned[0] == 0);
     unsigned want = 0;
     const unsigned long long n_before = emulate_n_launches();
     struct emulate_enqueued before, now;
@@ -163,7 +165,8 @@ void test_graph()
     emulate_n_enqueued(&now);
     CHECK(now.graphs == before.graphs + 3 && now.kernels == before.kernels &&
           now.copies == before.copies);
-    /* the same operations with other arguments, then one operation less */
+    /* The graph is updated with the same operations and other arguments, then with one operation
+     * less. */
     for (unsigned i = 0; i < 2; i++) {
         CHECK(cudaStreamBeginCapture(r.a, cudaStreamCaptureModeRelaxed) == cudaSuccess);
         CHECK(r.update(r.a, 1, 10) == cudaSuccess && (i || r.update(r.a, 1, 5) == cudaSuccess));
@@ -181,7 +184,7 @@ void test_graph()
     CHECK(cudaGraphDestroy(second) == cudaSuccess && cudaGraphDestroy(different) == cudaSuccess);
 }
 
-/* A call that a capture does not allow invalidates it. */
+/* A call that a capture does not allow must invalidate the capture. */
 void test_capture_refusals()
 {
     rig r;
@@ -210,7 +213,7 @@ void test_capture_refusals()
     CHECK(cudaStreamBeginCapture(r.a, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     CHECK(cudaEventRecord(r.event, r.a) == cudaSuccess &&
           cudaStreamWaitEvent(r.b, r.event) == cudaSuccess);
-    CHECK(r.update(r.b, 1, 1) == cudaSuccess); /* and no call waits for b */
+    CHECK(r.update(r.b, 1, 1) == cudaSuccess); /* no call waits for b */
     CHECK(cudaEventQuery(r.event) == cudaErrorCapturedEvent);
     CHECK(cudaStreamEndCapture(r.b, &graph) == cudaErrorStreamCaptureUnmatched);
     CHECK(cudaStreamEndCapture(r.a, &graph) == cudaErrorStreamCaptureInvalidated);
@@ -279,7 +282,7 @@ void test_ends_of_memory()
 int main()
 {
     checks_begin("emulate_runtime_test.cu");
-    test_ends_of_memory(); /* before there are threads, because it forks children */
+    test_ends_of_memory(); /* this test comes before there are threads, because it forks children */
     test_order();
     test_copies();
     test_host_function();

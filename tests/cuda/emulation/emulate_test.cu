@@ -1,6 +1,6 @@
 /* Tests the emulation of tests/cuda/emulate against CUDA's manuals: indices, barriers, shuffles,
- * fragments, asynchronous copies. Cases that it must refuse run in a child process, which must
- * end with a message. */
+ * fragments, asynchronous copies. Cases that the emulation must refuse run in a child process,
+ * which must end with a message. */
 #include "kernels/cuda/device/ptx.cuh"
 
 #include <cuda_bf16.h>
@@ -34,7 +34,7 @@ void test_indices()
 }
 
 /* Every thread reads, in turns, what its neighbours in other warps wrote. A third of the threads
- * leaves early, and the barriers then count only the others. */
+ * leaves early, and the barriers then count only the remaining threads. */
 __global__ void barrier_kernel(unsigned *out, unsigned n_threads)
 {
     __shared__ unsigned values[1024];
@@ -79,7 +79,7 @@ struct shuffled {
     int smallest;
 };
 
-/* Warps run different exchanges at different times; the rest of the block does not wait for
+/* Warps run different exchanges at different times. The other warps of the block do not wait for
  * them. */
 __global__ void shuffle_kernel(shuffled *out)
 {
@@ -101,7 +101,7 @@ __global__ void shuffle_kernel(shuffled *out)
     o.smallest = __reduce_min_sync(all, lane == 3 ? (int)0x80000000u : (int)lane);
     o.same = __match_any_sync(all, lane % 5);
     o.half = 0;
-    if (lane < 16) /* half a warp alone, while the other half is elsewhere */
+    if (lane < 16) /* half a warp runs alone, while the other half is elsewhere */
         o.half = __shfl_xor_sync(0x0000ffffu, lane, 15);
     else if (lane > 20)
         o.half = __reduce_add_sync(0xffe00000u, 1u);
@@ -132,8 +132,8 @@ float bf16_of(const uint16_t *m, unsigned i)
     return __bfloat162float(__ushort_as_bfloat16(m[i]));
 }
 
-/* Computes d = c + a b over fragments that ldmatrix loads from shared memory: a as stored; b
- * transposed (stored k by n) or as stored (n by k). */
+/* Computes d = c + a b over fragments that ldmatrix loads from shared memory. a is loaded as
+ * stored. b is loaded transposed (stored k by n) or as stored (n by k). */
 __global__ void mma_kernel(const uint16_t *a, const uint16_t *b, float *d, bool b_is_transposed)
 {
     CUDA_DYNAMIC_SHARED(uint16_t, shared);
@@ -147,7 +147,7 @@ __global__ void mma_kernel(const uint16_t *a, const uint16_t *b, float *d, bool 
     uint32_t fa[4], fb[2];
     ldmatrix_x4(fa, sa + (lane % 16) * 16 + lane / 16 * 8);
     if (b_is_transposed) {
-        uint32_t twice[4]; /* the same two matrices again */
+        uint32_t twice[4]; /* these are the same two matrices again */
         ldmatrix_x4_trans(twice, sb + lane % 16 * 8);
         fb[0] = twice[0], fb[1] = twice[1];
     } else {
@@ -175,7 +175,8 @@ void test_fragments()
         launch(1, 32, 768, mma_kernel, a, turn ? b_rows : b, d, turn == 0);
         for (unsigned m = 0; m < 16; m++)
             for (unsigned n = 0; n < 8; n++) {
-                float want = (m < 8 ? 1.0f : 3.0f) + (float)(n % 2); /* whole numbers: exact */
+                /* the sums are exact, because all numbers are whole */
+                float want = (m < 8 ? 1.0f : 3.0f) + (float)(n % 2);
                 for (unsigned k = 0; k < 16; k++)
                     want += bf16_of(a, m * 16 + k) * bf16_of(b, k * 8 + n);
                 CHECK(d[m * 8 + n] == want);
@@ -214,7 +215,8 @@ void test_ldmatrix()
         }
 }
 
-/* Two groups are in flight. The bytes of the second must not be visible before its own wait. */
+/* Two groups are in flight. The bytes of the second group must not be visible before its own
+ * wait. */
 template <bool WAITS> __global__ void copy_kernel(const uint4 *from, uint4 *out, unsigned *early)
 {
     CUDA_DYNAMIC_SHARED(uint4, shared);
@@ -249,8 +251,8 @@ void test_copies()
         CHECK(out[i].x == 0xffffffffu);
 }
 
-/* A barrier is missing: the result is right in one order of the warps, and the other order shows
- * it. */
+/* A barrier is missing here. The result is right in one order of the warps, and the other order
+ * must show the fault. */
 __global__ void race_kernel(unsigned *out)
 {
     CUDA_DYNAMIC_SHARED(unsigned, shared);
@@ -294,8 +296,8 @@ __global__ void prefetch_kernel(const char *from, bool reads)
         (void)load_stream_16(from + 64 * threadIdx.x + 48);
 }
 
-/* A prefetch that is read later passes. A prefetch without a read, or outside of the memory,
- * fails. */
+/* A prefetch that is read later must pass. A prefetch without a read, or outside of the memory,
+ * must fail. */
 void test_prefetches()
 {
     static char *bytes;
@@ -327,7 +329,8 @@ void test_refusals()
     cudaLaunchConfig_t config = {};
     config.gridDim = 1, config.blockDim = dim3(32, 32, 2);
     CHECK(cudaLaunchKernelEx(&config, mask_kernel) != cudaSuccess);
-    config.blockDim = 32, config.dynamicSmemBytes = 100 << 10; /* prints an error to stderr */
+    /* This launch prints an error to stderr. */
+    config.blockDim = 32, config.dynamicSmemBytes = 100 << 10;
     CHECK(cudaLaunchKernelEx(&config, deadlock_kernel) != cudaSuccess);
     CHECK(cudaFuncSetAttribute(deadlock_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                228 << 10) != cudaSuccess);

@@ -31,7 +31,7 @@ while time.monotonic() - begin < limit and is_alive():
         text = ask()
         print(f"{time.monotonic() - begin:.2f}\n{text}")
         sys.exit(0)
-    except Exception as e:  # not listening yet, or not ready
+    except Exception as e:  # the server does not listen yet, or is not ready
         why = str(e)
         time.sleep(0.1)
 print(f"no answer in {time.monotonic() - begin:.0f} s{'' if is_alive() else ', cox up has ended'}: {why}")

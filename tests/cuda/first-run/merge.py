@@ -28,11 +28,12 @@ STATUS_CELLS, PREDICTED_CELLS = 5, 6
 
 
 class Refused(Exception):
-    """The exception's text gives the reason."""
+    """Tells that the table or a document is invalid. The exception's text gives the reason."""
 
 
 def cells_of(line):
-    """Returns the cells of a row, or None if the line does not begin and end with a bar. A bar inside of a cell has a backslash."""
+    """Returns the cells of a row, or None if the line does not begin and end with a bar. A bar inside of a cell has a backslash
+    before it."""
     line = line.rstrip()
     if len(line) < 2 or line[0] != "|" or line[-1] != "|" or line.endswith("\\|"):
         return None
@@ -47,7 +48,7 @@ def plain(text, most):
 
 
 class Table:
-    """The table of a run: .rows maps a key to (result, seconds, text), .figures maps a key to a figure."""
+    """Holds the table of a run: .rows maps a key to (result, seconds, text), .figures maps a key to a figure."""
 
     def __init__(self, text, partial=False):
         lines = text.replace("\r\n", "\n").split("\n")
@@ -69,7 +70,7 @@ class Table:
             width = self._line(number, line, width, partial)
 
     def _line(self, number, line, width, partial):
-        """Returns the width of the table that the line is in; 0 outside of a table."""
+        """Returns the width of the table that the line is in, or 0 outside of a table."""
         if not line.startswith("|"):
             return 0
         cells = cells_of(line)

@@ -1,23 +1,23 @@
 # shellcheck shell=bash
-# The part of first-run for several GPUs of one host: NCCL itself, models over two and four ranks, one-shot sums beside NCCL's, and a
-# rank killed under streams. With one device it writes one row that says so. Sourced by first-run.
+# Runs the part of first-run for several GPUs of one host: NCCL itself, models over two and four ranks, one-shot sums beside NCCL's, and a rank
+# killed under streams. With one device it writes one row that says so. Sourced by first-run.
 
-golden_ranks() { # golden_ranks NAME RANKS OPTIONS...: small models over RANKS devices, with NCCL
+golden_ranks() { # golden_ranks NAME RANKS OPTIONS...: runs small models over RANKS devices, with NCCL
     local name=$1 ranks=$2 folders=() name_of
     shift 2
     [ "$(n_devices)" -ge "$ranks" ] || { row "$name" skipped 0 "needs $ranks devices, here are $(n_devices)" && return; }
     for name_of in "${golden_models[@]}"; do [ ! -e "$name_of/expected.json" ] || folders+=("$name_of"); done
     bench "$name" 60 tests/model_golden --device cuda --longest 45 "$@" "${folders[@]}"
 }
-newest_worker() { # newest worker of the processes that serve_start began; head and gateway are not killed
+newest_worker() { # prints the newest worker of the processes that serve_start began; head and gateway are not killed
     local stat found=
-    for stat in /proc/[0-9]*/stat; do # PID (NAME) STATE PARENT GROUP SESSION ...
+    for stat in /proc/[0-9]*/stat; do # a line of /proc/PID/stat is: PID (NAME) STATE PARENT GROUP SESSION ...
         [[ $(cat "$stat" 2>/dev/null) =~ ^([0-9]+)\ \(cox-worker\)\ [^ZX]\ [0-9]+\ [0-9]+\ ([0-9]+)\  ]] || continue
         [ "${BASH_REMATCH[2]}" != "$up" ] || [ "${BASH_REMATCH[1]}" -le "${found:-0}" ] || found=${BASH_REMATCH[1]}
     done
     echo "$found"
 }
-killed_rank() { # kill -9 of one of two ranks under 16 streams: each stream must end with all of its tokens
+killed_rank() { # kills one of two ranks with signal 9 under 16 streams: each stream must end with all of its tokens
     local name=multi-killed-rank from=$SECONDS f="$LOG/multi-killed-rank.txt" loader victim rc=0 done_ids want=$((32 * 200))
     if [ "$(left)" -lt 60 ]; then
         row $name "no time left" 0 ""

@@ -29,7 +29,7 @@ LAUNCH_GAP = 1.6e-6
 PREFETCH_GAP = 1.2e-6  # LAUNCH_GAP with the next stages prefetched into L2; the review expects 3 to 6 % of 8B's step
 # Rates of weights and KV as shares of COPY, at 1 row and at 64 rows (review, section 2 and finding 5).
 WEIGHTS = {"bf16": {1: 1.0, 64: 0.82}, "int4": {1: 0.95, 64: 0.40}}
-EXPERTS = {1: 0.95, 64: 0.80}  # grouped products of any format; an estimate, not a figure of the review
+EXPERTS = {1: 0.95, 64: 0.80}  # rates of grouped products of any format; an estimate, not a figure of the review
 KV = {"heads": 0.88, "latent": 0.80}  # attention of 32 x 8k without its merge; review: 0.85-0.92 and 0.75-0.85
 # Seconds to merge the splits of a layer (finding 1), at a context of 1.2k. Before: splits x dims / 64 loads of 0.19 us, one after
 # the other. After: a block for each (row, head), whose warps share out the splits; it costs the latency of a few loads.
@@ -38,16 +38,16 @@ MERGE_AFTER = {("heads", 1): 2.5e-6, ("heads", 64): 2e-6, ("latent", 1): 4e-6, (
 SUM_BEFORE, SUM_AFTER = 4e-6, 1.5e-6  # seconds of a mixture's sum beyond its bytes (finding 3: 3 to 5 us)
 # Rates of a prompt's parts in operations/s (review, section 2). GEMM is the rest of 8B's 250 ms without attention, so it includes
 # norms and activations.
-GEMM, ATTENTION, GROUPED = 611e12, 280e12, 375e12  # cuBLASLt on 8B's shapes; heads of 128 with mma.sync; mixtures
-LATENT_ABSORBED = 200e12  # operations/s of the absorbed form, which has 3.4 times the operations of the model's own (finding 2)
-ATTENTION_192 = 230e12  # heads of 192/128, which the kernel pads to 256; an estimate from ATTENTION
+GEMM, ATTENTION, GROUPED = 611e12, 280e12, 375e12  # rates of cuBLASLt on 8B's shapes; of heads of 128 with mma.sync; of mixtures
+LATENT_ABSORBED = 200e12  # operations/s of the absorbed form, which has 3.4 times the operations of the model's own form (finding 2)
+ATTENTION_192 = 230e12  # operations/s for heads of 192/128, which the kernel pads to 256; an estimate from ATTENTION
 DEQUANTISED = 0.5 + 2  # bytes moved for each weight that is converted to bfloat16, besides the product: code read, 16 bits written
 CONTEXT = 1192  # positions that a row sees in the middle of cuda_model_bench's rounds (1,024 + 8 warm + 2.5 x 64)
 PROMPT = 8192
 
-# Kernels of a step, with sampling: in a layer, in a layer that is a mixture, outside of the layers. They were counted over the emulation
-# (emulate_n_launches, bench/gpu/drive.h) on tiny models of two and of three layers, 2026-11-28, at 73d671b9. A gated epilogue of gate and up saves
-# one in each layer: a mixture's shared experts have it now, its grouped products had it before.
+# KERNELS holds the kernels of a step, with sampling: in a layer, in a layer that is a mixture, outside of the layers. They were counted over the
+# emulation (emulate_n_launches, bench/gpu/drive.h) on tiny models of two and of three layers, 2026-11-28, at 73d671b9. A gated epilogue of gate and
+# up saves one kernel in each layer: a mixture's shared experts have it now, its grouped products had it before.
 KERNELS = {"llama": (10, 0, 8), "gemma3_text": (14, 0, 9), "deepseek_v2": (17, 23, 8)}
 FUSED = 1
 
@@ -67,19 +67,19 @@ ROWS = [
     ("deepseek_coder_v2_lite_awq", DECODE, 64, None),
     ("deepseek_coder_v2_lite_awq", PREFILL, PROMPT, None),
     ("gemma3_270m", DECODE, 1, None),
-    ("gemma3_270m", DECODE, 64, None),  # no prompt: its matrices are 640 wide, and cuBLASLt's rate for that is unknown
+    ("gemma3_270m", DECODE, 64, None),  # no row for a prompt, since cuBLASLt's rate for its 640 wide matrices is unknown
 ]
 
 
 class Shape:
-    """Weights, bytes and operations of a model as bench/gpu/work.c counts them, from its config.json."""
+    """Counts weights, bytes and operations of a model as bench/gpu/work.c does, from the model's config.json."""
 
     def __init__(self, folder):
         c = json.loads((ROOT / "bench/models" / folder / "config.json").read_text())
         self.folder, self.kind, self.layers, self.hidden = folder, c["model_type"], c["num_hidden_layers"], c["hidden_size"]
         quant = c.get("quantization_config")
         self.format = "int4" if quant else "bf16"
-        # bits of a published weight: codes of 4 bits, and for each group a scale of 16 bits and a zero of 4
+        # bits of a published weight: a code of 4 bits, and for each group a scale of 16 bits and a zero of 4 bits
         self.bits = 4 + 20 / quant["group_size"] if quant else 16
         self.heads, self.vocabulary = c["num_attention_heads"], c["vocab_size"] * self.hidden
         self.is_latent = bool(c.get("kv_lora_rank"))
@@ -93,7 +93,7 @@ class Shape:
         dim = c.get("head_dim") or self.hidden // self.heads
         kv = c["num_key_value_heads"]
         self.pair_ops = 2 * self.heads * 2 * dim  # operations for two positions that see each other
-        self.kv_bytes = 2 * 2 * kv * dim  # bytes of a position in a layer
+        self.kv_bytes = 2 * 2 * kv * dim  # bytes of a position's keys and values in a layer
         self.absorbed_pair_ops = self.pair_ops
         return self.hidden * dim * (self.heads + 2 * kv) + self.heads * dim * self.hidden
 
@@ -142,7 +142,7 @@ class Shape:
 
 
 def decode(s, rows, is_after):
-    """Returns (floor, predicted) in seconds."""
+    """Returns (floor, predicted), both in seconds."""
     kind = "latent" if s.is_latent else "heads"
     layers, head, experts, kv = s.layers_bytes(), 2 * s.vocabulary, s.experts_bytes(rows), s.kv_step(rows, CONTEXT)
     plain, mixture, beside = KERNELS[s.kind]
@@ -187,7 +187,7 @@ def before_text(floor, model, given):
 
 
 def key_of(folder, kind, n):
-    """Returns cuda_model_bench's name of the figure, with its program in front."""
+    """Returns the name that cuda_model_bench gives the figure, with its program in front."""
     what = f"decode at batch {n}, a step" if kind == DECODE else f"prefill of {n} tokens, time"
     return f"cuda_model_bench: {folder}, {what}"
 

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Functions for the rows of first-run's table: a program's name, result, time and last line. Sourced by first-run, which sets the files
-# LOG, ROWS and FIGURES and the functions left, has_device and ours.
+# Defines functions for the rows of first-run's table: a program's name, result, time and last line. Sourced by first-run, which sets the files LOG,
+# ROWS and FIGURES and the functions left, has_device and ours.
 
 # A program that skips on a host with a device has failed, unless it needs more devices than there are.
-skipped() { # skipped LAST_LINE
+skipped() { # skipped LAST_LINE: prints the result of a program that skipped
     if has_device && ! [[ $1 =~ needs\ [0-9]+\ devices ]]; then echo "FAILED: skipped"; else echo skipped; fi
 }
 result_of() { # result_of STATUS LIMIT LAST_LINE: prints the result of a row
@@ -16,17 +16,17 @@ result_of() { # result_of STATUS LIMIT LAST_LINE: prints the result of a row
     *) echo "FAILED ($1)" ;;
     esac
 }
-last_line() { # last_line FILE: prints its last non-empty line as one cell's text
+last_line() { # last_line FILE: prints the file's last non-empty line as one cell's text
     grep -av '^ *$' "$1" 2>/dev/null | tail -n 1 | tr -d '\000-\010\013-\037' | cut -c 1-180
 }
-row() { # row NAME RESULT SECONDS TEXT
+row() { # row NAME RESULT SECONDS TEXT: writes a row
     printf '| `%s` | %s | %s s | %s |\n' "$1" "$2" "$3" "${4//|/\\|}" >>"$ROWS"
     printf '%4d s  %-34s %-20s %4s s  %s\n' "$SECONDS" "$1" "$2" "$3" "${4:0:120}"
 }
 complaints() { # complaints NAME: prints a few lines that give the reason
     grep -aiE 'fail|error|hazard|invalid|illegal|misaligned|not within|beyond' "$LOG/$1.txt" | head -n 6 | cut -c 1-200 | sed 's/^/        /'
 }
-run() { # run NAME LIMIT COMMAND...: its output is a log, and its last line the row's text; rows of benches are kept
+run() { # run NAME LIMIT COMMAND...: runs it, with a log of its output. The log's last line is the row's text; rows of benches are kept.
     local name=$1 limit=$2 from=$SECONDS rc=0
     shift 2
     [ "$limit" -le "$(left)" ] || limit=$(left)

@@ -1,10 +1,9 @@
 # shellcheck shell=bash
-# The part of first-run for serving: `cox up` with dummy weights of real shapes, and loads over HTTP by `cox bench serve`. Two answers to
-# one prompt, with and without early launches, and with and without graphs, must have the same ids; a difference means a race.
-# Sourced by first-run.
+# Runs the part of first-run for serving: `cox up` with dummy weights of real shapes, and loads over HTTP by `cox bench serve`. Two answers to one
+# prompt, with and without early launches, and with and without graphs, must have the same ids; a difference means a race. Sourced by first-run.
 
 port=18400 up=
-up_to() { # up_to SECONDS: prints at most SECONDS, at most the time left for all parts, at least 1
+up_to() { # up_to SECONDS: prints at most SECONDS, at most the time that is left for all parts, and at least 1
     local n=$1
     [ "$n" -le "$(left)" ] || n=$(left)
     echo $((n > 1 ? n : 1))
@@ -41,10 +40,10 @@ load() { # load NAME SHAPE STREAMS PROMPTS IN OUT: measures one figure
         "TTFT $(number_of "$f" 'Median TTFT (ms)') ms, TPOT $(number_of "$f" 'Median TPOT (ms)') ms | | |" | tee -a "$FIGURES"
     [ -n "$rate" ]
 }
-serve() { # serve NAME SHAPE MOST_SECONDS LOADS FLAGS...; LOADS: STREAMS:PROMPTS:IN:OUT,..
+serve() { # serve NAME SHAPE MOST_SECONDS LOADS FLAGS...: measures the loads; LOADS: STREAMS:PROMPTS:IN:OUT,..
     local name=$1 shape=$2 most=$3 loads=$4 from=$SECONDS result=passed l a b c d
     shift 4
-    case ,${COX_FIRST_RUN_SERVE:-$name}, in *",$name,"*) ;; *) return ;; esac # only these, to try it without a device
+    case ,${COX_FIRST_RUN_SERVE:-$name}, in *",$name,"*) ;; *) return ;; esac # COX_FIRST_RUN_SERVE selects names, for a try without a device
     if [ "$(left)" -lt "$most" ]; then
         row "serve-$name" "no time left" 0 ""
         return

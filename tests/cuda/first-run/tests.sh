@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The part of first-run for tests. Several programs run at once, since nothing here is timed. Sourced by first-run.
+# Runs the part of first-run for tests. Several programs run at once, since nothing here is timed. Sourced by first-run.
 
 declare -A running=() # maps a process to its name
 limit=30
@@ -35,7 +35,7 @@ at_most() { # at_most SECONDS: sets the limit of the next programs, cut to the t
     limit=$1
     [ "$limit" -le "$(left)" ] || limit=$(left)
 }
-goldens() { # goldens NAME OPTIONS... -- FOLDER...: runs the models that are in the pack; no row if there are none
+goldens() { # goldens NAME OPTIONS... -- FOLDER...: runs the models that are in the pack; without such models it writes no row
     local name=$1 options=() folders=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
@@ -45,7 +45,7 @@ goldens() { # goldens NAME OPTIONS... -- FOLDER...: runs the models that are in 
 tests_part() {
     local name
     at_most 30
-    start cuda_copy_test tests/cuda_copy_test # alone and first: checks that the device answers at all
+    start cuda_copy_test tests/cuda_copy_test # this test runs alone and first, to check that the device answers at all
     reap_all
     for name in norm route elementwise linear attention latent moe sample products runner steps pack; do
         [ ! -x "tests/cuda_${name}_test" ] || start "small-$name" "tests/cuda_${name}_test" --small
@@ -54,7 +54,7 @@ tests_part() {
     at_most 110
     goldens golden-few --longest 45 -- goldens/few/*/
     for name in comm attention latent linear elementwise moe norm products sample route runner steps copies pack oneshot nccl libraries find_library; do
-        case " ${failed_tests[*]-} " in *" small-$name "*) continue ;; esac # its small cases have failed already
+        case " ${failed_tests[*]-} " in *" small-$name "*) continue ;; esac # the small cases of this test have already failed
         [ ! -x "tests/cuda_${name}_test" ] || start "cuda_${name}_test" "tests/cuda_${name}_test"
     done
     goldens golden-more --longest 20 -- goldens/more/*/

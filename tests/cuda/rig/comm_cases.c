@@ -1,6 +1,6 @@
-/* The cases of collectives that comm_test and nccl_test share, against plain sums and copies. A
- * case is a function that every rank runs in its own process (comm_ranks.h); it returns false
- * after printing the fault.
+/* Holds the cases of collectives that comm_test and nccl_test share, against plain sums and
+ * copies. A case is a function that every rank runs in its own process (comm_ranks.h); it
+ * returns false after printing the fault.
  * Numbers follow from the rank and the index, so each rank knows the right result. Sums must be
  * exact, or within MOST_APART if the library may add in any order. */
 #include "tests/cuda/rig/comm_cases.h"
@@ -16,8 +16,8 @@
 
 /* ---- numbers ---- */
 
-/* Bound of a sum of four values up to 125 in bfloat16, added in any order and rounded on the
- * way. */
+/* MOST_APART bounds the error of a sum of four values up to 125 in bfloat16, added in any order
+ * and rounded on the way. */
 static const float MOST_APART = 4;
 
 static float value(uint32_t rank, size_t i)
@@ -107,8 +107,8 @@ bool comm_sums(struct rank *r)
     return true;
 }
 
-/* Checks rank 0's whole rows after a gather of unevenly divided columns. Rank 2 has none, nor
- * have ranks from `most` on. */
+/* Checks rank 0's whole rows after a gather of unevenly divided columns. Rank 2 has no columns,
+ * and neither have ranks from `most` on. */
 static bool gather_rows(struct rank *r, uint32_t n_rows, uint32_t most)
 {
     uint32_t first[RANKS_MAX], n[RANKS_MAX], width = 0;
@@ -206,7 +206,8 @@ bool comm_stages_of_two(struct rank *r)
 
 enum { COMM_ASKED_IN_VAIN = RANKS_MAX + 1 };
 
-/* Asks CUDA in a process that ends, because a process that has used CUDA cannot fork ranks. */
+/* Returns the number of devices. It asks CUDA in a process that ends, because a process that has
+ * used CUDA cannot fork ranks. */
 uint32_t comm_devices(void)
 {
     int status = 0;

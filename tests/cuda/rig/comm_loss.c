@@ -1,6 +1,6 @@
-/* Cases in which rank 1 is killed while the others wait for it in a sum. They must leave the
- * group with their weights in place, and all ranks must form a new group. They run over the
- * stand-in (comm_test) and over NCCL (nccl_test). */
+/* Holds cases in which rank 1 is killed while the other ranks wait for it in a sum. They must
+ * leave the group with their weights in place, and all ranks must form a new group. The cases
+ * run over the stand-in (comm_test) and over NCCL (nccl_test). */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ bool comm_leaves(struct rank *r)
                    &err);
 }
 
-/* Plays the head's Abort: it comes when a rank's end was seen elsewhere. */
+/* Acts like the head's Abort, which comes when a rank's end was seen elsewhere. */
 void *comm_interrupt_on_loss(void *arg)
 {
     struct rank *r = arg;
@@ -50,7 +50,8 @@ static bool weights_are_whole(struct rank *r, void *weights)
     return true;
 }
 
-/* Waits until all others are in the sum. The ranks of one stage do not wait for another stage. */
+/* Waits until all other ranks are in the sum. The ranks of one stage do not wait for another
+ * stage. */
 static void be_killed(struct rank *r)
 {
     for (uint32_t i = 0; i < r->n; i++)
@@ -76,7 +77,7 @@ bool comm_lose_rank_1(struct rank *r, uint32_t tp, uint32_t pp)
     enum status s = r->comm->ops->sum_bf16(r->comm, x, 2048, &err);
     if (s == STATUS_OK)
         s = r->comm->ops->wait(r->comm, NULL, NULL, &err);
-    /* In another stage no rank waits for rank 1; the head's interrupt tells it. */
+    /* In another stage no rank waits for rank 1. There the head's interrupt reports the loss. */
     RANK_CHECK(r, s == STATUS_IO || s == STATUS_CLOSED || r->i / tp > 0);
     /* memory can be freed only when the device's work has ended */
     r->comm->ops->interrupt(r->comm);

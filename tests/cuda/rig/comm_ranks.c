@@ -77,7 +77,7 @@ static pid_t start_rank(const struct ranks_case *c, struct ranks_shared *shared,
     pid_t pid = fork();
     if (pid != 0)
         return pid;
-    alarm(CASE_SECONDS); /* a rank that waits for ever is a failure */
+    alarm(CASE_SECONDS); /* the alarm makes a rank that waits for ever a failure */
     if (c->loss)
         setenv("FAKENCCL_LOSS", c->loss, 1);
     if (c->version)
@@ -98,7 +98,7 @@ static bool kill_and_restart(const struct ranks_case *c, struct ranks_shared *sh
             return false;
         usleep(100);
     }
-    usleep(20000); /* lets the others enter the collective that waits for rank 1 */
+    usleep(20000); /* the delay lets the other ranks enter the collective that waits for rank 1 */
     kill(*pid, SIGKILL);
     atomic_store(&shared->killed_ns, clock_mono_ns());
     waitpid(*pid, &status, 0);

@@ -1,19 +1,19 @@
 #pragma once
-/* Ranks as processes, for the tests of kernels/cuda/comm/abi.h. Each process opens its own
- * device, because CUDA's state does not survive a fork. */
+/* Declares ranks as processes, for the tests of kernels/cuda/comm/abi.h. Each process opens its
+ * own device, because CUDA's state does not survive a fork. */
 #include <stdatomic.h>
 
 #include "kernels/cuda/comm/abi.h"
 
 #define RANKS_MAX 8u
 
-/* Memory that the test and its ranks share. */
+/* `ranks_shared` is memory that the test and its ranks share. */
 struct ranks_shared {
-    uint8_t ids[4][GPU_COMM_ID_BYTES]; /* [epoch]: communicator ids */
+    uint8_t ids[4][GPU_COMM_ID_BYTES]; /* communicator id of each epoch */
     _Atomic uint32_t has_id[4];
     _Atomic uint32_t at[RANKS_MAX]; /* progress of each rank, in the test's own numbers */
     _Atomic uint32_t n_done;
-    _Atomic uint32_t killed; /* rank 1's end was seen */
+    _Atomic uint32_t killed; /* set when rank 1's end was seen */
     _Atomic uint64_t killed_ns, ready_ns;
 };
 
@@ -24,10 +24,10 @@ struct rank {
     struct gpu_stream *stream;
     struct gpu_comm *comm;
     struct gpu_comm_options options;
-    bool any_order; /* the library may add in any order */
+    bool any_order; /* whether the library may add in any order */
 };
 
-/* The work of one rank. Returns false after it has printed the fault. */
+/* Does the work of one rank. Returns false after it has printed the fault. */
 typedef bool rank_fn(struct rank *r);
 
 struct ranks_case {
@@ -35,19 +35,22 @@ struct ranks_case {
     uint32_t n;
     rank_fn *fn;
     const char *loss, *version; /* values of FAKENCCL_LOSS and FAKENCCL_VERSION; or NULL */
-    bool devices_of_their_own;  /* rank i has device i; otherwise all have the first */
-    bool any_order;             /* the library may add in any order */
-    bool one_shot;              /* allow small sums over peer memory */
-    bool off_on_1;              /* except on rank 1 */
-    bool only_0_gives_up;       /* only rank 0 has join_timeout_ms; the others have the default */
-    const char *lacks;          /* "NAME=1" in rank 1's environment only; or NULL */
-    bool kills; /* rank 1 is killed when its `at` is 1, and starts again with `at` 2 */
-    struct gpu_comm_options options; /* `stream` is set for each rank */
+    /* whether rank i has device i; otherwise all ranks have the first device */
+    bool devices_of_their_own;
+    bool any_order; /* whether the library may add in any order */
+    bool one_shot;  /* whether ranks allow small sums over peer memory */
+    bool off_on_1;  /* whether rank 1 forbids small sums over peer memory */
+    /* whether only rank 0 has join_timeout_ms; the other ranks have the default */
+    bool only_0_gives_up;
+    const char *lacks; /* "NAME=1" for rank 1's environment only; or NULL */
+    bool kills; /* whether rank 1 is killed when its `at` is 1, and starts again with `at` 2 */
+    /* `options` holds the options of all ranks, except `stream`, which each rank sets. */
+    struct gpu_comm_options options;
 };
 /* Runs a case. Returns whether all ranks returned true. */
 bool ranks_run(const struct ranks_case *c);
 
-/* Gets the epoch's id: rank 0 makes it, the others wait for it. */
+/* Gets the epoch's id: rank 0 makes the id, the other ranks wait for it. */
 bool rank_id(struct rank *r, uint32_t epoch, uint8_t out[GPU_COMM_ID_BYTES]);
 bool rank_join(struct rank *r, uint32_t epoch, uint32_t tp, uint32_t pp, struct error *err);
 /* Returns `holds`. If it is false, prints the line in the file and the error. */

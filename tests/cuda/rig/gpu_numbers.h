@@ -1,6 +1,6 @@
 #pragma once
-/* Helpers for all tests of operators: a call that must not fail, random numbers that are the
- * same on every machine, and bfloat16. */
+/* Holds helpers for all tests of operators: a call that must not fail, random numbers that are
+ * the same on every machine, and bfloat16. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

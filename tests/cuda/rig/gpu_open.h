@@ -1,11 +1,12 @@
 #pragma once
-/* The device on which tests of kernels run, and its stream. */
+/* Opens the device on which tests of kernels run, and its stream. */
 #include <stdio.h>
 
 #include "kernels/cuda/device/abi.h"
 #include "tests/cuda/rig/gpu_numbers.h"
 
-/* Opens the machine's first device. Returns 0. Without a device it prints that and returns 77. */
+/* Opens the machine's first device. Returns 0. If there is no device, it prints the reason and
+ * returns 77. */
 static inline int gpu_open(struct gpu_device **device, struct gpu_stream **stream,
                            struct gpu_info *info)
 {

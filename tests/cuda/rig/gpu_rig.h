@@ -1,5 +1,6 @@
 #pragma once
-/* Shared by tests of operators: a device, and the CPU backend, which is the specification. */
+/* Holds what tests of operators share: a device, and the CPU backend, which is the
+ * specification. */
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/device/abi.h"

@@ -1,6 +1,6 @@
 #pragma once
-/* One pass over a latent_scene.h: the caches, the operator's arguments, and the result of the
- * CPU backend, which runs the five absorbed operators. */
+/* Runs one pass over a scene of latent_scene.h. The header holds the caches, the operator's
+ * arguments, and the result of the CPU backend, which runs the five absorbed operators. */
 #include "tests/cuda/rig/latent_scene.h"
 
 static void caches_open(struct scene *s, struct device *gpu)
@@ -65,8 +65,8 @@ static void views_set(struct latent_params *p, void *q, void *latent, void *k, v
     p->values.out = (struct view){out, n * p->values.out_stride};
 }
 
-/* Writes the keys and values of all rows to the CPU's cache, and those of the computed rows to
- * the device's. */
+/* Writes the keys and values of all rows to the CPU's cache, and the keys and values of the
+ * computed rows to the device's cache. */
 static void write_computed(struct scene *s, struct device *cpu)
 {
     const struct kv_write_params p = {.k = {s->latents, latent_dim(s->c)},
@@ -101,7 +101,8 @@ static double deviation(const float *x, uint64_t n)
     return sqrt(squares / (double)n);
 }
 
-/* Returns the scale with which scores deviate by `want`, estimated from a few queries and keys. */
+/* Returns the scale with which scores deviate by `want`. It estimates this scale from a few
+ * queries and keys. */
 static float scale_for(const struct scene *s, const float *queries, const float *keys, double want)
 {
     const uint32_t dim = latent_dim(s->c), n_queries = s->n_rows * s->c->n_heads;

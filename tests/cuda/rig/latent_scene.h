@@ -1,6 +1,6 @@
 #pragma once
-/* The parts of a case of latent_test.c: its shape, the two matrices of each head on both sides,
- * the rows of its sequences and their numbers. latent_rig.h runs a pass over them. */
+/* Holds the parts of a case of latent_test.c: its shape, the two matrices of each head on both
+ * sides, the rows of its sequences and their numbers. latent_rig.h runs a pass over them. */
 #include <math.h>
 
 #include "common/base/mem.h"
@@ -15,14 +15,14 @@ enum { MAX_SEQUENCES = 6 };
 enum { CPU, CUDA, N_SIDES };
 #define SPIKE 16.0f
 struct sequence {
-    uint32_t before, n; /* n rows behind `before` computed positions */
+    uint32_t before, n; /* a sequence has n rows behind `before` computed positions */
 };
 
 struct latent_case {
     const char *name;
     uint32_t n_heads, kv_rank, nope, rope, v;
     enum dtype keys, values, kv;     /* types of the two matrices of each head, and of the cache */
-    uint32_t block_tokens, n_chosen; /* n_chosen: runs that the rule takes */
+    uint32_t block_tokens, n_chosen; /* n_chosen: number of runs that the rule takes */
     struct sequence sequences[MAX_SEQUENCES];
 };
 
@@ -38,8 +38,8 @@ static void failed(const struct latent_case *c, const char *what, double got, do
 /* ---- one case ---- */
 
 struct heads_pair {
-    struct matrix *matrix;  /* [head], the CPU's */
-    struct weight *weights; /* [head], the device's */
+    struct matrix *matrix;  /* matrices of the CPU, one for each head */
+    struct weight *weights; /* weights of the device, one for each head */
     void *table;
     uint64_t table_bytes;
 };
@@ -48,11 +48,12 @@ struct scene {
     const struct latent_case *c;
     bool spikes;
     uint32_t n_rows, n_all, n_blocks;
-    struct kv_row *rows;     /* [n_rows], rows of the pass */
-    struct kv_row *all_rows; /* [n_all], in the order of writing: computed positions first */
+    struct kv_row *rows; /* `rows` has the shape [n_rows]: rows of the pass */
+    /* `all_rows` has n_all rows in the order of writing, with computed positions first. */
+    struct kv_row *all_rows;
     uint32_t *tables[MAX_SEQUENCES];
     struct heads_pair keys, values;
-    float *q, *latents, *want; /* [n_rows][..], [n_all][..] */
+    float *q, *latents, *want; /* q and want have n_rows rows, latents has n_all rows */
     struct kv_cache kv[N_SIDES];
     uint64_t cache_bytes;
     float scale;
@@ -118,7 +119,8 @@ static void heads_close(struct device *gpu, uint32_t n_heads, struct heads_pair 
     mem_free(h->weights);
 }
 
-/* Returns whether something begins or ends at a position, or the pass writes it. */
+/* Returns whether something begins or ends at a position, or whether the pass writes the
+ * position. */
 static bool is_edge(const struct latent_case *c, const struct sequence *s, uint32_t position)
 {
     return position % 32 == 0 || position % 32 == 31 || position % c->block_tokens == 0 ||
@@ -144,7 +146,7 @@ static void rows_make(struct scene *s)
         const struct sequence *q = &c->sequences[i];
         s->tables[i] = mem_array(s->n_blocks, sizeof *s->tables[i]);
         for (uint32_t b = 0; b <= (q->before + q->n) / c->block_tokens; b++)
-            s->tables[i][b] = next++ * 7 % s->n_blocks; /* in no particular order */
+            s->tables[i][b] = next++ * 7 % s->n_blocks; /* the blocks are in no particular order */
         for (uint32_t k = 0; k < q->before + q->n; k++) {
             const struct kv_row row = {s->tables[i], 0, k};
             s->all_rows[n_all++] = row;

@@ -1,5 +1,5 @@
 #pragma once
-/* Rows and matrices on both sides, and their comparison. The CPU has floats that bfloat16 can
+/* Holds rows and matrices on both sides, and compares them. The CPU has floats that bfloat16 can
  * hold; the device has bfloat16. */
 #include <math.h>
 
@@ -8,7 +8,7 @@
 #include "tests/cuda/rig/gpu_rig.h"
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
-/* Rows on both sides. Memory between them must stay unchanged. */
+/* `both` holds rows on both sides. Memory between the rows must stay unchanged. */
 struct both {
     uint32_t n_rows, dim, stride;
     float *host;
@@ -17,7 +17,8 @@ struct both {
     struct view cpu, gpu;
 };
 
-/* offset is the number of elements before the first row; 1 breaks the alignment. */
+/* Makes rows on both sides. offset is the number of elements before the first row; 1 breaks the
+ * alignment. */
 static struct both both_new(struct rig *r, uint32_t n_rows, uint32_t dim, uint32_t pad,
                             uint32_t offset)
 {
@@ -42,12 +43,13 @@ static void both_free(struct rig *r, struct both *b)
     gpu_release(r->gpu, b->memory);
 }
 
-/* Error bounds. Results are rounded to bfloat16, and so are the numbers between two products
- * and, in large tiles, a code times its scale. Each rounding is off by 0.11 % at random (2^-9 /
- * sqrt(3)), four of them by 0.25 %. The error of all elements together shows a missing input or
- * scale. The error of one element shows a misplaced one. */
-#define MOST_RMS     0.005  /* fraction of the result's root mean square */
-#define MOST_OF_ROW  0x1p-4 /* fraction of the row's, for a sum of much larger elements */
+/* MOST_RMS and the bounds below are error bounds. Results are rounded to bfloat16, and so are
+ * the numbers between two products and, in large tiles, a code times its scale. Each rounding is
+ * off by 0.11 % at random (2^-9 / sqrt(3)), four of them by 0.25 %. The error of all elements
+ * together shows a missing input or scale. The error of one element shows a misplaced element. */
+#define MOST_RMS 0.005 /* fraction of the result's root mean square */
+/* MOST_OF_ROW is a fraction of the row's root mean square, for a sum of much larger elements. */
+#define MOST_OF_ROW  0x1p-4
 #define MOST_OF_SELF 0x1p-7
 
 static void both_compare(struct rig *r, const struct both *b)
@@ -80,13 +82,13 @@ static void both_compare(struct rig *r, const struct both *b)
     mem_free(got);
 }
 
-/* One matrix on both sides. */
+/* `both_weight` is one matrix on both sides. */
 struct both_weight {
     struct matrix cpu;
     struct weight gpu;
 };
 
-/* Gives all blocks of a group the scale and zero of the first one. */
+/* Gives all blocks of a group the scale and zero of the group's first block. */
 static void share_scales(struct matrix *m, uint32_t group)
 {
     const struct dtype_traits t = dtype_traits(m->w.dtype);
@@ -102,7 +104,7 @@ static void share_scales(struct matrix *m, uint32_t group)
         pack_panel(&m->w, &m->rows, i);
 }
 
-/* A group above 32 is possible for INT4, INT8 and FP8. */
+/* Makes a matrix on both sides. A group above 32 is possible for INT4, INT8 and FP8. */
 static struct both_weight weight_new(struct rig *r, enum dtype dtype, uint32_t n, uint32_t k,
                                      uint32_t group)
 {
@@ -133,7 +135,7 @@ static void weight_free(struct rig *r, struct both_weight *w)
 
 static struct cuda_room room_new(struct rig *r, uint64_t n_bytes)
 {
-    /* No operator may use memory that it has not written: as an index, this value is beyond all
+    /* No operator may use memory that it has not written. As an index, this value is beyond all
      * memory. */
     uint8_t *fill = mem_array(n_bytes + 1, 1);
     memset(fill, 0x7f, n_bytes);

@@ -1,5 +1,5 @@
 #pragma once
-/* For programs that need a device and more of the host (cuBLAS, memory). On a host with a
+/* Ends programs that need a device and more of the host (cuBLAS, memory). On a host with a
  * device, a missing part is a failure; only a host without a device skips. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #pragma once
-/* Shared by tests of the runner: a tiny model on the CPU and on a GPU, and passes of several
- * sequences over it. */
+/* Holds what tests of the runner share: a tiny model on the CPU and on a GPU, and passes of
+ * several sequences over this model. */
 #include <math.h>
 #include <unistd.h>
 
@@ -13,8 +13,8 @@
 #include "tests/unit/worker/tiny_model.c"
 
 enum { BLOCK = 16, N_BLOCKS = 64, PASS_ROWS = 256, MOST_SEQUENCES = 16, RIG_MAX_RANK = 8 };
-/* Error bound of a row of logits, as a fraction of its spread. Weights and the result of every
- * operator are rounded. */
+/* NEAR is the error bound of a row of logits, as a fraction of the row's spread. Weights and the
+ * result of every operator are rounded. */
 #define NEAR 0.06
 
 static _Atomic uint64_t progress;
@@ -30,7 +30,8 @@ struct pass {
     struct row_batch b;
     uint32_t ids[PASS_ROWS], positions[PASS_ROWS], adapters[PASS_ROWS];
     struct kv_row rows[PASS_ROWS];
-    uint32_t sampled[MOST_SEQUENCES], n_sampled; /* the last row of each sequence */
+    /* `sampled` holds the last row of each sequence. */
+    uint32_t sampled[MOST_SEQUENCES], n_sampled;
 };
 
 static inline void expect(bool ok, const char *what)
@@ -41,8 +42,8 @@ static inline void expect(bool ok, const char *what)
         printf("FAILED: %s\n", what);
 }
 
-/* n_loras is the number of adapters that may be loaded, with ranks up to RIG_MAX_RANK. pass_rows
- * is at most PASS_ROWS. */
+/* Opens a side's engine. n_loras is the number of adapters that may be loaded, with ranks up to
+ * RIG_MAX_RANK. pass_rows is at most PASS_ROWS. */
 static inline void open_engine_of(struct side *s, const char *folder, uint32_t n_loras,
                                   enum worker_load_format load_format, uint32_t pass_rows)
 {
@@ -69,7 +70,7 @@ static inline void open_engine(struct side *s, const char *folder, uint32_t n_lo
     open_engine_of(s, folder, n_loras, WORKER_LOAD_AUTO, PASS_ROWS);
 }
 
-/* Sequence i has four blocks, in no particular order. */
+/* Returns the block table of sequence i, which has four blocks in no particular order. */
 static inline const uint32_t *table_of(uint32_t i_sequence)
 {
     static uint32_t tables[MOST_SEQUENCES][4];

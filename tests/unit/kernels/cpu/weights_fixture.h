@@ -1,6 +1,6 @@
 #pragma once
-/* Random matrices in the layout of a file, and packed. Scales are moderate numbers, and all
- * other bits are random. */
+/* Makes random matrices in the layout of a file, and packed. Scales are moderate numbers, and
+ * all other bits are random. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -17,13 +17,13 @@ enum { N_PACKED_DTYPES = sizeof packed_dtypes / sizeof *packed_dtypes };
 
 struct matrix {
     struct weight w;
-    struct weight_rows rows; /* unaligned */
+    struct weight_rows rows; /* rows of the matrix at an unaligned address */
     uint8_t *memory;
 };
 
 static float random_float(struct rng *r)
 {
-    return ((float)rng_below(r, 1u << 24) - 0x1p23f) * 0x1p-23f; /* in [-1, 1) */
+    return ((float)rng_below(r, 1u << 24) - 0x1p23f) * 0x1p-23f; /* the number is in [-1, 1) */
 }
 
 static void random_f16(struct rng *r, uint8_t *p)

@@ -1,8 +1,8 @@
-/* The thread pool. The tests run tasks by `pool_run` from the caller's thread, with 1 to many
- * threads, and count which thread took which task. Other tests compute the CPUs that pools of
- * several ranks get on a host. Invariants: each task runs once, a run ends after all its tasks,
- * sleeping threads are woken, and a pool keeps to its share of the CPUs. Machines with sockets are
- * made up by the test. */
+/* Tests the thread pool. The tests run tasks by `pool_run` from the caller's thread, with 1 to
+ * many threads, and count which thread ran which task. Other tests compute the CPUs that pools
+ * of several ranks get on a host. Invariants: each task runs once, a run ends after all its
+ * tasks, sleeping threads are woken, and a pool keeps to its share of the CPUs. Machines with
+ * sockets are made up by the test. */
 #include "kernels/host/threads.h"
 
 #include <sched.h>
@@ -28,7 +28,9 @@ struct counts {
     atomic_uint bad_thread;
     uint32_t n_threads;
     uint64_t
-        plain[MAX_TASKS]; /* written by the task and read after the run, which must order the two */
+        /* plain[i] is written by a task and read after the run, which must order the two accesses
+         */
+            plain[MAX_TASKS];
 };
 
 static void count(void *ctx, uint32_t i_task, uint32_t i_thread)
@@ -46,7 +48,8 @@ static void check_runs(uint32_t n_threads, uint32_t n_runs, uint64_t seed)
     struct error err;
     assert_int_equal(pool_new(n_threads, &p, &err), STATUS_OK);
     assert_int_equal(pool_n_threads(p), n_threads);
-    /* Two contexts by turns: a late thread must not take a task of the wrong run. */
+    /* The runs use two contexts in turn, because a late thread must not take a task of the wrong
+     * run. */
     static struct counts c[2];
     memset(c, 0, sizeof c);
     uint32_t want[2][MAX_TASKS] = {{0}};
@@ -72,7 +75,7 @@ static void test_every_task_once(void **state)
         check_runs(n_threads, n_threads <= 4 ? 1000 : 100, n_threads);
 }
 
-/* Threads fall asleep between runs, and the next run wakes them. */
+/* Threads fall asleep between runs, and the next run must wake them. */
 static void test_runs_after_sleep(void **state)
 {
     struct pool *p;
@@ -90,11 +93,11 @@ static void test_runs_after_sleep(void **state)
     pool_free(p);
 }
 
-/* Tasks that wait for each other. They end only if each thread takes one, so a run must wake all
- * threads. The caller sleeps while the others work. */
+/* In a `meeting`, tasks wait for each other. They end only if each thread takes one task, so a
+ * run must wake all threads. The caller sleeps while the others work. */
 struct meeting {
     atomic_uint arrived, n;
-    atomic_uint threads; /* bit i = thread i took a task */
+    atomic_uint threads; /* bit i is set when thread i took a task */
 };
 static void meet(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
@@ -155,7 +158,8 @@ static void test_shares_of_cpus(void **state)
     }
 }
 
-/* Shares of a machine with two sockets of four cores. The hyperthreads have the highest numbers. */
+/* The shares are those of a machine with two sockets of four cores. The hyperthreads have the
+ * highest numbers. */
 static void test_shares_are_near(void **state)
 {
     static const struct {
@@ -171,7 +175,7 @@ static void test_shares_are_near(void **state)
         {"0-15", 0, 1, 16, "0-15"},
         {"0-7", 0, 2, 4, "0-3"},
         {"2-5", 1, 2, 2, "4-5"},
-        {"4-7,12-15", 1, 2, 4, "6-7,14-15"}, /* bound to the second socket */
+        {"4-7,12-15", 1, 2, 4, "6-7,14-15"}, /* the process is bound to the second socket */
     };
     struct numa numa = {.n_nodes = 2, .ids = {0, 1}};
     for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++) {
@@ -197,8 +201,8 @@ static void note_cpu(void *ctx, uint32_t i_task, uint32_t i_thread)
     atomic_fetch_or((atomic_ullong *)ctx, 1ull << sched_getcpu() % 64);
 }
 
-/* Pools keep to their share. A CPU is one bit of 64 here, so on a larger machine two CPUs may
- * look like one. */
+/* Pools must keep to their share. A CPU is one bit of 64 here, so on a larger machine two CPUs
+ * may look like one. */
 static void test_pools_keep_to_their_share(void **state)
 {
     cpu_set_t all;
@@ -229,7 +233,8 @@ static void note_affinity(void *ctx, uint32_t i_task, uint32_t i_thread)
     assert_int_equal(sched_getaffinity(0, sizeof of_threads[i_thread], &of_threads[i_thread]), 0);
 }
 
-/* With as many threads as CPUs, each thread has its own CPU, however often threads are placed. */
+/* With as many threads as CPUs, each thread must have its own CPU, however often threads are
+ * placed. */
 static void test_threads_that_fill_it_have_a_cpu_each(void **state)
 {
     cpu_set_t all, *of_threads;
@@ -249,7 +254,7 @@ static void test_threads_that_fill_it_have_a_cpu_each(void **state)
     cpu_set_t met;
     CPU_ZERO(&met);
     for (uint32_t i = 0; i < n_cpus; i++) {
-        if (CPU_COUNT(&of_threads[i]) == 0) /* by chance it took no task */
+        if (CPU_COUNT(&of_threads[i]) == 0) /* by chance this thread took no task */
             continue;
         assert_int_equal(CPU_COUNT(&of_threads[i]), 1);
         cpu_set_t both;

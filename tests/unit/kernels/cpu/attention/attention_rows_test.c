@@ -1,8 +1,8 @@
-/* Rows that attention computes together. Each row must have the same bits as when it is computed
- * alone. The tests write a cache in one of its data types, run every kernel level this CPU has,
- * and compare. Cases: groups, head sizes, windows, caps, latents, sinks, several sequences,
- * threads and splits. Invariants: neighbours and later rows never change a row, and the scratch
- * memory is exactly as large as required. */
+/* Tests rows that attention computes together. Each row must have the same bits as when it is
+ * computed alone. The tests write a cache in one of its data types, run every kernel level this
+ * CPU has, and compare. Cases: groups, head sizes, windows, caps, latents, sinks, several
+ * sequences, threads and splits. Invariants: neighbours and later rows never change a row, and
+ * the scratch memory is exactly as large as required. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ struct shape {
     enum dtype dtype;
 };
 
-/* Rows of some sequences. The blocks of all sequences are in one memory. */
+/* `span` names rows of some sequences. The blocks of all sequences are in one memory. */
 struct span {
     uint32_t position, n_rows;
 };
@@ -132,7 +132,8 @@ static struct attention_params params_of(const struct batch *b, float *out)
 }
 
 /* Runs attention with tiles of `per_tile` rows. 0 = each row alone, with its own kernel. The
- * scratch has exactly the required size, so that a sanitizer notices more, and is full of NaN. */
+ * scratch has exactly the required size, so that a sanitizer notices a longer access. It is full
+ * of NaN. */
 static void run(const struct cpu_kernels *kernels, const struct attention_params *p,
                 uint32_t per_tile)
 {
@@ -183,7 +184,7 @@ static void check(const struct shape *s, const struct span *spans, uint32_t n_sp
 static const uint32_t groups[] = {1, 3, 8};
 enum { N_GROUPS = sizeof groups / sizeof *groups };
 
-/* Spans: from the beginning of a sequence, across the end of a split, and a single row. */
+/* The spans are from the beginning of a sequence, across the end of a split, and a single row. */
 static void test_dtypes_groups_dims(void **state)
 {
     static const uint32_t dims[] = {8, 24, 64, 80, 256};
@@ -204,7 +205,7 @@ static void test_dtypes_groups_dims(void **state)
             }
 }
 
-/* Windows that begin within a split, at its ends, and within the first block that is left. */
+/* The windows begin within a split, at its ends, and within the first block that is left. */
 static void test_windows_and_caps(void **state)
 {
     static const uint32_t windows[] = {1, 7, 16, 33, 100, 256, 257, 300};
@@ -243,8 +244,8 @@ static void test_latents(void **state)
         }
 }
 
-/* A rejected draft token may leave anything behind a row. Here it is NaN, at the place of the
- * tile's last row. */
+/* A rejected draft token may leave any numbers behind a row. Here the numbers are NaN, at the
+ * place of the tile's last row. */
 static void test_later_rows_do_not_matter(void **state)
 {
     static const struct span span = {260, 20};
@@ -296,7 +297,7 @@ static void test_batches(void **state)
         for (uint32_t level = 0; level <= (uint32_t)cpu_isa_best(); level++)
             for (uint32_t few = 0, n_threads = 1; few < 4; few++, n_threads = 1 + 3 * (few % 2)) {
                 struct attention_params p = params_of(&b, want);
-                if (few >= 2) /* in splits, if there are threads for them */
+                if (few >= 2) /* the rows are cut into splits, if there are threads for them */
                     p.n_rows = 3;
                 if (variant % 2 == 1 && s.group > 1) {
                     p.first_in_group = 1;

@@ -1,8 +1,9 @@
-/* Attention for one row, in every kernel level this CPU has. The tests write keys and values of a
- * sequence into scattered blocks of a cache, and compare the output with a plain sum in double
- * over the numbers that the cache gives back (kv_plain.h). Invariants: all levels with fused
- * multiply-adds give the same bits, and these do not depend on where blocks are, how large they
- * are or how many are left. Memory that is not written is NaN, so that a wrong read shows. */
+/* Tests attention for one row, in every kernel level this CPU has. The tests write keys and
+ * values of a sequence into scattered blocks of a cache. They compare the output with a plain
+ * sum in double over the numbers that the cache gives back (kv_plain.h). Invariants: all levels
+ * with fused multiply-adds give the same bits, and these do not depend on where blocks are, how
+ * large they are or how many are left. Memory that is not written is NaN, so that a wrong read
+ * shows. */
 #define ISA scalar_fma
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
@@ -39,20 +40,20 @@ enum { N_SETS = sizeof sets / sizeof sets[0], FUSED = 1 };
 
 struct shape {
     uint32_t n_kv_heads, group, head_dim, block_tokens, window, position;
-    uint32_t v_dim; /* size of a latent, whose beginning is the value; 0 = separate values */
+    uint32_t v_dim; /* size of a latent's value, which is its beginning; 0 = separate values */
     bool sinks;
     float softcap;
     enum dtype dtype;
 };
 
-/* A sequence whose blocks are scattered in a cache. `k` and `v` hold the numbers before they
- * were stored, rounded to the cache's data type. */
+/* `sequence_kv` is a sequence whose blocks are scattered in a cache. `k` and `v` hold the
+ * numbers before they were stored, rounded to the cache's data type. */
 struct sequence_kv {
     struct shape s;
     struct kv_cache kv;
     uint8_t *memory;
     uint32_t *blocks, n_dropped;
-    float *k, *v; /* [position + 1][n_kv_heads * head_dim] */
+    float *k, *v; /* `k` and `v` have the shape [position + 1][n_kv_heads * head_dim] */
     float *q;
     size_t cache_bytes;
 };
@@ -262,7 +263,8 @@ static void test_dims_and_groups(void **state)
         }
 }
 
-/* A latent that all heads share, and sinks that take nearly all, half or nothing of the weight. */
+/* The cases have a latent that all heads share, and sinks that take nearly all, half or nothing
+ * of the weight. */
 static void test_latents_and_sinks(void **state)
 {
     static const uint32_t v_dims[] = {8, 16, 24, 40, 64};
@@ -320,7 +322,7 @@ static void test_bits_do_not_depend_on_blocks(void **state)
     struct sequence_kv a, b;
     sequence_init(&a, &s, &r);
     s.block_tokens = 64;
-    s.window = 0; /* keeps all blocks */
+    s.window = 0; /* window 0 keeps all blocks */
     sequence_init(&b, &s, &r);
     size_t n = (size_t)(s.position + 1) * 2 * 64;
     memcpy(b.k, a.k, n * sizeof(float));

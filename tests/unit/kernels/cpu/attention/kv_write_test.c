@@ -1,4 +1,5 @@
-/* Numbers, codes and scales that are written into the KV cache: all levels write the same bytes. */
+/* Tests the numbers, codes and scales that are written into the KV cache: all levels must write
+ * the same bytes. */
 #include "kernels/host/narrow.h"
 
 #include <math.h>
@@ -52,7 +53,7 @@ static void test_numbers(void **state)
     }
 }
 
-/* All levels write the same bytes and nothing behind them, whatever the numbers are. */
+/* All levels must write the same bytes, and nothing behind these bytes, for any numbers. */
 static void test_levels(void **state)
 {
     static const float odd[] = {0.0f,   -0.0f, INFINITY,         -INFINITY, NAN,      1e-38f,
@@ -101,7 +102,7 @@ static void test_codes(void **state)
 {
     uint8_t code;
     for (uint32_t c = 0; c < 256; c++) {
-        if ((c & 0x7f) == 0x7f) /* NaN, which is never written */
+        if ((c & 0x7f) == 0x7f) /* these codes are NaN, which is never written */
             continue;
         double x = e4m3_value((uint8_t)c);
         float in[2] = {(float)x, 448.0f};
@@ -109,7 +110,7 @@ static void test_codes(void **state)
         assert_int_equal(code, c);
         if ((c & 0x7f) == 0x7e)
             continue;
-        /* A number half-way to the next code gets the even one. */
+        /* A number half-way to the next code must get the even code. */
         in[0] = (float)(x + e4m3_value((uint8_t)(c + 1))) / 2;
         store_first(DTYPE_F8_E4M3, in, 2, &code);
         assert_int_equal(code, c % 2 ? c + 1 : c);
@@ -128,7 +129,7 @@ static void test_scales(void **state)
         uint8_t i8_code, e4m3_code;
     } cases[] = {{{0, 0}, 0, 0, 0, 0},
                  {{-3.0f, 1.0f}, 3.0f / 127, 3.0f / 448, 0x81, 0xfe},
-                 {{1e-40f, 0}, 0, 0, 0, 0}, /* its inverse would be infinite */
+                 {{1e-40f, 0}, 0, 0, 0, 0}, /* the inverse of this scale would be infinite */
                  {{INFINITY, 5.0f}, 0x1.fffffep127f / 127, 0x1.fffffep127f / 448, 127, 0x7e}};
     uint8_t code;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -142,7 +143,7 @@ static void test_scales(void **state)
     assert_true(isnan(store_first(DTYPE_F8_E4M3, nan_behind, 2, &code)));
 }
 
-/* A bfloat16 is the upper half of a float. */
+/* A stored bfloat16 must be the upper half of a float. */
 static void test_bf16(void **state)
 {
     static const struct {

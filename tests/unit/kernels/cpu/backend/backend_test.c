@@ -1,8 +1,9 @@
-/* The operators of the CPU device. Each one runs on three devices with 1, 2 and 5 threads, at
- * sizes that are cut into tasks, and all must give the bits of one thread that computes row by
- * row. Values are checked where the backend adds something to the kernels, which have tests of
- * their own. Invariants: an operator writes only its output, and bits do not depend on threads or
- * on the number of rows. Rows, weights and caches come from seeded random numbers. */
+/* Tests the operators of the CPU device. Each operator runs on three devices with 1, 2 and 5
+ * threads, at sizes that are cut into tasks. All devices must give the bits of one thread that
+ * computes row by row. Values are checked where the backend adds something to the kernels, which
+ * have tests of their own. Invariants: an operator writes only its output, and bits do not
+ * depend on threads or on the number of rows. Rows, weights and caches come from seeded random
+ * numbers. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -72,8 +73,8 @@ static struct weight weight_new(struct device *d, enum dtype dtype, uint32_t n, 
     return w;
 }
 
-/* Three matrices over one input. All rows at once on each device equal row after row on one
- * thread. */
+/* `linear_case` has three matrices over one input. All rows at once on each device must equal
+ * row after row on one thread. */
 struct linear_case {
     enum dtype dtype;
     uint32_t k, n[3], n_rows;
@@ -125,7 +126,7 @@ static void check_linear(const struct linear_case *c, struct rng *r)
     for (uint32_t d = 0; d < N_DEVICES; d++) {
         memcpy(out, fresh, n_floats * sizeof *out);
         run_linear(devices[d], c, w[d], x, out);
-        assert_memory_equal(out, want, n_floats * sizeof *out); /* nothing else was written */
+        assert_memory_equal(out, want, n_floats * sizeof *out); /* no other memory was written */
     }
     for (uint32_t i = 0, at = 0; i < 3; at += c->n[i++])
         for (uint32_t n = 0; n < c->n[i]; n += 7) {
@@ -149,8 +150,8 @@ static void check_linear(const struct linear_case *c, struct rng *r)
     mem_free(row);
 }
 
-/* Weights with an order of inputs read unsorted inputs. The result equals the same weights over
- * inputs that were sorted before, bit for bit. Another matrix without an order is in the same
+/* Weights with an order of inputs read unsorted inputs. The result must equal the same weights
+ * over inputs that were sorted before, bit for bit. A matrix without an order is in the same
  * call. */
 static void test_linear_in_another_order(void **state)
 {
@@ -225,8 +226,8 @@ static void test_weight_bytes_refuses(void **state)
                 (uint64_t)1 << 32 << 20 << 2);
 }
 
-/* The whole embedding table, and the parts of it that ranks have. An id of another rank gives a
- * row of zeros. */
+/* The cases have the whole embedding table, and the parts of it that ranks have. An id of
+ * another rank must give a row of zeros. */
 static void test_embed(void **state)
 {
     enum { N = 50, K = 640, ROWS = 60 };
@@ -369,8 +370,9 @@ static void test_rows(void **state)
                 ops[o].fn(devices[0],
                           &(struct rows_case){1, dim, stride, x + at, y + at, w, want + at});
             }
-            assert_true(memcmp(want, x, dim * sizeof *x) != 0); /* the operator did something */
-            for (uint32_t i = 0; i < n_rows; i++)               /* and it stayed within the row */
+            /* the operator has changed the row */
+            assert_true(memcmp(want, x, dim * sizeof *x) != 0);
+            for (uint32_t i = 0; i < n_rows; i++) /* the operator has stayed within the row */
                 assert_memory_equal(want + (size_t)i * stride + dim, x + (size_t)i * stride + dim,
                                     7 * sizeof *x);
             for (uint32_t i = 0; i < N_DEVICES; i++) {
@@ -395,7 +397,7 @@ static void test_rope_table(void **state)
     uint32_t positions[ROWS];
     float inv[FREQS], out[ROWS][FREQS][2];
     for (uint32_t i = 0; i < ROWS; i++)
-        positions[i] = i * i * 31; /* up to 123039 */
+        positions[i] = i * i * 31; /* positions go up to 123039 */
     for (uint32_t f = 0; f < FREQS; f++)
         inv[f] = powf(10000.0f, -(float)f / FREQS);
     for (uint32_t d = 0; d < N_DEVICES; d++) {
@@ -483,8 +485,8 @@ static void check_attention(enum dtype dtype, float near)
                 one.n_rows = 1;
                 d->ops->math.attention(d, &one);
             }
-            /* The first token of a sequence sees only itself, so its output is its value in the
-             * cache. */
+            /* The first token of a sequence sees only itself, so its output must be its value in
+             * the cache. */
             for (uint32_t h = 0; h < HEADS; h++)
                 for (uint32_t c = 0; c < DIM; c++)
                     assert_true(fabsf(want[h * DIM + c] - v[h / 3 * DIM + c]) < near);
@@ -511,8 +513,8 @@ static void test_attention(void **state)
     check_attention(DTYPE_F8_E4M3, 8e-2f);
 }
 
-/* Computes heads `first` and `first` + 1 as a rank does that has only their KV heads. Both ends
- * may cut the group of a KV head. */
+/* Computes heads `first` and `first` + 1 as a rank does that has only the KV heads of these two.
+ * Both ends may cut the group of a KV head. */
 enum { HEADS_OF_RANK = 2 };
 static void attend_part(struct device *d, struct attention_params p, uint32_t first)
 {
@@ -637,7 +639,7 @@ static void test_alloc(void **state)
         d->ops->memory.release(d, p, n);
     }
     assert_null(d->ops->memory.alloc(d, UINT64_MAX));
-    assert_null(d->ops->memory.alloc(d, UINT64_MAX / 4)); /* more than any machine has */
+    assert_null(d->ops->memory.alloc(d, UINT64_MAX / 4)); /* no machine has so much memory */
     d->ops->memory.release(d, NULL, 5);
 }
 

@@ -1,7 +1,7 @@
-/* A CPU device that narrows the inputs of products to codes, compared with one that uses floats.
- * Inputs that equal their codes give the same result on both, apart from the rounding of floats.
- * Cases: parts of several formats, sorted inputs, more rows than are narrowed at a time,
- * embeddings. */
+/* Tests a CPU device that narrows the inputs of products to codes. The test compares this device
+ * with a device that uses floats. Inputs that equal their codes must give the same result on
+ * both devices, apart from the rounding of floats. Cases: parts of several formats, sorted
+ * inputs, more rows than are narrowed at a time, embeddings. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,9 @@
 #include "kernels/cpu/dot/dot.h"
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
-enum { K = 512, MAX_N = 100, OUT = 3 * MAX_N /* OUT: floats of an output row */ };
-static struct device *floats, *codes[2]; /* codes: with one thread, with three */
+enum { K = 512, MAX_N = 100, OUT = 3 * MAX_N /* OUT: number of floats of an output row */ };
+/* codes: devices that use codes, with one thread and with three */
+static struct device *floats, *codes[2];
 
 static int setup(void **state)
 {
@@ -97,7 +98,8 @@ static void run_on(struct device *d, struct trial *t, float *out)
 static void compare(const struct trial *t, uint32_t i_part)
 {
     const struct part part = t->parts[i_part];
-    const double bound = t->order ? 0.5 : 5e-3; /* results are in the hundreds */
+    /* the bound is large because results are in the hundreds */
+    const double bound = t->order ? 0.5 : 5e-3;
     for (uint32_t row = 0; row < t->n_rows; row++)
         for (uint32_t j = 0; j < part.n; j++) {
             uint32_t at = row * OUT + i_part * MAX_N + j;
@@ -119,7 +121,8 @@ static void check(struct rng *r, const struct part *parts, uint32_t n_parts, uin
         t.x[i] = i % DOT_GROUP == 0 ? 127 * 0x1p-7f : 0.99f * random_float(r);
     for (uint32_t i = 0; i < MAX_N; i++)
         t.bias[i] = random_float(r);
-    if (!order) /* sorted inputs have other codes */
+    /* only unsorted inputs become values of codes, because sorted inputs have other codes */
+    if (!order)
         to_values(t.x, n_rows);
     for (uint32_t i = 0; i < n_parts; i++)
         t.m[i] = matrix_new(r, parts[i].dtype, parts[i].n, K);

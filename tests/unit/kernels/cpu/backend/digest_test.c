@@ -1,6 +1,6 @@
-/* Bits of the kernels as digests that are written down here, for each level with fused
- * multiply-adds. All machines and architectures must give the same bits. A new digest means that
- * models give other output. */
+/* Tests the bits of the kernels, as digests that are written down here, for each level with
+ * fused multiply-adds. All machines and architectures must give the same bits. A new digest
+ * means that models give other output. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -169,7 +169,7 @@ static void test_rows(void **state)
     }
 }
 
-/* Attention over 300 tokens in blocks of 64, with four heads to a KV head. */
+/* Returns the digest of attention over 300 tokens in blocks of 64, with four heads to a KV head. */
 static uint64_t attention_digest(const struct cpu_kernels *k, enum dtype dtype)
 {
     enum { DIM = 72, TOKENS = 300, BLOCK = 64, N_BLOCKS = 5, HEADS = 4 };

@@ -24,7 +24,8 @@ static void test_tables_are_full(void **state)
     assert_string_equal(cpu_isa_name(CPU_ISA_COUNT), "unknown");
 }
 
-/* --cpu-isa accepts each name. A level of another architecture is known, but no CPU here has it. */
+/* --cpu-isa must accept each name. A level of another architecture is known, but no CPU here has
+ * it. */
 static void test_names(void **state)
 {
     static const char *const all[] = {"scalar", "avx2", "avx512", "neon"};
@@ -46,8 +47,8 @@ static void test_best_is_what_the_system_lists(void **state)
     assert_int_equal(cpu_isa_best(), CPU_ISA_NEON);
 }
 #else
-/* The best level agrees with the features of the first CPU in /proc/cpuinfo. The kernel lists a
- * feature only if it supports it. */
+/* The best level must agree with the features of the first CPU in /proc/cpuinfo. The kernel
+ * lists a feature only if it supports the feature. */
 static void test_best_is_what_the_system_lists(void **state)
 {
     FILE *f = fopen("/proc/cpuinfo", "r");

@@ -1,7 +1,7 @@
-/* Mixtures of experts on the CPU device. The choice of experts is compared with cases computed
- * by hand, and the weighted sum of their outputs with plain C. Invariants: a row's bits do not
- * depend on the rows beside it, and ranks with different experts add up to the whole. The device
- * has two threads; its weights come from seeded random numbers. */
+/* Tests mixtures of experts on the CPU device. The choice of experts is compared with cases
+ * computed by hand, and the weighted sum of their outputs with plain C. Invariants: a row's bits
+ * do not depend on the rows beside it, and ranks with different experts add up to the whole. The
+ * device has two threads; its weights come from seeded random numbers. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -115,8 +115,8 @@ static void choices_are_these(void **state)
     }
 }
 
-/* Logits that are NaN or infinite come from a damaged model. The chosen experts are still
- * distinct, and all are chosen in turn. */
+/* Logits that are NaN or infinite come from a damaged model. The chosen experts must still be
+ * distinct, and all experts must be chosen in turn. */
 static void numbers_that_are_none_choose_each_once(void **state)
 {
     static const float odd[] = {NAN, -INFINITY, INFINITY, -FLT_MAX};
@@ -148,7 +148,7 @@ enum { N_ROWS = 9, DIM = 24, INNER = 20, N_CHOSEN = 2, N_MATRICES = 3 * N_EXPERT
 
 struct mixture {
     struct weight w[N_MATRICES];
-    float *values[N_MATRICES]; /* [n][k] */
+    float *values[N_MATRICES]; /* each entry has the shape [n][k] */
     struct moe_expert experts[N_EXPERTS];
     float bias[INNER], x[N_ROWS][DIM], shares[N_ROWS * N_CHOSEN];
     uint32_t ids[N_ROWS * N_CHOSEN], list[N_ROWS];
@@ -251,7 +251,8 @@ static void the_sum_is_that_of_plain_c(void **state)
     struct rng r = {11};
     mixture_init(&m, &r);
     run(&m, 0, N_ROWS, 0, N_EXPERTS, out[0]);
-    run(&m, 0, N_ROWS, 0, 2, low[0]); /* two ranks with different experts */
+    /* the runs below are those of two ranks with different experts */
+    run(&m, 0, N_ROWS, 0, 2, low[0]);
     run(&m, 0, N_ROWS, 2, N_EXPERTS - 2, high[0]);
     for (uint32_t i = 0; i < N_ROWS; i++) {
         for (uint32_t j = 0; j < DIM; j++) {

@@ -1,5 +1,5 @@
-/* Unpacking of file blocks by whole words, compared with their layouts read code by code, and
- * all bytes of packed panels, compared with the layout in dot.h. */
+/* Tests the unpacking of file blocks by whole words against their layouts read code by code.
+ * Tests all bytes of packed panels against the layout in dot.h. */
 #include "kernels/cpu/dot/dot.h"
 
 #include <setjmp.h>
@@ -28,10 +28,11 @@ static uint32_t in_run(const uint8_t *p, uint32_t k, uint32_t bits)
     return code;
 }
 
-/* Returns code k of a block. Layouts: ggml-common.h and common/base/dtype.h. */
+/* Returns code k of a block. ggml-common.h and common/base/dtype.h define the layouts. */
 static uint32_t file_code(enum dtype dtype, const uint8_t *p, uint32_t k)
 {
-    const uint32_t half_k = k / 128, i = k % 32, j = k % 128 / 32; /* places in blocks of 256 */
+    /* these are places in blocks of 256 */
+    const uint32_t half_k = k / 128, i = k % 32, j = k % 128 / 32;
     switch (dtype) {
     case DTYPE_Q8_0:
         return p[2 + k];
@@ -92,7 +93,7 @@ static void test_codes(void **state)
     }
 }
 
-/* Writes code k of 32 of output i. */
+/* Writes code k of the 32 codes of output i. */
 static void want_code(uint32_t bits, uint8_t code, uint32_t i, uint32_t k, uint8_t *to)
 {
     const uint32_t b = k / 4, at = 4 * i + k % 4;

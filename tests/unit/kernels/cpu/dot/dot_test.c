@@ -1,13 +1,13 @@
-/* Products of quantised weights and narrowed inputs, in every format and every set of kernels
- * this CPU has. `spec` is the scalar set with fused multiply-adds. Codes and results of all sets
- * must equal its bits, however rows and panels are cut. Values are compared with a sum in double
- * over the codes, and over the original numbers. Invariants: sums of codes never overflow, and
- * nothing beside the output is written. */
+/* Tests products of quantised weights and narrowed inputs, in every format and every set of
+ * kernels this CPU has. `spec` is the scalar set with fused multiply-adds. Codes and results of
+ * all sets must equal its bits, however rows and panels are cut. Values are compared with a sum
+ * in double over the codes, and over the original numbers. Invariants: sums of codes never
+ * overflow, and nothing beside the output is written. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* This header needs the one above. */
+/* This header needs the header above it. */
 #include "kernels/cpu/dot/vdot_scalar.h"
-/* This header needs the two above. */
+/* This header needs the two headers above it. */
 #include "kernels/cpu/dot/dot_impl.h"
 
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static const struct dot_kernels dot_kernels_spec = {
 static const enum dtype dtypes[] = {DOT_FORMATS(DTYPE_OF)};
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes, MAX_SETS = 7, PAD = 3, MAX_ROWS = 149 };
 
-/* Sets that this CPU has. `spec` is the first, and scalar the second. */
+/* `sets` holds the sets that this CPU has. `spec` is the first, and scalar the second. */
 static const struct dot_kernels *sets[MAX_SETS];
 static uint32_t n_sets;
 
@@ -82,7 +82,8 @@ struct product {
 static struct product product_new(struct rng *r, enum dtype dtype, uint32_t n, uint32_t n_rows)
 {
     uint32_t block = dtype_traits(dtype).block_elems,
-             k = block == 256 ? 1280 : 32 * 43; /* more than a chunk of amx_impl.h */
+             /* these inputs are more than a chunk of amx_impl.h */
+        k = block == 256 ? 1280 : 32 * 43;
     struct product p = {.m = dot_matrix(r, dtype, n, k), .n_rows = n_rows, .stride = k + PAD};
     p.out_stride = n + PAD;
     p.x = mem_array((uint64_t)n_rows * p.stride, sizeof *p.x);
@@ -151,7 +152,8 @@ static void test_same_bits(void **state)
             memcpy(want, p.out, n_bytes);
             if (sets[l] != &dot_kernels_scalar)
                 assert_memory_equal(want, spec, n_bytes);
-            /* Numbers of rows: all tails, then tiles that are computed together. */
+            /* The loop runs all numbers of rows of a last tile, then tiles that are computed
+             * together. */
             for (uint32_t n = 1; n < MAX_ROWS; n += n < 37 ? 1 : 27) {
                 clear_out(&p);
                 run_part(&p, sets[l], 0, n, 0, n_panels);
@@ -173,8 +175,8 @@ static void test_same_bits(void **state)
     }
 }
 
-/* Checks one row. It equals the product of its codes, apart from the rounding of floats. It is
- * as near to the product of the original numbers as half a step of each code. */
+/* Checks one row. The row must equal the product of its codes, apart from the rounding of
+ * floats. It must be as near to the product of the original numbers as half a step of each code. */
 static void check_row(struct product *p, const char *set, uint32_t i, const struct dot_rows *x,
                       float *w)
 {
@@ -280,9 +282,9 @@ static void test_quantise(void **state)
         x[i] = random_float(&r) * ldexpf(1, (int)rng_below(&r, 40) - 20);
     memset(x, 0, DOT_GROUP * sizeof *x);
     for (uint32_t i = 0; i < DOT_GROUP; i++) {
-        x[DOT_GROUP + i] = random_float(&r) * 0x1p-130f; /* subnormal numbers */
+        x[DOT_GROUP + i] = random_float(&r) * 0x1p-130f; /* these are subnormal numbers */
         x[2 * DOT_GROUP + i] = random_float(&r) * 0x1p127f;
-        x[3 * DOT_GROUP + i] = i == 5 ? 62.5f : i % 2 ? -127 : 127; /* a tie in rounding */
+        x[3 * DOT_GROUP + i] = i == 5 ? 62.5f : i % 2 ? -127 : 127; /* 62.5 is a tie in rounding */
     }
     x[4 * DOT_GROUP + 7] = NAN;
     x[5 * DOT_GROUP + 31] = -INFINITY;

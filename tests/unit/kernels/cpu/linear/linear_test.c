@@ -1,11 +1,11 @@
-/* Matrix products of floats with weights of every data type, in every level this CPU has, over
- * odd shapes. Values are compared with a sum in double. One more level, `spec`, is the scalar
- * set with fused multiply-adds, and the vector levels must equal its bits however rows and
- * panels are cut. Invariants: rows of input and output are wider than needed, and nothing
+/* Tests matrix products of floats with weights of every data type, in every level this CPU has,
+ * over odd shapes. Values are compared with a sum in double. One more level, `spec`, is the
+ * scalar set with fused multiply-adds, and the vector levels must equal its bits however rows
+ * and panels are cut. Invariants: rows of input and output are wider than needed, and nothing
  * outside the output is written. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* This header needs the one above. */
+/* This header needs the header above it. */
 #include "kernels/cpu/formats/few_impl.h"
 #include "kernels/cpu/linear/linear_impl.h"
 
@@ -17,8 +17,8 @@
 
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
-/* A format that goes through dequantize for any number of rows. The gemv of the other levels
- * must give the same bits. */
+/* FORMAT_SPEC defines a format that goes through dequantize for any number of rows. The gemv of
+ * the other levels must give the same bits. */
 #define FORMAT_SPEC(dtype)                                                                         \
     FORMAT_DEQUANTIZE(dtype)                                                                       \
     static const struct format_kernels format_##dtype = {0, NULL, dequantize_##dtype};
@@ -43,7 +43,7 @@ struct level {
     void (*linear)(const struct linear_task *t);
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
 };
-/* Levels that this CPU has. `spec` is the first. */
+/* `levels` holds the levels that this CPU has. `spec` is the first. */
 static struct level levels[CPU_ISA_COUNT + 1];
 static uint32_t n_levels;
 
@@ -59,7 +59,8 @@ static void find_levels(void)
 enum { PAD = 3, MAX_ROWS = 40 };
 static const float untouched = 1234.5f;
 
-/* A product. Rows of x and out are PAD wider than needed, and out has one row more. */
+/* `product` is a matrix product. Rows of x and out are PAD wider than needed, and out has one
+ * row more. */
 struct product {
     struct matrix m;
     uint32_t n_rows;
@@ -255,7 +256,8 @@ static void test_embed_row(void **state)
                 out[k] = untouched;
                 levels[l].embed_row(&m.w, id, 25.25f, out);
                 assert_true(out[k] == untouched);
-                for (uint32_t j = 0; j < k; j++) /* below 256 an ulp is below 2^-15 */
+                /* below 256 an ulp is below 2^-15, which bounds the error */
+                for (uint32_t j = 0; j < k; j++)
                     assert_true(fabsf(out[j] - 25.25f * row[j]) <= 25.25f * 0x1p-16f);
                 if (levels[l].linear != linear_scalar)
                     assert_memory_equal(out, spec, k * sizeof *out);

@@ -1,6 +1,7 @@
-/* The best outputs of a product, without the product itself. They equal bit for bit the results
- * of linear, softcap and logits_top, on each level, with one thread and several, with float and
- * narrowed inputs. Cases: equal outputs far apart, NaN rows, sorted inputs. */
+/* Tests the best outputs of a product, which are found without the product itself. These outputs
+ * must equal the results of linear, softcap and logits_top bit for bit, on each level, with one
+ * thread and several, with float and narrowed inputs. Cases: equal outputs far apart, NaN rows,
+ * sorted inputs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +48,7 @@ static struct product product_new(struct device *d, const struct top_case *c, st
         uint16_t h = (uint16_t)((rng_next(r) & 0x83ff) | 0x3000);
         memcpy(raw + i, &h, i + 2 <= c->n * row_bytes ? 2 : 1);
     }
-    for (uint32_t i = 0; i < 40; i++) /* some equal outputs */
+    for (uint32_t i = 0; i < 40; i++) /* some of the outputs are equal */
         memmove(raw + rng_below(r, c->n) * row_bytes, raw + rng_below(r, c->n) * row_bytes,
                 rng_below(r, 2) ? row_bytes : 0);
     struct product p = {.w = {.dtype = c->dtype, .n = c->n, .k = c->k}};
@@ -63,7 +64,7 @@ static struct product product_new(struct device *d, const struct top_case *c, st
     p.x = mem_array((size_t)c->n_rows * c->k, sizeof *p.x);
     for (size_t i = 0; i < (size_t)c->n_rows * c->k; i++)
         p.x[i] = (float)(rng_next(r) >> 40) * 0x1p-23f - 1.0f;
-    for (uint32_t i = 0; i < c->k; i++) { /* a row of NaN, and a row of zeros with equal outputs */
+    for (uint32_t i = 0; i < c->k; i++) { /* one row is NaN, and one is zeros with equal outputs */
         p.x[(size_t)(c->n_rows / 2) * c->k + i] = c->n_rows > 2 ? NAN : 1;
         p.x[(size_t)(c->n_rows - 1) * c->k + i] = c->n_rows > 1 ? 0 : 1;
     }

@@ -1,11 +1,11 @@
-/* Products of bfloat16 weights with inputs rounded to bfloat16, in every set of kernels this CPU
- * has. Each set must equal the bits of `spec`, the scalar set with fused multiply-adds, however
- * rows and panels are cut. Other tests have sums written out by hand, subnormal numbers,
- * infinities and NaN. Invariants: subnormal numbers count as zero, and a call leaves the
- * caller's floating-point mode as it was. */
+/* Tests products of bfloat16 weights with inputs rounded to bfloat16, in every set of kernels
+ * this CPU has. Each set must equal the bits of `spec`, the scalar set with fused multiply-adds,
+ * however rows and panels are cut. Further tests have sums written out by hand, subnormal
+ * numbers, infinities and NaN. Invariants: subnormal numbers count as zero, and a call leaves
+ * the caller's floating-point mode as it was. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* This header needs the one above. */
+/* This header needs the header above it. */
 #include "kernels/cpu/formats/few_impl.h"
 #include "kernels/cpu/linear/linear_impl.h"
 
@@ -38,7 +38,7 @@ static float float_of(uint32_t bits)
     return f;
 }
 
-/* Rounds x to the nearest bfloat16, and a tie to the even one, by the distances to both
+/* Rounds x to the nearest bfloat16, and a tie to the even neighbour, by the distances to both
  * neighbours. */
 static float round_one(float x)
 {
@@ -61,7 +61,7 @@ static const struct rounded_kernels spec = {
     .name = "spec", .linear = linear_spec, .round = round_spec};
 
 enum { MAX_SETS = 6, PAD = 3, MAX_ROWS = 40 };
-/* Sets that this CPU has. `spec` is the first, and scalar the second. */
+/* `sets` holds the sets that this CPU has. `spec` is the first, and scalar the second. */
 static const struct rounded_kernels *sets[MAX_SETS];
 static uint32_t n_sets;
 
@@ -193,7 +193,7 @@ static void test_same_bits(void **state)
         for (uint32_t l = 1; l < n_sets; l++) {
             clear_out(&p);
             run_part(&p, sets[l], 0, p.n_rows, 0, n_panels_of(&p));
-            assert_memory_equal(p.out, want, n_bytes); /* nothing outside is written */
+            assert_memory_equal(p.out, want, n_bytes); /* no memory outside the output is written */
             check_cuts(&p, sets[l], want);
         }
         mem_free(want);
@@ -233,21 +233,24 @@ static void test_sums(void **state)
         float bias, want;
         bool loses;
     } cases[] = {
-        {{1, 1, -1}, {1, 0x1p24f, 0x1p24f}, 3, 0, 0, false}, /* in order, each sum rounded */
+        /* the products are added in order, and each sum is rounded */
+        {{1, 1, -1}, {1, 0x1p24f, 0x1p24f}, 3, 0, 0, false},
         {{1, 1, -1}, {0x1p24f, 1, 0x1p24f}, 3, 0, 0, false},
         {{1, -1, 1}, {0x1p24f, 0x1p24f, 1}, 3, 0, 1, false},
         {{1, 1, 1, -1}, {1, 0x1p24f, 1, 0x1p24f}, 4, 0, 0, false},
         {{1, 1, 1, 1}, {0x1p24f, 1, 1, 1}, 4, 0, 0x1p24f, false},
         {{1, 1, 1}, {0x1p24f, 0x1.8p0f, 0}, 3, 0, 0x1.000002p24f, false},
-        {{1}, {0x1.01p0f}, 1, 0, 1, false}, /* a tie goes to the even one */
+        {{1}, {0x1.01p0f}, 1, 0, 1, false}, /* a tie goes to the even number */
         {{1}, {0x1.03p0f}, 1, 0, 0x1.04p0f, false},
         {{1}, {0x1.010002p0f}, 1, 0, 0x1.02p0f, false},
-        {{0x1p-70f}, {0x1p-56f}, 1, 0, 0x1p-126f, false}, /* smallest normal number */
+        /* the product is the smallest normal number */
+        {{0x1p-70f}, {0x1p-56f}, 1, 0, 0x1p-126f, false},
         {{0x1p-70f}, {0x1p-57f}, 1, 0, 0, false},
         {{-0x1p-70f}, {0x1p-57f}, 1, -0.0f, -0.0f, true},
         {{0x1p-127f}, {0x1p100f}, 1, 0, 0, false}, /* a subnormal weight is zero */
         {{0x1p100f}, {-0x1p-127f}, 1, 0, 0, false},
-        {{0x1p20f}, {0x1.fffp-127f}, 1, 0, 0, false}, /* would round up to a normal number */
+        /* the input is subnormal and would round up to a normal number */
+        {{0x1p20f}, {0x1.fffp-127f}, 1, 0, 0, false},
         {{0x1p-63f, -0x1p-63f}, {0x1.8p-63f, 0x1p-63f}, 2, 0, 0, false},
         {{0x1p-63f, -0x1p-63f, 1}, {0x1.8p-63f, 0x1p-63f, 0x1p-126f}, 3, 0, 0x1p-126f, false},
         {{0x1p-63f, 0x1p-75f}, {0x1p-63f, 0x1p-75f}, 2, 0, 0x1p-126f, false},
@@ -257,7 +260,7 @@ static void test_sums(void **state)
         {{-0x1p70f, 0x1p70f}, {0x1p50f, 0x1p70f}, 2, 0, INFINITY, false},
         {{0x1p100f, -0x1p100f}, {0x1p27f, 0x1p28f}, 2, 0, -0x1p127f, true},
         {{-1, 1}, {INFINITY, 1}, 2, 0, -INFINITY, false},
-        {{1, 1}, {0x1.ffp127f, 0}, 2, 0, INFINITY, false}, /* rounds to infinity */
+        {{1, 1}, {0x1.ffp127f, 0}, 2, 0, INFINITY, false}, /* the input rounds to infinity */
         {{1, 1, 2}, {INFINITY, -INFINITY, 3}, 3, 0, NAN, false},
         {{0, 1, 2}, {INFINITY, 1, 3}, 3, 0, NAN, false},
         {{1, 1, 2}, {1, 1, NAN}, 3, 0, NAN, false},
@@ -276,7 +279,7 @@ static void test_sums(void **state)
         }
 }
 
-/* Products and sums around the smallest normal number. */
+/* The cases are products and sums around the smallest normal number. */
 static void test_small_numbers(void **state)
 {
     struct rng r = {42};
@@ -344,7 +347,7 @@ static void test_round(void **state)
         }
 }
 
-/* A row of an embedding has the bits of the file, subnormal numbers included. */
+/* A row of an embedding must have the bits of the file, subnormal numbers included. */
 static void test_embed(void **state)
 {
     enum { N = 35, K = 301 };
@@ -352,7 +355,7 @@ static void test_embed(void **state)
     struct rng r = {44};
     struct matrix m = matrix_new(&r, DTYPE_BF16, N, K);
     float want[K], got[K];
-    m.memory[1 + 7 * 2] = 1; /* in row 0 */
+    m.memory[1 + 7 * 2] = 1; /* this weight is in row 0 */
     m.memory[1 + 7 * 2 + 1] = 0x80;
     pack_panel(&m.w, &m.rows, 0);
     for (uint32_t id = 0; id < N; id++) {
@@ -363,7 +366,7 @@ static void test_embed(void **state)
     matrix_free(&m);
 }
 
-/* A product does not change the floating-point mode that the caller has set. */
+/* A product must not change the floating-point mode that the caller has set. */
 static void test_system_of_sums(void **state)
 {
     volatile float small = 0x1p-126f;

@@ -1,8 +1,8 @@
-/* Values of quantised formats, and packed panels. Values are compared with hashes that were made
- * with `quants.dequantize` of the Python package gguf. Panels are read back by a reader that is
- * written from the description in pack.h, and must give the same values. Invariants: all bytes
- * of a panel have the described size, and outputs that fill up the last panel are zero. All data
- * come from seeded random numbers. */
+/* Tests values of quantised formats, and packed panels. Values are compared with hashes that
+ * were made with `quants.dequantize` of the Python package gguf. Panels are read back by a
+ * reader that is written from the description in pack.h, and must give the same values.
+ * Invariants: all bytes of a panel have the described size, and outputs that fill up the last
+ * panel are zero. All data come from seeded random numbers. */
 #include "kernels/cpu/pack/pack.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static void test_values(void **state)
     static const struct {
         enum dtype dtype;
         uint64_t hash;
-        uint8_t high[2]; /* places of the bytes with that bit */
+        uint8_t high[2]; /* places of the bytes with the top exponent bit */
     } cases[] = {
         {DTYPE_F16, 0x3914a2d35947fdf5, {1}},       {DTYPE_BF16, 0x1032ab29c1a6672a, {1}},
         {DTYPE_Q8_0, 0x69382dfa28a86315, {1}},      {DTYPE_Q4_0, 0x6b257c08f8d12c72, {1}},
@@ -106,7 +106,8 @@ static int code_at(enum dtype dtype, const uint8_t *p, uint32_t k, uint32_t j)
     return code;
 }
 
-/* Value of an OCP 8-bit float E4M3: sign, four exponent bits with bias 7, three mantissa bits. */
+/* Returns the value of an OCP 8-bit float E4M3: sign, four exponent bits with bias 7, three
+ * mantissa bits. */
 static float e4m3_value(uint8_t code)
 {
     int exponent = code >> 3 & 15, mantissa = code & 7;
@@ -114,7 +115,8 @@ static float e4m3_value(uint8_t code)
     return code & 0x80 ? -f : f;
 }
 
-/* Value of an OCP microscaling E2M1: sign, two exponent bits with bias 1, one mantissa bit. */
+/* Returns the value of an OCP microscaling E2M1: sign, two exponent bits with bias 1, one
+ * mantissa bit. */
 static float e2m1_value(int code)
 {
     int exponent = code >> 1 & 3, mantissa = code & 1;
@@ -207,7 +209,7 @@ static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, 
     case DTYPE_MXFP4:
         p = panel_block(m, i_panel, k / 32);
         return ldexpf(e2m1_value(code_at(dtype, p + 16 + k % 32 / 8 * 64, k % 8, j)), p[j] - 127);
-    default: /* Q4_K, Q5_K */
+    default: /* the default case is for Q4_K and Q5_K */
         bits = dtype == DTYPE_Q4_K ? 64 : 80;
         p = panel_block(m, i_panel, k / 256);
         group = p + 64 + k % 256 / 32 * (32 + 4 * bits);

@@ -1,8 +1,8 @@
-/* Operators on single rows: norm, rope, gated activations, softcap, sums of exp, the best logits.
- * Each one runs in every level this CPU has, and in the scalar source with fused multiply-adds.
- * Values are compared with double precision, and all levels but level 0 must have the same bits.
- * Invariants: operators may work in place, and a guard value behind the output stays untouched.
- * All data come from seeded random numbers. */
+/* Tests operators on single rows: norm, rope, gated activations, softcap, sums of exp, the best
+ * logits. Each operator runs in every level this CPU has, and in the scalar source with fused
+ * multiply-adds. Values are compared with double precision, and all levels but level 0 must have
+ * the same bits. Invariants: operators may work in place, and a guard value behind the output
+ * stays untouched. All data come from seeded random numbers. */
 #define ISA scalar_fma
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
@@ -22,8 +22,8 @@ ROW_DECLARE(scalar_fma);
 
 enum { MAX_DIM = 5000 };
 
-/* Every level, and the scalar source with fused multiply-adds. All sets but level 0 have the
- * same bits. */
+/* `set` is a level, or the scalar source with fused multiply-adds. All sets but level 0 must
+ * have the same bits. */
 struct set {
     const char *name;
     enum cpu_isa needs;
@@ -82,7 +82,7 @@ static bool available(const struct set *s)
     return s->needs <= cpu_isa_best();
 }
 
-/* Input and output of the operators, with an output for each set of kernels. */
+/* `buffers` holds the input and output of the operators, with an output for each set of kernels. */
 struct buffers {
     float x[MAX_DIM + 16], y[MAX_DIM + 16], w[MAX_DIM + 16], out[N_SETS][MAX_DIM + 16];
 };
@@ -116,7 +116,7 @@ static void test_norm(void **state)
             if (!available(&sets[k]))
                 continue;
             fill(b.out[k], dim, &r, 1.0f);
-            memcpy(b.out[k], b.x, dim * sizeof(float)); /* in place */
+            memcpy(b.out[k], b.x, dim * sizeof(float)); /* the operator works in place */
             norm(&sets[k], b.out[k], b.out[k], b.w, dim, 1e-6f);
             for (uint32_t i = 0; i < dim; i++) {
                 double want = (double)b.x[i] * inv * (double)b.w[i];
@@ -135,7 +135,7 @@ static void test_norm_of_zeros_uses_eps(void **state)
     norm(&sets[0], out, zero, w, 20, 1e-5f);
     for (int i = 0; i < 20; i++)
         assert_true(out[i] == 0.0f);
-    zero[3] = 1e-3f; /* mean square 5e-8: eps decides */
+    zero[3] = 1e-3f; /* the mean square is 5e-8, so eps decides */
     norm(&sets[0], out, zero, w, 20, 1e-5f);
     check_close(&sets[0], "eps", (double)out[3], 1e-3 / sqrt(5e-8 + 1e-5), 1e-6);
 }
@@ -169,7 +169,7 @@ static void test_rope(void **state)
                 }
                 assert_memory_equal(b.out[k] + n, b.x + n, (dim - n) * sizeof(float));
                 check_guard(b.out[k], dim);
-                /* It has no fused operation, so all levels agree. */
+                /* The operator has no fused operation, so all levels must agree. */
                 assert_memory_equal(b.out[k], b.out[0], dim * sizeof(float));
             }
         }
@@ -254,8 +254,8 @@ static void test_softcap_edges(void **state)
     }
 }
 
-/* The exp of each set has the accuracy that math_impl.h promises. It is measured by sum_exp of
- * one element. */
+/* The exp of each set must have the accuracy that math_impl.h promises. It is measured by
+ * sum_exp of one element. */
 static void test_exp_accuracy(void **state)
 {
     for (uint32_t k = 0; k < N_SETS; k++) {
@@ -268,7 +268,8 @@ static void test_exp_accuracy(void **state)
             double error = fabs(got - want) / want;
             worst = error > worst ? error : worst;
         }
-        check_close(&sets[k], "exp", worst, 0, 1.8e-7); /* at most 1.5 ulp; 2^-23 is 1.2e-7 */
+        /* the error is at most 1.5 ulp; 2^-23 is 1.2e-7 */
+        check_close(&sets[k], "exp", worst, 0, 1.8e-7);
         static const struct {
             float in;
             double want;
@@ -303,8 +304,8 @@ static void test_sum_exp(void **state)
     }
 }
 
-/* Sums of blocks are added in double. Next to e^30 a float has steps of 2^20, but the 904 ones
- * in the next block must all count. */
+/* Sums of blocks must be added in double. Next to e^30 a float has steps of 2^20, but the 904
+ * elements in the next block must all count. */
 static void test_sum_exp_totals_in_double(void **state)
 {
     const uint32_t ones = 4096;
@@ -356,7 +357,7 @@ static void test_logits_top(void **state)
             fill(b.x, dim, &r, 20.0f);
             check_top(b.x, dim, "random");
             uint32_t at = (uint32_t)rng_below(&r, dim), too = (uint32_t)rng_below(&r, dim);
-            /* The lower id of two equal values is best, and the other one is second best. */
+            /* The lower id of two equal values must be best, and the other value second best. */
             b.x[at] = b.x[too] = 21.0f;
             check_top(b.x, dim, "equal");
             b.x[rng_below(&r, dim)] = NAN;

@@ -1,4 +1,4 @@
-/* Operations of kernels/cpu/vec/vec.h, compared with plain C in each lane. A test file first
+/* Tests operations of kernels/cpu/vec/vec.h against plain C in each lane. A test file first
  * includes one vec_*.h and then this file, so that each level runs the same cases. Invariants:
  * results have the bits that vec.h promises, and partial loads and stores touch only their
  * lanes. */
@@ -41,7 +41,7 @@ static const float specials[N_SPECIAL] = {
     0.0f, -0.0f,   0.5f,       -0.5f,    1.5f,      -2.5f,
     2.5f, 0x1p23f, 8388607.5f, -0x1p24f, 0x1p-149f, 0x1.fffffep127f,
 };
-/* Fills the lanes with moderate numbers, and now and then a special one. */
+/* Fills the lanes with moderate numbers, and now and then with a special number. */
 static void fill(struct rng *r, float *x)
 {
     for (int i = 0; i < 16; i++) {
@@ -144,7 +144,7 @@ static void test_load_store(void **state)
     for (uint32_t n = 0; n < 16; n++) {
         for (int i = 0; i < 34; i++)
             y[i] = -1;
-        vf_store(y + 1, vf_load_n(x + 3, n)); /* unaligned */
+        vf_store(y + 1, vf_load_n(x + 3, n)); /* both addresses are unaligned */
         for (uint32_t i = 0; i < 16; i++)
             assert_same(y[1 + i], i < n ? x[3 + i] : 0.0f);
         assert_same(y[0], -1);
@@ -228,7 +228,7 @@ static void test_from_16_bits(void **state)
             assert_int_equal(bits_of(low[l]), (uint32_t)(h[l] ^ 0x5aa5) << 16);
             double value = ldexp(1024 * !!(h[l] & 0x7c00) + (h[l] & 0x3ff),
                                  (h[l] >> 10 & 31) - 25 + !(h[l] & 0x7c00));
-            if ((h[l] & 0x7c00) != 0x7c00) /* formula of the standard */
+            if ((h[l] & 0x7c00) != 0x7c00) /* other numbers follow the formula of the standard */
                 assert_true((double)f[l] == (h[l] & 0x8000 ? -value : value));
         }
     }
@@ -252,7 +252,8 @@ static void test_to_f16(void **state)
         for (int l = 0; l < 16; l++)
             assert_int_equal(got[l], cases[i].h);
     }
-    for (uint64_t i = 0; i < 1ull << 32; i += 16 * 4099) { /* all exponents, compared with f16.h */
+    /* the loop has numbers of all exponents, compared with f16.h */
+    for (uint64_t i = 0; i < 1ull << 32; i += 16 * 4099) {
         float a[16];
         for (uint32_t l = 0; l < 16; l++)
             a[l] = from_bits((uint32_t)i + l * 4099);

@@ -1,6 +1,6 @@
 #pragma once
-/* kernels/cuda/comm/peer.cuh in the emulation. Other ranks are processes, and shared memory is
- * mapped by both sides. */
+/* Implements kernels/cuda/comm/peer.cuh in the emulation. Other ranks are processes, and both
+ * sides map shared memory. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <time.h>
@@ -10,8 +10,8 @@ template <class T> inline void peer_store_release(T *flag, T v)
     __atomic_store_n(flag, v, __ATOMIC_RELEASE);
 }
 
-/* Polling a flag must let the other process run. It sleeps shortly: on a busy machine, a process
- * that only yields would run after all others. */
+/* Loads a flag. Polling a flag must let the other process run, so it sleeps shortly: on a busy
+ * machine, a process that only yields would run after all others. */
 template <class T> inline T peer_load_acquire(const T *flag)
 {
     static thread_local const void *last;

@@ -1,5 +1,6 @@
 #pragma once
-/* kernels/cuda/device/ptx.cuh in the emulation: the same functions over engine.h and tensor.h. */
+/* Implements kernels/cuda/device/ptx.cuh in the emulation: the same functions over engine.h and
+ * tensor.h. */
 #include <cuda_runtime.h>
 
 #include "tests/cuda/emulate/tensor.h"
