@@ -1,4 +1,5 @@
-"""The rows of docs/status.md (scripts/status): a feature, the tests that prove it, where these tests run, and the page about it.
+"""Holds the rows of docs/status.md (scripts/status): a feature, the tests that prove it, where these tests run, and the page about
+it.
 
 A row is (feature, tests, where, page). `tests` are regular expressions of whole ctest names. `where` is a key of PLACES.
 """
