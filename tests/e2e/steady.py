@@ -1,4 +1,4 @@
-"""A constant number of streams while a test changes the cluster. Every stream must be complete and exact."""
+"""Keeps a constant number of streams running while a test changes the cluster. Every stream must be complete and exact."""
 import asyncio
 import itertools
 import threading
