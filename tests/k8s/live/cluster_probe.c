@@ -1,4 +1,4 @@
-// The program of the smallest useful test pod: a server that tells its user and group, and a
+// Is the program of the smallest useful test pod: a server that tells its user and group, and a
 // client that finds a server by name.
 //   probe serve PORT         answers each connection with one line, "uid=U gid=G", and closes it
 //   probe ask HOST PORT      looks up HOST, prints the server's line; tries for one minute
@@ -107,7 +107,7 @@ static void leave(int number)
 int main(int argc, char **argv)
 {
     const struct sigaction go = {.sa_handler = leave};
-    sigaction(SIGTERM, &go, NULL); // PID 1 ignores SIGTERM by default
+    sigaction(SIGTERM, &go, NULL); // without a handler, PID 1 ignores SIGTERM
     if (argc == 3 && strcmp(argv[1], "serve") == 0) {
         return serve(argv[2]);
     }
