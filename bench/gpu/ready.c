@@ -1,8 +1,8 @@
 /* Measures how long a GPU worker takes from its start to its first token, with a checkpoint in
- * the page cache, beside the rate of the link to the device in the same run (ceilings.h). The
- * bars are in bars.h. The checkpoint has the names and shapes of a Llama model and no numbers: a
- * file with a header and a hole. The bench reads the checkpoint once before the clock starts,
- * and mincore checks that its pages are in memory.
+ * the page cache. The same run measures the rate of the link to the device for comparison
+ * (ceilings.h). The bars are in bars.h. The checkpoint has the names and shapes of a Llama model
+ * and no numbers: a file with a header and a hole. The bench reads the checkpoint once before
+ * the clock starts, and mincore checks that its pages are in memory.
  *
  * ready: from a process that has not touched the driver to the first token for a prompt of one
  * token. Each round is a process of its own, as a worker's start is. The figure is the median of

@@ -66,8 +66,8 @@ class Rope:
 
 
 class Decoder:
-    """Is one model. c: config.json with the traits of its family; w: name -> float64 array as in the file; n_new: number of tokens
-    that follow a prompt."""
+    """`Decoder` computes the forward pass of one model. c: config.json with the traits of its family; w: name -> float64 array as in
+    the file; n_new: number of tokens that follow a prompt."""
 
     def __init__(self, c, w, n_new):
         self.c, self.w, self.n_new = c, w, n_new

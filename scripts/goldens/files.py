@@ -85,7 +85,8 @@ def byte_alphabet():
 
 
 class Tokenizer:
-    """Is a tokenizer. tokens: texts by id; control: ids of special tokens. The subclasses turn text into ids."""
+    """`Tokenizer` is the common part of the tokenizers below. tokens: texts by id; control: ids of special tokens. The subclasses
+    turn text into ids."""
 
     def files(self):
         special = {k: self.tokens[i] for k, i in self.named.items()}
@@ -124,7 +125,7 @@ class Tokenizer:
 
 
 class ByteLevel(Tokenizer):
-    """Has 256 bytes, then special tokens up to vocab_size, like Llama 3's tokenizer."""
+    """`ByteLevel` has 256 bytes, then special tokens up to vocab_size, like Llama 3's tokenizer."""
     bytes_fall_back, gguf_model, gguf_pre = False, "gpt2", "llama-bpe"
     pipeline = {"normalizer": None,
                 "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
@@ -145,7 +146,7 @@ class ByteLevel(Tokenizer):
 
 
 class Characters(Tokenizer):
-    """Has special tokens, 256 bytes as a fallback, then single characters, like Gemma's tokenizer."""
+    """`Characters` has special tokens, 256 bytes as a fallback, then single characters, like Gemma's tokenizer."""
     bytes_fall_back, gguf_model, gguf_pre = True, "llama", "default"
     pipeline = {"normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
                 "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},

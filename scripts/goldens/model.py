@@ -29,8 +29,8 @@ GEMMA3_CAPS = GEMMA3 | {"query_scalar": 24, "attention_cap": 2.0, "final_cap": 1
 
 
 def random_weights(c, rng):
-    """Returns name -> float32 array. The scales make the layers matter more than the token's own embedding (a model with a tied head
-    would otherwise repeat its token), and spread the logits so that the two best are rarely close."""
+    """Returns name -> float32 array. The scales make the layers matter more than the token's own embedding. Otherwise a model with a
+    tied head would repeat its token. The scales also spread the logits so that the two best are rarely close."""
     h, d, m = c["hidden"], c["head_dim"], c["intermediate"]
     gemma = c["family"] == "gemma3"
 
@@ -109,7 +109,7 @@ def gelu_tanh(x):
 
 
 class Model:
-    """Is one model. w: name -> float64 array as a reader of the file sees it (Gemma: norms with the 1 added)."""
+    """`Model` is one of the tiny models. w: name -> float64 array as a reader of the file sees it (Gemma: norms with the 1 added)."""
 
     def __init__(self, c, w):
         self.c, self.w, self.gemma = c, w, c["family"] == "gemma3"

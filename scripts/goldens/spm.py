@@ -69,7 +69,7 @@ def charsmap(rules):
 
 
 class Model:
-    """Is a model. pieces: (text, score, type) by id. rules: replacements of the normalizer."""
+    """`Model` is a SentencePiece model. pieces: (text, score, type) by id. rules: replacements of the normalizer."""
 
     def __init__(self, kind, pieces, rules=None, dummy_prefix=True, remove_extra=False, byte_fallback=True):
         self.kind, self.pieces, self.rules = kind, pieces, rules or {}

@@ -47,7 +47,7 @@ NOBODY = {"migrate-from-ollama.md": [("ollama show", "no Ollama is here")]}
 
 
 class Typist:
-    """Is a reader with an empty home and ports of their own, who types the page's commands."""
+    """`Typist` is a reader with an empty home and ports of their own, who types the page's commands."""
 
     def __init__(self, page, folder):
         self.page, self.folder = page, folder

@@ -15,7 +15,7 @@ LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href")
 
 
 class Page(HTMLParser):
-    """Is a page. It holds the URLs that the page links to and loads, its anchors, and the links of its sidebar."""
+    """`Page` holds the URLs that an HTML page of the site links to and loads, its anchors, and the links of its sidebar."""
 
     def __init__(self, path):
         super().__init__()

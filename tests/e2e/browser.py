@@ -55,7 +55,7 @@ BLOCKED = """for (const name of ["localStorage", "sessionStorage"])
 
 
 class Browser:
-    """Is a browser window. Leaving it ends the browser and chromedriver."""
+    """`Browser` is a browser window. Leaving it ends the browser and chromedriver."""
 
     def __init__(self, width=1500, height=1000, flags=()):
         self.size = width, height

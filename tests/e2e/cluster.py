@@ -29,8 +29,8 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 
 class Block:
-    """Is a range of ports for this process alone, below the ephemeral range. Tests run in parallel. With one shared range, two tests
-    could get the same port before either listens."""
+    """`Block` is a range of ports for this process alone, below the ephemeral range. Tests run in parallel. With one shared range,
+    two tests could get the same port before either listens."""
     FIRST, SIZE, N = 20000, 600, 20
 
     def __init__(self):

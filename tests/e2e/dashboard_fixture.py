@@ -19,8 +19,8 @@ TP = 4
 
 
 class World:
-    """Is the state that a head with so many workers and requests would report. Except for the time, this state depends on the seed
-    only."""
+    """`World` is the state that a head with so many workers and requests would report. Except for the time, this state depends on
+    the seed only."""
 
     def __init__(self, n_workers=500, n_requests=5000, seed=1, node="node-{:03}".format, per_node=8, is_new=False):
         draw = random.Random(seed)

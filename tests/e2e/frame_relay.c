@@ -1,7 +1,7 @@
-/* Is a relay between the head and its peers that damages frames in ways that CURVE would never
- * let through. It repeats, swaps, drops, cuts and changes frames, and sends frames of an earlier
- * session or another version. It has the keys of both sides. For test_bad_frames.py and
- * test_mixed_versions.py:
+/* This program is a relay between the head and its peers that damages frames in ways that CURVE
+ * would never let through. It repeats, swaps, drops, cuts and changes frames, and sends frames
+ * of an earlier session or another version. It has the keys of both sides. For
+ * test_bad_frames.py and test_mixed_versions.py:
  *   frame_relay KEYS_DIR HEAD_PORT SEED PERIOD_MS [another-version | newer | older]
  * It prints "port N" and then a line for each strike, and ends when its standard input ends.
  * another-version: it only changes every worker's Hello to the next major version. newer: each

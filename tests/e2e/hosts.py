@@ -46,7 +46,8 @@ def bracketed(address):
 
 
 class Host:
-    """Is a host with its own network, host name and /etc/hosts (the file `names`). It shares everything else with this machine."""
+    """`Host` is a host with its own network, host name and /etc/hosts (the file `names`). It shares everything else with this
+    machine."""
 
     def __init__(self, name, folder):
         self.name, self.names = name, Path(folder) / f"{name}.hosts"
@@ -165,8 +166,9 @@ class Hosts:
 
 
 class HostCluster(Hosts):
-    """Has the hosts `head`, `one` and `two`. Each worker's host has a cable to the head's host, which is a router between them.
-    Their addresses are 10.78.I.2 and fd78::I:2, and the head's side ends in 1. The commands are those of docs/start/server.md."""
+    """`HostCluster` has the hosts `head`, `one` and `two`. Each worker's host has a cable to the head's host, which is a router
+    between them. Their addresses are 10.78.I.2 and fd78::I:2, and the head's side ends in 1. The commands are those of
+    docs/start/server.md."""
 
     def __init__(self, folder, model="null", of_worker=(), ipv6=False):
         super().__init__(folder)
@@ -287,7 +289,7 @@ def run_wire(hosts, host, name, *args):
 
 
 class Wire:
-    """Is a cable between two hosts that the test controls: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`, and
+    """`Wire` is a cable between two hosts that the test controls: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`, and
     say("find", hex), which returns the number of frames with these bytes and the number of all frames."""
 
     def __init__(self, hosts, a, b, dev, mtu=1500):

@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Is an HTTP server for `with Server() as s:`, at s.url. Subclasses define the answers."""
+    """`Server` is an HTTP server for `with Server() as s:`, at s.url. Subclasses define the answers."""
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
@@ -187,8 +187,8 @@ def ids(name, body):
 
 
 class Hub(Server):
-    """Is a model hub. models: {"org/name": {file: bytes}}. Requests for LFS files (by their suffix) are redirected to `cdn`, another
-    host."""
+    """`Hub` simulates a model hub. models: {"org/name": {file: bytes}}. Requests for LFS files (by their suffix) are redirected to
+    `cdn`, another host."""
 
     def __init__(self, models, cdn=None, token=None, sizes=True, host="127.0.0.1"):
         super().__init__(host)
@@ -257,8 +257,8 @@ def demo_wheels(body, deflated=0):
 
 
 class Index(Server):
-    """Is a package index. wheels: {part: bytes} on the host of the files; how: json or html; user: the credentials that the index
-    requires."""
+    """`Index` simulates a package index. wheels: {part: bytes} on the host of the files; how: json or html; user: the credentials
+    that the index requires."""
 
     def __init__(self, wheels, files, how="json", user=None, host="127.0.0.1"):
         super().__init__(host)

@@ -15,7 +15,7 @@ ENV.pop("NO_COLOR", None)
 
 
 class Terminal:
-    """Is a command whose keys and output go through a terminal of `columns` by `rows`."""
+    """`Terminal` is a command whose keys and output go through a terminal of `columns` by `rows`."""
 
     def __init__(self, *command, columns=100, rows=30, env=ENV):
         self.fd, self.inner = pty.openpty()

@@ -21,7 +21,7 @@ TENANT_CALLS = 256  # MAX_TENANT_CALLS in gateway/batches/calls.c
 
 
 class OnDisk(Cluster):
-    """Is a cluster with its files below a folder whose disk the test controls."""
+    """`OnDisk` is a cluster with its files below a folder whose disk the test controls."""
 
     def __init__(self, tmp_path, *args, says=""):
         self.disk, self.control = tmp_path / "disk", tmp_path / "says"

@@ -23,7 +23,7 @@ def cluster():
 
 
 class Listener:
-    """Is a raw connection, so that it can stop reading."""
+    """`Listener` uses a raw connection, so that it can stop reading."""
 
     def __init__(self, port, query="", headers=""):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)

@@ -20,7 +20,7 @@ def may_mount():
 
 
 class OnSmallDisk(Cluster):
-    """Is a cluster with its `disk` on a separate tmpfs. Its files are reached through /proc/PID/root."""
+    """`OnSmallDisk` is a cluster with its `disk` on a separate tmpfs. Its files are reached through /proc/PID/root."""
 
     def __init__(self, folder, *args):
         folder.mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ N_SEQS = 8  # sequences that a replica runs, so that 32 streams are work for fou
 
 
 class Elastic(Cluster):
-    """Is a cluster that begins with one replica of one worker. The test starts more workers, as an operator would."""
+    """`Elastic` is a cluster that begins with one replica of one worker. The test starts more workers, as an operator would."""
 
     def __init__(self):
         super().__init__("--null-step-us", 10000, "--max-num-seqs", N_SEQS, workers=1, tp=1,

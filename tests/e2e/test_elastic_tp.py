@@ -17,7 +17,7 @@ WAIT = 1  # value of --elastic-tp-wait in seconds
 
 
 class Fewer(Cluster):
-    """Has two workers of a replica of four. The test starts and kills the other two workers, and nobody restarts those."""
+    """`Fewer` has two workers of a replica of four. The test starts and kills the other two workers, and nobody restarts those."""
 
     def __init__(self, *args, env=None):
         super().__init__("--elastic-tp", "--elastic-tp-wait", WAIT, "--null-step-us", 10000, *args, workers=2, tp=4, env=env)

@@ -20,7 +20,7 @@ NO = "is not in the cache"
 
 
 class Container:
-    """Is `cox serve` as a SageMaker container starts it, on separate ports."""
+    """`Container` is `cox serve` as a SageMaker container starts it, on separate ports."""
 
     def __init__(self, world, tmp, i, *args, **env):  # noqa: F811
         self.port, head, admin, worker = free_ports(4)

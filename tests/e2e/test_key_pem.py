@@ -32,7 +32,7 @@ def make_key(folder, name, kind="ED25519"):
 
 
 class Secret:
-    """Is a volume, written as kubelet's atomic writer writes it."""
+    """`Secret` is a volume, written as kubelet's atomic writer writes it."""
 
     def __init__(self, folder):
         self.folder, self.n = folder, 0

@@ -154,7 +154,7 @@ def test_smoke_does_not_wait_for_a_key(tmp_path):
 
 
 class Broken(http.server.BaseHTTPRequestHandler):
-    """Is a server whose answers are correct except for one."""
+    """`Broken` is a server whose answers are correct except for one."""
 
     def log_message(self, *_):
         pass

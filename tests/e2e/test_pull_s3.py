@@ -33,7 +33,7 @@ def signature(method, path, query, headers, names, secret, scope, date, payload)
 
 
 class Bucket(Server):
-    """Is a bucket. objects: {key: bytes}; secrets: {id: secret}, None = a public bucket. A page has two keys."""
+    """`Bucket` simulates an S3 bucket. objects: {key: bytes}; secrets: {id: secret}, None = a public bucket. A page has two keys."""
 
     def __init__(self, objects, secrets=None, region="us-east-1", session=None):
         super().__init__()

@@ -65,7 +65,7 @@ class Keys(Server):
 
 
 class Aws(World):
-    """Is a world with ~/.aws in its home, and no instance metadata."""
+    """`Aws` is a world with ~/.aws in its home, and no instance metadata."""
 
     def __init__(self, tmp_path):
         super().__init__(tmp_path)

@@ -23,7 +23,7 @@ pytestmark = needs_redis
 
 
 class Head:
-    """Is a cox-head of a pair, which nobody restarts."""
+    """`Head` is a cox-head of a pair, which nobody restarts."""
 
     def __init__(self, folder, url, name, keys=None):
         self.port, self.admin_port = free_ports(2)
@@ -588,7 +588,7 @@ def test_pairs_of_throw_away_keys_never_meet(pair):
 
 
 class Relay:
-    """Is a relay between one head and Redis. cut() acts like a network failure."""
+    """`Relay` passes bytes between one head and Redis. cut() acts like a network failure."""
 
     def __init__(self, folder, redis):
         self.path, self.redis, self.open, self.sockets = folder / "relay.sock", redis, True, []

@@ -20,7 +20,7 @@ def openssl(*args, cwd, **kwargs):
 
 
 class Authority:
-    """Is an authority whose certificates are made with openssl."""
+    """`Authority` is a certificate authority that makes its certificates with openssl."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -54,7 +54,7 @@ def cluster():
 
 
 class Gateway:
-    """Is another gateway of a cluster, with TLS and an admin address."""
+    """`Gateway` is another gateway of a cluster, with TLS and an admin address."""
 
     def __init__(self, cluster, log, *args):
         self.port, self.admin_port = free_ports(2)

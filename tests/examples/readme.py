@@ -63,7 +63,7 @@ class Page:
 
 
 class Readme(Page):
-    """Is a user's copy of an example's folder, with the blocks of its README."""
+    """`Readme` is a user's copy of an example's folder, with the blocks of its README."""
 
     def __init__(self, name, to, model=SERVED):
         self.folder = Path(to) / name
@@ -82,8 +82,8 @@ class Readme(Page):
 
 
 class Shells(Hosts):
-    """Has hosts on which the blocks of a README are typed. `cox` is in PATH, the model is in the cache, and commands run in the
-    example's folder."""
+    """`Shells` has hosts on which the blocks of a README are typed. `cox` is in PATH, the model is in the cache, and commands run in
+    the example's folder."""
 
     def __init__(self, folder, readme):
         super().__init__(folder)

@@ -21,7 +21,7 @@ STARTING_TO_END = 20
 
 
 class Newcomer:
-    """Is a user who types the page's blocks in the repository's folder. It measures the time of each step."""
+    """`Newcomer` types the page's blocks in the repository's folder, as a user does. It measures the time of each step."""
 
     def __init__(self, folder):
         self.page = Page(ROOT / "docs/start/laptop.md")

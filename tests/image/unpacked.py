@@ -66,7 +66,7 @@ def build(out, *args, cwd="/", umask=0o022, **env):
 
 
 class Archive:
-    """Is an OCI archive, read as a container engine reads it."""
+    """`Archive` is an OCI archive, read as a container engine reads it."""
 
     def __init__(self, path):
         self.tar = tarfile.open(path)
@@ -107,7 +107,7 @@ class Archive:
 
 
 class Pod:
-    """Is a network and mount namespace around an unpacked image. The image is read-only, except for the folders in `scratch`."""
+    """`Pod` is a network and mount namespace around an unpacked image. The image is read-only, except for the folders in `scratch`."""
 
     def __init__(self, rootfs, environment, folder, scratch=("tmp", "cache", "state", "dev/shm")):
         self.rootfs, self.folder, self.started = Path(rootfs), Path(folder), {}

@@ -17,7 +17,7 @@ POD_PATH = {"Pod": ("spec",), "Job": ("spec", "template", "spec"), "Deployment":
 
 
 class Loader(yaml.SafeLoader):
-    """Is a YAML loader that rejects a mapping with a repeated key, which Kubernetes would accept silently."""
+    """`Loader` is a YAML loader that rejects a mapping with a repeated key, which Kubernetes would accept silently."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(k, deep=True) for k, _ in node.value]

@@ -75,7 +75,7 @@ def expand(text, env):
 
 
 class Node:
-    """Is a bridge in a network namespace of the test, and the pods on that bridge."""
+    """`Node` is a bridge in a network namespace of the test, and the pods on that bridge."""
 
     def __init__(self, folder, bin_dir, objects, uid=65532, group=FS_GROUP):
         self.folder, self.bin, self.uid, self.group = Path(folder), Path(bin_dir), uid, group

@@ -286,8 +286,8 @@ def test_two_models_below_one_roof(tmp_path):
 
 
 class Keda:
-    """Acts on the rendered ScaledObject as KEDA does. It asks the trigger with the TriggerAuthentication's Secret. It scales up from
-    zero as soon as the trigger is active. It scales down to idleReplicaCount when the trigger has been inactive for
+    """`Keda` acts on the rendered ScaledObject as KEDA does. It asks the trigger with the TriggerAuthentication's Secret. It scales
+    up from zero as soon as the trigger is active. It scales down to idleReplicaCount when the trigger has been inactive for
     cooldownPeriod."""
 
     def __init__(self, n, objects):

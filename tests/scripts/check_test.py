@@ -14,7 +14,7 @@ TABLE = ("# comment\ncommon/base:\ncommon/loop: common/base\nproto: common/base\
 
 
 class Tree:
-    """Is a temporary source tree. run() runs a check on it and returns (exit status, output)."""
+    """`Tree` is a temporary source tree. run() runs a check on it and returns (exit status, output)."""
 
     def __init__(self, files):
         self.files = {"scripts/layers.txt": TABLE, **files}

@@ -55,7 +55,7 @@ def load(name):
 
 
 class Host:
-    """Is a folder as prepare makes it, with stand-ins for programs {path in the pack: lines of bash}, and a PATH."""
+    """`Host` is a folder as prepare makes it, with stand-ins for programs {path in the pack: lines of bash}, and a PATH."""
 
     def __init__(self, folder, programs, devices=1, tools=None):
         self.folder = Path(folder)

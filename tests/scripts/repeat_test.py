@@ -51,7 +51,7 @@ def entry(name, *command, **properties):
 
 
 class Tree:
-    """Is a tree with scripts/repeat, stand-ins for tests, and a ctest that lists them."""
+    """`Tree` is a source tree with scripts/repeat, stand-ins for tests, and a ctest that lists them."""
 
     def __init__(self, folder, listed):
         self.root = Path(folder)

@@ -45,7 +45,7 @@ class Command:
 
 @dataclass
 class File:
-    """Is a fence that is not a command, such as values or a Dockerfile."""
+    """`File` is a fence that is not a command, such as values or a Dockerfile."""
     page: str
     line: int
     section: str

@@ -68,7 +68,7 @@ def substituted(text, table, values):
 
 
 class Shell:
-    """Is one bash for a whole walk. Variables and background processes stay for later commands."""
+    """`Shell` runs one bash for a whole walk. Variables and background processes stay for later commands."""
 
     def __init__(self, folder, env):
         self.said = []

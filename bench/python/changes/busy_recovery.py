@@ -88,8 +88,8 @@ def hogs(n, weight):
 
 
 class Together:
-    """Is a control group for all processes started from now on. In this group the kernel shares the CPU by thread, as in a
-    container, not by session."""
+    """`Together` is a control group for all processes started from now on. In this group the kernel shares the CPU by thread, as in
+    a container, not by session."""
 
     def __init__(self, weight):
         self.path = Path("/sys/fs/cgroup/cpu") / f"coxbench-{os.getpid()}"

@@ -26,7 +26,7 @@ Pair = namedtuple("Pair", "model threads path peer bytes")
 
 
 class Ended(SystemExit):
-    """Is raised when a program ended before it answered. When nobody catches it, the script ends with its message."""
+    """`Ended` is raised when a program ended before it answered. When nobody catches it, the script ends with its message."""
 
 
 class Child:

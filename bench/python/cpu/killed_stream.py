@@ -17,7 +17,7 @@ KILLED_AFTER = 30  # number of events that the client has received at the kill
 
 
 class Stream(threading.Thread):
-    """Is a client that reads one stream to its end."""
+    """`Stream` is a client that reads one stream to its end."""
 
     def __init__(self, url, n_tokens):
         super().__init__(daemon=True)

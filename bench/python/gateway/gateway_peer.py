@@ -92,7 +92,7 @@ class Llama(Server):
 
 
 class Listening:
-    """Is a server that somebody else has started, such as llama-server."""
+    """`Listening` is a server that somebody else has started, such as llama-server."""
 
     name, bar = "peer", None
 

@@ -34,7 +34,7 @@ def settle(pids):
 
 
 class Place:
-    """Is a cluster, with a client beside its gateway."""
+    """`Place` is a cluster, with a client beside its gateway."""
     client = port = None
 
     def decode(self, streams, tokens):
@@ -45,7 +45,7 @@ class Place:
 
 
 class Here(Place):
-    """Is a cluster of tp x pp ranks on this machine, on `cores` in all."""
+    """`Here` is a cluster of tp x pp ranks on this machine, on `cores` in all."""
 
     def __init__(self, path, tp, pp, cores, threads=None):
         threads = threads or max(1, len(cores) // (tp * pp))
@@ -67,8 +67,8 @@ class Here(Place):
 
 
 class Pair(hosts.HostCluster):
-    """Consists of two hosts and one cable: head, gateway and rank 0 are on the first host, rank 1 is on the second. Rank i runs on
-    cores[i]."""
+    """`Pair` consists of two hosts and one cable: head, gateway and rank 0 are on the first host, rank 1 is on the second. Rank i
+    runs on cores[i]."""
     cores = ()
 
     def start_worker(self, i, *args, **kwargs):

@@ -11,7 +11,8 @@ class ApiError(Exception):
 
 
 class Api:
-    """Is one connection to the API server, opened again after it broke. Objects are dicts. It is not safe for several threads."""
+    """`Api` is one connection to the API server, opened again after it broke. Objects are dicts. An `Api` is not safe for several
+    threads."""
 
     def __init__(self, host, pki, port=6443, timeout=30):
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))

@@ -1,5 +1,5 @@
-// Is the program of the smallest useful test pod: a server that tells its user and group, and a
-// client that finds a server by name.
+// This program runs in the smallest useful test pod. It is a server that tells its user and group,
+// and a client that finds a server by name.
 //   probe serve PORT         answers each connection with one line, "uid=U gid=G", and closes it
 //   probe ask HOST PORT      looks up HOST, prints the server's line; tries for one minute
 //   probe keep FILE          writes FILE, reads it back and prints its text

@@ -11,7 +11,7 @@ PATIENCE_S = 360  # seconds until a step without a time-out of its own counts as
 
 
 class NoCluster(Exception):
-    """Is raised when this machine cannot run a cluster; the message says why."""
+    """`NoCluster` is raised when this machine cannot run a cluster; the message says why."""
 
 
 def call(*command, env=None):
@@ -24,7 +24,7 @@ def call(*command, env=None):
 
 
 class Kube:
-    """Is a running cluster. close() ends the cluster if this object has started it."""
+    """`Kube` is a running cluster. close() ends the cluster if this object has started it."""
 
     def __init__(self, state=None):
         self.own = dict(os.environ, **({"COX_K8S_STATE": str(state)} if state else {}))

@@ -48,7 +48,7 @@ def more(load, kube):
 
 
 class Release:
-    """Is one release. Each Helm call passes all values, as if from a file that a person keeps."""
+    """`Release` is one release of the chart. Each Helm call passes all values, as if from a file that a person keeps."""
     made = []  # releases of the running test; conftest.py prints their logs on failure
 
     def __init__(self, kube, namespace, name="demo", program="helm", **values):

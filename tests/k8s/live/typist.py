@@ -32,7 +32,7 @@ def definition(group, version, kind):
 
 
 class Typist:
-    """Is one shell in a folder that looks like the repository. Its own kubeconfig selects the walk's namespace."""
+    """`Typist` is one shell in a folder that looks like the repository. Its own kubeconfig selects the walk's namespace."""
 
     def __init__(self, kube, namespace, folder, model):
         self.kube, self.namespace, self.folder, self.model = kube, namespace, reader_folder(folder), model
