@@ -8,8 +8,8 @@ define something or make a name. It does not see a function whose name is made b
 import re
 from collections import namedtuple
 
-# kind: "declared" (a prototype, extern data), "shared" (defined for other files) or "own" (for this file only). names: the names that the statement
-# declares or defines. text: the whole statement, without the body of a type.
+# A Statement has a kind, names and a text. kind: "declared" (a prototype, extern data), "shared" (defined for other files) or "own" (for this file
+# only). names: the names that the statement declares or defines. text: the whole statement, without the body of a type.
 Statement = namedtuple("Statement", "kind names text")
 Macro = namedtuple("Macro", "name parameters body")
 

@@ -19,7 +19,7 @@ import rooms_python
 import rooms_rust
 import source_tree
 
-# WRAPPED: header pattern → the folders or files that may include it. Tests may include anything.
+# WRAPPED maps a header pattern to the folders or files that may include such a header. Tests may include anything.
 WRAPPED = {
     r"uv\.h|uv/.*": ["common/loop", "common/bus", "common/redis", "common/http/conn", "common/http/server", "common/http/handlers"],
     r"zmq\.h|zmq_utils\.h": ["common/bus", "common/keys"],

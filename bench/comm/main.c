@@ -71,7 +71,8 @@ struct rank {
     uint32_t rank;
     struct comm *comms[2]; /* communicators of the ways SHM and TCP */
     struct gloo_peer *gloo;
-    float *x, *all; /* x: [MAX_FLOATS]; all: [n_ranks][MAX_FLOATS] */
+    /* x: own floats, [MAX_FLOATS]; all: floats of all ranks, [n_ranks][MAX_FLOATS] */
+    float *x, *all;
     struct rng rng;
 };
 

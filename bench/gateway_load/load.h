@@ -45,7 +45,7 @@ struct load_stream {
 
 struct load {
     struct load_options o;
-    struct load_stream *streams; /* [o.n_streams] */
+    struct load_stream *streams; /* all streams, [o.n_streams] */
     int epoll;
     uint64_t now_ns; /* time of the last read */
     uint64_t n_events, n_tokens, n_ended_events /* events of answers that ended */, n_bytes,
@@ -54,5 +54,5 @@ struct load {
     bool recording;
     struct load_answer *answers; /* [n_recorded] answers that began and ended while recording */
     uint32_t n_recorded, cap_recorded;
-    char *buffer; /* [2 * LOAD_READ_BYTES] */
+    char *buffer; /* read buffer, [2 * LOAD_READ_BYTES] */
 };

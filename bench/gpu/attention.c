@@ -33,7 +33,7 @@ struct shape {
     const char *name;
     uint32_t n_heads, group, head_dim, v_dim; /* v_dim: value size of a latent, else 0 */
     enum dtype dtype;
-    /* n_rows: rows of each sequence, at its last positions */
+    /* n_rows: number of rows of each sequence, at the sequence's last positions */
     uint32_t n_sequences, context, n_rows;
     bool is_judged;
 };

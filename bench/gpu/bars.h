@@ -12,12 +12,13 @@
  * device in the same run. */
 #define BAR_DECODE_BF16 0.85 /* fraction of the copy's rate, at batch 1 */
 /* fraction of the copy's rate, at batch 1, for weights of fewer bits */
-#define BAR_DECODE_CODES  0.65
-#define BAR_DECODE_MANY   0.75 /* fraction of the copy's rate, at batch 64 */
-#define BAR_PREFILL       0.65 /* fraction of cuBLAS's rate, a prompt of 8k tokens */
-#define BAR_ATTENTION     0.85 /* fraction of the copy's rate, 32 sequences of 8k */
-#define BAR_OVERHEAD_US   30.0 /* time of a step outside of its passes, at batch 1 */
-#define BAR_READY_SECONDS 5.0  /* 8B model in bfloat16, page cache to first token */
+#define BAR_DECODE_CODES 0.65
+#define BAR_DECODE_MANY  0.75 /* fraction of the copy's rate, at batch 64 */
+#define BAR_PREFILL      0.65 /* fraction of cuBLAS's rate, a prompt of 8k tokens */
+#define BAR_ATTENTION    0.85 /* fraction of the copy's rate, 32 sequences of 8k */
+#define BAR_OVERHEAD_US  30.0 /* time of a step outside of its passes, at batch 1 */
+/* seconds for an 8B model in bfloat16, from the page cache to the first token */
+#define BAR_READY_SECONDS 5.0
 #define BAR_LINK          0.80 /* fraction of the link's rate, while weights are read */
 
 /* `bars_status` lists the exit statuses of a bench. 77 means that there is no device. */

@@ -41,7 +41,7 @@ struct scale {
     struct rng rng;
     uint64_t now_ns;
     uint32_t n_workers, n_peers, n_connected, n_welcomed;
-    struct scale_peer *peers;  /* [n_peers], workers first */
+    struct scale_peer *peers;  /* all peers, [n_peers], workers first */
     uint32_t n_replicas_ready; /* number of ready replicas, as the head reports it to gateways */
     struct arena encode, decode;
     struct strbuf frame;

@@ -41,8 +41,8 @@ struct execution {
 };
 
 struct scale_ranks {
-    struct rank *ranks;           /* [n_workers] */
-    struct execution *executions; /* [n_workers]; used for ranks in position 0 */
+    struct rank *ranks;           /* all ranks, [n_workers] */
+    struct execution *executions; /* [n_workers]; only those of ranks in position 0 are used */
     struct kv_group kv;
     struct result_item items[SEQS_MAX];
     uint32_t sampled[SEQS_MAX];

@@ -35,7 +35,7 @@ static unsigned long count_mallocs(void)
 struct run {
     struct trace t;
     struct rig rig;
-    struct step_cost *costs; /* [n_steps] */
+    struct step_cost *costs; /* costs of the counted steps, [n_steps] */
     uint32_t n_steps, n_done;
     uint64_t *arrivals; /* ring of the ns of the last ARRIVALS arrivals */
     uint64_t n_arrivals;

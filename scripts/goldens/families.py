@@ -57,7 +57,7 @@ QWEN_MOE_KEYS = {"decoder_sparse_step": 1, "max_window_layers": 2, "mlp_only_lay
                  "num_experts": 7, "num_experts_per_tok": 3, "sliding_window": None, "use_sliding_window": False}
 WINDOWS = ["sliding_attention", "full_attention"]
 
-# MODELS: name of a model -> (config.json, stored dtype)
+# MODELS maps the name of a model to (config.json, stored dtype).
 MODELS = {
     "mistral_window": (config("mistral", head_dim=20, num_attention_heads=6, sliding_window=16, rms_norm_eps=1e-5), "bf16"),
     "qwen2_3heads": (config("qwen2", num_attention_heads=3, num_key_value_heads=1, sliding_window=16, use_sliding_window=False,

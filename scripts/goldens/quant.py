@@ -228,7 +228,7 @@ def q6_k(w):
     return packed, (full * (q - 32)).reshape(w.shape)
 
 
-# FORMATS: name -> (GGML's type id, file_type of such a model, function)
+# FORMATS maps a name to (GGML's type id, file_type of such a model, function).
 FORMATS = {
     "f32": (0, 0, plain_f32),
     "f16": (1, 1, plain_f16),

@@ -204,7 +204,7 @@ def test_idle_cluster_is_quiet():
             time.sleep(5)
             return (cpu_ns() - before) / 5e9
 
-        shares = []  # 1.0 % was measured; the rest of the bound is for a slow machine, and further windows are for busy neighbours
+        shares = []  # 1.0 % was measured; the higher bound is for a slow machine, and further windows are for a busy one
         while min(shares, default=1) >= 0.02 and len(shares) < 3:
             shares.append(share())
         assert min(shares) < 0.02, [f"{s:.1%} of a core" for s in shares]
