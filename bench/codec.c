@@ -1,7 +1,7 @@
-/* The cost of a step's wire format, in µs by number of sequences (medians). For the head: encode
- * the plan, decode the result, encode the tokens. For a rank: decode the plan, encode the
- * result. In each step 1/16 of the sequences take a block. In the second table, 2 % of them are
- * also replaced by a prompt of 1,024 tokens. There is one gateway.
+/* Measures the cost of a step's wire format, in µs by number of sequences (medians). For the
+ * head: encode the plan, decode the result, encode the tokens. For a rank: decode the plan,
+ * encode the result. In each step 1/16 of the sequences take a block. In the second table, 2 %
+ * of the sequences are also replaced by a prompt of 1,024 tokens. There is one gateway.
  *   cmake --build build/release --target bench_codec && build/release/bin/bench_codec */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 #pragma once
-/* Whole numbers on the command lines of the programs in bench/. */
+/* Parses whole numbers on the command lines of the programs in bench/. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/str.h"
 
-/* Parses argv[i] as a whole number from `least` to `most`. Anything else ends the program with
+/* Parses argv[i] as a whole number from `least` to `most`. Any other text ends the program with
  * exit status 2. */
 static inline uint32_t count_argument(char **argv, int i, const char *name, uint32_t least,
                                       uint32_t most)

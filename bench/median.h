@@ -1,5 +1,5 @@
 #pragma once
-/* The median of a bench's figures. */
+/* Computes the median of a bench's figures. */
 #include <stdint.h>
 
-double bench_median(double *v, uint32_t n); /* sorts v */
+double bench_median(double *v, uint32_t n); /* Sorts v and returns its median. */

@@ -1,5 +1,5 @@
-"""Splits C and CUDA into the statements of their top level: the names that each declares or defines, and the text that may use other
-names.
+"""Splits C and CUDA into the statements of their top level: the names that each statement declares or defines, and the text that may
+use other names.
 
 This is no compiler. It follows braces and #if, looks through extern "C" and namespaces, and expands macro calls that declare or
 define something or make a name. It does not see a function whose name is made by a macro in a header that several sources compile
@@ -8,8 +8,8 @@ define something or make a name. It does not see a function whose name is made b
 import re
 from collections import namedtuple
 
-# kind: "declared" (a prototype, extern data), "shared" (defined for other files) or "own" (for this file only). names: the names that it declares
-# or defines. text: the whole statement, without the body of a type.
+# A Statement has a kind, names and a text. kind: "declared" (a prototype, extern data), "shared" (defined for other files) or "own" (for this file
+# only). names: the names that the statement declares or defines. text: the whole statement, without the body of a type.
 Statement = namedtuple("Statement", "kind names text")
 Macro = namedtuple("Macro", "name parameters body")
 
@@ -17,10 +17,10 @@ IF, ELSE, ENDIF = MARKS = "\x01\x02\x03"
 TOKEN = re.compile(f"[{{}};{MARKS}]")
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:[^\n\\]|\\.|\\\n)*)", re.M)
 DEFINE = re.compile(r"\s*(\w+)(?:\(([^)]*)\))?(.*)", re.S)
-IN_BRACKETS = r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"  # nested up to three deep
+IN_BRACKETS = r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"  # brackets nested up to three deep
 CALL = re.compile(r"\b([A-Za-z_]\w*)" + IN_BRACKETS)
 CALL_IN_COLUMN = re.compile("^" + CALL.pattern, re.M)
-SEE_THROUGH = re.compile(r"\b(?:extern|(namespace)(?:\s+(\w+))?)\s*$")  # text before the brace of extern "C" or of a namespace
+SEE_THROUGH = re.compile(r"\b(?:extern|(namespace)(?:\s+(\w+))?)\s*$")  # matches the text before the brace of extern "C" or of a namespace
 ATTRIBUTE = re.compile(r"\b(?:__attribute__|__launch_bounds__|__declspec|__align__|alignas|_Alignas)\s*" + IN_BRACKETS)
 TYPE = re.compile(r"\s*(?:(?:static|const|extern)\s+)*(?:struct|union|enum|class)\b[^(=]*$")
 NO_OBJECT = re.compile(r"\s*(?:typedef|using)\b|\s*(?:struct|union|enum|class)\s+\w+\s*$")
@@ -48,7 +48,7 @@ def macros(text):
 
 
 class Expander:
-    """Expands macro calls. macros: name -> the Macros of this name. When #if chooses between several, all count."""
+    """Expands macro calls. macros: name -> the Macros of this name. When #if chooses between several Macros, all count."""
 
     def __init__(self, macros):
         def named(wanted):
@@ -56,7 +56,7 @@ class Expander:
             return re.compile(rf"\b({'|'.join(names)})\b") if names else None
         self.macros = macros
         self.static = named(lambda m: not m.parameters and re.search(r"\bstatic\b", m.body))
-        # A name that appears in no text is made with ##, or passed to a macro that is a parameter.
+        # A name that appears in no text is made with ##, or is passed to a macro that is a parameter.
         makers = named(lambda m: "##" in m.body or any(p + "(" in m.body for p in m.parameters))
         self.makers = re.compile(makers.pattern + IN_BRACKETS) if makers else None
 
@@ -78,15 +78,15 @@ class Expander:
         return CALL_IN_COLUMN.sub(self.expand, text)
 
     def inside(self, text):
-        """Returns the text with those calls expanded that make names."""
+        """Returns the text in which the calls that make names are expanded."""
         return self.makers.sub(self.expand, text) if self.makers else text
 
 
 def function_name(head):
-    """Returns the name of the function that a head declares, or None. A macro call in front of it is skipped."""
+    """Returns the name of the function that a head declares, or None. A macro call in front of the declaration is skipped."""
     at = 0
     while m := re.compile(r"\b([A-Za-z_]\w*)\s*\(\s*([^\s])?").search(head, at):
-        if m[2] == "*":  # a pointer to a function, or a function that returns one
+        if m[2] == "*":  # the head declares a pointer to a function, or a function that returns one
             inner = re.compile(r"\*+\s*([A-Za-z_]\w*)\s*\(").match(head, m.end() - 1)
             return inner[1] if inner else None
         if m[1] not in NO_TYPE and head[:m.start()].strip(" \t\n*&") and "=" not in head[:m.start()]:
@@ -110,7 +110,7 @@ def data_names(text):
 
 
 def statement(head, body, tail, hidden):
-    """Returns the Statement made of head, body and tail, or None. hidden: it is in a namespace without a name."""
+    """Returns the Statement made of head, body and tail, or None. hidden: the statement is in a namespace without a name."""
     head = ATTRIBUTE.sub(" ", head)
     kind = "own" if hidden or OWN.search(head.split("(", 1)[0].split("=", 1)[0]) else "shared"
     if NO_OBJECT.match(head) and not (body and TYPE.match(head)):
@@ -120,7 +120,7 @@ def statement(head, body, tail, hidden):
         return Statement(kind, names, tail) if names else None
     if name := function_name(head):
         return Statement(kind if body or kind == "own" else "declared", [name], head + body + tail)
-    if not re.match(r"\s*\w+[\s*&]+\(?[\s*]*\w", head):  # a macro call, or an assertion
+    if not re.match(r"\s*\w+[\s*&]+\(?[\s*]*\w", head):  # the head is a macro call, or an assertion
         return Statement("own", [], head + body + tail)
     if re.match(r"\s*extern\b", head) and not body and "=" not in head:
         kind = "declared"

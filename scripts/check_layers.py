@@ -19,7 +19,7 @@ import rooms_python
 import rooms_rust
 import source_tree
 
-# header pattern → the folders or files that may include it; tests may include anything.
+# WRAPPED maps a header pattern to the folders or files that may include such a header. Tests may include anything.
 WRAPPED = {
     r"uv\.h|uv/.*": ["common/loop", "common/bus", "common/redis", "common/http/conn", "common/http/server", "common/http/handlers"],
     r"zmq\.h|zmq_utils\.h": ["common/bus", "common/keys"],
@@ -34,12 +34,12 @@ WRAPPED = {
 }
 UNCHECKED = ("tests", "bench")
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?:include|import)\w*[^\n]*", re.M)
-UNREAD = {".hpp", ".hh", ".hxx", ".cc", ".cxx", ".cpp", ".c++", ".C", ".inc", ".inl", ".ipp", ".tpp", ".def"}  # suffixes of C that this script does not read
+UNREAD = {".hpp", ".hh", ".hxx", ".cc", ".cxx", ".cpp", ".c++", ".C", ".inc", ".inl", ".ipp", ".tpp", ".def"}  # these suffixes of C are not read by this script
 
 
 def read_table(path):
     """Returns folder -> the folders that it may include from. "x/*" means x and all folders below it. A row that names no folder
-    outside its own top folder inherits those of the top folder's row."""
+    outside its own top folder also gets the folders of the top folder's row."""
     rows = {}
     for n, line in enumerate(path.read_text().splitlines(), 1):
         line = line.split("#", 1)[0].strip()
@@ -66,7 +66,7 @@ def read_table(path):
 
 
 def layer_of(path, rules):
-    """Returns the row of a file or a room: that of the nearest folder."""
+    """Returns the row of a file or a room, which is the row of the nearest folder."""
     while path not in rules:
         path, below_another, _ = path.rpartition("/")
         if not below_another:
@@ -114,7 +114,7 @@ def check_file(root, rel, rules):
 
 
 def check_folders(root, rules):
-    """Checks that each folder with C or CUDA has its row, and that no C has a suffix that is not read."""
+    """Checks that each folder with C or CUDA has its row, and that no file of C has a suffix that is not read."""
     bad, folders = [], set()
     for rel in source_tree.files(root, source_tree.C_SUFFIXES | UNREAD):
         if rel.suffix in source_tree.C_SUFFIXES:
@@ -126,8 +126,8 @@ def check_folders(root, rules):
 
 
 def check_calls(found, rules):
-    """Finds names that the linker would allow and the table does not. They need no include when a lower header declares them. When
-    several sources define a name, one allowed source is enough."""
+    """Finds names that the linker would allow and the table does not. Such names need no include when a lower header declares them.
+    When several sources define a name, one allowed source is enough."""
     def allowed(frm, to):
         a, b = layer_of(frm, rules), layer_of(to, rules)
         return None in (a, b) or a in UNCHECKED or a == b or b in rules[a] or "*" in rules[a]
@@ -154,8 +154,8 @@ def read_circles(path):
 
 
 def check_circles(root):
-    """Checks that every circle of C and CUDA, of the Rust crate and of the Python of bench/ and scripts/ is a subset of an allowed
-    one."""
+    """Checks that every circle of C and CUDA, of the Rust crate and of the Python of bench/ and scripts/ is part of an allowed
+    circle."""
     found = [rooms_c.c_arrows(rooms_c.read_c(root))]
     found += [rooms_rust.rust_arrows(root, "text/src")] if (root / "text/src").exists() else []
     found += [rooms_python.python_arrows(root, folder) for folder in ("bench", "scripts") if (root / folder).exists()]

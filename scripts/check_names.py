@@ -19,10 +19,10 @@ TOPS = "head|worker|gateway|cli|common|kernels|proto|text|bench|tests|cmake|scri
 SUFFIX = r"(?:c|h|cu|cuh|rs|proto|py|cmake)"
 PATH = re.compile(rf"(?<![\w/.*<>{{}}$-])((?:{TOPS})/[\w/.-]*?\w\.{SUFFIX})\b(?::([a-z]\w+)\b)?(?![\w*{{])")
 BARE = re.compile(r"(?<![\w/.*<>{}$-])([a-z]\w*\.(?:c|h|cu|cuh))\b(?![\w/*({])")
-ROOM = re.compile(rf"`((?:head|worker|gateway|cli|common|kernels|proto|text)/[\w/]*\w)/?`")  # a folder, or a room without its suffix
-ANY = re.compile(r"`([a-z][\w/]*)\.\*`")  # `blocks.*`: a source and its header
-PAIR = re.compile(rf"`((?:{TOPS})/[\w/.-]+\.{SUFFIX})`, `([a-z]\w+)`")  # `path/file.c`, `function`
-HISTORY = {"CHANGELOG.md"}  # names files that may no longer exist
+ROOM = re.compile(rf"`((?:head|worker|gateway|cli|common|kernels|proto|text)/[\w/]*\w)/?`")  # matches a folder, or a room without its suffix
+ANY = re.compile(r"`([a-z][\w/]*)\.\*`")  # matches `blocks.*`, which means a source and its header
+PAIR = re.compile(rf"`((?:{TOPS})/[\w/.-]+\.{SUFFIX})`, `([a-z]\w+)`")  # matches `path/file.c`, `function`
+HISTORY = {"CHANGELOG.md"}  # these pages name files that may no longer exist
 PLACEHOLDER = re.compile(r"/(?:[A-Z]+(?=[_.])|test_x\.)")  # "tests/cuda/NAME_test.c"
 # Foreign headers and sources, and names in examples.
 FOREIGN = set("""uv.h zmq.h yaml.h argp.h nccl.h cmocka.h stdint.h stdio.h stdlib.h string.h jansson.h sodium.h xxhash.h cuda_runtime.h

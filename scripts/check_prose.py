@@ -24,7 +24,7 @@ PAGE_SENTENCE = re.compile(r"(?:^|(?<=[a-z0-9`)\"'\]*][.:] ))(?:Of|Who|Whose|Who
 PHRASES = re.compile(r"\b(?:that which|whoever|the one that)\b", re.I)
 LONG_SOURCE, OPENING_CHARACTERS = 200, 160
 COLUMNS, SUBJECT = 160, 72
-SINCE = "2026-11-29T23:40:00+00:00"  # earlier subjects are history
+SINCE = "2026-11-29T23:40:00+00:00"  # subjects of earlier commits are not checked, because commits do not change
 HISTORY = ("CHANGELOG.md", "THIRD_PARTY_NOTICES.md")
 QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"")
 

@@ -18,10 +18,10 @@ import source_tree
 FILE_CAP = {".c": 900, ".cu": 900, ".rs": 900, ".py": 900, ".h": 200, ".cuh": 200}
 FOLDER_CAP = 25
 FUNCTION_CAP, KERNEL_FUNCTION_CAP, PARAMETER_CAP = 80, 150, 7
-EXCEPTIONS = {  # path → (its cap in lines, the decision record with the reason)
+EXCEPTIONS = {  # path → (maximum lines of the file, the decision record with the reason)
     "proto/messages.h": (450, "docs/develop/decisions/0004-size-exceptions.md"),
 }
-PARAMETER_EXCEPTIONS = {"config_parse": 8}  # allowed by the same record
+PARAMETER_EXCEPTIONS = {"config_parse": 8}  # the same record allows these functions
 NOT_FUNCTIONS = {"if", "for", "while", "switch", "return", "sizeof", "do", "else",
                  "__attribute__", "__launch_bounds__", "__declspec"}
 
@@ -66,7 +66,7 @@ def functions_c(text):
     """Yields (name, first line, lines, parameters) of every definition: a '{' at depth 0 after a ')'."""
     text = source_tree.without_comments_c(text)
     text = re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", source_tree.blank, text, flags=re.M)
-    text = re.sub(r"extern\s+\{", lambda m: " " * len(m[0]), text)  # extern "C" {
+    text = re.sub(r"extern\s+\{", lambda m: " " * len(m[0]), text)  # finds extern "C" {, whose text is blank here
     i = statement = 0
     while i < len(text):
         if text[i] in ";}":

@@ -1,8 +1,8 @@
-"""The comments of a source as one list of (line, text), in every language.
+"""Returns the comments of a source as one list of (line, text), in every language.
 
 C, CUDA, JavaScript and CSS have /* */ and //, Rust has // as well as /// and //!, Python has # and docstrings, shell, CMake and
 YAML have #. Adjacent lines of one comment become one text, joined by single spaces; a comment that is a drawing or a list also
-stays one text. Literals are not comments. A # inside of a here-document of a shell script counts as one; that is rare and
+stays one text. Literals are not comments. A # inside of a here-document of a shell script counts as a comment; that is rare and
 harmless here.
 """
 import ast
@@ -50,7 +50,7 @@ def _python(text):
         tree = ast.parse(text)
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (SyntaxError, tokenize.TokenError):
-        return  # check_layers.py reports a file that does not parse
+        return  # the file does not parse, which check_layers.py reports
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node):
             yield node.body[0].lineno, " ".join(ast.get_docstring(node).split())

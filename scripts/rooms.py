@@ -1,4 +1,4 @@
-"""Rooms, and the arrows between them.
+"""Finds circles among rooms and the arrows between them.
 
 A room is one stem: x.c with x.h, x.cu with x.cuh; one module of Rust; one module of Python. A header without a source of its stem
 is a room of its own. An arrow A -> B means that a file of A includes a header of B, or names a function or data that B's source
@@ -13,11 +13,11 @@ def stem(path):
 
 
 class Arrows:
-    """arrows[A][B]: why room A depends on room B, as the texts "includes FILE" and "names NAME"."""
+    """Keeps the arrows. arrows[A][B] says why room A depends on room B, as the texts "includes FILE" and "names NAME"."""
 
     def __init__(self):
         self.arrows = defaultdict(lambda: defaultdict(set))
-        self.instead = {}  # (A, B, "names NAME") -> other rooms that define the name; only one of them is meant
+        self.instead = {}  # (A, B, "names NAME") -> other rooms that define the name; A means only one of these rooms and B
 
     def add(self, frm, to, why, instead=()):
         if frm != to:

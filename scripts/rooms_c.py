@@ -1,13 +1,13 @@
-"""The arrows of C and CUDA between rooms (rooms.py defines a room).
+"""Reads the arrows of C and CUDA between rooms (rooms.py defines a room).
 
-A room has an arrow to a room whose header it includes. It also has one to a room whose source defines a function or data for
-others that it names: in a call, as an argument, in a table, or in a macro or an inline function of its header. A name counts when
-the compiler takes it for the other room's name:
+A room has an arrow to a room whose header it includes. It also has an arrow to a room whose source defines a function or data for
+others, when it names that function or data: in a call, as an argument, in a table, or in a macro or an inline function of its
+header. A name counts when the compiler takes it for the other room's name:
 - the file declares it, or a header does that the file reads (a header may rely on those that its readers read, too); a call always counts;
 - the file and the headers that it reads do not define the name themselves;
 - it is not behind '.' or '->', and no tag; and unless it is called, the statement of the top level has no variable of that name.
 Several sources may define one name (a build for each machine, or a replacement). Then the source with the stem of the declaring
-header is meant; else each source in the header's folder; else each one that reads the header; else all of them.
+header is meant; else each source in the header's folder; else each source that reads the header; else all of them.
 """
 import re
 from collections import defaultdict
@@ -17,7 +17,7 @@ import source_tree
 from rooms import Arrows, stem
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
-# Includes the word before a tag, so that tags do not match the names that are looked for.
+# NAME includes the word before a tag, so that tags do not match the names that are looked for.
 NAME = re.compile(r"(?<![\w.])(?<!->)(?:(?:struct|union|enum)\s+)?[A-Za-z_]\w*")
 CALLED = re.compile(r"(?<![\w.])(?<!->)([A-Za-z_]\w*)\s*(?:<<<[^;]*?>>>\s*)?\(")
 QUALIFIER = r"(?:const|restrict|__restrict__|__restrict)"
@@ -29,14 +29,14 @@ SOURCES = (".c", ".cu")
 
 
 class Place:
-    """One statement of the top level, or the body of a macro, and the names in it."""
+    """Holds one statement of the top level, or the body of a macro, and the names in it."""
 
     def __init__(self, text, shadowed=frozenset()):
         self.text, self.seen = text, None
         self.names = set(NAME.findall(text)) - shadowed
 
     def means(self, name, is_declared):
-        """Returns whether a name in it means the function or data of this name, and not a variable of its own."""
+        """Returns whether a name in the statement means the function or data of this name, and not a variable of the statement."""
         if self.seen is None:
             local = EXTERN.sub(" ", self.text)
             self.seen = set(CALLED.findall(self.text)), set(VARIABLE.findall(local)), set(POINTER.findall(local))
@@ -45,7 +45,7 @@ class Place:
 
 
 class File:
-    """The includes, declarations, definitions and names of one file."""
+    """Holds the includes, declarations, definitions and names of one file."""
 
     def __init__(self, path, text):
         self.is_source = path.endswith(SOURCES)
@@ -63,7 +63,7 @@ class File:
         for s in c_statements.statements(text):
             kind = s.kind
             if kind == "shared" and not self.is_source and not re.search("[{=]", s.text):
-                kind = "declared"  # such as "function_type a, b;"
+                kind = "declared"  # the statement is such as "function_type a, b;"
             {"declared": self.declared, "shared": self.shared, "own": self.own}[kind].update(s.names)
             if kind != "declared" or self.is_source:
                 self.places.append(Place(expander.inside(s.text)))
@@ -71,7 +71,7 @@ class File:
 
 
 def closures(files):
-    """Returns path -> the files that it reads, including itself."""
+    """Returns path -> the files that the file reads, including itself."""
     out = {}
     for path in files:
         seen, todo = {path}, [path]
@@ -96,7 +96,7 @@ def read_files(texts):
 
 
 def homes(sources, headers, reads):
-    """Chooses among several sources that define a name: those that the declaring headers mean."""
+    """Chooses, among several sources that define a name, those that the declaring headers mean."""
     stems, folders = {stem(h) for h in headers}, {h.rpartition("/")[0] for h in headers}
     for choice in ([s for s in sources if stem(s) in stems], [s for s in sources if s.rpartition("/")[0] in folders],
                    [s for s in sources if reads[s] & headers]):
@@ -106,7 +106,8 @@ def homes(sources, headers, reads):
 
 
 def tables(files, reads):
-    """Returns (name -> the files that declare it, name -> the sources that define it, path -> the files whose declarations it sees)."""
+    """Returns (name -> the files that declare it, name -> the sources that define it, path -> the files whose declarations the file
+    sees)."""
     declared, defined, sees = defaultdict(set), defaultdict(set), {path: set(seen) for path, seen in reads.items()}
     for path, f in files.items():
         for name in f.declared:

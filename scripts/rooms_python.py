@@ -1,4 +1,4 @@
-"""The arrows between Python modules of one folder tree that import each other."""
+"""Reads the arrows between Python modules of one folder tree that import each other."""
 import ast
 from collections import defaultdict
 
@@ -6,8 +6,8 @@ from rooms import Arrows
 
 
 def imports(tree, package):
-    """Yields (dotted name, line) of all that a module may import. "from a import b" gives both a.b and a. package: the module's
-    folders."""
+    """Yields (dotted name, line) of all names that a module may import. "from a import b" gives both a.b and a. package: the
+    module's folders."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -26,8 +26,8 @@ def imports(tree, package):
 
 
 def python_arrows(root, folder):
-    """Returns the arrows. A name means the module whose path ends with it: the one next to the importer if it exists, else each such
-    module. A module of the standard library with the same name is not distinguished."""
+    """Returns the arrows. A name means the module whose path ends with it: the module next to the importer if it exists, else each
+    such module. A module of the standard library with the same name is not distinguished."""
     ends, out, modules = defaultdict(list), Arrows(), {}
     for path in sorted((root / folder).rglob("*.py")):
         rel = path.relative_to(root)

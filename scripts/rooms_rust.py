@@ -1,4 +1,4 @@
-"""The arrows between the modules of a Rust crate."""
+"""Reads the arrows between the modules of a Rust crate."""
 import re
 
 import source_tree
@@ -31,8 +31,8 @@ def rust_paths(text):
 
 
 def rust_arrows(root, folder):
-    """Returns the arrows of a Rust crate: a module names something of another one. Names that a mod.rs re-exports belong to their
-    owner."""
+    """Returns the arrows of a Rust crate. An arrow means that a module names something of another module. Names that a mod.rs
+    re-exports belong to their owner."""
     modules, out = rust_modules(root, folder), Arrows()
     texts = {m: source_tree.without_comments_rust((root / f).read_text()) for m, f in modules.items()}
     handed = {}  # module -> name -> the module that owns it
@@ -64,7 +64,7 @@ def rust_arrows(root, folder):
             to = owner(base, rest)
             if to in modules and modules[to] != modules[module]:
                 out.add(modules[module], modules[to], "::".join(steps))
-        for m in re.finditer(r"\b(?:mod|use)\s+(\w+)\b|\b(\w+)::\w", text):  # a child module by its bare name
+        for m in re.finditer(r"\b(?:mod|use)\s+(\w+)\b|\b(\w+)::\w", text):  # the match is a child module by its bare name
             child = f"{module}::{m[1] or m[2]}" if module else (m[1] or m[2])
             if m[0].startswith("mod") or child not in modules:
                 continue

@@ -25,8 +25,8 @@ def approach(wind, speed):
 Then set the other lines, and let nobody jump."""
 
 
-# Reduces a picture to 256 colours: the most frequent colour of each of the 256 fullest cells of the colour space, and for each pixel the nearest of
-# them. A browser does it, because Python has no PNG decoder.
+# QUANTISE reduces a picture to 256 colours: the most frequent colour of each of the 256 fullest cells of the colour space, and for each pixel the
+# nearest of these colours. A browser runs this script, because Python has no PNG decoder.
 QUANTISE = """
     const [png, done] = arguments, image = new Image();
     image.onload = () => {
@@ -83,7 +83,7 @@ def save(b, folder, name):
 def dashboard(b, folder):
     with Fixture(World(64, 600, node="cox-worker-{}".format, per_node=1)) as f:
         for name, theme, width, height in (("light", "light", 1500, 1900), ("dark", "dark", 1500, 1900), ("phone", "light", 390, 844),
-                                           ("top-light", "light", 1500, 825), ("top-dark", "dark", 1500, 825)):  # for README.md and docs/index.md
+                                           ("top-light", "light", 1500, 825), ("top-dark", "dark", 1500, 825)):  # README.md and docs/index.md show these pictures
             b.theme(theme)
             b.resize(width, height)
             b.open(f.url)

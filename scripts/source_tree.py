@@ -1,4 +1,4 @@
-"""Functions that the checks share: the list of our files, and C without its comments."""
+"""Holds functions that the checks share: the list of our files, and C without its comments."""
 import functools
 import os
 import re
@@ -9,12 +9,12 @@ C_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 # A C definition starts in the first column and has its body behind the parameters.
 DEFINITION = re.compile(r"^(?!else\b|return\b|typedef\b)([A-Za-z_][\w \t*\n]*?[ \t*\n])([A-Za-z_]\w*)\(([^;{}]*)\)\s*\{", re.M)
 
-# A comment or a literal, whichever starts first. blank() keeps the newlines inside.
+# _C_NOISE matches a comment or a literal, whichever starts first. blank() keeps the newlines inside.
 _C_NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 _RUST_NOISE = re.compile(
     r'/\*.*?\*/|//[^\n]*|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\[^\n\']*\'|[^\'\\\n]\')', re.S)
 
-LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')  # a string of C; group 1 is its text
+LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')  # matches a string of C; group 1 is its text
 
 
 
@@ -45,7 +45,7 @@ def closing(text, i):
 
 def files(root, suffixes):
     """Returns the files below root with one of these suffixes, in a stable order, as paths relative to root. Folders of SKIPPED are
-    left out, because a build that runs meanwhile creates and removes files there."""
+    left out, because a build that runs at the same time creates and removes files there."""
     root, found = Path(root), []
     for folder, below, names in os.walk(root):
         below[:] = [b for b in below if b not in SKIPPED]

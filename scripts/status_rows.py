@@ -1,9 +1,10 @@
-"""The rows of docs/status.md (scripts/status): a feature, the tests that prove it, where these tests run, and the page about it.
+"""Holds the rows of docs/status.md (scripts/status): a feature, the tests that prove it, where these tests run, and the page about
+it.
 
 A row is (feature, tests, where, page). `tests` are regular expressions of whole ctest names. `where` is a key of PLACES.
 """
 
-# PLACES: the place where a test runs -> the status of a row whose tests passed there
+# PLACES maps the place where a test runs to the status of a row whose tests passed there.
 PLACES = {
     "cpu": "tested on CPU",
     "emulated": "emulated on CPU, never run on a GPU",

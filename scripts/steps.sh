@@ -1,5 +1,5 @@
-# Sourced by the other scripts: steps with elapsed time, a log for each step, and advice when one fails. Needs COX_ROOT (the repository). Logs go to
-# build/log/, which is never committed.
+# The other scripts source this file. It has steps with elapsed time, a log for each step, and advice when a step fails. It needs COX_ROOT (the
+# repository). Logs go to build/log/, which is never committed.
 : "${COX_ROOT:?}"
 COX_LOGS="$COX_ROOT/build/log"
 mkdir -p "$COX_LOGS"
@@ -8,19 +8,19 @@ export STEPS_STARTED=${STEPS_STARTED:-$EPOCHSECONDS}
 
 elapsed() { printf '%3d:%02d' $(((EPOCHSECONDS - STEPS_STARTED) / 60)) $(((EPOCHSECONDS - STEPS_STARTED) % 60)); }
 say() { printf '[%s] %s\n' "$(elapsed)" "$*"; }
-die() { # die WHAT [WHAT TO DO]
+die() { # die WHAT [WHAT TO DO]: prints the failure and ends the script
     printf '[%s] FAILED: %s\n' "$(elapsed)" "$1" >&2
     [ -z "${2:-}" ] || printf '        what to do: %s\n' "$2" >&2
     exit 1
 }
 
-# step TITLE HINT COMMAND...: runs a command quietly (a line with a dot every 20 s); prints the end of its log when it fails.
+# step TITLE HINT COMMAND...: runs a command quietly (a line with a dot every 20 s). It prints the end of the command's log when the command fails.
 step() {
     local title=$1 hint=$2 log pid tick=0 from=$SECONDS rc=0
     shift 2
     log="$COX_LOGS/$(printf '%s' "$title" | tr -cs 'a-zA-Z0-9' '-' | sed 's/-$//').log"
     say "$title ..."
-    # The command has its own process group, which a Ctrl-C also ends. Otherwise a build would go on next to the next one.
+    # The command has its own process group, which a Ctrl-C also ends. Otherwise a build would go on beside the next build.
     set -m
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!

@@ -11,7 +11,7 @@ import urllib.request
 
 def stream(url, body):
     headers = {"Content-Type": "application/json"}
-    if os.environ.get("COX_API_KEY"):  # the gateway's variable; the first of several keys is used
+    if os.environ.get("COX_API_KEY"):  # the gateway reads this variable too; the first of several keys is used
         headers["Authorization"] = "Bearer " + os.environ["COX_API_KEY"].split(",")[0]
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=120) as response:

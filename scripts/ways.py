@@ -15,9 +15,9 @@ import re
 import source_tree
 
 PAGE = "docs/develop/ways.md"
-ENTRY = re.compile(r"^[ \t]*(\d+)\.[ \t]+(.*(?:\n[ \t]+(?!\d+\.)\S.*)*)", re.M)  # entry of a list, with its continued lines
+ENTRY = re.compile(r"^[ \t]*(\d+)\.[ \t]+(.*(?:\n[ \t]+(?!\d+\.)\S.*)*)", re.M)  # matches an entry of a list, with its continued lines
 BULLET = re.compile(r"^[ \t]*[-*+][ \t]+(.*)", re.M)
-WAY = re.compile(r"`([^`:\s]+):(\w+)`\s+(\S.*)", re.S)  # `path/file.c:function` and a sentence
+WAY = re.compile(r"`([^`:\s]+):(\w+)`\s+(\S.*)", re.S)  # matches `path/file.c:function` and a sentence
 MENTION = re.compile(r"`([^`:\s]+/[^`:\s]+):(\w+)`")
 HOP = re.compile(r"\(([^()]*)\)\.?$")
 FROM = re.compile(r"(?:[a-z][a-z ]*, )?from (`[^`]+`(?: under `[^`]+`)*)")
@@ -28,7 +28,7 @@ SOURCES = {".c", ".h", ".cu", ".cuh"}
 
 
 class Code:
-    """The sources below a root, without comments."""
+    """Holds the sources below a root, without comments."""
 
     def __init__(self, root):
         self.root, self.texts, self.found = root, {}, {}
@@ -40,7 +40,7 @@ class Code:
         return self.texts[file]
 
     def definitions(self, file):
-        """Returns function -> [(where its body begins, whether it is private to this file)]."""
+        """Returns function -> [(where its body begins, whether the function is private to this file)]."""
         if file not in self.found:
             text, found = self.text(file), {}
             for m in (re.finditer(r"\bfn\s+(\w+)", text) if file.endswith(".rs") else source_tree.DEFINITION.finditer(text)):
@@ -51,7 +51,7 @@ class Code:
         return self.found[file]
 
     def body(self, file, function):
-        """Returns the text between the braces of a function; with several definitions, of all of them."""
+        """Returns the text between the braces of a function. With several definitions, it returns the text of all of them."""
         text = self.text(file)
         return "\n".join(text[i:source_tree.closing(text, i)] for i, _ in self.definitions(file).get(function, ()))
 
@@ -64,8 +64,8 @@ class Code:
         return text
 
     def sees(self, file, what):
-        """Returns whether a name in the file can mean the function: it is not private to another file, and this file does not define
-        the name itself."""
+        """Returns whether a name in the file can mean the function. The function must not be private to another file, and this file
+        must not define the name itself."""
         where, function = what
         return file == where or (function not in self.definitions(file) and
                                  not any(own for _, own in self.definitions(where).get(function, ())))
@@ -79,7 +79,7 @@ class Code:
         return re.search(rf"(?:->|\.){member}\b", self.body(*by)) is not None
 
     def puts(self, what, member):
-        """Returns whether some file assigns the function to a member of that name."""
+        """Returns whether a file assigns the function to a member of that name."""
         put = re.compile(rf"(?:->|\.){member}\s*=\s*&?{what[1]}\b")
         files = [p.as_posix() for p in source_tree.files(self.root, SOURCES) if p.parts[0] not in ("tests", "bench")]
         return any(put.search(self.text(f)) and self.sees(f, what) for f in files)
@@ -91,8 +91,8 @@ def mentions(entry):
 
 
 def mentioned(entries, i, code):
-    """Returns [(function, whether it is true)] of the sentence of entry i. A named function must be called by the entry; for the
-    first entry, a caller is also allowed."""
+    """Returns [(function, whether the sentence is true for it)] of the sentence of entry i. The entry must call a named function;
+    for the first entry, a caller is also allowed."""
     asked, out = [entries[i][:2]], []
     for what in mentions(entries[i]):
         fine = what in asked or any(code.names(by, what) for by in asked) or (i == 0 and code.names(what, entries[0][:2]))
@@ -102,8 +102,8 @@ def mentioned(entries, i, code):
 
 
 def from_holds(chain, entries, i, code):
-    """Returns whether each function of the chain names the one before it (the first one names that of entry i), and the last one is
-    reached."""
+    """Returns whether each function of the chain names the previous function (the first one names that of entry i), and the last
+    function is reached."""
     what = entries[i][:2]
     for word in re.findall(r"`([^`]+)`", chain):
         file, colon, function = word.rpartition(":")
@@ -130,7 +130,7 @@ def through_holds(hop, entries, i, code):
 
 
 def program(entries):
-    """Returns the program of the last of the entries. Files of no program belong to that of the entry before."""
+    """Returns the program of the last of the entries. Files of no program belong to the program of the previous entry."""
     return next((top for top in (e[0].split("/")[0] for e in reversed(entries)) if top in PROGRAMS), None)
 
 
@@ -141,7 +141,7 @@ def link_holds(entries, i, code):
 
 
 def hop_fault(hop, entries, i, code):
-    """Returns the fault of a hop to entry i, or None."""
+    """Returns the fault of a hop to entry i, or None when the hop is right."""
     function, here = entries[i][1], program(entries[i:i + 1])
     if hop == LINK:
         return None if link_holds(entries, i, code) else f"{function} is not reached over the link"

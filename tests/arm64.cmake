@@ -1,6 +1,6 @@
-# Tests that `scripts/test --preset arm64` runs under QEMU, with the label arm64.
+# This file defines the tests that `scripts/test --preset arm64` runs under QEMU, with the label arm64.
 # The kernel tests and some models run on the best CPU that QEMU emulates (`max`).
-# Tests of dot products also run on a CPU without dot product instructions (Cortex-A53) and on one with signed ones only (Cortex-A76).
+# Tests of dot products also run on a CPU without dot product instructions (Cortex-A53) and on a CPU with signed ones only (Cortex-A76).
 file(GLOB_RECURSE kernel_tests ${CMAKE_CURRENT_SOURCE_DIR}/unit/kernels/*_test.c)
 list(FILTER kernel_tests EXCLUDE REGEX "_avx(2|512)_test\\.c$")
 list(TRANSFORM kernel_tests REPLACE ".*/([a-z0-9_]+)\\.c$" "kernels_\\1")

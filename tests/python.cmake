@@ -1,9 +1,10 @@
-# Tests in Python: checks of scripts/ (any Python 3.11), and black-box tests of the real programs (in .venv). Each file is one ctest test.
+# This file lists the tests in Python: checks of scripts/ (any Python 3.11), and black-box tests of the real programs (in .venv). Each file is one
+# ctest test.
 # The tests wait more than they compute, so as many run at once as there are processors.
-# Tests that look at how processors are shared (`alone_tests`) run alone.
+# Tests of the way in which processors are shared (`alone_tests`) run alone.
 set(alone_tests "^(busy_machine|host_failures|overload|processes|sizes|straggler|straggler_model)$")
-# `memory_tests`: end-to-end tests that find memory faults which unit tests and fuzz corpora miss. They send malformed bytes to every port, cancel,
-# move, preempt and adopt running requests, use files, batches, keys and TLS, and load and split models.
+# `memory_tests` are end-to-end tests that find memory faults which unit tests and fuzz corpora miss. They send malformed bytes to every port,
+# cancel, move, preempt and adopt running requests, use files, batches, keys and TLS, and load and split models.
 string(CONCAT memory_tests "^(answers|api|bad_frames|bad_input|batches|debug_dump|elastic_tp|files|http_bytes|key_rotation|keys|"
        "kv_transfers|moves|overload|pooling|quotas|replay|sagemaker|prompt_logprobs|stages|stats|streams|tiny_models|tls|traces|upgrade|workers)$")
 find_program(PYTHON3 NAMES python3 REQUIRED)
@@ -14,7 +15,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     add_test(NAME ${check} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${check}.py)
   endforeach()
   file(GLOB of_scripts CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/scripts ${CMAKE_CURRENT_SOURCE_DIR}/scripts/*_test.py)
-  list(REMOVE_ITEM of_scripts first_run_pack_test.py) # added below, for CUDA builds
+  list(REMOVE_ITEM of_scripts first_run_pack_test.py) # this test is added below, for CUDA builds
   foreach(script ${of_scripts})
     string(REPLACE _test.py _scripts name ${script})
     add_test(NAME ${name} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/scripts/${script})
@@ -25,7 +26,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   set_tests_properties(${of_sources} check_notices grafana_files PROPERTIES LABELS quick TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()
 
-if(COX_CUDA) # uses build/release if it exists; builds kernels for one architecture, cached by ccache
+if(COX_CUDA) # the test uses build/release if it exists, and builds kernels for one architecture, cached by ccache
   add_test(NAME first_run_pack COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_pack_test.py)
   set_tests_properties(first_run_pack PROPERTIES LABELS cuda_link TIMEOUT 3600 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()
@@ -43,32 +44,32 @@ foreach(t ${e2e_tests})
   if(n MATCHES "${alone_tests}")
     set_tests_properties(e2e_${n} PROPERTIES RUN_SERIAL TRUE)
   endif()
-  # Under sanitizers CI runs only `memory_tests`. The others take the same code through longer scenarios (table in docs/develop/testing.md).
+  # Under sanitizers CI runs only `memory_tests`. The other tests take the same code through longer scenarios (table in docs/develop/testing.md).
   if(COX_SANITIZE AND NOT n MATCHES "${memory_tests}")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
   if(n MATCHES "^(tiny_models|streams|api)$")
     set_tests_properties(e2e_${n} PROPERTIES LABELS "e2e;threads")
   endif()
-  if(n STREQUAL cuda_absent) # checks a CUDA build on a machine without a device
+  if(n STREQUAL cuda_absent) # this test checks a CUDA build on a machine without a device
     set_tests_properties(e2e_${n} PROPERTIES LABELS "e2e;cuda_link")
   endif()
 endforeach()
-# Tests of the chart, its pods as processes, and the examples: sanitizers find nothing new in them.
+# These are tests of the chart, its pods as processes, and the examples. Sanitizers find nothing new in them.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  # Tests of the Helm chart, rendered by Helm as a library, without a cluster (docs/develop/deploy-design.md).
+  # These tests check the Helm chart, rendered by Helm as a library, without a cluster (docs/develop/deploy-design.md).
   foreach(n cache chart values around kustomize no_cluster pages runs)
     add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
     set_tests_properties(k8s_${n} PROPERTIES LABELS quick TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
-  # The same pods as processes in namespaces (tests/k8s/pods.py); needs root.
+  # This test runs the same pods as processes in namespaces (tests/k8s/pods.py). It needs root.
   add_test(NAME k8s_rendered_processes COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                                ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_rendered_processes.py)
   set_tests_properties(k8s_rendered_processes PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
-  # Tests on a Kubernetes of their own (k8s/cluster, docs/develop/deploy-testing.md). They need root and the programs that scripts/setup --k8s
-  # builds.
-  # Tests of releases take many minutes. They make an image of the programs, which sanitizer builds are not for.
+  # These tests run on a Kubernetes of their own (k8s/cluster, docs/develop/deploy-testing.md). They need root and the programs that scripts/setup
+  # --k8s builds.
+  # Tests of releases take many minutes. They make an image of the programs, and sanitizer builds are not made for an image.
   file(GLOB live_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/k8s/live/test_*.py)
   foreach(t ${live_tests})
     get_filename_component(n ${t} NAME_WE)
@@ -89,7 +90,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(examples_pages PROPERTIES LABELS quick)
 endif()
-# Tests of the seed documents, which users bring: tests/seeds/README.md.
+# These tests check the seed documents, which users bring (tests/seeds/README.md).
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   file(GLOB seed_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/seeds/test_*.py)
   foreach(t ${seed_tests})
@@ -100,7 +101,8 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(seeds_table PROPERTIES LABELS quick)
 endif()
-# Tests of the docs site (scripts/docs), and of the flags on pages against this build's programs. Tests of the site share one build of it.
+# These tests check the docs site (scripts/docs), and the flags on pages against this build's programs. Tests of the site share one build of the
+# site.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   set(docs_site_more search accessibility)
   foreach(n site flags howto man)
@@ -113,7 +115,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   add_test(NAME docs_readme_claims COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs/readme_claims)
   set_tests_properties(docs_readme_claims PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endif()
-# Tests with hostile peers, bad networks and a locked-down host, on loopback only: docs/develop/security.md.
+# These tests have hostile peers, bad networks and a locked-down host, on loopback only (docs/develop/security.md).
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
 foreach(t ${security_tests})
   get_filename_component(n ${t} NAME_WE)
@@ -121,7 +123,7 @@ foreach(t ${security_tests})
   add_test(NAME security_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
   set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endforeach()
-# A hostile client with a valid key makes one attack at a time: those that test_attacks.py marks as wired (docs/develop/testing.md).
+# A hostile client with a valid key makes one attack at a time. The attacks are those that test_attacks.py marks as wired (docs/develop/testing.md).
 add_test(NAME hostile_attacks COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                       ${CMAKE_CURRENT_SOURCE_DIR}/hostile/test_attacks.py)
 set_tests_properties(hostile_attacks PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
@@ -132,7 +134,7 @@ endif()
 add_test(NAME walk COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                            ${CMAKE_CURRENT_SOURCE_DIR}/walk/test_walk.py)
 set_tests_properties(walk PROPERTIES LABELS quick TIMEOUT 300 SKIP_RETURN_CODE 77)
-# Tests of this build's container image (deploy/image). Sanitizer builds need libraries that no image has.
+# These tests check this build's container image (deploy/image). Sanitizer builds need libraries that no image has.
 if(COX_CUDA)
   set(image_tests cuda_variant)
 elseif(NOT COX_SANITIZE)
@@ -145,12 +147,12 @@ foreach(n ${image_tests})
 endforeach()
 if(COX_CUDA)
   set_tests_properties(image_cuda_variant PROPERTIES LABELS "e2e;cuda_link")
-elseif(NOT COX_SANITIZE) # downloads a Debian system and compiles everything in it
+elseif(NOT COX_SANITIZE) # this test downloads a Debian system and compiles everything in it
   set_tests_properties(image_dockerfile PROPERTIES LABELS long TIMEOUT 7200)
   set_tests_properties(image_sagemaker PROPERTIES LABELS long) # image_custom_image does nearly the same by default
 endif()
 add_dependencies(threaded_tests cox cox-head cox-gateway cox-worker)
-# Whole runs of tests that sanitizer builds shorten: the demo model on two ranks, 100 clients at once (SHORT in e2e/cluster.py).
+# These are whole runs of tests that sanitizer builds shorten: the demo model on two ranks, 100 clients at once (SHORT in e2e/cluster.py).
 if(COX_SANITIZE)
   foreach(n model model_recovery)
     add_test(NAME e2e_${n}_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
@@ -159,7 +161,7 @@ if(COX_SANITIZE)
                          ENVIRONMENT "${e2e_environment};COX_WHOLE=1")
   endforeach()
 endif()
-# Tests with the demo model (scripts/acceptance b3, b4), 15 minutes each on two cores.
+# These tests use the demo model (scripts/acceptance b3, b4). Each takes 15 minutes on two cores.
 foreach(n invariance overload)
   string(TOUPPER COX_${n}_MODEL variable)
   add_test(NAME e2e_${n}_demo COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
@@ -178,14 +180,14 @@ foreach(t ${chaos_tests})
   set_tests_properties(chaos_${n} PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 PROCESSORS 2
                        ENVIRONMENT "${e2e_environment}")
 endforeach()
-# The same loop with a model that computes: its ranks communicate in every step.
+# This is the same kill loop with a model that computes, so its ranks communicate in every step.
 add_test(NAME chaos_kill_loop_model
          COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/chaos/kill_loop.py
                  --model ${CMAKE_SOURCE_DIR}/build/goldens/gemma3_tiny_gguf_q4_0/model.gguf --device cpu)
 set_tests_properties(chaos_kill_loop_model PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 PROCESSORS 2
                      ENVIRONMENT "${e2e_environment}")
-# Three hosts under a schedule of faults, for one minute, and for ten under the label long. The tests of the checker come first, because a checker
-# that finds nothing would pass everything.
+# Three hosts run under a schedule of faults, for one minute, and for ten under the label long. The tests of the checker come first, because a
+# checker that finds nothing would pass everything.
 add_test(NAME chaos_checker COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                     ${CMAKE_CURRENT_SOURCE_DIR}/chaos/checker_test.py ${CMAKE_CURRENT_SOURCE_DIR}/chaos/hands_test.py
                                     ${CMAKE_CURRENT_SOURCE_DIR}/chaos/matrix_test.py)
@@ -196,15 +198,15 @@ set_tests_properties(chaos_checker chaos_hosts chaos_hosts_whole PROPERTIES LABE
 set_tests_properties(chaos_hosts_whole PROPERTIES LABELS long)
 if(COX_SANITIZE)
   set_tests_properties(chaos_hosts PROPERTIES LABELS long)
-else() # Preloaded library that makes the wall clock jump. Sanitizer builds do not have it: their own library must be loaded first.
+else() # A preloaded library makes the wall clock jump. Sanitizer builds do not have it, because their own library must be loaded first.
   add_library(chaos_clock MODULE chaos/clock.c)
   target_link_libraries(chaos_clock PRIVATE ${CMAKE_DL_LIBS})
-  add_library(disk_shim MODULE e2e/disk_shim.c) # simulates a failing disk for e2e/test_broken_disk.py
+  add_library(disk_shim MODULE e2e/disk_shim.c) # this library simulates a failing disk for e2e/test_broken_disk.py
   target_link_libraries(disk_shim PRIVATE ${CMAKE_DL_LIBS})
   set_target_properties(chaos_clock disk_shim PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
 
-# Compares with the results of Hugging Face's own libraries (golden/tokenizers, golden/chat).
+# These tests compare with the results of Hugging Face's own libraries (golden/tokenizers, golden/chat).
 foreach(part tokenizers fast chat gguf spm)
   add_test(NAME golden_text_${part} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/golden/text_golden.py
                                             --lib ${TEXT_TARGET}/release/libcoxtext.a ${part})
@@ -214,7 +216,7 @@ foreach(part tokenizers fast chat gguf spm)
   endif()
 endforeach()
 
-# Checks grammars with the JSON Schema Test Suite, and masks against those of llguidance. CI runs a part of the masks.
+# These tests check grammars with the JSON Schema Test Suite, and masks against those of llguidance. CI runs a part of the masks.
 set(golden_masks golden/grammar_masks.py --lib ${TEXT_TARGET}/release/libcoxtext.a)
 add_test(NAME golden_schema_suite COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/golden/schema_suite.py
                                           --lib ${TEXT_TARGET}/release/libcoxtext.a)

@@ -22,7 +22,8 @@
 const bool gloo_peer_built = true;
 
 struct gloo_peer {
-    std::shared_ptr<gloo::Context> context, sync; /* pairs of `sync` poll in the caller's thread */
+    /* the pairs of `sync` poll in the caller's thread */
+    std::shared_ptr<gloo::Context> context, sync;
     std::vector<float> scratch;
     /* gloo's older algorithms are objects, each for one buffer. */
     std::map<std::tuple<int, void *, size_t>, std::unique_ptr<gloo::Algorithm>> made;

@@ -1,7 +1,7 @@
 #pragma once
-/* Gloo's collectives over TCP on loopback, for comparison. gloo_peer.cpp implements them where
- * libgloo-dev is installed, gloo_absent.c elsewhere. Each rank uses one thread; gloo adds its
- * own. Failures are reported on stderr. */
+/* Calls gloo's collectives over TCP on loopback, for comparison. gloo_peer.cpp implements the
+ * calls where libgloo-dev is installed, gloo_absent.c elsewhere. Each rank uses one thread; gloo
+ * adds threads of its own. Failures are reported on stderr. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* False when gloo is absent; gloo_peer_open then fails. */
+/* gloo_peer_built is false when gloo is absent; gloo_peer_open then fails. */
 extern const bool gloo_peer_built;
 
 enum gloo_way {
@@ -26,11 +26,12 @@ struct gloo_peer;
 struct gloo_peer *gloo_peer_open(const char *folder, uint32_t rank, uint32_t n_ranks);
 void gloo_peer_close(struct gloo_peer *p);
 
-/* Buffers must stay at their addresses until close. */
+/* Sums x[n] of all ranks in place. Buffers must stay at their addresses until close. */
 bool gloo_peer_all_reduce(struct gloo_peer *p, enum gloo_way way, float *x, size_t n);
 /* Collects own[n] of every rank in the root's out[n_ranks][n]. */
 bool gloo_peer_gather(struct gloo_peer *p, uint32_t root, float *own, float *out, size_t n);
-/* way: GLOO_RING for gloo::broadcast, or GLOO_SYNC for one-to-all. */
+/* Copies the root's x[n] to all ranks. way: GLOO_RING for gloo::broadcast, or GLOO_SYNC for
+ * one-to-all. */
 bool gloo_peer_broadcast(struct gloo_peer *p, enum gloo_way way, uint32_t root, float *x, size_t n);
 
 #ifdef __cplusplus

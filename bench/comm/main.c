@@ -1,13 +1,14 @@
-/* The time of a collective between processes of this machine. Compared are our collectives
- * through shared memory and over TCP on loopback, gloo's over TCP on loopback (where libgloo-dev
- * is installed), and, as a lower bound, one memcpy of the same bytes in every process.
+/* Measures the time of a collective between processes of this machine. The program compares our
+ * collectives through shared memory and over TCP on loopback with gloo's over TCP on loopback
+ * (where libgloo-dev is installed). As a lower bound, it also measures one memcpy of the same
+ * bytes in every process.
  *
  *   bench_comm [ranks [rounds]]      default: 2 ranks, 9 rounds
  *   bench_comm rings [rounds]        links through rings of several sizes, for LINK_SHM_RING_BYTES
  *
  * The parent forks one process for each rank and prints the table. In every round, the same
  * processes run all ways in turn. A sample is the time from the arrival of the last rank to the
- * end of the last one; the root changes with each sample. A row has the median over the rounds
+ * end of the last rank. The root changes with each sample. A row has the median over the rounds
  * of each round's median (and their minimum and maximum), in microseconds. "late": ranks arrive
  * up to 300 us apart, as they do when they compute. */
 #include <sched.h>
@@ -41,7 +42,7 @@ static const char *const way_names[N_WAYS] = {
 
 static const struct bench_case {
     int op;
-    size_t n; /* floats of each rank */
+    size_t n; /* floats that each rank contributes */
     bool late;
 } cases[] = {
     {ALL_REDUCE, 640, false},     {ALL_REDUCE, 640, true},        {ALL_REDUCE, 16 * 640, false},
@@ -52,7 +53,7 @@ static const struct bench_case {
 };
 enum { N_CASES = sizeof cases / sizeof *cases, MAX_FLOATS = 512 * 640 };
 
-/* The memory that the processes share, apart from the measured links. */
+/* `shared` is the memory that the processes share, apart from the measured links. */
 struct shared {
     uint32_t n_ranks;
     char folder[64];
@@ -68,9 +69,10 @@ struct shared {
 struct rank {
     struct shared *shared;
     uint32_t rank;
-    struct comm *comms[2]; /* [SHM] and [TCP] */
+    struct comm *comms[2]; /* communicators of the ways SHM and TCP */
     struct gloo_peer *gloo;
-    float *x, *all; /* x: [MAX_FLOATS]; all: [n_ranks][MAX_FLOATS] */
+    /* x: own floats, [MAX_FLOATS]; all: floats of all ranks, [n_ranks][MAX_FLOATS] */
+    float *x, *all;
     struct rng rng;
 };
 
@@ -184,7 +186,8 @@ static void check(struct rank *b, int way, const struct bench_case *what)
 static double sample_us(const struct shared *s, int way, uint32_t i)
 {
     uint64_t arrive = 0, leave = 0;
-    uint32_t n = way == MEMCPY ? 1 : s->n_ranks; /* a copy waits for no other rank */
+    /* a copy waits for no other rank, so only the first rank's times count */
+    uint32_t n = way == MEMCPY ? 1 : s->n_ranks;
     for (uint32_t r = 0; r < n; r++) {
         arrive = s->times[r][i].arrive_ns > arrive ? s->times[r][i].arrive_ns : arrive;
         leave = s->times[r][i].leave_ns > leave ? s->times[r][i].leave_ns : leave;

@@ -1,5 +1,5 @@
-/* bench_comm rings: two processes exchange messages in both directions over links with rings of
- * several sizes, and spin while they wait. */
+/* Implements `bench_comm rings`. Two processes exchange messages in both directions over links
+ * with rings of several sizes, and spin while they wait. */
 #include "bench/comm/rings.h"
 
 #include <dirent.h>
@@ -40,7 +40,8 @@ static bool exchange(struct comm_link *l, const uint8_t *out, uint8_t *in, uint6
     return true;
 }
 
-/* us: NULL, or medians in microseconds, [N_RINGS][N_MESSAGES][MAX_ROUNDS] */
+/* Runs one of the two processes. us: NULL, or medians in microseconds,
+ * [N_RINGS][N_MESSAGES][MAX_ROUNDS] */
 static bool run_side(struct comm_link **links, uint32_t n_rounds,
                      double us[N_RINGS][N_MESSAGES][MAX_ROUNDS])
 {

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Runs bench_comm rings. Returns false after an error, which has been printed. */
+/* Runs bench_comm rings. Prints any error itself, and returns false after it. */
 bool bench_rings(uint32_t n_rounds);
 /* Removes a folder that has only plain files. */
 void bench_remove_folder(const char *path);

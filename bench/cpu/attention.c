@@ -24,8 +24,8 @@ enum { MAX_ROUNDS = 15, BLOCK = 16, CONTEXT = 4096, N_SEQUENCES = 8 };
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8};
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
 
-/* KV heads, query heads for each of them, and the head size; v_dim: value size of a latent, else
- * 0. */
+/* Each shape lists its KV heads, the query heads for each KV head, and the head size. v_dim is
+ * the value size of a latent, else 0. */
 static const struct shape {
     const char *name;
     uint32_t n_kv_heads, group, head_dim, v_dim;
@@ -71,7 +71,8 @@ static void fill(struct bench *b, const struct shape *s, enum dtype dtype)
         exit(1);
     }
     madvise(b->memory, b->n_bytes, MADV_HUGEPAGE);
-    memset(b->memory, 0x2c, b->n_bytes); /* a normal number in every dtype, and as a scale */
+    /* these bytes are a normal number in every dtype, and also a normal scale */
+    memset(b->memory, 0x2c, b->n_bytes);
     kv_layout(&b->kv, b->memory, latent);
     for (uint32_t i = 0; i < N_SEQUENCES * CONTEXT / BLOCK; i++)
         b->blocks[i % N_SEQUENCES][i / N_SEQUENCES] = i;

@@ -6,11 +6,11 @@
  *       keys and values, and their share of fused multiply-adds on registers
  *   bench_attention_pass decode [isa [threads [rounds [shape]]]]
  *       one row behind 32k positions, layer by layer: GB/s of the cache's own bytes, and their
- *       share of reading a large buffer once; and the time when all blocks of a layer are the
- *       first few, which stay in a second-level cache: the computation alone
+ *       share of reading a large buffer once; and the time of the computation alone, with all
+ *       blocks of a layer equal to its first few, which stay in a second-level cache
  *
  * Default: the best ISA, one thread, 3 rounds, all shapes. Figures are medians of CPU time for
- * one thread, of wall time for more. A block has all layers of its tokens, as in a worker's
+ * one thread, and of wall time for more. A block has all layers of its tokens, as in a worker's
  * cache. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ struct bench {
     struct device *device;
     enum cpu_isa isa;
     uint32_t n_threads, n_rounds, shape_begin, shape_end;
-    uint8_t *memory; /* READ_BYTES bytes, or a KV cache */
+    uint8_t *memory; /* memory of READ_BYTES bytes, or a KV cache */
     double ceiling[MAX_ROUNDS];
 };
 
@@ -78,11 +78,12 @@ static uint8_t *map(uint64_t n_bytes)
         exit(1);
     }
     madvise(p, n_bytes, MADV_HUGEPAGE);
-    memset(p, 0x2c, n_bytes); /* a normal number in every dtype, and as a scale */
+    /* these bytes are a normal number in every dtype, and also a normal scale */
+    memset(p, 0x2c, n_bytes);
     return p;
 }
 
-/* A pass of n_rows rows of one sequence, at positions from `before` on, in each layer of the
+/* A `pass` has n_rows rows of one sequence, at positions from `before` on, in each layer of the
  * cache. */
 struct pass {
     const struct shape *s;
@@ -174,7 +175,7 @@ static void prompts(struct bench *b)
                                  .n_layers = 1};
                 double seconds[MAX_ROUNDS];
                 if (dtypes[k] != DTYPE_F16 && c != 1)
-                    continue; /* measured once is enough */
+                    continue; /* the other dtypes are measured behind one context only */
                 pass_init(&x, b);
                 pass_run(&x, b);
                 for (uint32_t r = 0; r < b->n_rounds; r++) {

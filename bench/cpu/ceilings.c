@@ -9,7 +9,7 @@
 
 enum { STEPS = 200000 };
 
-/* Receives results, so that the compiler cannot drop the work. */
+/* `sink` receives results, so that the compiler cannot drop the work. */
 static volatile uint64_t sink;
 
 #ifdef __aarch64__

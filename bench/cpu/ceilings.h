@@ -1,13 +1,14 @@
 #pragma once
-/* Limits of a CPU, which benches print beside the figures of kernels. The functions are pieces
- * of work for the tasks of a pool. */
+/* Measures limits of a CPU, which benches print beside the figures of kernels. The functions are
+ * pieces of work for the tasks of a pool. */
 #include <stddef.h>
 
 #include "kernels/cpu/cpu.h"
 
-/* Runs fused multiply-adds on registers; does nothing for CPU_ISA_SCALAR, which has none. */
+/* Runs fused multiply-adds on registers. Does nothing for CPU_ISA_SCALAR, which has no such
+ * instruction. */
 void cpu_ceiling_fma(enum cpu_isa isa);
-/* operations of one call; a product and a sum count as two */
+/* Returns the operations of one call of cpu_ceiling_fma. A product and a sum count as two. */
 double cpu_ceiling_fma_flop(enum cpu_isa isa);
 /* Reads n_bytes once; n_bytes must be a multiple of 64. */
 void cpu_ceiling_read(const void *p, size_t n_bytes);

@@ -1,11 +1,12 @@
-/* The rate of the matrix product on this machine: GB/s of packed weights and GFLOP/s for the
- * shapes of a small model. The same rounds measure the machine's limits: reading a large buffer
- * once, and fused multiply-adds on registers. Products with one row read their matrices from
- * memory, not from a cache: they go in turn through as many copies as fill WORKING_SET.
+/* Measures the rate of the matrix product on this machine: GB/s of packed weights and GFLOP/s
+ * for the shapes of a small model. The same rounds measure the machine's limits: reading a large
+ * buffer once, and fused multiply-adds on registers. Products with one row read their matrices
+ * from memory, not from a cache: they go in turn through as many copies as fill WORKING_SET.
  *
  *   bench_kernels [isa [dtype [rounds]]]    e.g. avx2 Q8_0 5; default: the best, all, 3
  *   bench_kernels avx512-vnni-codes Q4_0    with dot products of codes (kernels/cpu/dot/sets.h)
- *   bench_kernels avx512-bf16               with those of bfloat16 (kernels/cpu/linear/rounded.h)
+ *   bench_kernels avx512-bf16               with dot products of bfloat16
+ * (kernels/cpu/linear/rounded.h)
  *
  * Numbers are medians over the rounds, of CPU time for one thread and of wall time for two. On a
  * machine with other users, compare only figures of one run. */
@@ -42,7 +43,7 @@ struct isa {
     const char *name;
     enum cpu_isa level; /* instruction set of the ceilings */
     linear_fn *linear;
-    const struct dot_kernels *dots; /* NULL: products of floats, not of codes */
+    const struct dot_kernels *dots; /* dot products of codes; NULL = the product uses floats */
     const struct rounded_kernels *rounded;
 };
 #define ISA(upper, lower) {#lower, CPU_ISA_##upper, linear_##lower, NULL, NULL},
@@ -71,15 +72,15 @@ struct bench {
     struct pool *pools[MAX_THREADS];
     uint8_t *memory; /* WORKING_SET bytes of weights, in large pages */
     float *x, *out, *scratch[MAX_THREADS];
-    struct dot_rows coded; /* room for MAX_ROWS rows of MAX_K */
-    float *rounded;        /* room for MAX_ROWS rows of MAX_K */
+    struct dot_rows coded; /* coded inputs; room for MAX_ROWS rows of MAX_K */
+    float *rounded;        /* rounded inputs; room for MAX_ROWS rows of MAX_K */
     struct bench_case cases[MAX_CASES];
     uint32_t n_cases, n_rounds;
     double read_gb[MAX_THREADS][MAX_ROUNDS], fma_gflop[MAX_THREADS][MAX_ROUNDS];
 };
 
-/* Reads the clock: CPU time for one thread, so that time off the core does not count, and wall
- * time for more. */
+/* Reads the clock. For one thread the time is CPU time, so that time off the core does not
+ * count. For more threads it is wall time. */
 static double now_s(uint32_t n_threads)
 {
     return bench_seconds(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
@@ -265,7 +266,7 @@ static void report(const struct bench *b)
     }
 }
 
-/* Measures packing: one thread, each format, from memory to memory. */
+/* Measures packing on one thread, for each format, from memory to memory. */
 static void report_packing(const struct bench *b, const char *only_dtype)
 {
     for (uint32_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -323,7 +324,7 @@ static bool bench_open(struct bench *b)
         return false;
     }
     madvise(b->memory, WORKING_SET, MADV_HUGEPAGE);
-    memset(b->memory, 0x2c, WORKING_SET); /* a normal number in every format */
+    memset(b->memory, 0x2c, WORKING_SET); /* these bytes are a normal number in every format */
     b->x = mem_array(MAX_ROWS * MAX_K, sizeof(float));
     for (uint32_t i = 0; i < MAX_ROWS * MAX_K; i++)
         b->x[i] = (float)(i % 17) * 0.125f;

@@ -50,7 +50,7 @@ static struct stream streams[MAX_STREAMS];
 static struct executor *executor;
 static struct arena arena;
 static uint64_t step_of_epoch;
-static uint32_t max_ids = DEFAULT_IDS; /* maximum tokens of a sequence */
+static uint32_t max_ids = DEFAULT_IDS; /* maximum length of a sequence in tokens */
 
 static void die(const char *what, const char *text)
 {
@@ -75,7 +75,7 @@ static struct executor *open_model(const char *model, uint32_t threads, const ch
     struct executor *e;
     struct error err = {0};
     model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
-    /* values of --cpu-isa */
+    /* `names` holds the values of --cpu-isa. */
     static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
         if (strcmp(isa, names[i]) == 0)
@@ -165,7 +165,7 @@ static void enter(uint32_t n, uint32_t n_prompt, uint32_t n_more)
     for (uint32_t i = 0; i < n; i++) {
         struct stream *s = &streams[i];
         *s = (struct stream){.n_prompt = n_prompt, .n_ids = n_prompt, .n_blocks = n_blocks};
-        for (uint32_t k = 0; k < n_prompt; k++) /* same ids as cpu_llama.py and cpu_vllm.py */
+        for (uint32_t k = 0; k < n_prompt; k++) /* cpu_llama.py and cpu_vllm.py make the same ids */
             s->ids[k] = (uint32_t)((k * 7919ull + i * 104729ull + 13) % n_vocab);
         for (uint32_t b = 0; b < n_blocks; b++)
             s->blocks[b] = i * n_blocks + b;
@@ -235,7 +235,8 @@ static void fill(uint32_t position)
     printf("{\"filled\": %u}\n", position);
 }
 
-/* Starts a stream whose first tokens are already in the KV cache, computed or made up. */
+/* Starts a stream whose first tokens already have keys and values in the KV cache, computed or
+ * made up. */
 static void enter_at(uint32_t position, uint32_t n, uint32_t n_more)
 {
     enter(1, position + n, n_more);
@@ -325,7 +326,7 @@ static const lanes *memory_to_read(void)
     if (memory == MAP_FAILED)
         die("mmap", "no memory");
     (void)madvise(memory, READ_BYTES, MADV_HUGEPAGE);
-    memset(memory, 1, READ_BYTES); /* unwritten pages would all be one page of zeros */
+    memset(memory, 1, READ_BYTES); /* the kernel maps all unwritten pages to one page of zeros */
     return (const lanes *)memory;
 }
 

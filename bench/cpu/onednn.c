@@ -1,11 +1,11 @@
 /* Measures oneDNN's matrix product on one thread, with the shapes and output lines of
  * bench_kernels (bench/cpu/kernels.c). bench/onednn compares the two. Weights have the layout
  * that the library asks for, with so many copies that they come from memory. bfloat16 input is
- * converted from floats within the measured time, as ours is. A second part tests whether a
- * row's bits depend on the number of rows and on its position among them.
+ * converted from floats within the measured time, as our product does it. A second part tests
+ * whether a row's bits depend on the number of rows and on its position among them.
  *   onednn BF16|F32
- * bench/onednn builds this program against the library that it has fetched; it is no part of the
- * project. */
+ * bench/onednn builds this program against the library that it has fetched. The program is no
+ * part of the project's build. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,8 @@ static double cpu_s(void)
 struct product {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_t matmul, convert; /* convert: NULL for floats */
+    /* convert: conversion of the input to bfloat16; NULL for floats */
+    dnnl_primitive_t matmul, convert;
     dnnl_memory_t x, x_float, out, weights[MAX_COPIES];
     int n_copies;
 };
@@ -159,7 +160,7 @@ static void measure(const char *name, dnnl_data_type_t type, long n, long k, lon
     struct product p = product_open(type, n, k, rows, 0, MAX_COPIES);
     double flop = 2.0 * (double)n * (double)k * (double)rows;
     int times = flop * p.n_copies < 2e10 ? p.n_copies : (int)(2e10 / flop) + 1;
-    product_run(&p, 0); /* allocates what the library makes at its first use */
+    product_run(&p, 0); /* the first run allocates memory inside the library */
     double start = cpu_s();
     for (int i = 0; i < times; i++)
         product_run(&p, i % p.n_copies);
@@ -168,8 +169,8 @@ static void measure(const char *name, dnnl_data_type_t type, long n, long k, lon
     product_close(&p);
 }
 
-/* Compares row 5 among `rows` rows with the same row alone: the number of sums that differ in
- * any bit. */
+/* Compares row 5 among `rows` rows with the same row alone. Prints the number of sums that
+ * differ in any bit. */
 static void look_at_bits(dnnl_data_type_t type, long n, long k, long rows)
 {
     enum { ROW = 5 };

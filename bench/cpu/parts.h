@@ -1,12 +1,14 @@
 #pragma once
-/* Parts of bench_cpu_model: a model's operators alone, on the device and with the shapes,
- * weights and KV cache of its passes, and a KV cache with made-up contents. */
+/* Times the parts of bench_cpu_model. A part is a model's operator alone, on the device and with
+ * the shapes, weights and KV cache of its passes. This file also fills a KV cache with made-up
+ * contents. */
 #include <stdint.h>
 
 struct engine;
 
 struct part_time {
-    double seconds, flops; /* operations; a product and a sum count as two */
+    /* seconds: measured time; flops: operations, where a product and a sum count as two */
+    double seconds, flops;
 };
 /* Times all matrix products of one pass of n_rows rows. Only n_kept of the rows go on after the
  * keys and values of the last layer. */
@@ -17,5 +19,5 @@ struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows, uint32_t n
 struct part_time cpu_parts_attention(struct engine *e, uint32_t n_rows, uint32_t position,
                                      const uint32_t *blocks, uint32_t n_layers, uint32_t *n_done);
 /* Fills blocks 0 to n_blocks - 1 of all layers with random float16 keys and values, of either
- * sign and a size of 1/16 to 1/4. Returns NULL, or the reason why it cannot. */
+ * sign and a size of 1/16 to 1/4. Returns NULL, or the reason why it cannot fill them. */
 const char *cpu_parts_fill(struct engine *e, uint32_t n_blocks);

@@ -1,8 +1,8 @@
-/* gateway_load: the lean client of bench/gateway. One thread with epoll keeps a number of
- * streams going; each sends its next request when its answer has ended. Every answer is checked:
- * the status, the chunks and the [DONE], and over the null worker each token against its rule
- * (docs/develop/null-worker.md). A lost, repeated or reordered token ends the program. Rates
- * count events with text.
+/* Implements gateway_load, the lean client of bench/gateway. One thread with epoll keeps a
+ * number of streams going; each stream sends its next request when its answer has ended. Every
+ * answer is checked: the status, the chunks and the [DONE], and over the null worker each token
+ * against its rule (docs/develop/null-worker.md). A lost, repeated or reordered token ends the
+ * program. Rates count events with text.
  *
  *   gateway_load --port N [--host 127.0.0.1] [--path /v1/completions] [--model NAME]
  *                [--streams 64] [--tokens 128] [--warm 1] [--seconds 5] [--pids NAME=PID,...]
@@ -34,7 +34,7 @@ enum { BATCH = 256, PIDS_MAX = 16, OPEN_AT_ONCE = 32, BEGIN_S = 120 };
 struct process {
     char name[32];
     int pid;
-    uint64_t cpu_ns, rss_bytes; /* at the beginning of the run */
+    uint64_t cpu_ns, rss_bytes; /* CPU time and resident memory at the beginning of the run */
 };
 
 struct processes {
@@ -53,8 +53,8 @@ static void read_file(const char *path, char *out, size_t size)
     out[n > 0 ? n : 0] = '\0';
 }
 
-/* CPU time of all threads of a process, in ns. A thread that has ended is not counted; the
- * measured processes end none. */
+/* Returns the CPU time of all threads of a process, in ns. A thread that has ended is not
+ * counted; the measured processes end no threads. */
 static uint64_t cpu_ns(int pid)
 {
     char path[300], text[128];
@@ -166,7 +166,8 @@ static void measure(struct load *l, struct processes *all)
     double s = (double)(clock_mono_ns() - begin) / 1e9, n = (double)(l->n_events - n_events);
     double sum = (double)(cpu_ns(self.items->pid) - self.items->cpu_ns) / 1e3 / n;
     double per_event = (double)(l->n_tokens - n_tokens) / n;
-    if (l->o.any && l->n_ended_events > 0) /* EOS is ignored, so each answer has all its tokens */
+    /* the requests ignore EOS, so each answer has all its tokens */
+    if (l->o.any && l->n_ended_events > 0)
         per_event = (double)l->n_answers * l->o.n_tokens / (double)l->n_ended_events;
     printf("{\"streams\":%u,\"seconds\":%.3f,\"events_per_s\":%.0f,\"tokens_per_s\":%.0f,\"tokens_"
            "per_event\":%.3f,"

@@ -21,7 +21,7 @@ typedef int wait_fn(int, struct epoll_event *, int, int, const sigset_t *);
 
 static wait_fn *real;
 static volatile struct longest *longest; /* NULL in programs other than the gateway */
-static double own, wall;                 /* times at the beginning of the turn; 0 = no turn yet */
+static double own, wall; /* CPU time and clock at the beginning of the turn; 0 = no turn yet */
 
 static double ms_of(clockid_t id)
 {
@@ -54,7 +54,7 @@ static void end_turn(void)
 
 int epoll_pwait(int epfd, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
 {
-    /* ZeroMQ waits in threads of its own */
+    /* ZeroMQ waits in threads of its own, so only the main thread is the gateway's loop */
     const int is_loop = longest && syscall(SYS_gettid) == getpid();
     if (is_loop && own > 0)
         end_turn();

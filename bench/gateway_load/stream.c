@@ -1,8 +1,8 @@
-/* One connection: a request, its answer as chunks of SSE events, and the next request. main.c's
- * loop calls it when a socket is readable. It is lean, because it runs on the cores that are
- * measured: one recv takes all bytes that are there, bytes are copied only when a chunk is cut,
- * and the text is looked for at its offset in the previous event. Every wrong byte ends the
- * program. */
+/* Handles one connection: a request, its answer as chunks of SSE events, and the next request.
+ * main.c's loop calls this file when a socket is readable. The code is lean, because it runs on
+ * the cores that are measured. One recv takes all bytes that are there, and bytes are copied
+ * only when a chunk is cut. The text is looked for at its offset in the previous event. Every
+ * wrong byte ends the program. */
 #include "bench/gateway_load/stream.h"
 
 #include <arpa/inet.h>
@@ -87,8 +87,8 @@ void load_stream_open(struct load *l, uint32_t i)
 
 /* ---- events ---- */
 
-/* Takes the tokens of an event up to the closing quote, one letter each. There are several when
- * the head had the next token before it could send the first. */
+/* Takes the tokens of an event up to the closing quote, one letter each. An event has several
+ * tokens when the head had the next token before it could send the first. */
 static void on_letters(struct load *l, uint32_t i, const char *at, const char *end)
 {
     struct load_stream *s = &l->streams[i];
@@ -125,7 +125,7 @@ static void on_event(struct load *l, uint32_t i, const char *at, const char *end
     }
     text += n;
     if (*text == '"')
-        return; /* the end of a real model's answer, or half a character */
+        return; /* this event is the end of a real model's answer, or half a character */
     if (!l->o.any)
         on_letters(l, i, text, end);
     if (s->n_text++ == 0 && s->n_answers == 0)
@@ -187,7 +187,7 @@ static const char *skip_head(struct load *l, uint32_t i, const char *at, const c
     return body + 4;
 }
 
-/* Returns the beginning of the next chunk, or NULL while this one is incomplete. */
+/* Returns the beginning of the next chunk, or NULL while this chunk is incomplete. */
 static const char *take_chunk(struct load *l, uint32_t i, const char *at, const char *end)
 {
     size_t n = 0;

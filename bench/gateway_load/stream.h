@@ -1,5 +1,5 @@
 #pragma once
-/* The streams of the load. A wrong byte in an answer ends the program. */
+/* Runs the streams of the load. A wrong byte in an answer ends the program. */
 #include "bench/gateway_load/load.h"
 
 void load_stream_open(struct load *l, uint32_t i);

@@ -1,8 +1,8 @@
 /* Computes the latency of each token from the head to the client. The head's step log has the
- * results with the time at which the head read each from its socket (CLOCK_MONOTONIC, like the
- * client's times). Slots of the log and answers of the client are matched by their tokens:
- * prompts differ, so no two answers are the same. Tokens that a gateway lost or changed would
- * match nothing and end the program. */
+ * results with the time at which the head read each result from its socket (CLOCK_MONOTONIC,
+ * like the client's times). Slots of the log and answers of the client are matched by their
+ * tokens: prompts differ, so no two answers are the same. Tokens that a gateway lost or changed
+ * would match nothing and end the program. */
 #include "bench/gateway_load/trace.h"
 
 #include <stdio.h>

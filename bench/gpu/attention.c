@@ -5,11 +5,11 @@
  *
  * decode: the bytes of keys and values that must be read, as a fraction of the bytes that a copy
  * moves. Each sequence's whole context counts once, with the scales of coarse dtypes; Q, results
- * and block tables do not count. Judged: 32 sequences of 8k in bfloat16.
+ * and block tables do not count. The judged shapes have 32 sequences of 8k in bfloat16.
  *
- * prefill: the operations of its two products, as a fraction of cuBLAS's. They are 2 x heads x
- * (key + value dimensions) for each pair of positions that see each other. For a latent they are
- * those of the absorbed form, which the kernel computes.
+ * prefill: the operations of attention's two products, as a fraction of cuBLAS's. They are 2 x
+ * heads x (key + value dimensions) for each pair of positions that see each other. For a latent
+ * they are the operations of the absorbed form, which the kernel computes.
  *
  * Usage: cuda_attention_bench [--seconds N]. Exit status: bars.h. */
 #include <stdio.h>
@@ -24,8 +24,8 @@
 
 #define N_ROUNDS     9
 #define MAX_CALLS    200u
-#define ROUND_BYTES  (4ull << 30) /* a round makes enough calls to move ROUND_BYTES */
-#define ROUND_OPS    1e13         /* or to compute ROUND_OPS, but at most MAX_CALLS */
+#define ROUND_BYTES  (4ull << 30) /* bytes that the calls of a round move */
+#define ROUND_OPS    1e13         /* operations of a round; a round has at most MAX_CALLS calls */
 #define SCRATCH      (1ull << 30)
 #define BLOCK_TOKENS 16u
 
@@ -33,7 +33,7 @@ struct shape {
     const char *name;
     uint32_t n_heads, group, head_dim, v_dim; /* v_dim: value size of a latent, else 0 */
     enum dtype dtype;
-    /* n_rows: rows of each sequence, at its last positions */
+    /* n_rows: number of rows of each sequence, at the sequence's last positions */
     uint32_t n_sequences, context, n_rows;
     bool is_judged;
 };
@@ -57,7 +57,7 @@ struct bench {
     void *scratch;
 };
 
-/* The device memory of one shape. */
+/* `load` holds the device memory of one shape. */
 struct load {
     const struct shape *s;
     struct kv_cache kv;
@@ -91,7 +91,7 @@ static uint64_t next_random(void)
     return random;
 }
 
-/* Gives every sequence n_table blocks of its own, from all over the cache. */
+/* Gives every sequence n_table blocks that no other sequence has, from all over the cache. */
 static void rows_make(const struct bench *b, struct load *l, uint32_t n_blocks, uint32_t n_table)
 {
     const struct shape *s = l->s;

@@ -121,7 +121,7 @@ double ceilings_kernel_seconds(struct ceilings *c, uint32_t n)
     return end(c, begin_ns, n);
 }
 
-/* x and w lie one after the other in `from`. */
+/* Inside `from`, the operands x and w lie one after the other. */
 double ceilings_gemm_seconds(struct ceilings *c, uint32_t n)
 {
     struct error err = {0};

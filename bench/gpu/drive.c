@@ -3,8 +3,9 @@
  * goes directly to the executor; finish_one keeps the sampled tokens in `last`.
  *
  * At most EXECUTOR_MAX_IN_FLIGHT plans are in flight, and the arrays of a plan are not reused
- * before it has finished. drive_passes and drive_experts bypass the executor and call the runner;
- * no step may be in flight then. One thread. An error ends the program (must). */
+ * before it has finished. drive_passes and drive_experts bypass the executor and call the
+ * runner; no step may be in flight then. All functions run on one thread. An error ends the
+ * program (must). */
 #include "bench/gpu/drive.h"
 
 #include <math.h>
@@ -22,7 +23,8 @@
 #include "worker/runner/logits.h"
 #include "worker/runner/state.h"
 
-enum { WARM_PASSES = 3, SLOT_SHIFT = 131 }; /* ids between the beginnings of two prompts */
+/* SLOT_SHIFT: ids between the beginnings of two prompts */
+enum { WARM_PASSES = 3, SLOT_SHIFT = 131 };
 
 /* ---- plans ---- */
 
@@ -65,7 +67,7 @@ static void begin(struct drive *d, uint32_t at, uint32_t n_runs, uint32_t n_admi
     d->n_in_flight++;
 }
 
-/* A sequence of n_ids prompt ids with blocks of its own. */
+/* Describes a sequence of n_ids prompt ids with blocks of its own. */
 static struct plan_admit admit(struct drive *d, uint32_t slot, uint32_t n_ids, uint32_t n_more)
 {
     uint32_t n = (n_ids + n_more + DRIVE_BLOCK - 1) / DRIVE_BLOCK;
@@ -259,7 +261,7 @@ static void find_lengths(struct drive *d, const char *cache_dir)
         must(error_set(&err, STATUS_INVALID, "%u + %u tokens, it was made for %u", s->context,
                        s->n_more, most),
              &err, s->model);
-    /* for example 2 prompts of 4,095 for 8,192 */
+    /* 2 prompts of 4,095 replace a prompt of 8,192, for example */
     d->n_prompts = (uint32_t)ceil(s->n_tokens * 0.99 / (most - 1));
     d->prompt_len = s->n_tokens / d->n_prompts;
     d->prompt_len = d->prompt_len < most ? d->prompt_len : most - 1;

@@ -3,8 +3,8 @@
  * beside a square product of cuBLAS (ceilings.h). Bytes count weights as they lie on the device,
  * with their scales and the padding of tiles, and rows in and out. Weights rotate through more
  * memory than any cache holds. The table has the rounds' median, least and most. Calls follow
- * each other as in a decode step, with their launches. Figures are reported, not judged: the
- * bars are those of whole models (model.c).
+ * each other as in a decode step, and each call's launch counts. Figures are reported, not
+ * judged: the bars are those of whole models (model.c).
  *   cuda_linear_bench [rows...] [--seconds N]      default rows: 1 8 64 8192
  * Exit status: bars.h. */
 #include <stdio.h>
@@ -15,18 +15,18 @@
 #include "common/base/clock.h"
 
 #define N_ROUNDS      7
-#define POOL_BYTES    (3ull << 30) /* memory for weights; the largest matrix has 1.1 GB */
-#define ROUND_NS      20000000ull  /* target time of a round */
+#define POOL_BYTES    (3ull << 30) /* bytes of memory for weights; the largest matrix has 1.1 GB */
+#define ROUND_NS      20000000ull  /* target time of a round in ns */
 #define MAX_ROUND_OPS 2000u        /* most calls in a round */
 #define SCRATCH_BYTES (GPU_BLAS_WORKSPACE + (64ull << 20))
 #define MAX_ROWS      8192u
-#define MAX_WIDTH     28672u /* outputs of a call, except for heads */
+#define MAX_WIDTH     28672u /* most outputs of a call, except for heads */
 
 struct shape {
     const char *name;
     uint32_t k, n[LINEAR_MAX_PARTS];
     bool head;     /* a model's head: decode rows only, results as float */
-    bool is_shown; /* true: listed in the table at the end */
+    bool is_shown; /* whether the shape is listed in the table at the end */
 };
 static const struct shape shapes[] = {
     {"Llama-3.1-8B q k v", 4096, {4096, 1024, 1024}, false, false},
@@ -61,7 +61,7 @@ struct bench {
     uint32_t n_cut;
 };
 
-/* One call that is measured. */
+/* `job` describes one call that is measured. */
 struct job {
     struct gpu_products p;
     uint64_t n_bytes; /* bytes of the weights */
@@ -95,7 +95,7 @@ static double seconds_of(const struct bench *b, const struct job *j, uint32_t n)
     return (double)(clock_mono_ns() - begin_ns) / 1e9 / n;
 }
 
-/* Measures N_ROUNDS rounds; seconds are sorted. */
+/* Measures N_ROUNDS rounds and sorts their seconds. */
 static void measure(const struct bench *b, const struct job *j, double *seconds)
 {
     double once = seconds_of(b, j, 2);
@@ -118,7 +118,7 @@ static struct job job_of(const struct bench *b, const struct shape *s, size_t fo
         struct gpu_product *part = &j.p.parts[i];
         if (!gpu_matrix_of(formats[format].dtype, s->n[i], s->k, formats[format].group,
                            b->weights + j.n_bytes, &part->w)) {
-            j.p.n_parts = 0; /* k is not a multiple of the format's block */
+            j.p.n_parts = 0; /* no product: k is not a multiple of the format's block */
             return j;
         }
         part->out = (struct view){b->out + at, s->n[i]};
@@ -136,7 +136,7 @@ static void run_shape(struct bench *b, const struct shape *s, size_t format, uin
     struct job j = job_of(b, s, format, n_rows);
     if (j.p.n_parts == 0 || (s->head && n_rows > 256))
         return;
-    if (bars_seconds_left(&b->bars) < 1) { /* one line for all shapes that are cut */
+    if (bars_seconds_left(&b->bars) < 1) { /* all shapes that are cut share one line */
         b->n_cut++;
         return;
     }

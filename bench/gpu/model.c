@@ -5,7 +5,8 @@
  *
  * decode: the bytes that a step must read, divided by its time, as a fraction of the copy's
  * rate. Weights count once, and the keys and values of every context. For a mixture, the experts
- * that the rows really chose count, measured in a pass before and one after the rounds.
+ * that the rows really chose count. They are counted in a pass before the rounds and in a pass
+ * after them.
  *
  * prefill: the operations of a prompt, divided by its time, as a fraction of cuBLASLt's rate. A
  * model that takes fewer tokens at once gets several prompts side by side.
@@ -20,8 +21,8 @@
  * The times of a step and of a prompt are printed as well; tests/cuda/first-run/predict.py has a
  * prediction for each.
  *
- * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64]
- * [--steps 64] [--seconds N]
+ * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64] [--steps
+ * 64] [--seconds N]
  * Without a FOLDER, the shapes of the table below are measured. Figures of other folders,
  * lengths and batches are not judged. With --seconds, parts that would take longer are cut, and
  * so are models that do not fit. COX_KV_LAYOUT=layer in the environment lays the KV cache out by
@@ -38,10 +39,11 @@
 #include "kernels/cuda/cuda.h"
 
 enum { N_ROUNDS = 5, WARM_STEPS = 8, MAX_MODELS = 8, MAX_BATCHES = 8 };
-enum { BAR_TOKENS = 8192, BAR_BATCH = 64 }; /* the lengths that the bars apply to */
+/* BAR_TOKENS and BAR_BATCH are the lengths that the bars apply to */
+enum { BAR_TOKENS = 8192, BAR_BATCH = 64 };
 
-/* Seconds from the start to a model's first figure, with a margin. A model begins only when this
- * much is left. */
+/* OPEN_SECONDS is the time from the start to a model's first figure, with a margin. A model
+ * begins only when this many seconds are left. */
 #define OPEN_SECONDS 12.0
 
 static const struct shape {
@@ -52,14 +54,14 @@ static const struct shape {
     {"bench/models/llama31_8b_awq", true},
     {"bench/models/deepseek_coder_v2_lite_awq", true},
     {"bench/models/phi3_mini_4k", true},
-    /* 31 GB: last, because it takes longest to open */
+    /* This model has 31 GB. It is the last, because it takes longest to open. */
     {"bench/models/deepseek_coder_v2_lite", true},
     {"bench/models/gemma3_270m", false}, /* the demo model's shape; bench/cuda_serving judges it */
 };
 
 struct bench {
     struct bars bars;
-    struct ceilings ceilings; /* closed before a model is opened, which needs the memory */
+    struct ceilings ceilings; /* must be closed before a model is opened, which needs the memory */
     struct drive drive;
     struct work work;
     const char *models[MAX_MODELS], *name;
@@ -112,12 +114,12 @@ static void measure_prefill(struct bench *b)
 
 /* ---- decode ---- */
 
-/* The figures of one model at one batch. */
+/* `decode` holds the figures of one model at one batch. */
 struct decode {
     uint32_t batch, position, n_rounds;
-    /* seconds of a step; of its part outside the passes */
+    /* steps: seconds of a step; beside: seconds of its part outside the passes */
     double steps[N_ROUNDS], beside[N_ROUNDS];
-    double rates[N_ROUNDS]; /* needed bytes per second */
+    double rates[N_ROUNDS]; /* needed bytes per second in each round */
     double n_kernels;       /* recorded kernels in a step */
     double n_experts;
 };
@@ -183,7 +185,7 @@ static void measure_decode(struct bench *b, uint32_t batch)
         drive_decode(&b->drive, batch, d.position++);
     drive_finish(&b->drive);
     double before = drive_experts(&b->drive, batch, d.position);
-    d.n_experts = before; /* replaced by a mean after all rounds */
+    d.n_experts = before; /* a mean replaces this count after all rounds */
     run_rounds(b, &d);
     double after = drive_experts(&b->drive, batch, d.position);
     d.n_experts = (before + after) / 2;

@@ -1,9 +1,9 @@
 /* Measures the mixture of DeepSeek-Coder-V2-Lite (64 experts of 2048 x 1408, 6 of them chosen):
  * all of cuda_moe, from the choice to the sum. GB/s count activations, results and the weights
  * that must be read: the experts that the rows of a call chose, each once, as they lie on the
- * device. A copy on the same device in the same run stands beside them. For many rows it
- * measures TFLOP/s (6 x rows x chosen x 2048 x 1408) beside a square product of cuBLAS
- * (ceilings.h). Choices are random, and calls use 32 sets of them in turn, so that no cache
+ * device. A copy on the same device in the same run is measured for comparison. For many rows
+ * the bench measures TFLOP/s (6 x rows x chosen x 2048 x 1408) beside a square product of cuBLAS
+ * (ceilings.h). Choices are random, and calls use 32 sets of choices in turn, so that no cache
  * holds the experts of one row. The table has the rounds' median, least and most. Figures are
  * reported, not judged: the bars are those of whole models (model.c).
  *   cuda_moe_bench [rows...] [--seconds N]      default rows: 1 8 64 512 8192
@@ -19,7 +19,7 @@
 #include "kernels/cuda/moe/abi.h"
 
 #define N_ROUNDS      7
-#define ROUND_NS      20000000ull /* target time of a round */
+#define ROUND_NS      20000000ull /* target time of a round in ns */
 #define MAX_ROUND_OPS 2000u       /* most calls in a round */
 #define N_CHOICES     32u         /* sets of choices that calls use in turn */
 #define MAX_ROWS      8192u
@@ -37,7 +37,7 @@ struct bench {
     uint32_t n_cut;
 };
 
-/* The work of one call. */
+/* `job` describes the work of one call. */
 struct job {
     const struct bench *b;
     struct moe_params p;
@@ -87,7 +87,7 @@ static double seconds_of(const struct job *j, uint32_t n)
     return (double)(clock_mono_ns() - begin_ns) / 1e9 / n;
 }
 
-/* Measures N_ROUNDS rounds; seconds are sorted. */
+/* Measures N_ROUNDS rounds and sorts their seconds. */
 static void measure(const struct job *j, double *seconds)
 {
     const double once = seconds_of(j, 2);
@@ -97,7 +97,7 @@ static void measure(const struct job *j, double *seconds)
     (void)ceilings_median(seconds, N_ROUNDS);
 }
 
-/* The experts of one weight format. */
+/* `experts` holds the experts of one weight format. */
 struct experts {
     struct weight w[N_EXPERTS][3];
     struct moe_expert experts[N_EXPERTS];
@@ -191,7 +191,7 @@ static void run_rows(struct bench *b, const struct experts *x, size_t format, ui
            seconds[N_ROUNDS - 1] * 1e6, bytes / middle / 1e9, bytes / middle / b->c.copy_rate,
            flops / middle / 1e12, flops / middle / b->c.gemm_rate);
     snprintf(what, sizeof what, "mixture, %s, rows %u", formats[format].name, n_rows);
-    bool is_read = n_rows <= 64; /* more rows are bound by computing, not by reading */
+    bool is_read = n_rows <= 64; /* more rows are limited by computing, not by reading */
     bars_figure(&b->bars, what, is_read ? "of a copy's rate" : "of cuBLAS's rate",
                 is_read ? bytes / middle / b->c.copy_rate : flops / middle / b->c.gemm_rate,
                 BAR_NONE, 0);

@@ -1,7 +1,7 @@
 /* Measures the bytes that the norms of kernels/cuda move per second, beside the driver's copy of
  * as many bytes on the same device, in interleaved rounds. The copy of 1 GiB is printed too
- * (ceilings.h). Counted are the bytes that must move: x read and out written (norm), x and y
- * read, x and out written (add_norm), source read and copy written. Inputs rotate through more
+ * (ceilings.h). Only the bytes that must move are counted: x read and out written (norm), x and
+ * y read, x and out written (add_norm), source read and copy written. Inputs rotate through more
  * memory than any cache holds. The table has median, least and most. Small shapes show the cost
  * of a call in a decode step, with its launch. Figures are reported, not judged: the bars are
  * those of whole models (model.c).
@@ -16,12 +16,12 @@
 
 #define N_ROUNDS      9
 #define POOL_BYTES    (1ull << 30) /* bytes of each of x, y and out: many times the largest L2 */
-#define ROUND_BYTES   (4ull << 30) /* bytes that a round moves at least */
+#define ROUND_BYTES   (4ull << 30) /* least bytes that a round moves */
 #define MAX_ROUND_OPS 2000u        /* most calls in a round */
 
 enum what { WHAT_COPY, WHAT_NORM, WHAT_ADD_NORM, WHAT_COUNT };
 static const char *const what_names[] = {"copy", "norm", "add_norm"};
-static const unsigned what_streams[] = {2, 2, 4}; /* reads and writes of one element */
+static const unsigned what_streams[] = {2, 2, 4}; /* number of reads and writes of one element */
 
 struct bench {
     struct bars bars;
@@ -80,7 +80,7 @@ static void run_shape(struct bench *b, uint32_t n_rows, uint32_t dim)
     if (!bars_has_time(&b->bars, text, 1, false))
         return;
     for (int w = 0; w < WHAT_COUNT; w++)
-        (void)round_seconds(b, (enum what)w, n_rows, dim); /* warms up */
+        (void)round_seconds(b, (enum what)w, n_rows, dim); /* this call warms up */
     for (int r = 0; r < N_ROUNDS; r++)
         for (int w = 0; w < WHAT_COUNT; w++)
             seconds[w][r] = round_seconds(b, (enum what)w, n_rows, dim);
@@ -113,7 +113,8 @@ int main(int argc, char **argv)
     char **pools[] = {&b.x, &b.y, &b.out};
     for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++)
         *pools[i] = ceilings_room(&b.c, POOL_BYTES);
-    b.w = (float *)(void *)b.y; /* arbitrary numbers; pairs of bfloat16 read as ordinary floats */
+    /* w may hold arbitrary numbers; pairs of bfloat16 read as ordinary floats */
+    b.w = (float *)(void *)b.y;
     printf("\n| rows x dim | what | us a call | GB/s: median (least ... most) | of the copy |\n");
     printf("|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)

@@ -1,8 +1,8 @@
 /* Measures small sums between GPUs: one kernel over peer memory (kernels/cuda/comm/oneshot.cu)
  * beside NCCL's all-reduce, for 2, 4 and 8 ranks, with a process and a device each. The timed
- * work is that of a decode step: a recorded pass of sums, one after the other, replayed, without
- * the host's calls. A round has many replays; the table has median, least and most of rank 0's
- * rounds. Both use the same communicator object, opened with and without the kernel
+ * work is that of a decode step: a replayed recording of sums, one after the other, without the
+ * host's calls. A round has many replays; the table has median, least and most of rank 0's
+ * rounds. Both ways use the same communicator object, opened with and without the kernel
  * (docs/develop/comm.md). The last line is the figure for the table. Exit status 77 with fewer
  * than two devices.
  *   cuda_oneshot_bench [--small] [LIBRARY]      --small: only check that it runs */
@@ -18,11 +18,11 @@
 
 enum { MAX_ROUNDS = 9, SHOWN = 2 };
 
-/* sizes in bytes */
+/* `sizes` lists the sizes of the sums in bytes. */
 static const uint32_t sizes[] = {4096, 8192, 16384, 65536, 131072, 262144, 524288};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
-/* Memory shared between the program and rank 0. */
+/* `found` is memory shared between the program and rank 0. */
 struct found {
     uint64_t bound; /* largest sum in bytes that uses peer memory */
     char why[160];
@@ -55,7 +55,7 @@ static bool time_replays(struct rank *r, struct gpu_graph *graph, double *us)
 static bool measure_size(struct rank *r, void *x, uint32_t n_bytes, double *us)
 {
     struct gpu_graph *graph;
-    if (!enqueue_sums(r, x, n_bytes)) /* the first call connects */
+    if (!enqueue_sums(r, x, n_bytes)) /* the first call connects the ranks */
         return false;
     RANK_TRY(r, r->comm->ops->wait(r->comm, NULL, NULL, why));
     RANK_TRY(r, gpu_graph_begin(r->stream, why));
@@ -72,7 +72,8 @@ static bool measure(struct rank *r)
     void *x;
     double us[N_SIZES][MAX_ROUNDS];
     RANK_CHECK(r, rank_join(r, 0, r->n, 1, NULL));
-    RANK_TRY(r, gpu_alloc(r->device, sizes[N_SIZES - 1], &x, why)); /* zeros stay zeros */
+    /* the memory holds zeros, and sums of zeros stay zeros */
+    RANK_TRY(r, gpu_alloc(r->device, sizes[N_SIZES - 1], &x, why));
     for (size_t i = 0; i < N_SIZES; i++)
         if (!measure_size(r, x, sizes[i], us[i]))
             return false;
@@ -125,7 +126,7 @@ int main(int argc, char **argv)
     bool ok = true;
     uint32_t n_devices = comm_devices();
     if (n_devices < 2) {
-        /* tests/cuda/run-all recognises these words: one device is no failure */
+        /* tests/cuda/run-all recognises these words, so that one device is no failure */
         printf("SKIPPED: needs 2 devices, here %s %u\n", n_devices == 1 ? "is" : "are", n_devices);
         return 77;
     }

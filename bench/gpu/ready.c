@@ -1,8 +1,8 @@
 /* Measures how long a GPU worker takes from its start to its first token, with a checkpoint in
- * the page cache, beside the rate of the link to the device in the same run (ceilings.h). The
- * bars are in bars.h. The checkpoint has the names and shapes of a Llama model and no numbers: a
- * file with a header and a hole. It is read once before the clock starts, and mincore checks
- * that its pages are in memory.
+ * the page cache. The same run measures the rate of the link to the device for comparison
+ * (ceilings.h). The bars are in bars.h. The checkpoint has the names and shapes of a Llama model
+ * and no numbers: a file with a header and a hole. The bench reads the checkpoint once before
+ * the clock starts, and mincore checks that its pages are in memory.
  *
  * ready: from a process that has not touched the driver to the first token for a prompt of one
  * token. Each round is a process of its own, as a worker's start is. The figure is the median of
@@ -49,7 +49,7 @@ static void die(const char *what, const char *path)
 
 struct header {
     struct strbuf text;
-    uint64_t end; /* offset behind the tensors so far */
+    uint64_t end; /* offset in bytes behind the tensors added so far */
 };
 
 static void add_tensor(struct header *h, const char *name, uint32_t n, uint32_t k)
@@ -213,9 +213,10 @@ static void first_token(struct executor *e)
     arena_fini(&arena);
 }
 
-/* The figures of one round, in memory that its process shares with this one. */
+/* `round` holds the figures of one round, in memory that its process shares with the parent. */
 struct round {
-    double open, ready, load, weights, link; /* seconds; bytes (weights); bytes per second (link) */
+    /* open, ready, load: seconds; weights: bytes; link: bytes per second */
+    double open, ready, load, weights, link;
     bool is_emulated;
 };
 struct job {
@@ -266,8 +267,8 @@ static void measure_round(const struct job *j)
     x->ops->close(x);
 }
 
-/* Runs fn in a process of its own. This process never touches the driver, so every round begins
- * without it. Ends the program when the child did not end well. */
+/* Runs fn in a process of its own. The parent never touches the driver, so every round begins
+ * without it. Ends the program when the child failed. */
 static void run_alone(void (*fn)(const struct job *), const struct job *j)
 {
     int status = 0;

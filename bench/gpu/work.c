@@ -6,7 +6,7 @@
 #include "worker/kv/store.h"
 #include "worker/weights/source.h"
 
-enum { KV_BLOCK = 16 }; /* tokens; a token's size does not depend on it */
+enum { KV_BLOCK = 16 }; /* tokens of a block; the bytes of a token do not depend on this size */
 
 static double group_bytes(double bits, double n, double k, uint32_t group)
 {
@@ -48,9 +48,9 @@ static bool is_expert(const struct program *p, uint32_t i_weight)
     return false;
 }
 
-/* Returns the weight as it was published. The keys of MLA's latent are split by head and kept as
- * they are (worker/weights/dummy.h). The publisher has them in one tensor with the values, in
- * the tensor's format. */
+/* Returns the weight as it was published. The keys of MLA's latent are split by head and kept in
+ * that form (worker/weights/dummy.h). The publisher has the keys in one tensor with the values,
+ * in the tensor's format. */
 static const struct op_weight *published(const struct program *p, const struct op_weight *x)
 {
     for (uint32_t i = 0; x->part.transposed && i < p->n_weights; i++) {
@@ -133,7 +133,7 @@ double work_kv_bytes(const struct work *w, double context)
     return bytes;
 }
 
-/* Returns the pairs of positions that see each other. */
+/* Returns the number of pairs of positions that see each other. */
 static double pairs(double n, double window)
 {
     if (window > 0 && window < n)

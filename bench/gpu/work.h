@@ -1,6 +1,6 @@
 #pragma once
-/* The work of a model's step, in bytes and operations, from its program's shapes alone (one
- * rank). The figures of bench/gpu/model.c are fractions of it. Needs no device.
+/* Counts the work of a model's step, in bytes and operations, from its program's shapes alone
+ * (one rank). The figures of bench/gpu/model.c are fractions of this work. Needs no device.
  *
  * Bytes of a decode step = weights + KV cache.
  *   weights: every matrix once, in its published bytes (work_weight_bytes), not in those of our
@@ -26,15 +26,15 @@
 
 struct work {
     double dense_bytes;         /* weights that every step reads */
-    double embedding_row_bytes; /* for each row of the batch */
-    double expert_bytes;        /* one expert of one layer, all three matrices */
-    uint32_t n_mixtures;        /* layers with a mixture */
-    double token_ops;           /* matrix products of one token, without the head */
-    double head_ops;            /* head, for each row that samples */
-    double pair_ops;            /* attention, for a pair of positions in one layer */
+    double embedding_row_bytes; /* bytes of the embedding, for each row of the batch */
+    double expert_bytes;        /* bytes of one expert of one layer, all three matrices */
+    uint32_t n_mixtures;        /* number of layers with a mixture */
+    double token_ops; /* operations of the matrix products of one token, without the head */
+    double head_ops;  /* operations of the head, for each row that samples */
+    double pair_ops;  /* operations of attention, for a pair of positions in one layer */
     uint32_t n_kv_groups;
     struct work_layers {
-        uint32_t n_layers, window; /* window 0: all positions */
+        uint32_t n_layers, window; /* window: 0 = the layers see all positions */
         double token_bytes;        /* KV bytes of one position in all of these layers */
     } layers[PROGRAM_MAX_KV_GROUPS];
 };
@@ -49,13 +49,13 @@ double work_weight_bytes(enum dtype dtype, double n, double k, uint32_t group);
 MUST_USE enum status work_of(const struct program *p, enum dtype kv_dtype, struct work *out,
                              struct error *err);
 
-/* Returns the bytes of weights that a step of n_rows reads. n_experts: experts that are read,
- * over all layers. */
+/* Returns the bytes of weights that a step of n_rows reads. n_experts: number of experts that
+ * the step reads, over all layers. */
 double work_step_weights(const struct work *w, double n_rows, double n_experts);
-/* Returns the bytes of KV cache that one row reads, which sees `context` positions, with its
- * own. */
+/* Returns the bytes of KV cache that one row reads when it sees `context` positions, its own
+ * included. */
 double work_kv_bytes(const struct work *w, double context);
-/* Returns the operations of a prompt of n tokens, one row of which samples. */
+/* Returns the operations of a prompt of n tokens, of which one row samples. */
 double work_prompt_ops(const struct work *w, uint32_t n);
 /* Returns the expected number of different experts in one layer when n_rows rows each choose
  * n_chosen of n at random. */

@@ -1,8 +1,9 @@
 #pragma once
-/* The gateways, and the load that they keep running. */
+/* Simulates the gateways, and the load that they keep running. */
 #include "bench/large_cluster/peers.h"
 
 void scale_gateways_open(struct scale *s);
 void scale_gateways_close(struct scale *s);
 void scale_gateways_on_msg(struct scale *s, uint32_t i_gateway, const struct msg *m);
-void scale_gateways_start(struct scale *s); /* submits the streams to be kept running */
+/* Submits the streams that the gateways keep running. */
+void scale_gateways_start(struct scale *s);

@@ -1,5 +1,6 @@
-/* scale_peers: all workers and gateways of a large cluster, for bench/scale. The script starts
- * it, sends commands as lines on its stdin, and reads the lines that it prints.
+/* Implements scale_peers: all workers and gateways of a large cluster, for bench/scale. The
+ * script starts this program, sends commands as lines on its stdin, and reads the lines that it
+ * prints.
  *
  *   scale_peers --endpoint tcp://HOST:PORT [--keys-dir DIR] [--groups 125] [--tp 8] [--seqs 32]
  *               [--gateways 2] [--step-us 25000] [--prompt-token-us 10]
@@ -120,7 +121,7 @@ static void connect_more(struct scale *s)
 /* ---- time ---- */
 
 /* Sends the heartbeats that are due, spread evenly over their interval. Returns the time of the
- * next one. */
+ * next heartbeat. */
 static uint64_t beat(struct scale *s, uint64_t begin_ns)
 {
     static uint64_t n_done;

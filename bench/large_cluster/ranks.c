@@ -1,6 +1,6 @@
-/* Ranks. A replica executes on its first rank: a step lasts as long as the options say, and its
- * tokens are random. The other ranks count the plans that they get. The steps of every rank must
- * be contiguous; otherwise the program ends. */
+/* Simulates the ranks. A replica executes on its first rank: a step lasts as long as the options
+ * say, and its tokens are random. The other ranks count the plans that they get. The steps of
+ * every rank must be contiguous; otherwise the program ends. */
 #include "bench/large_cluster/ranks.h"
 
 #include <stdio.h>
@@ -15,8 +15,9 @@ enum {
     BLOCK_TOKENS = 16,
     MODEL_LEN = 16384,
     VOCABULARY = 128256,
-    SEQS_MAX = 1024, /* most sequences in a plan */
-    CACHE_FACTOR = 2 /* the cache has this many times the blocks in use; the rest holds prefixes */
+    SEQS_MAX = 1024, /* most sequences of a plan */
+    /* blocks of the cache for each block in use; the rest of the cache holds prefixes */
+    CACHE_FACTOR = 2
 };
 
 struct rank {
@@ -24,7 +25,7 @@ struct rank {
     uint32_t position;
 };
 
-/* A plan on a replica's first rank. */
+/* `step` is a plan on a replica's first rank. */
 struct step {
     uint64_t step, arrived_ns, cost_ns;
     uint32_t n_slots;
@@ -34,14 +35,14 @@ struct step {
 struct execution {
     struct step steps[DEPTH];
     uint32_t n, first;
-    uint64_t ends_ns;  /* end of steps[first] */
-    uint64_t ended_ns; /* planned end of the step before; 0 = none */
+    uint64_t ends_ns;  /* time when steps[first] ends */
+    uint64_t ended_ns; /* planned end of the previous step; 0 = no step ran before */
     uint64_t wait_ns;  /* time that steps[first] waited for its plan */
 };
 
 struct scale_ranks {
-    struct rank *ranks;           /* [n_workers] */
-    struct execution *executions; /* [n_workers]; used for ranks in position 0 */
+    struct rank *ranks;           /* all ranks, [n_workers] */
+    struct execution *executions; /* [n_workers]; only those of ranks in position 0 are used */
     struct kv_group kv;
     struct result_item items[SEQS_MAX];
     uint32_t sampled[SEQS_MAX];
@@ -67,7 +68,7 @@ void scale_ranks_close(struct scale *s)
 
 void scale_ranks_hello(struct scale *s, uint32_t i_worker, struct msg_hello *h)
 {
-    static char host[32], address[32]; /* valid until the message is encoded */
+    static char host[32], address[32]; /* the texts must be valid until the message is encoded */
     snprintf(host, sizeof host, "host-%u", i_worker / s->o.tp);
     snprintf(address, sizeof address, "10.%u.%u.1:7200", i_worker / s->o.tp, i_worker % s->o.tp);
     h->node = str_from(host);

@@ -1,5 +1,5 @@
 #pragma once
-/* The simulated workers. */
+/* Simulates the workers. */
 #include "bench/large_cluster/peers.h"
 
 void scale_ranks_open(struct scale *s);

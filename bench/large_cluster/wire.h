@@ -1,5 +1,5 @@
 #pragma once
-/* The sockets of all peers to the head. */
+/* Owns the sockets of all peers to the head. */
 #include "bench/large_cluster/peers.h"
 
 struct scale_wire *scale_wire_open(void);

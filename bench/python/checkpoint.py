@@ -1,5 +1,5 @@
-"""Writes a checkpoint of a Llama model's shape with random bfloat16 weights, for benchmarks of loading. The model is of no other
-use. With --codes, the matrices of its layers are 4-bit codes as AutoAWQ or GPTQ write them."""
+"""Writes a checkpoint of a Llama model's shape with random bfloat16 weights, for benchmarks of loading. The model has no other use.
+With --codes, the matrices of its layers are 4-bit codes as AutoAWQ or GPTQ write them."""
 import argparse
 import json
 import shutil
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-GROUP = 128  # inputs that share a scale
-POOL = 8 << 20  # count of random numbers; every tensor begins at another offset in them
+GROUP = 128  # number of inputs that share a scale
+POOL = 8 << 20  # count of random numbers; every tensor begins at a different offset in them
 
 
 def shapes(c):
@@ -52,7 +52,8 @@ def write_tensor(f, pool, shape, seed):
 
 
 def write(shape, tokenizer, folder, codes=None):
-    """Writes `folder` anew from the config.json of `shape` and the files of a tokenizer. Returns the bytes of weights."""
+    """Removes `folder` and writes it again from the config.json of `shape` and the files of a tokenizer. Returns the bytes of
+    weights."""
     config = json.loads((shape / "config.json").read_text())
     assert config["model_type"] == "llama" and config["torch_dtype"] == "bfloat16"
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +71,7 @@ def write(shape, tokenizer, folder, codes=None):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(1)
-    pool = rng.integers(0, 1 << 16, POOL, np.uint16) & 0x807f | 0x3c00  # numbers of about 2^-7, of either sign
+    pool = rng.integers(0, 1 << 16, POOL, np.uint16) & 0x807f | 0x3c00  # the numbers have a size of about 2^-7 and either sign
     with open(folder / "model.safetensors", "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for i, t in enumerate(header.values()):

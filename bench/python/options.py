@@ -1,5 +1,5 @@
-"""Command-line options of the scripts of this folder: counts and names, each with its bounds, checked before anything is built or
-loaded. An error ends the script with exit status 2 and one line that names the error and --help."""
+"""Defines command-line options of the scripts of this folder: counts and names, each with its bounds, checked before anything is
+built or loaded. An error ends the script with exit status 2 and one line that names the error and --help."""
 import argparse
 import itertools
 import math
@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, *args, **kwargs):
         found = super().parse_args(*args, **kwargs)
-        lock = os.environ.get("COX_MACHINE_LOCK")  # used by serving.quiet
+        lock = os.environ.get("COX_MACHINE_LOCK")  # serving.quiet uses this file
         if lock and not (os.path.isfile(lock) and os.access(lock, os.R_OK)):
             self.error(f"COX_MACHINE_LOCK names {lock!r}, which is no file that can be read: make it (touch) or unset the variable")
         return found

@@ -28,12 +28,12 @@ from options import THREADS, Parser, amount, count
 
 BUILD = ROOT / "build/release"
 PROGRAMS = "cox", "cox-head", "cox-gateway", "cox-worker"
-COUNTS = {"null": {1: 500, 8: 500, 64: 200}, "cpu": {1: 64, 8: 64}}  # streams: tokens of each
+COUNTS = {"null": {1: 500, 8: 500, 64: 200}, "cpu": {1: 64, 8: 64}}  # number of streams: tokens of each stream
 PROMPT_WORDS = 500
 
 
 def machine():
-    """Returns date, machine and load: the first line of every table."""
+    """Returns date, machine and load. This text is the first line of every table."""
     cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), platform.machine())
     return f"{time.strftime('%Y-%m-%d')}, {cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
@@ -61,7 +61,7 @@ def go_first(pid):
 @contextlib.contextmanager
 def quiet():
     """Waits until the machine is free. Its other users hold the file COX_MACHINE_LOCK by flock(1) while they work. Without that
-    variable it does not wait."""
+    variable this function does not wait."""
     name = os.environ.get("COX_MACHINE_LOCK")
     with open(name) if name else contextlib.nullcontext() as f:
         if f:
@@ -121,7 +121,7 @@ def long_prompt(k):
 
 
 def forget_file(path):
-    """Removes the file from the page cache, as after a reboot."""
+    """Removes the file from the page cache, which then is as after a reboot."""
     with open(path, "rb") as f:
         os.fsync(f.fileno())
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,7 +1,7 @@
 /* Runs the scheduler and the codec under the trace, without the rest of the head.
- * scheduler_bench and scale_alone call it through a struct rig: each step makes and encodes a
- * plan, decodes and applies the trace's answer, and encodes the gateways' tokens. One thread;
- * the clock stands still, so no deadline passes. */
+ * scheduler_bench and scale_alone call this rig through a struct rig. Each step makes and
+ * encodes a plan, decodes and applies the trace's answer, and encodes the gateways' tokens. All
+ * of this runs on one thread. The clock stands still, so no deadline passes. */
 #include "bench/scheduling/alone.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "head/scheduler/scheduler.h"
 #include "proto/codec/codec.h"
 
-enum { TOKENS_ITEMS = 512 }; /* tokens of one frame, as in gateways.c */
-#define NOW_NS NS_PER_S      /* a fixed time: no deadlines */
+enum { TOKENS_ITEMS = 512 }; /* most tokens of one frame, as in gateways.c */
+#define NOW_NS NS_PER_S      /* a fixed time, so that no deadline passes */
 #define EPOCH  1u
 
 struct alone {
@@ -22,7 +22,7 @@ struct alone {
     bench_mallocs *n_mallocs;
     struct scheduler *scheduler;
     struct slab slab;
-    struct request **requests; /* request of each slot */
+    struct request **requests; /* the request of each slot */
     struct strbuf plan, tokens, results[DEPTH];
     uint64_t n_planned, n_applied, n_arrived, n_token_frames;
     struct arena encode, decode;

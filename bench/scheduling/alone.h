@@ -1,5 +1,5 @@
 #pragma once
-/* The scheduler alone under the trace. */
+/* Runs the scheduler alone under the trace. */
 #include "bench/scheduling/rig.h"
 #include "bench/scheduling/trace.h"
 

@@ -1,8 +1,8 @@
-/* Compares the goodput of our scheduler and of vLLM's policy in the same simulated replica: the
- * share of requests whose first token comes within a limit and whose following tokens come fast
- * enough on average. The table has one row for each scenario, and one below it for each tenant.
- * Both sides get the same arrivals, costs of a step and budgets, with two plans in flight;
- * neither pays for its decisions. See bench/sim and tests/sim/timed.h.
+/* Compares the goodput of our scheduler and of vLLM's policy in the same simulated replica.
+ * Goodput is the share of requests whose first token comes within a limit and whose following
+ * tokens come fast enough on average. The table has one row for each scenario, and one below it
+ * for each tenant. Both sides get the same arrivals, costs of a step and budgets, with two plans
+ * in flight; neither side pays for its decisions. See bench/sim and tests/sim/timed.h.
  *   bench_goodput [--seeds N] [--first SEED] [scenario ...] */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct scenario {
     uint64_t loss_every_ns;
 };
 
-/* An H200 with 128 KiB of KV per token: 110 GB of its 141 GB are left for 52,000 blocks. */
+/* This is an H200 with 128 KiB of KV per token: 110 GB of its 141 GB are left for 52,000 blocks. */
 #define H200_WITH(model, drafts, blocks)                                                           \
     .cost = (model), .limits = {500 * NS_PER_MS, 25 * NS_PER_MS},                                  \
     .scheduler = {.max_num_batched_tokens = 8192,                                                  \
@@ -153,7 +153,7 @@ static void print_row(const char *name, struct times *ours, struct times *theirs
                quantile(theirs->tpot_ms, theirs->n_tpot, 0.99));
 }
 
-/* Results: [0] for all tenants, [1 + i] for tenant i. */
+/* Runs a scenario once. The results are [0] for all tenants and [1 + i] for tenant i. */
 static bool run_one(const struct scenario *s, const struct policy_ops *policy, uint64_t seed,
                     struct times *times, uint64_t *n_preemptions)
 {
@@ -188,7 +188,8 @@ static bool run_one(const struct scenario *s, const struct policy_ops *policy, u
     return true;
 }
 
-/* *worse is increased when fewer requests of ours meet the limits. */
+/* Runs a scenario and prints its rows. *worse is increased when fewer requests of ours meet the
+ * limits. */
 static bool run_scenario(const struct scenario *s, uint64_t first, uint64_t n_seeds,
                          uint32_t *worse)
 {

@@ -1,5 +1,5 @@
-/* Measures the schedulers of a large cluster alone: GROUPS of them with SEQS sequences each, in
- * turns, so that each finds the caches full of the others' data, as in a head. In a step the
+/* Measures the schedulers of a large cluster alone: GROUPS schedulers with SEQS sequences each,
+ * in turns, so that each finds the caches full of the others' data, as in a head. In a step the
  * plan is made and encoded, the result decoded and applied, and the gateways' tokens encoded
  * (alone.c). The trace is bench/scheduler's: contexts of 1k to 8k, and 2 % of the sequences end
  * in each step.
@@ -16,7 +16,7 @@ enum { WARM_STEPS = 64 };
 
 static unsigned long no_mallocs(void)
 {
-    return 0; /* bench/scheduler counts mallocs */
+    return 0; /* this program does not count mallocs; bench/scheduler does */
 }
 
 struct one {

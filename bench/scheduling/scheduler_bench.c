@@ -1,15 +1,15 @@
 /* Measures the head's microseconds per step of N running sequences: scheduler and block table,
  * the plan encoded, the result decoded and applied (stop checks), the gateways' tokens encoded.
- * The trace is trace.c's. The run is divided into windows. In a window, sequences end during
- * some uncounted steps and WINDOW_STEPS counted ones. Then, outside of the measured time, the
- * newcomers, which are short, are removed, and their slots get prompts of the original spread
- * again. Contexts thus stay between 1k and 8k. Arrivals (a request made, hashed, queued) are not
- * part of a step, as in vLLM's measurement, and are measured apart.
+ * trace.c makes the requests and the answers. The run is divided into windows. In a window,
+ * sequences end during some uncounted steps and WINDOW_STEPS counted steps. Then, outside of the
+ * measured time, the newcomers, which are short, are removed, and their slots get prompts of the
+ * original lengths again. Contexts thus stay between 1k and 8k. Arrivals (a request made,
+ * hashed, queued) are not part of a step, as in vLLM's measurement, and are measured apart.
  *
  *   scheduler_bench [--turn [--step-log FILE]] [--steps N] [--seed N] COUNT...   JSON lines
  *
- * --turn: the whole head core instead, with frames in memory: on_frame(result) and turn; with a
- * step log, a thread writes FILE.
+ * --turn: measures the whole head core instead, with frames in memory: on_frame(result) and
+ * turn. With a step log, a thread writes FILE.
  * Exit status 1: a step called malloc (only without --turn: the head core may call malloc). */
 #include <getopt.h>
 #include <stdio.h>
@@ -35,9 +35,9 @@ static unsigned long count_mallocs(void)
 struct run {
     struct trace t;
     struct rig rig;
-    struct step_cost *costs; /* [n_steps] */
+    struct step_cost *costs; /* costs of the counted steps, [n_steps] */
     uint32_t n_steps, n_done;
-    uint64_t *arrivals; /* [ARRIVALS] ns of the latest arrivals, a ring */
+    uint64_t *arrivals; /* ring of the ns of the last ARRIVALS arrivals */
     uint64_t n_arrivals;
 };
 enum { ARRIVALS = 1 << 16 };

@@ -1,5 +1,5 @@
 #pragma once
-/* The trace of scheduler_bench: which request arrives, and which one ends. */
+/* Decides which requests of scheduler_bench arrive, and which end. */
 #include "common/base/random.h"
 #include "proto/messages.h"
 
@@ -10,7 +10,8 @@ enum {
     DEPTH = 2,
 };
 
-/* The slot of a running sequence. A newcomer replaces a sequence that ends in the same slot. */
+/* `slot` is the slot of a running sequence. A newcomer replaces a sequence that ends in the same
+ * slot. */
 struct slot {
     uint64_t generation;
     bool is_newcomer;
@@ -22,14 +23,14 @@ struct trace {
     struct slot *slots;
     uint32_t *ended; /* slots whose request has ended and has not been replaced yet */
     uint32_t n_ended;
-    bool ends; /* true: sequences end in the next steps */
+    bool ends; /* whether sequences end in the next steps */
     double owed_ends;
     uint32_t *prefixes, *ids;
-    bool *slot_ended; /* the end of the slot's request is decided already */
+    bool *slot_ended; /* whether the end of the slot's request is decided already */
     struct result_item *items;
     uint32_t *sampled;
     float *gaps;
-    bool counts; /* true: the plans of the next steps count in these: */
+    bool counts; /* whether the plans of the next steps count in the next fields */
     uint64_t n_plans, n_runs, n_blocks, n_admits, n_hit_tokens, n_ends;
 };
 
@@ -39,5 +40,5 @@ void trace_fini(struct trace *t);
 void trace_submit(struct trace *t, uint32_t i_slot, bool newcomer, struct msg_submit *out);
 /* Fills *out with a rank's answer to the plan; valid until the next call. */
 void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *out);
-uint32_t trace_n_blocks(uint32_t n);      /* blocks of the pool */
-uint32_t trace_budget_tokens(uint32_t n); /* token budget of a step */
+uint32_t trace_n_blocks(uint32_t n);      /* Returns the blocks of the pool. */
+uint32_t trace_budget_tokens(uint32_t n); /* Returns the token budget of a step. */

@@ -1,6 +1,6 @@
 /* Runs the whole head core under the trace, as cox-head drives it for a replica of one rank: a
- * result's frame comes, and the turn after it makes the next plan and tells the gateway. The
- * rank and the gateway are simulated here: their frames stay in memory, and the clock stands
+ * result's frame comes, and the turn after it makes the next plan and tells the gateway. This
+ * file simulates the rank and the gateway: their frames stay in memory, and the clock stands
  * still, so no heartbeat is due. Sent frames are copied once, as ZeroMQ does. */
 #include "bench/scheduling/turn.h"
 
@@ -14,8 +14,9 @@
 #include "proto/link/link.h"
 
 enum { RANK = 1, GATEWAY = 2, BOX_FRAMES = 256, MAX_RESULTS = DEPTH };
-#define NOW_NS       (100 * NS_PER_S)
-#define WINDOW_BYTES (1ull << 40) /* so large that no Credit is ever waited for */
+#define NOW_NS (100 * NS_PER_S)
+/* bytes of a window, so many that the head never waits for a Credit */
+#define WINDOW_BYTES (1ull << 40)
 
 struct turn {
     struct trace *t;
@@ -158,7 +159,7 @@ static void step(void *state, struct step_cost *out)
 {
     struct turn *x = state;
     *out = (struct step_cost){0};
-    empty_box(x); /* the arrivals may have caused a plan when nothing else ran */
+    empty_box(x); /* the arrivals may have caused a plan when no step ran */
     if (x->n_answered == x->n_planned)
         bench_die("no plan after step %llu", (unsigned long long)x->n_planned);
     const struct strbuf *result = &x->results[++x->n_answered % MAX_RESULTS];

@@ -1,7 +1,7 @@
-/* Measures the cost of a mask as the worker makes it: grammars_mask before each token of
- * documents that their schemas allow, with the model's own tokenizer. A sequence is new in each
- * round, so its lexer has no states yet. Times are processor time of this thread, medians of
- * rounds. The bound applies to all tokens of all schemas together.
+/* Measures the cost of a mask as the worker makes it: it calls grammars_mask before each token
+ * of documents that their schemas allow, with the model's own tokenizer. A sequence is new in
+ * each round, so its lexer has no states yet. Times are processor time of this thread, medians
+ * of rounds. The bound applies to all tokens of all schemas together.
  * Usage: bench_grammar TOKENIZER [ROUNDS]; exit status 1: above the bound. */
 #include <stdio.h>
 #include <stdlib.h>

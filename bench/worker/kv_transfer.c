@@ -30,7 +30,7 @@ static const struct {
              {"288 KiB: 0.6 billion parameters", 288 << 10},
              {"2 MiB: 8 billion", 2 << 20}};
 
-/* State shared by the two processes. */
+/* `shared` is the state that the two processes share. */
 struct shared {
     char addresses[2][COMM_ADDRESS_MAX];
     uint8_t id[COMM_ID_BYTES];

@@ -2,9 +2,9 @@
  * tokens. Plans go directly to the executor, one step at a time, so that only the device is
  * measured: one kernel thread and its CPU time, which also works on a busy machine. There are
  * two kinds of prompt: a file to be written again, whose text is a good draft, and prose, where
- * n-grams are mostly wrong. With DRAFT that model drafts. The same model as MODEL is always
- * right and shows the cost of its passes; a gain needs a much smaller one with MODEL's
- * vocabulary.
+ * n-grams are mostly wrong. When DRAFT is given, that model drafts. When DRAFT is the same model
+ * as MODEL, its drafts are always right, and the figures show the cost of its passes. A gain
+ * needs a much smaller model with MODEL's vocabulary.
  * Usage, from the source folder: bench_speculation [MODEL [ROUNDS [DRAFT]]] */
 #include <assert.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* Compares one stage of two threads with two stages of one thread each (and with two ranks), for
  * a prompt in chunks and for streams that decode. Plans go directly to the executors as fast as
  * these accept them, as from a head with any number of steps in flight. Both wall-clock time and
- * CPU time of the process are measured; rounds are interleaved, figures are medians. Waiting of
- * a stage is only in the first, the cost of small passes in both. With "dummy" the weights are
- * random, and MODEL is a folder with a config.json. With ROW_US every row sleeps that long in
- * each layer: with a small model nothing else counts, so the machine may be busy. The first line
- * then has one thread's time, and two stages can be twice as fast.
+ * CPU time of the process are measured; rounds are interleaved, figures are medians. The waiting
+ * of a stage is only in the wall-clock time; the cost of small passes is in both times. With
+ * "dummy" the weights are random, and MODEL is a folder with a config.json. With ROW_US every
+ * row sleeps that long in each layer. With a small model nothing else takes time, so the machine
+ * may be busy. The first line then has one thread's time, and two stages can be twice as fast.
  * Usage: bench_stages [MODEL [ROUNDS [weights|dummy [ROW_US]]]] */
 #include <pthread.h>
 #include <stdio.h>
@@ -43,7 +43,8 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static const struct way {
     const char *name;
-    uint32_t i_shape, pass_rows; /* 0 = as many as the engine takes */
+    /* pass_rows: most rows of a pass; 0 = as many as the engine takes */
+    uint32_t i_shape, pass_rows;
 } ways[] = {
     {"one rank, two threads", 0, 0},
     {"two ranks", 1, 0},
@@ -53,7 +54,7 @@ static const struct way {
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* Streams of each kind of work; 0 = the prompt. */
+/* `works` lists the streams of each kind of work; 0 = the prompt. */
 static const uint32_t works[] = {0, 1, 8, 32, 64};
 enum { N_WORKS = sizeof works / sizeof *works };
 
@@ -68,7 +69,7 @@ struct plans {
 
 struct rank {
     struct executor *executor;
-    /* the thread joins this communicator; NULL = it runs `plans` */
+    /* communicator that the thread joins; NULL = the thread runs `plans` */
     const struct executor_comm *comm;
     const struct plans *plans;
     struct arena arena;

@@ -1,6 +1,6 @@
-"""The forward pass of every family except those of model.py, written plainly in float64 after the models' papers and transformers'
-modeling files. It is one decoder; a model's config.json chooses its parts (with transformers' keys), and families.py has the
-traits that config.json does not contain."""
+"""Computes the forward pass of every family except those of model.py, written plainly in float64 after the models' papers and
+transformers' modeling files. There is one decoder. A model's config.json chooses its parts (with transformers' keys), and
+families.py has the traits that config.json does not contain."""
 import math
 
 import numpy as np
@@ -26,8 +26,8 @@ def yarn_mscale(factor, mscale):
 
 
 def yarn(freqs, s, theta):
-    """Scales frequencies as in Peng et al. 2023: dimensions that turn often keep their frequency, those that turn seldom are slowed
-    down."""
+    """Scales frequencies as in Peng et al. 2023. Dimensions that turn often keep their frequency, and dimensions that turn seldom
+    are slowed down."""
     n = 2 * len(freqs)
 
     def dimension(turns):
@@ -42,7 +42,7 @@ def yarn(freqs, s, theta):
 
 
 class Rope:
-    """Frequencies [pairs], and the factor of cos and sin. long: the text is longer than the model's original length."""
+    """Holds the frequencies [pairs], and the factor of cos and sin. long: the text is longer than the model's original length."""
 
     def __init__(self, c, n_rot, long):
         s, theta = c.get("rope_scaling") or {}, c["rope_theta"]
@@ -66,8 +66,8 @@ class Rope:
 
 
 class Decoder:
-    """One model. c: config.json with the traits of its family; w: name -> float64 array as in the file; n_new: number of tokens that
-    follow a prompt."""
+    """`Decoder` computes the forward pass of one model. c: config.json with the traits of its family; w: name -> float64 array as in
+    the file; n_new: number of tokens that follow a prompt."""
 
     def __init__(self, c, w, n_new):
         self.c, self.w, self.n_new = c, w, n_new
@@ -130,7 +130,7 @@ class Decoder:
         distance = positions[:, None] - np.arange(len(k))
         window = c["sliding_window"] if c["windows"][i] else c["max_position_embeddings"]
         scores = np.where((distance < 0) | (distance >= window), -np.inf, scores)
-        if p + "sinks" in self.w:  # a column that takes its share of the softmax and adds nothing
+        if p + "sinks" in self.w:  # a sink is a column that takes its share of the softmax and adds nothing
             sink = np.broadcast_to(self.w[p + "sinks"][:, None, None], (*scores.shape[:2], 1))
             shares = softmax(np.concatenate([scores, sink], -1))[..., :-1]
         else:
@@ -147,14 +147,14 @@ class Decoder:
         return self.linear(p + names[2], (gelu_tanh if self.c.get("gelu") else silu)(gate) * up)
 
     def stacked(self, p, e, x):
-        """Computes an expert of gpt-oss: gate and up columns alternate, and it has its own activation."""
+        """Computes an expert of gpt-oss. Its gate and up columns alternate, and it has its own activation."""
         w, limit = self.w, self.c["swiglu_limit"]
         both = x @ w[p + "experts.gate_up_proj"][e] + w[p + "experts.gate_up_proj_bias"][e]
         gate, up = np.minimum(both[:, ::2], limit), np.clip(both[:, 1::2], -limit, limit)
         return (up + 1) * gate * sigmoid(1.702 * gate) @ w[p + "experts.down_proj"][e] + w[p + "experts.down_proj_bias"][e]
 
     def shares(self, p, x):
-        """Returns [n, experts]: each expert's share in each row, zero when it is not chosen."""
+        """Returns [n, experts]: each expert's share in each row, zero when the row does not choose the expert."""
         c, m = self.c, self.c["moe"]
         logits = self.linear(p + m["router"], x)
         scores = {"sigmoid": sigmoid, "softmax": softmax, "chosen": lambda t: t}[m["scores"]](logits)

@@ -1,6 +1,6 @@
-"""The families that decoder.py runs, with a tiny checkpoint of each: its config.json, the traits of its architecture, its weights by
-name, and the mistakes that an engine may make. Sizes do not divide evenly: three heads, odd numbers of experts, widths that are
-no multiples of 64."""
+"""Describes the families that decoder.py runs, with a tiny checkpoint of each: its config.json, the traits of its architecture, its
+weights by name, and the mistakes that an engine may make. Sizes do not divide evenly: three heads, odd numbers of experts, widths
+that are no multiples of 64."""
 import math
 
 import numpy as np
@@ -11,7 +11,7 @@ from decoder import Decoder
 LLAMA_NORMS = ("input", None, ("post_attention", None))
 QWEN_MOE = {"prefix": "mlp.", "router": "gate", "scores": "softmax", "names": ("gate_proj", "up_proj", "down_proj"), "width": "moe_intermediate_size"}
 
-# Traits that are not in config.json. norms: before attention, after it, before and after the MLP.
+# TRAITS are not in config.json. norms: before attention, after attention, before and after the MLP.
 TRAITS = {
     "mistral": {}, "qwen2": {"qkv_bias": True}, "qwen3": {"q_k_norm": "head"}, "phi3": {"fused": True},
     "olmo2": {"q_k_norm": "whole", "norms": (None, "post_attention", (None, "post_feedforward"))},
@@ -57,7 +57,7 @@ QWEN_MOE_KEYS = {"decoder_sparse_step": 1, "max_window_layers": 2, "mlp_only_lay
                  "num_experts": 7, "num_experts_per_tok": 3, "sliding_window": None, "use_sliding_window": False}
 WINDOWS = ["sliding_attention", "full_attention"]
 
-# name: (config.json, stored dtype)
+# MODELS maps the name of a model to (config.json, stored dtype).
 MODELS = {
     "mistral_window": (config("mistral", head_dim=20, num_attention_heads=6, sliding_window=16, rms_norm_eps=1e-5), "bf16"),
     "qwen2_3heads": (config("qwen2", num_attention_heads=3, num_key_value_heads=1, sliding_window=16, use_sliding_window=False,
@@ -91,7 +91,7 @@ MODELS = {
 
 
 def describe(c):
-    """Returns config.json with the traits of its family; windows: the layers that have one."""
+    """Returns config.json with the traits of its family. windows: the layers that have a window."""
     family, n = c["model_type"], c["num_hidden_layers"]
     c = {"norms": LLAMA_NORMS, "head_dim": c["hidden_size"] // c["num_attention_heads"]} | c | TRAITS[family]
     kinds = c.get("layer_types") or WINDOWS * n
@@ -106,8 +106,8 @@ def describe(c):
 # ---- weights ----
 
 class Weights:
-    """Random weights, name -> float32 array. As in model.py, the scales make the layers matter more than the token's own embedding,
-    and spread the logits so that the two best are rarely close."""
+    """Holds random weights, name -> float32 array. As in model.py, the scales make the layers matter more than the token's own
+    embedding, and spread the logits so that the two best are rarely close."""
 
     def __init__(self, c, rng):
         self.c, self.rng, self.all = c, rng, {}
@@ -209,7 +209,7 @@ class Weights:
 # ---- possible mistakes of an engine ----
 
 def changes(c):
-    """Returns name -> changed keys of the description."""
+    """Returns name of a mistake -> changed keys of the description."""
     out, s, far = {}, c.get("rope_scaling"), c["max_position_embeddings"]
     out["rope_theta_x2"] = {"rope_theta": 2 * c["rope_theta"]}
     if s:

@@ -1,4 +1,4 @@
-"""Writers of the files in a model's folder: safetensors, GGUF version 3, tokenizer files. The formats follow their descriptions
+"""Writes the files in a model's folder: safetensors, GGUF version 3, tokenizer files. The formats follow their descriptions
 (huggingface/safetensors README; ggml docs/gguf.md)."""
 import json
 import struct
@@ -16,7 +16,7 @@ def write_json(path, value):
 
 
 def write_safetensors(path, tensors):
-    """Writes a file. tensors: name -> (dtype name, shape, bytes)."""
+    """Writes a safetensors file. tensors: name -> (dtype name, shape, bytes)."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
@@ -51,7 +51,7 @@ def gguf_key(key, kind, v):
 
 
 def write_gguf(path, keys, tensors):
-    """Writes a file. keys: (key, kind, value). tensors: name -> (type id, shape with the outermost dimension first, bytes)."""
+    """Writes a GGUF file. keys: (key, kind, value). tensors: name -> (type id, shape with the outermost dimension first, bytes)."""
     infos, datas, at = b"", [], 0
     for name, (kind, shape, data) in tensors.items():
         infos += gguf_string(name) + struct.pack("<I", len(shape))
@@ -85,7 +85,8 @@ def byte_alphabet():
 
 
 class Tokenizer:
-    """A tokenizer. tokens: by id; control: ids of special tokens; the subclasses turn text into ids."""
+    """`Tokenizer` is the common part of the tokenizers below. tokens: texts by id; control: ids of special tokens. The subclasses
+    turn text into ids."""
 
     def files(self):
         special = {k: self.tokens[i] for k, i in self.named.items()}
@@ -124,7 +125,7 @@ class Tokenizer:
 
 
 class ByteLevel(Tokenizer):
-    """256 bytes, then special tokens up to vocab_size, like Llama 3."""
+    """`ByteLevel` has 256 bytes, then special tokens up to vocab_size, like Llama 3's tokenizer."""
     bytes_fall_back, gguf_model, gguf_pre = False, "gpt2", "llama-bpe"
     pipeline = {"normalizer": None,
                 "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
@@ -145,7 +146,7 @@ class ByteLevel(Tokenizer):
 
 
 class Characters(Tokenizer):
-    """Special tokens, 256 bytes as a fallback, then single characters, like Gemma."""
+    """`Characters` has special tokens, 256 bytes as a fallback, then single characters, like Gemma's tokenizer."""
     bytes_fall_back, gguf_model, gguf_pre = True, "llama", "default"
     pipeline = {"normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
                 "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},

@@ -47,7 +47,7 @@ def read(path):
         at += 16 + 8 * n_dims
         infos.append((name, kind, shape, offset))
     start = at + -at % files.ALIGNMENT
-    ends = [offset for *_, offset in infos[1:]] + [len(b) - start]  # tensors are stored in order
+    ends = [offset for *_, offset in infos[1:]] + [len(b) - start]  # the tensors are stored in order, so a tensor ends where the next one begins
     return n_keys, keys, [(*t[:3], b[start + t[3]:start + end]) for t, end in zip(infos, ends)]
 
 
@@ -69,7 +69,7 @@ def write_part(path, n_keys, keys, tensors):
 
 
 def split_folder(source, folder, n_parts):
-    """Copies a model's folder, with parts instead of its model.gguf."""
+    """Copies a model's folder. The copy has parts instead of model.gguf."""
     n_keys, keys, tensors = read(os.path.join(source, "model.gguf"))
     per_part = -(-len(tensors) // n_parts)
     os.makedirs(folder)

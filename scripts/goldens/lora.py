@@ -1,4 +1,4 @@
-"""LoRA adapters as PEFT saves them, and the models that they make of their base: W + scale * B A, in float64."""
+"""Makes LoRA adapters as PEFT saves them, and merges them into the base model: W + scale * B A, in float64."""
 import math
 import os
 
@@ -9,8 +9,8 @@ import model
 import quant
 import torch_files
 
-# name -> content of adapter_config.json; dtype: of the stored tensors; torch: saved in PyTorch's file. The ranks differ between modules, are no
-# multiples of anything, and reach the largest rank that the tests allow.
+# ADAPTERS maps a name to the content of adapter_config.json. `dtype` is that of the stored tensors, and `torch` means that the adapter is saved as PyTorch's file.
+# The ranks differ between modules, are no multiples of anything, and reach the largest rank that the tests allow.
 ADAPTERS = {
     "every": {"r": 4, "lora_alpha": 8, "dtype": "f32", "rank_pattern": {"k_proj": 7, "1.mlp.up_proj": 1},
               "alpha_pattern": {"layers.1.mlp.down_proj": 3.5}, "use_rslora": False,
@@ -79,7 +79,7 @@ def fuse(c, weights):
 
 
 def split(c, name, w):
-    """Splits a fused matrix into its parts, with their own names."""
+    """Splits a fused matrix into its parts, each with its own name."""
     kv = c["n_kv_heads"] * c["head_dim"]
     if "qkv_proj" in name:
         return zip((name.replace("qkv", p) for p in "qkv"), np.split(w, (len(w) - 2 * kv, len(w) - kv)), strict=True)

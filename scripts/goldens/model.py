@@ -1,7 +1,7 @@
-"""Four tiny models and their forward pass, written plainly in float64 after the papers and the models' configurations: Llama
-(Touvron et al. 2023) with grouped queries and Llama 3.1's rope, and Gemma 3 (Gemma Team 2025) with windows, norms of queries and
-keys, and two ropes. A variant of each has the other options of its configuration: biases, a tied head, independent sizes, caps. A
-layer is a dict of float64 matrices by their names in transformers' checkpoints."""
+"""Defines four tiny models and their forward pass, written plainly in float64 after the papers and the models' configurations. They
+are Llama (Touvron et al. 2023) with grouped queries and Llama 3.1's rope, and Gemma 3 (Gemma Team 2025) with windows, norms of
+queries and keys, and two ropes. A variant of each has the other options of its configuration: biases, a tied head, independent
+sizes, caps. A layer is a dict of float64 matrices by their names in transformers' checkpoints."""
 import math
 
 import numpy as np
@@ -13,24 +13,24 @@ LLAMA = {
                 "original_max_position_embeddings": 64},
     "tied": False, "biases": False,
 }
-# Three query heads for each key head; all heads together are wider than a row.
+# LLAMA_BIAS has three query heads for each key head. All heads together are wider than a row.
 LLAMA_BIAS = LLAMA | {"hidden": 192, "intermediate": 224, "n_heads": 6, "head_dim": 48, "tied": True, "biases": True}
-# Llama's layers in the form of Phi-3's checkpoints, with fused projections; plain rope; three heads per rank with two ranks.
+# PHI3 has Llama's layers in the form of Phi-3's checkpoints, with fused projections and plain rope. With two ranks, each rank has three heads.
 PHI3 = LLAMA | {"family": "phi3", "n_heads": 6, "n_kv_heads": 6, "hidden": 192, "scaling": {"rope_type": "linear", "factor": 1.0}}
-# Every sixth layer sees all positions: the only pattern that a GGUF of Gemma 3 can express.
+# In GEMMA3 every sixth layer sees all positions. A GGUF of Gemma 3 can express no other pattern.
 GEMMA3 = {
     "family": "gemma3", "hidden": 256, "intermediate": 256, "n_layers": 6, "n_heads": 4, "n_kv_heads": 1, "head_dim": 64,
     "vocab_size": 384, "max_len": 1024, "eps": 1e-6, "theta": 1000000.0, "theta_local": 10000.0, "window": 16,
     "is_window": [True] * 5 + [False], "scaling": {"rope_type": "linear", "factor": 8.0},
     "tied": True, "biases": False, "query_scalar": 64, "attention_cap": None, "final_cap": None,
 }
-# Caps so low compared with scores and logits that a missing one shows.
+# The caps of GEMMA3_CAPS are so low compared with scores and logits that a missing cap changes the results.
 GEMMA3_CAPS = GEMMA3 | {"query_scalar": 24, "attention_cap": 2.0, "final_cap": 10.0}
 
 
 def random_weights(c, rng):
-    """Returns name -> float32 array. The scales make the layers matter more than the token's own embedding (a model with a tied head
-    would otherwise repeat its token), and spread the logits so that the two best are rarely close."""
+    """Returns name -> float32 array. The scales make the layers matter more than the token's own embedding. Otherwise a model with a
+    tied head would repeat its token. The scales also spread the logits so that the two best are rarely close."""
     h, d, m = c["hidden"], c["head_dim"], c["intermediate"]
     gemma = c["family"] == "gemma3"
 
@@ -50,7 +50,7 @@ def random_weights(c, rng):
         w[p + "mlp.gate_proj.weight"] = matrix(m, h, 1.5)
         w[p + "mlp.up_proj.weight"] = matrix(m, h, 1.5)
         w[p + "mlp.down_proj.weight"] = matrix(h, m, 1.5)
-        if gemma:  # files contain w - 1
+        if gemma:  # the files contain w - 1
             w[p + "self_attn.q_norm.weight"] = norm(d, 0.2)
             w[p + "self_attn.k_norm.weight"] = norm(d, 0.2)
             for name, mean in (("input", 0), ("post_attention", 1.5), ("pre_feedforward", 0), ("post_feedforward", 1.5)):
@@ -109,7 +109,7 @@ def gelu_tanh(x):
 
 
 class Model:
-    """One model. w: name -> float64 array as a reader of the file sees it (Gemma: norms with the 1 added)."""
+    """`Model` is one of the tiny models. w: name -> float64 array as a reader of the file sees it (Gemma: norms with the 1 added)."""
 
     def __init__(self, c, w):
         self.c, self.w, self.gemma = c, w, c["family"] == "gemma3"
@@ -176,7 +176,7 @@ def log_softmax(x):
 
 
 def altered(m):
-    """Returns name -> Model with one feature wrong each. These are mistakes that an engine may make and that a golden must reveal."""
+    """Returns name -> Model with one wrong feature. These are mistakes that an engine may make and that a golden must reveal."""
     c, out = m.c, {}
     if m.gemma:
         changes = {"no_sliding_window": {"window": c["max_len"]},

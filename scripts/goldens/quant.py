@@ -1,6 +1,6 @@
-"""Quantised blocks of GGUF files (layouts: ggml-common.h). Each function takes float32 rows [n, k] and returns the bytes [n,
-row_bytes] and the values that a reader must see, in float64. The rounding is the simplest one, not that of a tuned quantiser:
-bytes and values only have to agree."""
+"""Makes quantised blocks of GGUF files (layouts: ggml-common.h). Each function takes float32 rows [n, k] and returns the bytes [n,
+row_bytes] and the values that a reader must see, in float64. The rounding is the simplest rounding, not that of a tuned
+quantiser: bytes and values only have to agree."""
 import numpy as np
 
 
@@ -87,7 +87,7 @@ def q5_0(w):
 
 
 def with_min(w, levels):
-    """Quantises blocks of 32 to a scale d and a least value; codes are steps above that value."""
+    """Quantises blocks of 32 to a scale d and a least value. The codes are steps above that value."""
     x = blocks(w, 32)
     low = f16(x.min(-1, keepdims=True))
     d = f16((x.max(-1, keepdims=True) - low) / levels)
@@ -122,7 +122,7 @@ def iq4_nl(w):
 
 
 def mxfp4(w):
-    """OCP microscaling: a power of two for 32 elements, chosen so that the largest is near e2m1's maximum."""
+    """Quantises as in OCP microscaling: 32 elements share a power of two, chosen so that the largest is near e2m1's maximum."""
     x = blocks(w, 32)
     e = np.floor(np.log2(np.maximum(np.abs(x).max(-1, keepdims=True), 1e-30))) - 2
     q = nearest(x / 2.0**e, E2M1)
@@ -131,7 +131,7 @@ def mxfp4(w):
 
 def scales_and_mins(x, levels):
     """Computes scales and mins for Q4_K and Q5_K: 256 elements are 8 groups of 32; a value is d * scale * q - dmin * min."""
-    low = np.maximum(-x.min(-1), 0)  # [n, super, 8]
+    low = np.maximum(-x.min(-1), 0)  # shape [n, super, 8]
     step = (x.max(-1) + low) / levels
     d, dmin = f16(step.max(-1, keepdims=True) / 63), f16(low.max(-1, keepdims=True) / 63)
     sc = np.clip(np.rint(divide(step, d)), 0, 63).astype(np.int64)
@@ -140,7 +140,8 @@ def scales_and_mins(x, levels):
 
 
 def pack_scales(sc, mn):
-    """Packs 8 scales and 8 mins of six bits into 12 bytes. The upper two bits of the last four of each lie above the first four."""
+    """Packs 8 scales and 8 mins of six bits into 12 bytes. The upper two bits of the last four scales and mins lie above the bits of
+    the first four."""
     first = sc[..., :4] | (sc[..., 4:] >> 4) << 6
     second = mn[..., :4] | (mn[..., 4:] >> 4) << 6
     third = (sc[..., 4:] & 15) | (mn[..., 4:] & 15) << 4
@@ -158,7 +159,7 @@ def k_quant(w, levels):
 
 
 def pair_nibbles(q):
-    """Packs [n, super, 8, 32] into 128 bytes: groups 2c and 2c + 1 share 32 bytes, low and high halves."""
+    """Packs [n, super, 8, 32] into 128 bytes. Groups 2c and 2c + 1 share 32 bytes, as low and high halves."""
     return (q[..., 0::2, :] | q[..., 1::2, :] << 4).astype(np.uint8).reshape(*q.shape[:2], 128)
 
 
@@ -193,8 +194,8 @@ def q2_k(w):
 
 
 def q3_k(w):
-    """Quantises 16 groups of 16 with a scale of six bits. The third bit of a code is stored apart: that of element 32 g + i in bit g
-    of byte i."""
+    """Quantises 16 groups of 16 with a scale of six bits. The third bit of a code is stored apart: the third bit of element 32 g + i
+    is bit g of byte i."""
     x = blocks(w, 256).reshape(w.shape[0], -1, 16, 16)
     step = extreme(x)[..., 0] / -4
     d = f16(extreme(step) / -32)
@@ -218,7 +219,7 @@ def q6_k(w):
     sc = np.clip(np.rint(divide(step, d)), -128, 127).astype(np.int64)
     full = d.astype(np.float64)[..., None] * sc[..., None]
     q = np.clip(np.rint(divide(x, full)) + 32, 0, 63).astype(np.int64)
-    h = q.reshape(*q.shape[:2], 2, 4, 32)  # halves, quarters of 32
+    h = q.reshape(*q.shape[:2], 2, 4, 32)  # shape: halves, then quarters of 32
     low = np.stack([h[..., 0, :] & 15 | (h[..., 2, :] & 15) << 4, h[..., 1, :] & 15 | (h[..., 3, :] & 15) << 4], -2)
     high = ((h >> 4) << 2 * np.arange(4)[:, None]).sum(-2)
     shape = q.shape[:2]
@@ -227,7 +228,7 @@ def q6_k(w):
     return packed, (full * (q - 32)).reshape(w.shape)
 
 
-# name: (GGML's type id, file_type of such a model, function)
+# FORMATS maps a name to (GGML's type id, file_type of such a model, function).
 FORMATS = {
     "f32": (0, 0, plain_f32),
     "f16": (1, 1, plain_f16),
@@ -239,7 +240,7 @@ FORMATS = {
     "q5_k": (13, 16, q5_k),
     "q6_k": (14, 18, q6_k),
 }
-# rarely used formats
+# RARE names rarely used formats.
 RARE = {
     "q4_1": (3, 3, q4_1),
     "q5_1": (7, 9, q5_1),

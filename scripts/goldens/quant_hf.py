@@ -1,4 +1,4 @@
-"""Quantised matrices in the form of transformers' checkpoints: integer codes, scales and zeros in tensors of their own (GPTQ,
+"""Makes quantised matrices in the form of transformers' checkpoints: integer codes, scales and zeros in tensors of their own (GPTQ,
 compressed-tensors). Each function takes float32 rows [n, k] and an rng. It returns {end of the name: (dtype, shape, bytes)} and
 the values that a reader must see, in float64."""
 import numpy as np
@@ -20,7 +20,7 @@ def words(codes, bits):
 
 
 def steps(w, groups, bits, symmetric, dtype):
-    """Returns codes [n, k] from 0 on, and zeros and scales [n, groups]. `groups` gives the group of each input."""
+    """Returns codes [n, k], which count from 0, and zeros and scales [n, groups]. `groups` gives the group of each input."""
     n_groups, top = int(groups.max()) + 1, 2**bits - 1
     zeros, scales = np.empty((len(w), n_groups), np.int64), np.empty((len(w), n_groups))
     codes = np.empty(w.shape, np.int64)
@@ -104,7 +104,7 @@ def e4m3(y):
 
 
 def fp8(size):
-    """Quantises with a scale for each block of size x size; size 0: for each output."""
+    """Quantises with a scale for each block of size x size; size 0 means a scale for each output."""
     def write(w, rng):
         n, k = w.shape
         rows, columns = (np.arange(n) // size, np.arange(k) // size) if size else (np.arange(n), np.zeros(k, np.int64))
@@ -122,7 +122,7 @@ def fp8(size):
     return write, {"quant_method": "compressed-tensors", "format": "float-quantized"}
 
 
-# formats of DeepSeek's kv_b_proj; the loader splits it and transposes one half
+# KV_B lists the formats of DeepSeek's kv_b_proj. The loader splits this matrix and transposes one half.
 KV_B = {"fp8_blocks": fp8(32), "fp8_rows": fp8(0), "gptq4": gptq(4)}
 SCHEMES = {
     "gptq2": gptq(2),

@@ -1,4 +1,4 @@
-"""The reference models: tiny checkpoints of random weights made with transformers, and transformers' results for them. Their
+"""Makes the reference models: tiny checkpoints of random weights made with transformers, and transformers' results for them. Their
 folders in tests/golden/models have everything except the weights, which are made again from a seed (torch_random.py):
   weights.json   the weight files: name -> sha256, tensors in order with dtype and shape
   weights.fix    exclusive or of the bytes made here and the original's, when they differ, compressed (LZMA)
@@ -25,7 +25,7 @@ from torch_random import Random
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHIPPED = os.path.join(ROOT, "tests", "golden", "models")
 MADE = ("weights.json", "weights.fix")
-# transformers keeps the experts of a layer in two tensors; publishers keep three per expert: (gate, up, down)
+# transformers keeps the experts of a layer in two tensors; publishers keep three tensors per expert: (gate, up, down)
 EXPERTS = re.compile(r"^(.*\.)(?:block_sparse_moe|mlp)\.experts\.(\d+)\.(gate_proj|up_proj|down_proj|w1|w3|w2)\.weight$")
 ENDS = {"w1": "gate", "gate_proj": "gate", "w3": "up", "up_proj": "up", "w2": "down", "down_proj": "down"}
 GROUP = 128  # group size of AWQ and GPTQ
@@ -149,7 +149,7 @@ def mxfp4(p):
     e, k, n = p.shape
     b = p.transpose(0, 2, 1).reshape(e, n, k // 32, 32)
     _, exponent = np.frexp(np.maximum(np.abs(b).max(-1), np.float32(1e-30)))
-    exponent = exponent - 3  # so the largest is in [4, 8)
+    exponent = exponent - 3  # the exponent is lowered so that the largest number is in [4, 8)
     x = np.ldexp(b, -exponent[..., None])
     code = np.abs(np.abs(x)[..., None] - table).argmin(-1).astype(np.uint8) | np.where(x < 0, 8, 0).astype(np.uint8)
     return code[..., 0::2] | (code[..., 1::2] << 4), (exponent + 127).astype(np.uint8)
@@ -167,7 +167,7 @@ def stored(name, w, sources, tensors, config):
     """Returns name in the file -> array, for one parameter."""
     how = config.get("quantization_config", {}).get("quant_method")
     base = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}[config.get("torch_dtype") or config["dtype"]]
-    if len(sources) > 1:  # experts
+    if len(sources) > 1:  # the parameter holds experts
         parts = np.split(w, 2, axis=1) if "gate_up" in name else [w]
         return {s: rounded(parts[i % len(parts)][i // len(parts)], base)[0] for i, s in enumerate(sources)}
     source, dtype = sources[0], tensors[sources[0]][0]

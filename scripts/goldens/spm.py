@@ -1,6 +1,6 @@
 """Makes tokenizer.model files and computes the ids of texts with them. SentencePiece is written plainly (quadratic, dicts) after its
-papers (Sennrich et al. 2016, Kudo 2018) and its .proto, so it shares no code with the engine. It also makes a tokenizer.model for
-a tokenizer.json of that kind, since Llama 2 was published with both."""
+papers (Sennrich et al. 2016, Kudo 2018) and its .proto, so this file shares no code with the engine. It also makes a
+tokenizer.model for a tokenizer.json that came from one, since Llama 2 was published with both."""
 import json
 import os
 import re
@@ -27,7 +27,7 @@ def varint(n):
 
 
 def field(number, value):
-    """Encodes a field. bytes and str: length-delimited; float: 32 bits; others: a varint."""
+    """Encodes a field. bytes and str are length-delimited, a float has 32 bits, and any other value is a varint."""
     if isinstance(value, float):
         return varint(number << 3 | 5) + struct.pack("<f", value)
     if isinstance(value, (bytes, str)):
@@ -50,7 +50,7 @@ def charsmap(rules):
         labels = sorted({k[len(prefix)] for k in at if k.startswith(prefix) and len(k) > len(prefix)})
         leaf = prefix in at
         places = ([0] if leaf else []) + labels
-        # Two nodes never share a base: a byte of one would be found under the other.
+        # Two nodes never share a base: otherwise a byte of one node would be found under the other node.
         base = next(b for b in range(1, 1 << 20) if b not in bases and not any(b ^ p in taken for p in places))
         bases.add(base)
         taken.update(base ^ p for p in places)
@@ -69,7 +69,7 @@ def charsmap(rules):
 
 
 class Model:
-    """A model. pieces: (text, score, type) by id. rules: replacements of the normalizer."""
+    """`Model` is a SentencePiece model. pieces: (text, score, type) by id. rules: replacements of the normalizer."""
 
     def __init__(self, kind, pieces, rules=None, dummy_prefix=True, remove_extra=False, byte_fallback=True):
         self.kind, self.pieces, self.rules = kind, pieces, rules or {}
@@ -153,9 +153,9 @@ class Model:
         return out
 
     def unigram(self, text):
-        # The types of the library: sums are kept in single precision; a piece's sum is compared in double first.
+        # This code uses the library's types. Sums are kept in single precision; a piece's sum is compared in double first.
         unknown = single(min(single(s) for _, s, k in self.pieces if k == NORMAL) - 10)
-        ways = [(0.0, [])] + [None] * len(text)  # for each number of characters: the best sum and its pieces
+        ways = [(0.0, [])] + [None] * len(text)  # for each number of characters: the best sum and the pieces of that sum
         for at in range(len(text)):
             alone = False
             for end in range(at + 1, len(text) + 1):
@@ -185,7 +185,7 @@ class Model:
 
     def decode(self, ids):
         """Returns the text without control and unknown symbols, and without the blank that was put before the text. A model that
-        drops blanks there loses all of them."""
+        drops blanks at the beginning loses all of them."""
         raw = b""
         for i in ids:
             text, _, kind = self.pieces[i]
@@ -269,7 +269,7 @@ def make(folder, words, seed, np):
     for i, (name, (kind, how)) in enumerate(VARIANTS.items()):
         rng = np.random.default_rng([seed, i])
         write_folder(os.path.join(folder, name), own_model(kind, rng, words, **how), own_texts(rng, words))
-    # the tied model, with one, two, ... other characters before the tie
+    # a text is the tied model's text, with one, two, ... other characters before the tie
     before = [a * n + b * k for a in "ab" for b in "ab " for n in range(1, 8) for k in range(4)]
     write_folder(os.path.join(folder, "unigram_tied"), tied_model(), [b + t for b in before for t in ("zqz", "qzq", "zqzqz")])
 

@@ -25,7 +25,7 @@ MXFP4 = 39
 GGML_TYPES = {"F32": (0, quant.plain_f32), "F16": (1, quant.plain_f16), "BF16": (30, quant.plain_bf16), "Q8_0": (8, quant.q8_0)}
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
                  "gemma3_text": "gemma3", "gpt_oss": "gpt-oss", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
-PERMUTED = ("llama", "mistral", "mixtral")  # rotated pairs are adjacent
+PERMUTED = ("llama", "mistral", "mixtral")  # in the GGUFs of these families, rotated pairs are adjacent
 NORMS_PLUS_ONE = ("gemma2", "gemma3_text")
 
 WHOLE = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
@@ -71,7 +71,7 @@ class Gguf:
         self.c, self.type, self.joined, self.tensors = config, config["model_type"], joined, {}
 
     def put(self, name, dtype, w):
-        """Adds a tensor. Vectors are F32 in a GGUF."""
+        """Adds a tensor. The dtype of a vector is F32 in a GGUF."""
         dtype = "F32" if w.ndim == 1 else dtype
         rows = np.ascontiguousarray(w).reshape(-1, w.shape[-1])
         number, pack = GGML_TYPES[dtype]
@@ -92,13 +92,14 @@ class Gguf:
         self.put(f"blk.{layer}.attn_v_b.weight", dtype, w[:, c["qk_nope_head_dim"]:])
 
     def gate_up(self, layer, kind, dtype, w):
-        """Adds gate and up of gpt_oss, which alternate; matrices are [experts][inputs][outputs]."""
+        """Adds gate and up of gpt_oss, whose outputs alternate. The matrices are [experts][inputs][outputs]."""
         for i, part in enumerate(("gate", "up")):
             half = w[..., i::2]
             self.put(f"blk.{layer}.ffn_{part}_exps.{kind}", dtype, half if kind == "bias" else half.swapaxes(1, 2))
 
     def mxfp4(self, name, codes, scales):
-        """Adds blocks of 32. In the source, neighbours share a byte; in a GGUF, elements 16 apart share one, behind their scale."""
+        """Adds blocks of 32. In the source, neighbours share a byte. In a GGUF, elements 16 apart share a byte, and the bytes stand
+        behind their scale."""
         values = np.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], 32)
         packed = values[..., :16] | values[..., 16:] << 4
         shape = (*codes.shape[:2], 32 * codes.shape[2])
@@ -119,7 +120,7 @@ class Gguf:
             self.gate_up(layer, "bias" if part.endswith("_bias") else "weight", dtype, w)
         elif part == "mlp.experts.down_proj":
             self.put(f"blk.{layer}.ffn_down_exps.weight", dtype, w.swapaxes(1, 2))
-        elif part == "post_attention_layernorm":  # before the MLP, or behind attention
+        elif part == "post_attention_layernorm":  # this norm is before the MLP, or behind attention
             behind = self.type in (*NORMS_PLUS_ONE, "olmo2", "gpt_oss")
             self.put(f"blk.{layer}.{'post_attention_norm' if behind else 'ffn_norm'}.weight", dtype, w)
         elif part == "mlp.shared_expert_gate":

@@ -1,5 +1,5 @@
-"""PyTorch's checkpoint files without PyTorch: a zip archive of stored members with a pickle, byte for byte as torch.save writes them
-(pickle protocol 2, data at multiples of 64), and their index."""
+"""Writes PyTorch's checkpoint files without PyTorch: a zip archive of stored members with a pickle, byte for byte as torch.save
+writes them (pickle protocol 2, data at multiples of 64), and their index."""
 import json
 import os
 import shutil
@@ -13,7 +13,7 @@ STORAGES = {"F32": ("FloatStorage", 4), "F16": ("HalfStorage", 2), "BF16": ("BFl
 
 
 class Pickler:
-    """Writes the same bytes as Python's pickler for a dict of tensors: an object that was written before is fetched from the memo."""
+    """Writes the same bytes as Python's pickler for a dict of tensors. An object that was written before is fetched from the memo."""
 
     def __init__(self):
         self.out, self.memo, self.n = bytearray(b"\x80\x02"), {}, 0
@@ -72,7 +72,7 @@ class Pickler:
         self.call()
 
     def tensor(self, dtype, shape, key, n_elems):
-        """Writes a tensor that is the whole of storage `key`, contiguous."""
+        """Writes a tensor that is the whole of storage `key`, in contiguous order."""
         strides, step = [], 1
         for size in reversed(shape):
             strides.insert(0, step)
@@ -102,7 +102,7 @@ def state_dict(tensors):
     p, storages, keys = Pickler(), [], {}
     p.ordered_dict()
     for i, (name, (dtype, shape, data)) in enumerate(tensors.items()):
-        if i % 1000 == 0:  # size of a batch of Python's pickler
+        if i % 1000 == 0:  # 1000 is the size of a batch of Python's pickler
             p.out += (b"u" if i else b"") + b"("
         if id(data) not in keys:
             keys[id(data)] = len(storages)
@@ -114,7 +114,7 @@ def state_dict(tensors):
 
 
 def write_zip(path, folder, members):
-    """Writes members: (name, bytes). Sizes and checksums follow each member and are in the directory."""
+    """Writes members: (name, bytes). Sizes and checksums stand behind each member and also in the directory."""
     directory, at = [], 0
     with open(path, "wb") as f:
         for name, data in members:
@@ -172,7 +172,7 @@ def read_safetensors(path):
 
 
 def rewrite_folder(source, folder, n_shards):
-    """Copies a model's folder, with PyTorch's shards instead of its model.safetensors."""
+    """Copies a model's folder. The copy has PyTorch's shards instead of model.safetensors."""
     os.makedirs(folder)
     for name in os.listdir(source):
         if name != "model.safetensors" and os.path.isfile(os.path.join(source, name)):

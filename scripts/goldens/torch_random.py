@@ -1,5 +1,5 @@
-"""The numbers that PyTorch's CPU generator draws from a seed (Mersenne twister; Box and Muller's method in float32), so that
-checkpoints of random weights need no PyTorch and no copy of the weights. A few of PyTorch's roundings are not followed, so a
+"""Draws the numbers that PyTorch's CPU generator draws from a seed (Mersenne twister; Box and Muller's method in float32).
+Checkpoints of random weights thus need no PyTorch and no copy of the weights. A few of PyTorch's roundings are not followed, so a
 number may differ in its last bit. Only additions, multiplications, divisions and roots are used, which give the same bits on
 every machine."""
 import math
@@ -40,10 +40,10 @@ def sine_and_cosine(x):
 class Random:
     def __init__(self, seed):
         self.words = np.random.RandomState(seed)
-        self.kept = None  # second of a pair of single numbers
+        self.kept = None  # the second number of a pair of single numbers
 
     def uniform(self, n):
-        """Returns torch.rand(n): 24 bits each."""
+        """Returns the numbers of torch.rand(n), which have 24 bits each."""
         bits = self.words.randint(0, 1 << 32, size=n, dtype=np.uint32) & 0xFFFFFF
         return bits.astype(np.float32) * np.float32(2.0**-24)
 
@@ -53,7 +53,7 @@ class Random:
 
     @staticmethod
     def pairs(u):
-        """Turns [k, 16] uniform numbers into as many normal ones: eight radii, eight angles."""
+        """Turns [k, 16] uniform numbers into as many normal numbers, from eight radii and eight angles."""
         radius = np.sqrt(np.float32(-2) * log((np.float32(1) - u[:, :8]).astype(np.float64)).astype(np.float32))
         angle = np.float32(2 * math.pi) * u[:, 8:]
         sine, cosine = sine_and_cosine(angle.astype(np.float64))
@@ -70,8 +70,8 @@ class Random:
         return kept
 
     def normal(self, shape):
-        """Returns torch.randn(shape). Fewer than 16 numbers are drawn one by one. When 16 does not divide a larger number, the last
-        16 are drawn again."""
+        """Returns the numbers of torch.randn(shape). Fewer than 16 numbers are drawn one by one. When 16 does not divide the number,
+        the last 16 are drawn again."""
         n = math.prod(shape)
         if n < 16:
             return np.array([self.single() for _ in range(n)]).astype(np.float32).reshape(shape)

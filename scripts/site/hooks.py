@@ -16,11 +16,11 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("COX_BIN") or ROOT / "build/release/bin")
-FILES = "files"  # folder of the site for files outside of docs/
+FILES = "files"  # folder in the site for files outside of docs/
 FENCE = re.compile(r"^( *)(```+)(\S*).*$")
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\]|`[^`]*`)*\]\()([^)\s]+)(\))")
 ITEM = re.compile(r"^( *)(?:[-*]|\d+\.) ")
-GROUPS = {"bench": ("serve", "throughput", "latency", "startup"),  # commands with subcommands
+GROUPS = {"bench": ("serve", "throughput", "latency", "startup"),  # these commands have subcommands
           "run": ("create", "list", "show", "logs", "terminate", "delete", "render")}
 log = logging.getLogger("mkdocs.hooks")
 _repository_path = {}  # path in the site → path in the repository
@@ -38,7 +38,7 @@ def in_site(path):
 
 
 def target(path, url):
-    """Returns (file of the repository, anchor) of a link in the file at path; None for a link to another place."""
+    """Returns (file of the repository, anchor) of a link in the file at `path`; None for a link to another place."""
     if re.match(r"[a-z]+:|#", url):
         return None
     to, _, anchor = url.partition("#")
@@ -49,7 +49,7 @@ def target(path, url):
 
 
 def outside_fences(text):
-    """Yields (line, whether it is code) of each line."""
+    """Yields (line, whether the line is code) of each line."""
     closing = None
     for line in text.splitlines():
         m = FENCE.match(line)
@@ -73,7 +73,7 @@ def links(text):
 # ---- Markdown of Git hosts
 
 def bare_pipes(row):
-    """Removes the escape of a | in code in a table's row, which Git hosts need and Python-Markdown does not."""
+    """Removes the escape of a | in code in a table's row. Git hosts need that escape, and Python-Markdown does not."""
     return re.sub(r"`[^`]*`", lambda m: m[0].replace(r"\|", "|"), row)
 
 
@@ -100,10 +100,11 @@ def for_python_markdown(text):
 
 # ---- search
 
-WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("reference/", 2), ("explain/", 2))  # the first match counts
+WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("reference/", 2), ("explain/", 2))  # the first prefix that matches counts
 
 
-# Words that users type, and the page that answers them. A match counts more than a match in a title. Words of a title need no entry.
+# SUBJECTS maps words that users type to the page that answers them. A match here counts more than a match in a title. Words of a title need no
+# entry.
 SUBJECTS = {
     "start/laptop.md": ["install", "installation", "quickstart", "docker", "podman", "macos", "windows", "wsl"],
     "start/server.md": ["systemd", "bare metal", "multi-node"],
@@ -138,7 +139,7 @@ def weigh(page):
         boost = next((weight for folder, weight in WEIGHTS if path.startswith(folder)), 1)
         page.meta.setdefault("search", {"boost": boost})
     if path in SUBJECTS:
-        page.meta.setdefault("tags", SUBJECTS[path])  # only the search reads tags: no plugin shows them on the page
+        page.meta.setdefault("tags", SUBJECTS[path])  # only the search reads tags, because no plugin shows them on the page
 
 
 def on_page_markdown(markdown, page, config, files):
@@ -184,8 +185,8 @@ def commands():
 
 
 def commands_of(name):
-    """Yields the subcommands of a command from its help: from rows, or from its usage "cox run create|list". In the second case
-    their descriptions come from their own help."""
+    """Yields the subcommands of a command from its help: from rows, or from its usage "cox run create|list". With a usage line, the
+    descriptions come from the subcommands' own help."""
     text = cox(name, "--help")
     rows = re.findall(r"^  ([a-z][a-z-]*)  +(.+)$", text, re.M)
     in_usage = re.search(rf"^Usage:.* cox {name} ([a-z-]+(?:\|[a-z-]+)+)$", text, re.M)
@@ -208,7 +209,7 @@ def command_page(words, what):
     text = f"---\nhide: [toc]\n---\n# {name}\n\n{what}\n\n"
     if words == ("serve",):
         return text + "The same command as [cox up](up.md).\n"
-    if words[-1] in ("version", "help"):  # they take no options, so their output is shown
+    if words[-1] in ("version", "help"):  # these commands take no options, so their output is shown
         text += f"```\n$ {name}\n{cox(*words)}```\n"
     else:
         text += f"```\n$ {name} --help=all\n{cox(*words, '--help=all')}```\n"
@@ -245,7 +246,7 @@ def add_decisions(files, config):
 
 
 def add_linked(files, config):
-    """Adds the files outside of docs/ that pages link to, and the files that those link to."""
+    """Adds the files outside of docs/ that pages link to, and the files that these files link to."""
     seen = {"README.md": None, **{"docs/" + f.src_uri: None for f in files if f.is_documentation_page()}}
     todo = [p for p in seen if p != "README.md"]
     while todo:

@@ -1,4 +1,5 @@
-// For readers who use a keyboard or a screen reader: a box that scrolls sideways can be focused, and the search has a name.
+// This file helps readers who use a keyboard or a screen reader: a box that scrolls sideways can
+// be focused, and the search has a name.
 (() => {
   const mark = () => {
     for (const box of document.querySelectorAll(".md-typeset pre > code, .md-typeset__scrollwrap, .md-typeset__table")) {

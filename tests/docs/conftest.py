@@ -1,4 +1,5 @@
-"""The same rules as for the black-box tests next door: what crashed is found, all skipped counts as skipped. And the site, built once."""
+"""Applies the rules of tests/e2e/conftest.py here: crashed processes fail a test, and a file with only skipped tests counts as
+skipped. It also builds the docs site once."""
 import importlib.util
 from pathlib import Path
 
@@ -14,7 +15,7 @@ globals().update({n: v for n, v in vars(_module).items() if not n.startswith("__
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """The folder of the built site."""
+    """Returns the folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
     done = build(folder)
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stdout + done.stderr

@@ -1,7 +1,7 @@
-"""The claims of README.md and their checks, which tests/docs/readme_claims runs.
+"""Holds the claims of README.md and their checks, which tests/docs/readme_claims runs.
 
-CLAIMS is the README from its first to its last word: texts in order, each with its checks. Between two texts the README may
-have no letter and no digit, so a new sentence without a check fails, and so does a text that is no longer there. Texts are
+CLAIMS is the README from its first to its last word: texts in order, each with its checks. Between two texts the README may have
+no letter and no digit. A new sentence without a check therefore fails, and so does a text that is no longer there. Texts are
 quoted as a reader sees them: without marks of Markdown, a link by its words. The target of each link is checked, too.
 """
 import functools
@@ -39,7 +39,7 @@ def text_of(path):
 
 
 def has(path, *patterns):
-    """A check: the file has each of the patterns."""
+    """Returns a check that the file has each of the patterns."""
     def check(_):
         for pattern in patterns:
             assert re.search(pattern, text_of(path), re.M | re.S), f"{path} has no {pattern!r}"
@@ -47,7 +47,7 @@ def has(path, *patterns):
 
 
 def runs(path):
-    """A check: the script is there, is executable, and explains itself."""
+    """Returns a check that the script is there, is executable, and explains itself."""
     def check(_):
         done = subprocess.run([ROOT / path, "--help"], capture_output=True, text=True, timeout=60 * SLOW)
         assert done.returncode == 0 and path in done.stdout, f"{path} --help: {done.stdout}{done.stderr}"
@@ -55,7 +55,7 @@ def runs(path):
 
 
 def tested_by(*names):
-    """A check: ctest has tests of these files."""
+    """Returns a check that ctest has tests of these files."""
     def check(_):
         for name in names:
             assert (ROOT / "tests" / name).exists(), f"tests/{name} is gone"
@@ -63,7 +63,7 @@ def tested_by(*names):
 
 
 def advice(_):
-    """The reader is told what to do: nothing to check beyond the links."""
+    """Checks nothing, because the text only tells the reader what to do. Its links are checked elsewhere."""
 
 
 def gpu_never_ran(_):
@@ -83,7 +83,7 @@ def languages(_):
 
 
 def recorded_by(*ids):
-    """A check: the numbers of the text are those that were recorded, in this order."""
+    """Returns a check that the numbers of the text are the recorded ones, in this order."""
     def check(text):
         wanted = [f"{ROWS[i]['value']:g}" for i in ids]
         found = re.findall(r"[\d.]+(?<!\.)", text.split("|", 1)[1])
@@ -100,7 +100,7 @@ def rates(name):
 
 
 def conditions(text):
-    """Machine, date and command of the table's figures, as they were recorded."""
+    """Checks that machine, date and command of the table's figures are the recorded ones."""
     dates = re.findall(r"20\d\d-\d\d-\d\d", text)
     speeds = [row for name, row in ROWS.items() if re.match("(prompt|decode)-", name)]
     assert len(speeds) == 16 and {row["date"] for row in speeds} == {dates[0]} and ROWS["killed/coxswain"]["date"] == ROWS["killed/vllm"]["date"] == dates[1]
@@ -134,7 +134,8 @@ def drawn_from_the_cast(_):
 
 
 def recording(text):
-    """It shows what it is said to show, it is of that day, its commands are those of scripts/record, and their flags are there."""
+    """Checks that the recording shows what the text says, has the date of the text and the commands of scripts/record, and that the
+    flags of these commands exist."""
     header, lines, said = cast()
     day = datetime.fromtimestamp(header["timestamp"], timezone.utc).date()
     assert day.isoformat() in text, f"the recording is of {day}"
@@ -151,7 +152,7 @@ def recording(text):
 
 
 def pauses(text):
-    """The longest time without a token behind each of the two marks."""
+    """Checks the longest time without a token after each of the two kills."""
     _, lines, _ = cast()
     marks = [next(i for i, (_, _, data) in enumerate(lines) if f"\x1b[7m kill -9 {who}" in data) for who in ("cox-head", "cox-worker")]
     end = next(i for i in range(marks[1], len(lines)) if lines[i][2].endswith("\n$ "))
@@ -195,7 +196,7 @@ def serves(n=2):
 
 
 def strike(victim):
-    """Both streams run; the process of that name is killed behind their 30th token. Their ids are those of the undisturbed ones."""
+    """Runs both streams, and kills the process of that name after their 30th token. The ids must equal those of undisturbed streams."""
     want = undisturbed()
     wait_for("the replica serves", serves, 30)
     name = victim()
@@ -233,7 +234,7 @@ def survives(_):
 
 
 def gateway_breaks(_):
-    """Its death ends the stream before its end, and no answer is taken for a whole one."""
+    """Checks that a killed gateway ends the stream early, and that the client does not take the part for a whole answer."""
     wait_for("the replica serves", serves, 30)
     with httpx.Client(base_url=cluster().url, timeout=60 * SLOW) as client, \
             client.stream("POST", "/v1/completions", json={**BODIES[0], "max_tokens": 900, "stream": True}) as r:
@@ -267,7 +268,7 @@ def refuses_media(_):
 
 
 def first_token(text):
-    """Typed as it stands, on free ports, with a home folder of its own; without the demo model `null` stands for it."""
+    """Types the lines unchanged, on free ports, with a home folder of its own. Without the demo model, `null` stands for it."""
     assert README.split("## First token\n", 1)[1].split("```\n")[1] == text, "the lines are no longer those of the README"
     where, *lines = text.splitlines()
     landing = text_of("docs/index.md").split("```\n")[1].splitlines()
@@ -334,7 +335,7 @@ cox complete "The city of Paris is known for" --max-tokens 48
     ("The API is at http://127.0.0.1:8000/v1, a chat page at http://127.0.0.1:8000/, the dashboard at http://127.0.0.1:8265/.", default_ports),
     ("cox up MODEL takes the name of a model on Hugging Face, a folder, or a GGUF file.", has("cli/commands/up.c", "folder.*ORG/NAME"),
      tested_by("e2e/test_fetch_at_start.py", "e2e/test_tiny_models.py")),
-    ("cox stop ends the cluster.", advice),  # first_token has typed it
+    ("cox stop ends the cluster.", advice),  # first_token has typed this command
     ("Get started on a laptop continues from here.", advice),
     ("Beside vLLM and llama.cpp", advice),
     ("Tokens per second on 2 CPU cores | Coxswain | vLLM 0.32 | llama.cpp (ggml 0.25.3)",
@@ -374,7 +375,7 @@ cox complete "The city of Paris is known for" --max-tokens 48
 
 
 def as_read(text):
-    """Without the marks of Markdown and HTML; a link or a picture by its words."""
+    """Returns the text without the marks of Markdown and HTML. A link or a picture becomes its words."""
     text = re.sub(r"<img alt=\"([^\"]*)\"[^>]*>", r"\1", text)
     text = re.sub(r"<[^>]*>", "", text)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
@@ -396,7 +397,7 @@ def check_form():
 
 
 def check_cover():
-    """Every word has a check, and every check has its words."""
+    """Checks that every word of the README has a check, and that every check has its words there."""
     text, at, wrong = squeezed(as_read(README)), 0, []
     for claim, *_ in CLAIMS:
         found = text.find(squeezed(claim), at)

@@ -1,6 +1,7 @@
-"""axe-core on the docs site, the dashboard and the chat page in Chromium: no finding of impact serious or critical.
+"""Tests the docs site, the dashboard and the chat page with axe-core in Chromium: axe-core has no finding of impact serious or
+critical.
 
-Each page is looked at in light and dark, at 1200 and 390 pixels of width. scripts/setup --ui installs Chromium and axe-core.
+Each page is tested in light and dark, at 1200 and 390 pixels of width. scripts/setup --ui installs Chromium and axe-core.
 """
 import functools
 import http.server
@@ -18,7 +19,7 @@ AXE = Path(__file__).parent / "node_modules/axe-core/axe.min.js"
 ABSENT = MISSING or (None if AXE.exists() else "no axe-core here: scripts/setup --ui installs it, where npm is")
 pytestmark = [pytest.mark.skipif(ABSENT is not None, reason=ABSENT or ""), pytest.mark.timeout(300 * SLOW)]
 LOOKS = [(theme, width) for theme in ("light", "dark") for width in (1200, 390)]
-# The landing page, one page of each folder, and the page of a command.
+# PAGES has the landing page, one page of each folder, and the page of a command.
 PAGES = ["index.html", "start/laptop.html", "how-to/keys-and-quotas.html", "reference/models.html", "explain/architecture.html",
          "develop/docs.html", "reference/commands/up.html"]
 LEVELS = ("serious", "critical")
@@ -31,14 +32,14 @@ RUN = """
 
 
 def axe(b):
-    """[(impact, rule, examples, count)] of the page as it is shown now."""
+    """Returns [(impact, rule, examples, count)] of the page in its present state."""
     if not b.js("return typeof axe === 'object'"):
-        b.devtools("Runtime.evaluate", expression=AXE.read_text())  # past the page's Content-Security-Policy
+        b.devtools("Runtime.evaluate", expression=AXE.read_text())  # this call is not subject to the page's Content-Security-Policy
     return b.call("POST", "/execute/async", {"script": RUN, "args": []})
 
 
 def look(b, name, found):
-    """Adds what is wrong with a page in each look of it."""
+    """Adds the findings of a page in each theme and width to `found`."""
     for theme, width in LOOKS:
         b.theme(theme)
         b.resize(width, 844)

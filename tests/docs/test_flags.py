@@ -1,11 +1,12 @@
-"""Each flag that a page names is in the programs' option tables: in command lines of a text, and in the tables of docs/how-to/migrate-*.md."""
+"""Tests that each flag that a page names is in the programs' option tables: in command lines of a text, and in the tables of
+docs/how-to/migrate-*.md."""
 import re
 import subprocess
 
 import pytest
 from cluster import BIN, ROOT, SLOW
 
-DESIGNS = set()  # pages about things that do not exist yet
+DESIGNS = set()  # pages about things that do not exist yet are not tested
 PAGES = [p for p in sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]) if p.relative_to(ROOT).as_posix() not in DESIGNS]
 ROW = re.compile(r"^\| (.+?) \|$", re.M)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
@@ -16,7 +17,7 @@ NO_SETTINGS = {"--host", "--port", "--sagemaker", "--data-parallel-size", "--inv
 
 @pytest.fixture(scope="module")
 def tables():
-    """command → its flags; "" → vLLM's that are not here, each with what becomes of it. As `cox flags` says them."""
+    """Returns (command → its flags, flags of vLLM that Coxswain lacks → what becomes of them), as `cox flags` prints them."""
     said = subprocess.run([BIN / "cox", "flags"], capture_output=True, text=True, timeout=30 * SLOW, check=True).stdout
     commands, missing = {}, {}
     for title, text in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", said, re.M):
@@ -29,20 +30,20 @@ def tables():
         for row in [] if title.startswith("cox ") else re.findall(r"^\| (`-.+?) \| (.*)$", text, re.M):
             missing.update(dict.fromkeys(re.findall(r"`(-+[^`]+)`", row[0]), row[1].split(" | ")[0]))
     commands["workers"] |= commands["worker"]
-    for name in ("run-batch", "bench throughput", "bench latency", "bench startup"):  # they start a cluster of their own
+    for name in ("run-batch", "bench throughput", "bench latency", "bench startup"):  # these commands start a cluster of their own
         commands[name] |= commands["up"]
     assert len(commands["up"]) > 100 and len(missing) > 100
     return commands, missing
 
 
 def flags_of(commands, words):
-    """The flags of what a line begins with; None where that is no command that has any."""
+    """Returns the flags of the command that a line begins with, or None when the line begins with no command that has flags."""
     words = [ALIASES.get(words[0], words[0]), *words[1:]]
     return next((commands[" ".join(words[:n])] for n in (2, 1) if " ".join(words[:n]) in commands), None)
 
 
 def lines_of(text):
-    """Command lines: spans of code, and lines of fences."""
+    """Yields the command lines in spans of code and in fences."""
     fences = re.findall(r"^ *```\S*.*\n((?:.*\n)*?) *```$", text, re.M)
     spans = re.findall(r"`([^`\n]+)`", re.sub(r"^ *```(?:.*\n)*? *```$", "", text, flags=re.M))
     for line in [*spans, *(line for f in fences for line in re.sub(r"\\\n *", " ", f).splitlines())]:
@@ -85,7 +86,7 @@ def test_vllm_s_flags_become_what_the_page_says(tables):
 
 
 def test_djl_s_settings_become_what_the_page_says(tables):
-    """Beside cli/sagemaker/settings.c, which sagemaker_test.c has a case for each of."""
+    """The page agrees with the source cli/sagemaker/settings.c. sagemaker_test.c has a case for each of its settings."""
     commands, _ = tables
     source = (ROOT / "cli/sagemaker/settings.c").read_text()
     given = {re.sub("^--no-", "--", f) for f in re.findall(r'"(--[a-z-]+)', source)}
@@ -107,7 +108,7 @@ def test_pictures_are_small_and_fetch_nothing():
     assert len(pictures) >= 5
     for p in pictures:
         svg = p.read_text()
-        recorded = p.name == "recovery-session.svg"  # by scripts/record; README.md and docs/index.md show it
+        recorded = p.name == "recovery-session.svg"  # scripts/record makes this picture; README.md and docs/index.md show it
         assert len(svg) < (200_000 if recorded else 24_000 if p.name == "code-map.svg" else 10_000), p.name
         assert not re.search(r"(?:href|src|url\()\s*[=(]?[\"']?(?:https?:)?//", svg.replace('xmlns="http://www.w3.org/2000/svg"', "")), p.name
         if p.name != "favicon.svg":

@@ -1,7 +1,8 @@
-"""The commands of the how-to pages, typed in their order against clusters of the null device.
+"""Types the commands of the how-to pages, in their order, against clusters of the null device.
 
-A command in a fence is typed here, or typed by another test (ELSEWHERE), or NOBODY says why it is not. Ports come from the environment
-(every option is a COX_ variable), so that a line is typed as it stands but for the words of SUBSTITUTIONS."""
+A command in a fence is typed here, or typed by another test (ELSEWHERE), or NOBODY gives the reason why no test types it. Ports
+come from the environment (every option is a COX_ variable), so that a line is typed unchanged except for the words of
+SUBSTITUTIONS."""
 import json
 import os
 import re
@@ -30,7 +31,7 @@ SUBSTITUTIONS = [
     (r"/srv/adapters\b", "adapters", "a folder of the test's"),
     (r"\bsha256-HEX\b", "sha256-00ff", "the blob has another name in each model"),
 ]
-ELSEWHERE = {  # (how a command begins, the file that types it, a word of that file)
+ELSEWHERE = {  # each row: (how a command begins, the file that types it, a word of that file)
     "keys-and-quotas.md": [("cox up demo -d --gateways 2", "tests/e2e/test_quotas.py", '"--redis"')],
     "autoscale.md": [("helm upgrade demo deploy/helm/coxswain --reuse-values --set worker.replicas=8", "tests/walk/walks.py", 'w.run("helm upgrade'),
                      ("helm upgrade demo deploy/helm/coxswain --reuse-values --set autoscaling", "tests/k8s/live/test_dry_run.py", "autoscaling.enabled=true")],
@@ -46,7 +47,7 @@ NOBODY = {"migrate-from-ollama.md": [("ollama show", "no Ollama is here")]}
 
 
 class Typist:
-    """A reader with an empty home and ports of their own, who types the page's commands."""
+    """`Typist` is a reader with an empty home and ports of their own, who types the page's commands."""
 
     def __init__(self, page, folder):
         self.page, self.folder = page, folder
@@ -66,7 +67,7 @@ class Typist:
         return f"http://127.0.0.1:{self.ports['port']}"
 
     def sh(self, text):
-        # cox stop and its like find the cluster themselves: --address says which of several.
+        # cox stop, scale and logs find the cluster themselves; --address only chooses one of several clusters.
         env = {k: v for k, v in self.env.items() if k != "COX_ADDRESS" or not re.match("cox (stop|scale|logs)", text)}
         done = subprocess.run(["bash", "-c", text], cwd=self.folder, env=env, capture_output=True, text=True, timeout=60 * SLOW)
         findings.look_at_log(done.stderr)
@@ -74,7 +75,7 @@ class Typist:
         return done.stdout + done.stderr
 
     def run(self, beginning, *wanted):
-        """Types the next command of the page, which begins so; each of wanted is in what it says."""
+        """Types the next command of the page, which must have this beginning. Its output must match each pattern of `wanted`."""
         command = self.commands.pop(0)
         assert command.text.startswith(beginning), f"{command}: the test types {beginning!r} here"
         text = command.bare
@@ -86,7 +87,7 @@ class Typist:
         return said
 
     def skip(self):
-        """Passes over a command that another test types, or nobody."""
+        """Passes over a command that another test types, or that no test types."""
         command = self.commands.pop(0)
         rows = ELSEWHERE.get(self.page, []) + NOBODY.get(self.page, [])
         assert any(command.text.startswith(row[0]) for row in rows), f"nobody types {command}"
@@ -99,18 +100,18 @@ class Typist:
         wait_for(f"{n} workers serve", lambda: self.status().get("healthy") and sum(w["state"] == "ready" for w in self.status()["workers"]) == n)
 
     def end(self):
-        """No process of the page's clusters is left, however the test ended."""
+        """Ends the page's clusters and checks that no process of them is left, however the test ended."""
         self.sh("cox stop --all")
         wait_for("all processes have ended", lambda: not self.left())
 
     def left(self):
-        """The programs that run in the page's folder."""
+        """Returns the programs that run in the page's folder."""
         found = []
         for p in Path("/proc").glob("[0-9]*"):
             try:
                 if (p / "cwd").resolve() == self.folder and (p / "comm").read_text().startswith(("cox", "vllm")):
                     found.append(int(p.name))
-            except OSError:  # it has just ended, or is somebody else's
+            except OSError:  # the process has just ended, or belongs to another user
                 continue
         return found
 
@@ -317,7 +318,7 @@ def test_what_others_type_is_there():
 
 
 def test_every_page_is_walked_or_has_no_commands():
-    """tests/walk and others type the pages of the deployment, tests/e2e/test_clients.py the page of clients."""
+    """tests/walk and other tests type the pages of the deployment, and tests/e2e/test_clients.py types the page of clients."""
     others = {"clients.md", "deploy.md", "build-image.md", "custom-image.md", "examples.md"}
     for path in sorted((ROOT / "docs/how-to").glob("*.md")):
         commands = [c for c in read_page(f"docs/how-to/{path.name}")[0] if not c.inline]

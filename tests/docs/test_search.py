@@ -1,6 +1,6 @@
-"""The site's search in Chromium: a query that a user types finds the page that answers it, as the first result.
+"""Tests the site's search in Chromium: a query that a user types finds the page that answers it, as the first result.
 
-QUERIES has the query and its page; several pages are given where each of them would be right. At most MISSES may miss.
+QUERIES has the query and its page. Where several pages would be right, it gives all of them. At most MISSES queries may miss.
 """
 import functools
 import http.server
@@ -40,7 +40,7 @@ QUERIES = [
     ("worker died", "how-to/debug how-to/runbook explain/recovery"),
 ]
 MISSES = 2
-# Empties the search field, types the query as a person would see it done, and waits for the list of results.
+# ASK empties the search field, types the query like a person, and waits for the list of results.
 ASK = """
     const [query, done] = arguments, input = document.querySelector("input.md-search__input");
     const items = () => [...document.querySelectorAll(".md-search-result__list > li > a")].map(a => a.getAttribute("href"));
@@ -61,7 +61,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def first_pages(site, queries):
-    """query -> the pages of the first results, as "folder/name"."""
+    """Returns query -> the pages of the first results, as "folder/name"."""
     server = Server(("127.0.0.1", 0), functools.partial(Handler, directory=site))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

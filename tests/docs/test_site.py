@@ -1,4 +1,4 @@
-"""The docs site as scripts/docs builds it: strictly, whole, and without anything from another host (scripts/setup --docs)."""
+"""Tests that scripts/docs builds the docs site strictly, completely, and without anything from another host (scripts/setup --docs)."""
 import re
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href")
 
 
 class Page(HTMLParser):
-    """A page: the URLs that it links to and loads, its anchors, and the links of its sidebar."""
+    """`Page` holds the URLs that an HTML page of the site links to and loads, its anchors, and the links of its sidebar."""
 
     def __init__(self, path):
         super().__init__()
@@ -101,7 +101,7 @@ def test_the_search_finds_things_from_a_folder_too(site):
 
 
 def test_every_command_has_its_page(pages):
-    """Also those of `cox bench`; the list is the program's own."""
+    """Every command has its page, also those of `cox bench`. The list is the program's own."""
     def listed(*words):
         said = subprocess.run([BIN / "cox", *words], capture_output=True, text=True, timeout=30 * SLOW, check=True).stdout
         return re.findall(r"^  ([a-z-]+)  ", said, re.M)

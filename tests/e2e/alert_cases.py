@@ -1,5 +1,5 @@
-"""Cases for the alerts of deploy/grafana: for each alert, series with which it fires and series with which it does not. The series
-are in promtool's notation, with one value a minute. test_prometheus.py lets promtool judge them."""
+"""Holds cases for the alerts of deploy/grafana. For each alert there are series with which it fires and series with which it does
+not. The series are in promtool's notation, with one value a minute. test_prometheus.py lets promtool judge them."""
 
 HEAD, GATEWAY = 'job="coxswain-head"', 'job="coxswain-gateway"'
 
@@ -17,7 +17,7 @@ def answers(kind, per_minute):
 
 
 def first_tokens(quick, late):
-    """`quick`: first tokens within 10 s, per minute; `late`: those within 20 s."""
+    """`quick` and `late` count first tokens per minute: `quick` those within 10 s, `late` those within 20 s."""
     return [gateway("vllm:time_to_first_token_seconds_bucket", f"0+{n}x40", f', le="{le}"')
             for le, n in (("10", quick), ("20", quick + late), ("+Inf", quick + late))]
 
@@ -33,7 +33,7 @@ def queue(waiting, desired, workers):
 
 UP = head("coxswain_uptime_seconds", "0+60x40")
 DAY = 86400
-CASES = [  # alert, series, minutes from the start, whether it fires then
+CASES = [  # each case: alert, series, minutes from the start, whether the alert fires then
     ("CoxswainHeadGone", [], 3, True),
     ("CoxswainHeadGone", [], 1, False),
     ("CoxswainHeadGone", [UP], 3, False),

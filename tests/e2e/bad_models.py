@@ -1,4 +1,5 @@
-"""Wrong model files, made from the tiny models of scripts/make-goldens. Each has words that the one-sentence error must contain."""
+"""Makes wrong model files from the tiny models of scripts/make-goldens. Each case has words that the one-sentence error must
+contain."""
 import io
 import json
 import os
@@ -40,7 +41,7 @@ def _cut(n):
     return lambda b: b[:n]
 
 
-TENSOR = b"blk.0.attn_q.weight"  # behind the name: u32 dims, dims x u64, u32 type, u64 offset
+TENSOR = b"blk.0.attn_q.weight"  # the name is followed by: u32 dims, dims x u64, u32 type, u64 offset
 GGUFS = {
     "empty": (_cut(0), "not a GGUF"),
     "another-magic": (_replace(b"GGUF", b"GGML"), "not a GGUF"),
@@ -197,7 +198,7 @@ INDEX = "pytorch_model.bin.index.json"
 
 
 class Evil:
-    """An object whose pickle contains a call of a function."""
+    """`Evil` is an object whose pickle contains a call of a function."""
 
     def __init__(self, function, *args):
         self.call = function, args

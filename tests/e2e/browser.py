@@ -1,4 +1,5 @@
-"""Headless Chromium for tests of the dashboard and the chat page, driven only through chromedriver's WebDriver (scripts/setup --ui)."""
+"""Runs headless Chromium for tests of the dashboard and the chat page, driven only through chromedriver's WebDriver (scripts/setup
+--ui)."""
 import base64
 import contextlib
 import json
@@ -18,7 +19,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
          "--enable-precise-memory-info", "--js-flags=--expose-gc"]
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-# Finds visible texts with a contrast below WCAG's 4.5 (3 for large texts).
+# PALE finds visible texts with a contrast below WCAG's 4.5 (3 for large texts).
 PALE = """
     const rgb = s => { const m = s.match(/[\\d.]+/g).map(Number); return [...m.slice(0, 3), m[3] ?? 1]; };
     const over = (top, below) => below.map((b, i) => i < 3 ? top[i] * top[3] + b * (1 - top[3]) : 1);
@@ -41,7 +42,7 @@ PALE = """
     }
     return pale;
 """
-# Finds elements beyond the page's right edge, except inside a box that scrolls or clips them.
+# WIDE finds elements beyond the page's right edge, except inside a box that scrolls or clips them.
 WIDE = """
     const width = document.documentElement.clientWidth; // a phone's innerWidth grows with a page that is too wide
     const clips = e => { for (let p = e.parentElement; p; p = p.parentElement) if (getComputedStyle(p).overflowX !== "visible" && p !== document.body && p !== document.documentElement) return true; };
@@ -54,7 +55,7 @@ BLOCKED = """for (const name of ["localStorage", "sessionStorage"])
 
 
 class Browser:
-    """A browser window. Leaving it ends the browser and chromedriver."""
+    """`Browser` is a browser window. Leaving it ends the browser and chromedriver."""
 
     def __init__(self, width=1500, height=1000, flags=()):
         self.size = width, height
@@ -74,7 +75,7 @@ class Browser:
             try:
                 self.call("DELETE", "")
             except (OSError, AssertionError):
-                pass  # it has ended already
+                pass  # chromedriver has ended already
         if self.driver:
             self.driver.terminate()
             try:
@@ -88,7 +89,7 @@ class Browser:
         port = free_ports(1)[0]
         self.at = f"http://127.0.0.1:{port}"
         log = open(Path(self.folder.name) / "log", "wb")
-        # A separate home: chromedriver and the browser leave nothing in the user's.
+        # HOME is a separate folder, so chromedriver and the browser leave nothing in the user's home.
         env = {**os.environ, "HOME": self.folder.name, "TMPDIR": self.folder.name}
         self.driver = subprocess.Popen([DRIVER, f"--port={port}"], stdout=log, stderr=subprocess.STDOUT, env=env)
         log.close()
@@ -172,7 +173,7 @@ class Browser:
         return self.js(WIDE)
 
     def log(self):
-        """Returns the console's lines since the last call. Refusals of the security policy are errors there."""
+        """Returns the console's lines since the last call. When the security policy refuses something, the console has an error."""
         return [f"{x['level']} {x['message']}" for x in self.call("POST", "/se/log", {"type": "browser"})]
 
     def screenshot(self, path):

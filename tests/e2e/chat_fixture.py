@@ -1,5 +1,5 @@
-"""The gateway's chat page without a gateway: the files of gateway/chat, and API answers that a test writes itself, such as hostile
-texts, errors and broken connections."""
+"""Serves the gateway's chat page without a gateway: the files of gateway/chat, and API answers that a test writes itself, such as
+hostile texts, errors and broken connections."""
 import http.server
 import json
 import math
@@ -38,12 +38,12 @@ def chat_chunk(text="", reasoning=None, finish=None, p=0.62):
 
 
 class Script:
-    """The answers of one test. Each request takes the next of `steps`, and the last step repeats. A step is called with the handler
-    and the body."""
+    """Keeps the answers of one test. Each request takes the next of `steps`, and the last step repeats. A step is called with the
+    handler and the body."""
 
     def __init__(self, models=("base",), steps=(), key=None):
         self.models, self.steps, self.key = [m if isinstance(m, dict) else {"id": m} for m in models], list(steps), key
-        self.asked = []  # (path, body, Authorization)
+        self.asked = []  # for each request: (path, body, Authorization)
 
 
 def say(text, reasoning="", delay=0.0):

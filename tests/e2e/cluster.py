@@ -1,4 +1,4 @@
-"""Starts and watches real Coxswain processes for a test. Every process that it starts, it also ends."""
+"""Starts and watches real Coxswain processes for a test. It ends every process that it starts."""
 import json
 import os
 import random
@@ -17,20 +17,20 @@ from findings import SANITIZED
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("COX_BIN", ROOT / "build/release/bin"))
-# Under sanitizers the long tests run a part of their cases, and all of them with COX_WHOLE (scripts/test --long).
+# Under sanitizers the long tests run a part of their cases. With COX_WHOLE (scripts/test --long) they run all of them.
 SHORT = SANITIZED and not os.environ.get("COX_WHOLE")
 SLOW = 4 if SHORT else 16 if SANITIZED else 1  # factor by which deadlines are longer
 findings.install()
-# A shell starts background commands with SIGINT ignored, and nohup starts them with SIGHUP ignored. Children inherit that, and the programs under
-# test would then not end when a test interrupts them.
+# A shell starts background commands with SIGINT ignored, and nohup starts them with SIGHUP ignored. Children inherit that. Without this loop the
+# programs under test would not end when a test interrupts them.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 class Block:
-    """A range of ports for this process alone, below the ephemeral range. Tests run in parallel: with one shared range, two of them
-    could get the same port before either listens."""
+    """`Block` is a range of ports for this process alone, below the ephemeral range. Tests run in parallel. With one shared range,
+    two tests could get the same port before either listens."""
     FIRST, SIZE, N = 20000, 600, 20
 
     def __init__(self):
@@ -38,7 +38,7 @@ class Block:
         for i in random.sample(range(self.N), self.N):
             self.held = socket.socket(socket.AF_UNIX)
             try:
-                self.held.bind(f"\0coxtest-ports-{i}")  # an abstract socket: it belongs to this network namespace and ends with the process
+                self.held.bind(f"\0coxtest-ports-{i}")  # an abstract socket belongs to this network namespace and ends with the process
             except OSError:
                 self.held.close()
                 continue
@@ -47,7 +47,7 @@ class Block:
         self.at = random.randrange(self.n)
 
     def take(self, n):
-        """Returns the first of the next n ports. A port is given again only after all others."""
+        """Returns the first of the next n ports. A port is given again only after all other ports."""
         with self.mutex:
             begin = self.at if self.at + n <= self.n else 0
             self.at = begin + n
@@ -66,7 +66,7 @@ def free_ports(n):
             for port in range(base, base + n):
                 s = socket.socket()
                 held.append(s)
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, so that a closed connection's port counts as free
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as for servers, a closed connection's port counts as free
                 s.bind(("127.0.0.1", port))
             return list(range(base, base + n))
         except OSError:
@@ -132,7 +132,7 @@ def run_cox(*args, timeout=20, **kwargs):
 
 
 class Cluster:
-    """`cox up null` on free ports. `args` are passed on to it."""
+    """Runs `cox up null` on free ports. `args` are passed on to it."""
 
     def __init__(self, *args, workers=2, tp=2, gateways=1, model="null", env=None, spare=0):
         self.folder = tempfile.TemporaryDirectory(prefix="coxtest-")
@@ -149,7 +149,7 @@ class Cluster:
                         "--head-port", str(self.head_port), "--admin-port", str(self.admin_port),
                         "--worker-http-port", str(self.worker_http_port),
                         "--print-pids", str(self.pids_file), *map(str, args)]
-        # A separate TMPDIR lets a test see that nothing is left there.
+        # A separate TMPDIR lets a test see that no file is left there.
         self.env = {**os.environ, "TMPDIR": str(self.tmp), **(env or {})}
         self.process = None
 
@@ -238,7 +238,7 @@ class Cluster:
         try:
             return self.start()
         except BaseException:
-            self.kill()  # __exit__ is not called when __enter__ fails
+            self.kill()  # Python does not call __exit__ when __enter__ fails
             self.folder.cleanup()
             raise
 

@@ -1,4 +1,4 @@
-"""Completions over HTTP, many at once. `body_of` and `ids` help tests that compare tokens."""
+"""Sends completions over HTTP, many at once. `body_of` and `ids` help tests that compare tokens."""
 import asyncio
 import json
 import threading
@@ -42,7 +42,7 @@ def run(cluster, bodies, on_event=None):
 def run_under_strike(cluster, bodies, when, strike):
     """Repeats each body until strike(status) has returned. Returns a list of results for each body. `strike` is called once, on a
     thread, when the head's status reports generated tokens and when(status) is true. A tiny model's streams may end before a busy
-    client reads them or before the thread looks; then the strike hits later streams."""
+    client reads them or before the thread looks. The strike then hits later streams."""
     over, failures = threading.Event(), []
 
     def watch():

@@ -1,4 +1,4 @@
-"""Fixtures, and a rule: ctest counts a file as skipped when all its tests were skipped."""
+"""Defines fixtures, and a rule: ctest counts a file as skipped when all its tests were skipped."""
 import os
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import findings  # noqa: E402
 from cluster import BIN, SLOW, Cluster  # noqa: E402
 
-# Tests that use the demo model instead of a tiny or null one (label long). Each takes minutes.
+# ON_DEMO is true when tests use the demo model instead of a tiny or null one (label long). Each of these tests takes minutes.
 ON_DEMO = "demo" in (os.environ.get("COX_INVARIANCE_MODEL"), os.environ.get("COX_OVERLOAD_MODEL"))
 outcomes = []
 
@@ -55,7 +55,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A running null cluster, shared by the tests of one file."""
+    """Yields a running null cluster, which the tests of one file share."""
     with Cluster() as c:
         yield c
 

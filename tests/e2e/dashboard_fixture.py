@@ -1,4 +1,4 @@
-"""The head's dashboard without a cluster: the files of head/admin/dashboard, and a stream /api/stream in the form of
+"""Serves the head's dashboard without a cluster: the files of head/admin/dashboard, and a stream /api/stream in the form of
 docs/reference/admin-api.md with invented figures for any number of workers and requests."""
 import http.server
 import json
@@ -19,13 +19,14 @@ TP = 4
 
 
 class World:
-    """The state that a head with so many workers and requests would report. Except for the time, it depends on the seed only."""
+    """`World` is the state that a head with so many workers and requests would report. Except for the time, this state depends on
+    the seed only."""
 
     def __init__(self, n_workers=500, n_requests=5000, seed=1, node="node-{:03}".format, per_node=8, is_new=False):
         draw = random.Random(seed)
         self.began = time.time()
         self.n_groups = n_workers // TP
-        self.node, self.per_node, self.is_new = node, per_node, is_new  # is_new: no events yet
+        self.node, self.per_node, self.is_new = node, per_node, is_new  # is_new: the head has no events yet
         self.workers = [self.worker(i, draw) for i in range(n_workers)]
         self.requests = [self.request(i, draw) for i in range(n_requests)]
         self.ended = [self.request(n_requests + i, draw, ended=True) for i in range(0 if is_new else 1024)]

@@ -1,6 +1,7 @@
-/* A failing disk for tests/e2e/test_disk.py, loaded with LD_PRELOAD. $COX_DISK_BELOW is a
- * folder. The file $COX_DISK_SAYS decides about writes, syncs and new files below it: an errno's
- * number makes them fail, "hold" makes them wait, and an empty file lets them pass. */
+/* Makes the disk fail for tests/e2e/test_disk.py, which loads this library with LD_PRELOAD.
+ * $COX_DISK_BELOW is a folder. The file $COX_DISK_SAYS decides about writes, syncs and new files
+ * below that folder: an errno's number makes them fail, "hold" makes them wait, and an empty
+ * file lets them pass. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

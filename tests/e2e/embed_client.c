@@ -1,5 +1,5 @@
-/* A minimal gateway for test_pooling.py: it sends pooling requests to the head and prints the
- * answers.
+/* This program is a minimal gateway for test_pooling.py: it sends pooling requests to the head
+ * and prints the answers.
  *   embed_client ENDPOINT KEYS_DIR < REQUESTS
  * A request is a line "last|mean|none 0|1 ID ID ..", where 1 = normalised. All requests are sent
  * at once. Each answer is a line of JSON, in the order of the requests. */
@@ -120,7 +120,7 @@ static void on_item(const struct tokens_item *t)
     for (uint32_t i = 0; i < t->vector.n; i++)
         strbuf_printf(&b, "%s%.9g", i ? "," : "", (double)t->vector.ptr[i]);
     strbuf_printf(&b, "]}");
-    c.answers[t->id.lo] = b.ptr; /* kept until the end */
+    c.answers[t->id.lo] = b.ptr; /* the answer is printed at the end */
     c.n_answers++;
 }
 

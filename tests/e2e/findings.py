@@ -1,6 +1,6 @@
 """Finds sanitizer reports and crashes of every process. `cox up` restarts a child that ended and the streams go on, so a test would
-pass. Therefore each process writes its reports to a file. After every test the files and `cox up`'s messages about ended children
-are read."""
+pass. Therefore each process writes its reports to a file. After every test this file reads the reports and `cox up`'s messages
+about ended children."""
 import atexit
 import os
 import re
@@ -16,7 +16,7 @@ REPORT_LIMIT = 12000  # largest number of characters shown of one report
 
 folder = None
 crashes = []
-own = set()  # pids that a test ends as if they had crashed
+own = set()  # pids of processes that a test itself ends as if they had crashed
 
 
 def install():
@@ -41,7 +41,7 @@ def look_at_log(log):
 
 
 def take():
-    """Returns everything found since the last call, as text; empty when nothing was found."""
+    """Returns all findings since the last call as text. The text is empty when nothing was found."""
     found = [f"crashed: {line}" for line in crashes]
     crashes.clear()
     for path in sorted(folder.iterdir()) if folder else []:

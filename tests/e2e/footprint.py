@@ -1,19 +1,19 @@
-"""The memory of a cluster's processes and its bounds, in bytes."""
+"""Measures the memory of a cluster's processes and compares it with its bounds, in bytes."""
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 MIB = 1 << 20
 HEAD_BOUND = 25 * 10**6
-GATEWAY_BOUND, GATEWAY_PEAK_BOUND = 150 * 10**6, 400 * 10**6  # with a vocabulary of 262k tokens
+GATEWAY_BOUND, GATEWAY_PEAK_BOUND = 150 * 10**6, 400 * 10**6  # bytes of a gateway with a vocabulary of 262k tokens
 
 
 @dataclass
 class Size:
-    pss: int  # shared memory counts as this process's part of it
-    rss: int  # all resident memory; the bounds apply to this value, the largest
+    pss: int  # bytes, where shared memory counts in proportion to this process's part of it
+    rss: int  # bytes of all resident memory; this value is the largest, and the bounds apply to it
     private: int
-    peak: int  # the largest rss so far
+    peak: int  # largest rss so far in bytes
     threads: int
     fds: int
 
@@ -45,7 +45,7 @@ def tables(cluster):
 
 
 def worker_bound(table, kv_used=True):
-    """Returns the bound of a worker. With kv_used=False it is an idle worker that has used no block of its KV cache."""
+    """Returns the bound of a worker. With kv_used=False the worker is idle and has used no block of its KV cache."""
     planned = table["total"] - (0 if kv_used else table["KV cache"])
     return int(1.05 * planned) + 32 * MIB
 

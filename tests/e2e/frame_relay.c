@@ -1,13 +1,13 @@
-/* A relay between the head and its peers that damages frames as no network under CURVE can. It
- * repeats, swaps, drops, cuts and changes frames, and sends frames of an earlier session or
- * another version. It has the keys of both sides. For test_bad_frames.py and
- * test_mixed_versions.py:
+/* This program is a relay between the head and its peers that damages frames in ways that CURVE
+ * would never let through. It repeats, swaps, drops, cuts and changes frames, and sends frames
+ * of an earlier session or another version. It has the keys of both sides. For
+ * test_bad_frames.py and test_mixed_versions.py:
  *   frame_relay KEYS_DIR HEAD_PORT SEED PERIOD_MS [another-version | newer | older]
  * It prints "port N" and then a line for each strike, and ends when its standard input ends.
  * another-version: it only changes every worker's Hello to the next major version. newer: each
- * side sees the other one as the next minor version, with unknown fields in every frame. older:
- * each side sees the other one as minor 0, with that version's Hello; a frame of a later type is
- * fatal. In the last two modes it prints a line for the first frame of each type. */
+ * side sees the peer as the next minor version, with unknown fields in every frame. older: each
+ * side sees the peer as minor 0, with that version's Hello; a frame of a later type is fatal.
+ * With newer and older it prints a line for the first frame of each type. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,13 +50,14 @@ struct frame {
     uint8_t bytes[FRAME_BYTES];
 };
 
-/* A connection of a gateway or worker. The oldest is closed when there are too many. */
+/* `peer` is a connection of a gateway or worker. When there are too many, the oldest connection
+ * is closed. */
 struct peer {
     enum peer_role role;
     uint8_t id[32];
     size_t n_id;
     void *to_head;
-    struct frame *held; /* sent after the next frame of its direction */
+    struct frame *held; /* frame that is sent after the next frame of its direction */
     enum way held_way;
 };
 
@@ -69,11 +70,12 @@ struct relay {
     struct rng rng;
     uint64_t period_ns, last_ns[WAY_COUNT][ROLE_COUNT];
     uint64_t n_tokens,
-        tokens_then[WAY_COUNT][ROLE_COUNT]; /* frames with tokens so far, and at the last strike */
+        /* n_tokens: frames with tokens so far; tokens_then: their number at the last strike */
+        tokens_then[WAY_COUNT][ROLE_COUNT];
     uint32_t n_strikes[WAY_COUNT][ROLE_COUNT];
     enum mode mode;
     bool is_seen[WAY_COUNT][ROLE_COUNT][MSG_TYPE_COUNT];
-    struct { /* the first frame of an earlier session, for later use */
+    struct { /* `old` keeps the first frame of an earlier session for later use */
         size_t n;
         uint8_t bytes[OLD_BYTES];
     } old[WAY_COUNT][ROLE_COUNT];
@@ -137,7 +139,7 @@ static void strike(struct relay *r, struct peer *p, enum way way, struct frame *
     case SPOIL_HEADER:
         spoil_header(r, f);
         break;
-    case SPOIL_BODY: /* no field has this number */
+    case SPOIL_BODY: /* 0xFF bytes give a number that no field has */
         memset(f->bytes + FRAME_HEADER_BYTES, 0xFF, f->n - FRAME_HEADER_BYTES);
         break;
     case EARLIER_SESSION:
@@ -152,8 +154,8 @@ static void strike(struct relay *r, struct peer *p, enum way way, struct frame *
 
 /* Returns true when it is this link's turn. Frames that open a session are never damaged, or no
  * session would open. Tokens must pass between two strikes on one kind of link. On a busy
- * machine a session takes longer than a period, and with a strike in each period none would
- * open. */
+ * machine a session takes longer than a period, and with a strike in each period no session
+ * would open. */
 static bool is_time(struct relay *r, enum way way, enum peer_role role, enum msg_type t)
 {
     uint64_t now = clock_mono_ns(), *last_ns = &r->last_ns[way][role];
@@ -169,7 +171,7 @@ static bool is_time(struct relay *r, enum way way, enum peer_role role, enum msg
 
 /* ---- other minor versions ---- */
 
-/* Appends two unknown fields to the known ones: number 1000, a varint, and number 1001, a
+/* Appends two unknown fields to the known fields: number 1000, a varint, and number 1001, a
  * string. */
 static void make_newer(struct frame *f)
 {
@@ -180,7 +182,7 @@ static void make_newer(struct frame *f)
     memcpy(f->bytes + f->n, unknown, sizeof unknown - 1);
     f->n += sizeof unknown - 1;
     f->bytes[AT_MINOR]++;
-    /* all test machines are little-endian */
+    /* The copy works because all test machines are little-endian. */
     memcpy(f->bytes + AT_BODY_BYTES, &n_body, sizeof n_body);
 }
 
@@ -295,7 +297,7 @@ static struct peer *accept_peer(struct relay *r, const uint8_t *id, size_t n_id,
     struct error err = {0};
     enum peer_role role = role_in(first);
     if (role == ROLE_NONE)
-        return NULL; /* the rest of a connection that this relay closed */
+        return NULL; /* this frame is the rest of a connection that this relay closed */
     struct peer *p = &r->peers[r->n_accepted++ % N_PEERS];
     if (p->to_head)
         zmq_close(p->to_head);

@@ -1,6 +1,6 @@
-"""Hosts for a test: network namespaces, cables between them, and programs inside.
+"""Makes hosts for a test: network namespaces, cables between them, and programs inside.
 
-A namespace has no name in /run/netns. It exists as long as its processes, and they die with the test's process
+A namespace has no name in /run/netns. It exists as long as its processes, and these die with the test's process
 (PR_SET_PDEATHSIG). So nothing is left behind, however a test ends.
 """
 import json
@@ -20,7 +20,7 @@ HEAD_PORT, ADMIN_PORT, HTTP_PORT = 7000, 8265, 8000
 
 
 def why_not():
-    """Returns why this machine cannot make hosts and how to fix it, or None."""
+    """Returns why this machine cannot make hosts and how to fix that, or None."""
     if os.geteuid() != 0:
         return "network namespaces need root: run the tests as root (sudo scripts/test), or in a container of yours"
     for program, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("setpriv", "util-linux"), ("curl", "curl")):
@@ -46,12 +46,13 @@ def bracketed(address):
 
 
 class Host:
-    """A host with its own network, host name and /etc/hosts (the file `names`). Everything else is shared with this machine."""
+    """`Host` is a host with its own network, host name and /etc/hosts (the file `names`). It shares everything else with this
+    machine."""
 
     def __init__(self, name, folder):
         self.name, self.names = name, Path(folder) / f"{name}.hosts"
         self.names.write_text("127.0.0.1 localhost\n::1 localhost\n")
-        nobody = Path(folder) / "resolv.conf"  # a name server that refuses every name at once
+        nobody = Path(folder) / "resolv.conf"  # the host's name server is this address, which refuses every name at once
         nobody.write_text("nameserver 127.0.0.1\n")
         make = (f"hostname {name} && ip link set lo up && mount --bind {self.names} /etc/hosts && "
                 f"mount --bind {nobody} /etc/resolv.conf && echo made && exec sleep infinity")
@@ -94,7 +95,7 @@ class Host:
             try:
                 if net is not None and os.stat(process / "ns/net").st_ino == net:
                     os.kill(int(process.name), signal.SIGKILL)
-            except OSError:  # the process has ended meanwhile
+            except OSError:  # the process has ended in the meantime
                 pass
         self.holder.kill()
         self.holder.wait()
@@ -102,7 +103,7 @@ class Host:
 
 
 class Hosts:
-    """All hosts and programs of a test."""
+    """Holds all hosts and programs of a test."""
 
     def __init__(self, folder):
         self.folder, self.hosts, self.processes = Path(folder), {}, {}
@@ -131,7 +132,7 @@ class Hosts:
              "netns", str(b.holder.pid))
 
     def start(self, host, name, *args, env=None):
-        """Starts a Coxswain program on a host. Its log is NAME.log. A name used again replaces the process."""
+        """Starts a Coxswain program on a host. Its log is NAME.log. When a name is used again, the new process replaces the old one."""
         return self.start_shell(host, name, f'exec "{BIN}/$0" "$@"', *args, env=env)
 
     def start_shell(self, host, name, script, *args, env=None):
@@ -165,8 +166,9 @@ class Hosts:
 
 
 class HostCluster(Hosts):
-    """The hosts `head`, `one` and `two`. Each worker's host has a cable to the head's host, which is a router between them. Their
-    addresses are 10.78.I.2 and fd78::I:2, and the head's side ends in 1. The commands are those of docs/start/server.md."""
+    """`HostCluster` has the hosts `head`, `one` and `two`. Each worker's host has a cable to the head's host, which is a router
+    between them. Their addresses are 10.78.I.2 and fd78::I:2, and the head's side ends in 1. The commands are those of
+    docs/start/server.md."""
 
     def __init__(self, folder, model="null", of_worker=(), ipv6=False):
         super().__init__(folder)
@@ -287,8 +289,8 @@ def run_wire(hosts, host, name, *args):
 
 
 class Wire:
-    """A cable between two hosts that the test controls: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`, and say("find",
-    hex), which returns the number of frames with these bytes and the number of all frames."""
+    """`Wire` is a cable between two hosts that the test controls: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`, and
+    say("find", hex), which returns the number of frames with these bytes and the number of all frames."""
 
     def __init__(self, hosts, a, b, dev, mtu=1500):
         self.host, = hosts.add("wire")

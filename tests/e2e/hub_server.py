@@ -1,5 +1,5 @@
-"""A model hub, its CDN and a package index on loopback for the tests of `cox pull`. Requests are recorded, and faults are set per
-path, one action for each request."""
+"""Serves a model hub, its CDN and a package index on loopback for the tests of `cox pull`. Requests are recorded. A test sets faults
+for a path, one action for each request."""
 import base64
 import hashlib
 import io
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """An HTTP server for `with Server() as s:`, at s.url. Subclasses define the answers."""
+    """`Server` is an HTTP server for `with Server() as s:`, at s.url. Subclasses define the answers."""
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
@@ -146,7 +146,7 @@ class Server(ThreadingHTTPServer):
         self.files, self.cut, self.ending = {}, 0, threading.Event()
 
     def handle_error(self, request, client_address):
-        pass  # ignores a client that was killed
+        pass  # a client that was killed is no error
 
     def answer(self, h, path, action):
         body = self.files.get(unquote(path))
@@ -187,7 +187,8 @@ def ids(name, body):
 
 
 class Hub(Server):
-    """models: {"org/name": {file: bytes}}. Requests for LFS files (by their suffix) are redirected to `cdn`, another host."""
+    """`Hub` simulates a model hub. models: {"org/name": {file: bytes}}. Requests for LFS files (by their suffix) are redirected to
+    `cdn`, another host."""
 
     def __init__(self, models, cdn=None, token=None, sizes=True, host="127.0.0.1"):
         super().__init__(host)
@@ -256,8 +257,8 @@ def demo_wheels(body, deflated=0):
 
 
 class Index(Server):
-    """A package index. wheels: {part: bytes} on the host of the files; how: json or html; user: the credentials that the index
-    requires."""
+    """`Index` simulates a package index. wheels: {part: bytes} on the host of the files; how: json or html; user: the credentials
+    that the index requires."""
 
     def __init__(self, wheels, files, how="json", user=None, host="127.0.0.1"):
         super().__init__(host)

@@ -1,4 +1,4 @@
-"""The loop over lines of a streamed answer, as in SageMaker's example notebooks."""
+"""Reads the lines of a streamed answer with the loop of SageMaker's example notebooks."""
 import io
 
 

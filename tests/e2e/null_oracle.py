@@ -38,8 +38,8 @@ def text(prompt, n, **kwargs):
 
 
 def cut(answer, stops):
-    """Returns (text, number of tokens, stop) of an answer that ends before its first stop string. The first is the one completed
-    first; of those completed at the same character it is the longest."""
+    """Returns (text, number of tokens, stop) of an answer that ends before its first stop string. The first stop string is the one
+    completed first. Among stop strings completed at the same character, it is the longest."""
     best = None
     for stop in stops:
         at = answer.find(stop)

@@ -1,4 +1,4 @@
-"""Shared by the tests of a real model: the demo model, prompts, and the answer to each request alone."""
+"""Gives the tests of a real model the demo model, prompts, and the answer to each request alone."""
 import json
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
 MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
 GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT / "build/goldens/reference")
 N_CROWD = 100
-EVERY = 1 if os.environ.get("COX_WHOLE") else 5  # one of so many in a crowd is compared: 100 answers alone take minutes
+EVERY = 1 if os.environ.get("COX_WHOLE") else 5  # in a crowd, one answer of this many is compared, because 100 answers alone take minutes
 WINDOW = 512  # window of the demo model's sliding layers, in tokens
 
 needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no demo model at {MODEL}: scripts/fetch-demo-model")
@@ -22,7 +22,7 @@ SENTENCES = ["The harbour was quiet that morning, and only one boat had left bef
 OPENINGS = ["The capital of France is", "Once upon a time", "def fibonacci(n):\n", "Photosynthesis is",
             "Die Hauptstadt von Deutschland", "1, 2, 4, 8, 16,", "{\"name\": \"Alice\",", "Dear Sir or Madam,"]
 PROMPTS = [(f"({i}) " + SENTENCES[i % 3] if i >= 8 else "") + OPENINGS[i % 8] for i in range(N_CROWD)]
-LONG = "".join(f"{i}. " + SENTENCES[i % 3] for i in range(32)) + "In the end"  # longer than the window
+LONG = "".join(f"{i}. " + SENTENCES[i % 3] for i in range(32)) + "In the end"  # this prompt is longer than the window
 
 GREEDY = [body_of(p) for p in PROMPTS]
 DRAWN = [body_of(p, temperature=1, seed=100 + i, top_p=0.95 if i % 2 else 1) for i, p in enumerate(PROMPTS)]
@@ -40,7 +40,7 @@ def answer(got):
 
 
 class Alone:
-    """The answer to a request that runs alone. Each is requested once and kept."""
+    """Keeps the answer to a request that runs alone. Each answer is requested once and kept."""
 
     def __init__(self, cluster):
         self.cluster, self.known = cluster, {}
@@ -55,13 +55,13 @@ class Alone:
 
 
 def check(cluster, bodies, alone, every=1):
-    """Sends all bodies at once and compares each answer, or one of `every`, with the answer alone."""
+    """Sends all bodies at once and compares each answer, or every `every`-th answer, with the answer alone."""
     for body, got in list(zip(bodies, run(cluster, bodies)))[::every]:
         assert answer(got) == alone[body], body["prompt"][:60]
 
 
 def reference_prompts():
-    """Returns prompts with greedy tokens of another implementation; empty when scripts/make-goldens has not made them."""
+    """Returns prompts with greedy tokens of another implementation. The list is empty when scripts/make-goldens has not made them."""
     path = GOLDENS / "real/gemma3-270m/expected.json"
     return json.loads(path.read_text())["gguf_f32"]["prompts"] if path.exists() else []
 

@@ -1,4 +1,4 @@
-"""Runs for a test, in a separate folder. Everything started in it is ended."""
+"""Starts runs for a test, in a separate folder, and ends everything that was started in that folder."""
 import json
 import os
 import signal

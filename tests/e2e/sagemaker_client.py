@@ -1,5 +1,5 @@
-"""The calls of notebooks with boto3 and the sagemaker package, run by test_sagemaker_clients.py in .venv-clients:
-sagemaker_client.py URL KEY SCENARIO prints the answers as JSON. It does not know which server answers."""
+"""Makes the calls of notebooks with boto3 and the sagemaker package. test_sagemaker_clients.py runs it in .venv-clients:
+sagemaker_client.py URL KEY SCENARIO prints the answers as JSON. This script does not know which server answers."""
 import json
 import sys
 

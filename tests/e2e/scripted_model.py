@@ -1,9 +1,9 @@
-"""A Llama of one layer with weights written by hand. It calls a tool and reads the tool's result.
+"""Writes a Llama of one layer with weights written by hand. It calls a tool and reads the tool's result.
 
-The vocabulary is the 256 bytes and tokens that are whole texts. The token after a token is a row of the model's head (a bigram).
-The attention does one thing: the token ASK finds the token of WORDS in the prompt and passes it on. The chat template ends a
-prompt with the token for the next action: call a tool that the client has, repeat a tool's result, or greet. Only the worker's
-forward pass makes the answer."""
+The vocabulary is the 256 bytes and tokens that are whole texts. A row of the model's head gives the token after a token (a
+bigram). The attention does one thing: the token ASK finds the token of WORDS in the prompt and passes it on. The chat template
+ends a prompt with the token for the next action: call a tool that the client has, repeat a tool's result, or greet. Only the
+worker's forward pass makes the answer."""
 import json
 import struct
 
@@ -51,13 +51,13 @@ def tokens_of(calls):
 
 def weights(tokens):
     n, at = 256 + len(tokens), {text: 256 + i for i, (text, _, _) in enumerate(tokens)}
-    asks, is_word, found = n, n + 1, n + 2  # features after the token's one-hot part
+    asks, is_word, found = n, n + 1, n + 2  # these features follow the token's one-hot part
     assert found + len(WORDS) <= WIDTH
     embed, head = np.zeros((n, WIDTH), np.float32), np.zeros((n, WIDTH), np.float32)
     q, k, v, o = (np.zeros((WIDTH, WIDTH), np.float32) for _ in range(4))
     embed[np.arange(n), np.arange(n)] = 1
     embed[at[SAYS], asks] = 1
-    slow = HEAD // 2 - 1  # the pair of dimensions that rope rotates least
+    slow = HEAD // 2 - 1  # rope rotates this pair of dimensions least
     q[slow, asks] = k[slow, is_word] = 2
     for i, word in enumerate(WORDS):
         embed[at[word], is_word] = 1

@@ -1,4 +1,4 @@
-"""A strict reader of streams of completions: any deviation from the form is an error."""
+"""Reads streams of completions strictly: any deviation from the form is an error."""
 import json
 
 
@@ -18,7 +18,7 @@ def events(lines):
 
 
 class Collected:
-    """The contents of a stream of /v1/completions or /v1/chat/completions, for each choice."""
+    """Collects the contents of a stream of /v1/completions or /v1/chat/completions, for each choice."""
 
     def __init__(self):
         self.texts, self.finish, self.stop_reason, self.ids = {}, {}, {}, {}

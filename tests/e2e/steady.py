@@ -1,4 +1,4 @@
-"""A constant number of streams while a test changes the cluster. Every stream must be complete and exact."""
+"""Keeps a constant number of streams running while a test changes the cluster. Every stream must be complete and exact."""
 import asyncio
 import itertools
 import threading
@@ -56,7 +56,7 @@ class Steady:
                 self.wrong.append(f"stream {i}: {e!r}")
 
     async def main(self):
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # a new connection for each stream
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # the client opens a new connection for each stream
         async with httpx.AsyncClient(timeout=httpx.Timeout(90 * SLOW, connect=5), limits=limits) as client:
             await asyncio.gather(*(self.user(client, u) for u in range(self.n_users)))
 

@@ -15,7 +15,7 @@ ENV.pop("NO_COLOR", None)
 
 
 class Terminal:
-    """A command whose keys and output go through a terminal of `columns` by `rows`."""
+    """`Terminal` is a command whose keys and output go through a terminal of `columns` by `rows`."""
 
     def __init__(self, *command, columns=100, rows=30, env=ENV):
         self.fd, self.inner = pty.openpty()
@@ -33,7 +33,7 @@ class Terminal:
         return subprocess.run(["stty", "-g"], stdin=self.inner, check=True, capture_output=True, text=True).stdout
 
     def read(self, seconds=0.02):
-        """Reads the available output. Returns False when there is none."""
+        """Reads the available output. Returns False when there is no output."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return False
         try:
@@ -60,7 +60,7 @@ class Terminal:
         return re.sub("\033\\[[0-9;?]*[a-zA-Z]", "", self.text[self.text.rfind("\033[H"):])
 
     def wait(self):
-        """Waits for the end and returns the exit code. The output is read meanwhile, so that the command can go on writing."""
+        """Waits for the end and returns the exit code. It reads the output while it waits, so that the command can go on writing."""
         wait_for("the command has ended", lambda: (self.read(), self.process.poll() is not None)[1])
         while self.read():
             pass

@@ -1,5 +1,5 @@
-"""LoRA adapters on a running cluster: through every API, in one batch with the base model, unloaded during streams, across losses of
-ranks and heads, and refusals. The expected tokens come from scripts/make-goldens."""
+"""Tests LoRA adapters on a running cluster: through every API, in one batch with the base model, unloaded during streams, across
+losses of ranks and heads, and refusals. The expected tokens come from scripts/make-goldens."""
 import json
 import os
 import shutil
@@ -31,7 +31,7 @@ def known(names=NAMES):
 
 @pytest.fixture()
 def root(tmp_path):
-    """A folder of adapters that a test may damage."""
+    """Gives the test a folder of adapters that it may damage."""
     shutil.copytree(MODEL / "loras", tmp_path / "loras")
     (tmp_path / "key").write_text(KEY + "\n")
     return tmp_path / "loras"
@@ -88,10 +88,10 @@ def test_every_door(root):
             [("m", str(MODEL), None), ("every", "every", "m"), ("some", str(root / "some"), "m")]
         assert all(m["permission"][0]["object"] == "model_permission" for m in models)
         assert httpx.get(c.url + "/v1/models/some").json()["parent"] == "m"
-        check(c)  # all three in one batch, then again: each finds its own blocks in the prefix cache
+        check(c)  # all three run in one batch, and the second time each model finds its own blocks in the prefix cache
         check(c)
         assert status(c)["kv"]["prefix_hit_rate"] > 0
-        # Another adapter under the same name must not use the cached blocks of the old one.
+        # Another adapter under the same name must not use the cached blocks of the old adapter.
         assert call(c, "load", {"lora_name": "some", "lora_path": "every", "load_inplace": False}).status_code == 400
         for name, body in (("load", {"lora_name": "other", "lora_path": "every", "rank": 8}),
                            ("load", {"lora_name": "other", "lora_path": "every", "is_3d_lora_weight": True}),
@@ -143,16 +143,17 @@ def test_what_dies_under_streams(root, victims):
 
         assert [ids(got) for got in run(c, bodies, strike)] == alone
         assert struck
-        wait_for("the head is back", lambda: has_head(c), 30)  # the streams may have ended before that
+        wait_for("the head is back", lambda: has_head(c), 30)  # the streams may have ended before the head is back
         wait_for("both are there", lambda: states(c) == {"every": "ready", "some": "ready"}, 30)
         check(c)
 
 
 @needs_redis
 def test_a_standby_takes_over_under_streams(root, tmp_path):
-    """The standby has waited for longer than a new head counts as young, and knows of no adapter."""
+    """A standby that knows of no adapter takes over under streams. It has waited for longer than the time in which a head counts as
+    new."""
     with Redis(tmp_path) as redis, start(root, kind=partial(Pair, redis)) as c:
-        headers, ports = {"Authorization": f"Bearer {KEY}"}, c.admin_ports()  # before c looks at the other head
+        headers, ports = {"Authorization": f"Bearer {KEY}"}, c.admin_ports()  # both are read before `c` looks at the other head
 
         def asked(name, path):
             code, body = get(f"http://127.0.0.1:{ports[name]}{path}", headers=headers)
@@ -174,7 +175,7 @@ def test_a_standby_takes_over_under_streams(root, tmp_path):
 
         def strike(got):
             if not struck and got.n_chunks > 5:
-                struck.append(os.kill(pid, signal.SIGSTOP))  # a killed head would be back at once
+                struck.append(os.kill(pid, signal.SIGSTOP))  # SIGKILL would not do, because a killed head would be back at once
 
         pid = c.pid(old)
         try:
@@ -238,7 +239,7 @@ def test_what_is_refused(root):
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key=None).status_code == 401
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key="wrong").status_code == 401
         assert call(c, "load", {"lora_name": "x"}).status_code == 400
-        for name in ("m", "m2"):  # all names of the base model
+        for name in ("m", "m2"):  # the base model has these two names
             assert "name of the model itself" in lora(c, "load", f"{name}=every", code=1)
             taken = call(c, "load", {"lora_name": name, "lora_path": "every"})
             assert taken.status_code == 400 and "already a name of the model itself" in taken.text

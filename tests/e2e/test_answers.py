@@ -1,4 +1,4 @@
-"""Flags that change answers. The null worker's text has no markers, so deepseek_r1 takes all of it as reasoning."""
+"""Tests flags that change answers. The null worker's text has no markers, so deepseek_r1 takes all of it as reasoning."""
 import subprocess
 
 import httpx
@@ -49,7 +49,7 @@ def test_tools_reach_the_template(http):
 
 
 def test_many_ids_in_one_answer(http):
-    """A large answer is written outside the loop, as a long prompt is read. Small ones are written at once and have the same
+    """A large answer is written outside the loop, as a long prompt is read. Small answers are written at once and have the same
     content."""
     for text in "äb" * 3, "äb" * 6000:
         got = http.post("/tokenize", json={"prompt": text, "return_token_strs": True}).json()
@@ -59,7 +59,7 @@ def test_many_ids_in_one_answer(http):
 
 def test_unknown_fields_are_warned_of(cluster, http):
     assert http.post("/v1/chat/completions", json={**ASKED, "never_heard_of": 1}).status_code == 200
-    wait_for("it is told of", lambda: "field_ignored" in cluster.log() and "never_heard_of" in cluster.log())  # `cox up` passes the line on
+    wait_for("it is told of", lambda: "field_ignored" in cluster.log() and "never_heard_of" in cluster.log())  # `cox up` passes the gateway's line on
 
 
 @pytest.mark.parametrize("flags, says", [

@@ -1,4 +1,4 @@
-"""The official anthropic package, unmodified, against a real cluster."""
+"""Tests a real cluster with the official anthropic package, unmodified."""
 import anthropic
 import httpx
 import pytest
@@ -63,7 +63,7 @@ def test_system_and_what_is_begun(client):
 
 
 def test_an_answer_is_sent_back_whole(client):
-    """An answer that is sent back whole has more members than a model reads. The prompt uses only role and content."""
+    """An answer that is sent back whole has more members than a model reads. The prompt then uses only role and content."""
     ask = {"model": "null", "max_tokens": 5, "extra_body": {"temperature": 0}}
     first = client.messages.create(messages=HI, **ask)
     more = {"role": "user", "content": "Go on"}
@@ -74,7 +74,7 @@ def test_an_answer_is_sent_back_whole(client):
 
 @pytest.mark.parametrize("behavior", ["error", "continue_unthreaded"])
 def test_a_thread_that_is_not_kept(client, behavior):
-    """As the package's tool runner does, the client asks for a thread, gets a "not found", and sends all messages."""
+    """The client asks for a thread, gets a "not found", and then sends all messages, as the package's tool runner does."""
     thread = client.beta.messages.thread(model="null", max_tokens=5, unsupported_request_behavior=behavior)
     said = [thread.send({"role": "user", "content": text}) for text in ("Hi", "Go on", "And now?")]
     read = [m.usage.input_tokens + m.usage.cache_read_input_tokens for m in said]
@@ -94,7 +94,7 @@ def test_errors(client, cluster):
     with pytest.raises(anthropic.BadRequestError, match="image"):
         client.messages.create(model="null", max_tokens=5, messages=[{"role": "user", "content": [
             {"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/x.png"}}]}])
-    with pytest.raises(anthropic.NotFoundError) as e:  # a path that does not exist
+    with pytest.raises(anthropic.NotFoundError) as e:  # the gateway has no such path
         client.messages.batches.list()
     assert e.value.body == {"type": "error", "error": {"type": "not_found_error", "message": "Not Found"}}
     with pytest.raises(anthropic.APIStatusError) as e:

@@ -1,4 +1,4 @@
-"""The HTTP API against the null worker's oracle: a client sees exactly the expected answer."""
+"""Tests the HTTP API against the null worker's oracle: a client sees exactly the expected answer."""
 import gzip
 import json
 import time
@@ -57,7 +57,7 @@ def test_compressed_bodies(http, coding, pack):
 
 
 def test_tokenize_and_back(http):
-    """vLLM's bodies of /tokenize and /detokenize. The ids of a chat equal those of the chat endpoint."""
+    """/tokenize and /detokenize take vLLM's bodies. The ids of a chat equal those of the chat endpoint."""
     got = http.post("/tokenize", json={"model": "null", "prompt": "héy", "return_token_strs": True}).json()
     assert got["tokens"] == list("héy".encode()) and got["count"] == 4
     assert got["max_model_len"] == http.get("/v1/models").json()["data"][0]["max_model_len"]
@@ -74,7 +74,7 @@ def test_completion_defaults_to_16_tokens(http):
 
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_stream_equals_whole(http, temperature):
-    n = 400  # steps of 1 ms: on a busy machine the gateway may stall for tens of steps and get their tokens together
+    n = 400  # a step takes 1 ms: on a busy machine the gateway may stall for tens of steps and get their tokens together
     body = {"model": "null", "prompt": PROMPT, "max_tokens": n, "temperature": temperature, "seed": 7,
             "stream_options": {"include_usage": True}}
     got = collect(http, "/v1/completions", body)
@@ -206,7 +206,7 @@ def test_logprobs(http):
     assert all(v <= 0 for v in lp["token_logprobs"])
     assert all(len(t) >= 2 for t in lp["top_logprobs"])
     lp = complete(http, max_tokens=4, temperature=0, logprobs=0)["choices"][0]["logprobs"]
-    assert lp["top_logprobs"] == [{t: v} for t, v in zip(lp["tokens"], lp["token_logprobs"])]  # as in OpenAI and vLLM
+    assert lp["top_logprobs"] == [{t: v} for t, v in zip(lp["tokens"], lp["token_logprobs"])]  # OpenAI and vLLM give the sampled token here too
     assert lp["text_offset"] == [0, 1, 2, 3]
     r = http.post("/v1/chat/completions", json={"model": "null", "messages": [{"role": "user", "content": "x"}],
                                                 "max_tokens": 3, "logprobs": True, "top_logprobs": 2}).json()
@@ -214,7 +214,7 @@ def test_logprobs(http):
     assert len(content) == 3 and all(len(c["top_logprobs"]) == 2 and c["bytes"] for c in content)
 
 
-BAD = [  # changes to {"model", "prompt"}, expected status, expected param
+BAD = [  # each case: changes to {"model", "prompt"}, expected status, expected param
     ({"model": "nobody"}, 404, "model"),
     ({"max_tokens": -1}, 400, "max_tokens"),
     ({"max_tokens": "many"}, 400, "max_tokens"),
@@ -305,7 +305,8 @@ FOREIGN = ["evil.example", "127.evil.example:8265", "127.0.0.1.evil.example", "l
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_admin_api_without_a_key_answers_loopback_names_only(cluster, name):
-    """DNS rebinding: a web page whose name resolves to 127.0.0.1 sends that name as Host."""
+    """A request with a foreign Host is refused. In DNS rebinding, a web page's name resolves to 127.0.0.1, and the page sends that
+    name as Host."""
     with httpx.Client(base_url=cluster.admin, headers={"Host": name}) as web:
         for path in ("/", "/api/status", "/api/events", "/metrics"):
             answer = web.get(path)

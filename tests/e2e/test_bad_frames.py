@@ -1,5 +1,6 @@
-"""Frames that CURVE would never deliver: frame_relay.c, with the keys of both sides, repeats, swaps, drops, cuts and damages frames
-in both directions. Streams still end with their expected tokens. Also peers of another version, and strangers."""
+"""Tests frames that CURVE would never deliver: frame_relay.c, with the keys of both sides, repeats, swaps, drops, cuts and damages
+frames in both directions. Streams still end with their expected tokens. This file also tests peers of another version, and
+strangers."""
 import collections
 import re
 import subprocess
@@ -14,14 +15,14 @@ from cluster import BIN, ROOT, SLOW, Cluster, end_all, free_ports, get, run_cox,
 from completions import run
 
 RELAY = BIN.parent / "tests/frame_relay"
-PERIOD_MS = 400 * SLOW  # on each kind of link
+PERIOD_MS = 400 * SLOW  # milliseconds between strikes on each kind of link
 N_STREAMS, N_TOKENS = 6, 350
-KINDS = {"repeat", "swap", "drop", "cut", "header"}  # the first strikes on each link
+KINDS = {"repeat", "swap", "drop", "cut", "header"}  # kinds of the first strikes on each link
 LINKS = {("gateway", "head"), ("worker", "head"), ("head", "gateway"), ("head", "worker")}
 
 
 class Processes:
-    """A head, a relay in front of it, a gateway and workers, each started directly."""
+    """Runs a head, a relay in front of it, a gateway and workers, each started directly."""
 
     def __init__(self, folder):
         self.folder, self.started = Path(folder), {}
@@ -48,7 +49,7 @@ class Processes:
         wait_for("the head answers", lambda: get(self.admin + "/livez")[0] == 200)
 
     def start_relay(self, *args):
-        """Starts a relay. Returns the port for peers."""
+        """Starts a relay. Returns the port that peers connect to."""
         self.start("relay", RELAY, self.keys, self.head_port, *args)
         return int(wait_for("the relay's port", lambda: self.log("relay.out").splitlines()[:1])[0].split()[1])
 
@@ -112,7 +113,7 @@ def test_another_version_is_refused_by_name(tmp_path):
         said = f"protocol 3.{minor} of the peer does not match protocol 2.{minor} of the head: run the same release on every machine"
         wait_for("the worker says why", lambda: "head_refused" in c.log("later") and said in c.log("later"))
         wait_for("the head does", lambda: "peer_refused" in c.log("head") and said in c.log("head"))
-        wait_for("the worker ends", lambda: c.started["later"].poll() == 2)  # a retry would change nothing
+        wait_for("the worker ends", lambda: c.started["later"].poll() == 2)  # the worker ends with 2, because a retry would change nothing
         assert len(c.status()["workers"]) == 1
         r = httpx.post(c.url + "/v1/completions", json={"prompt": "a", "max_tokens": 5, "temperature": 0}, timeout=20)
         assert r.json()["choices"][0]["text"] == oracle.text("a", 5, temperature=0)

@@ -1,5 +1,5 @@
-"""Bad input in files, on command lines and from clients gives one clear sentence each, and breaks nothing else. For the network
-protocol see test_bad_frames.py."""
+"""Tests that bad input in files, on command lines and from clients gives one clear sentence each, and breaks nothing else.
+test_bad_frames.py tests the network protocol."""
 import json
 import random
 import socket
@@ -25,15 +25,16 @@ def up(ports, model, *args):
 
 
 def is_refused(r, words):
-    """Returns true for exit code 2, with the error as last line and few attempts before it."""
+    """Returns true for exit code 2, with the error as last line and few attempts before that line."""
     last = r.stderr.splitlines()[-1] if r.stderr else ""
     return r.returncode == 2 and last.startswith("cox up: ") and words in last and len(last) < 400 and \
         "start_failed" not in last and r.stderr.count("worker_restarted") <= 2
 
 
 def all_refused(cases):
-    """cases: {name: (function of ports, words)}. Several run at once, because they mostly wait."""
-    if SANITIZED:  # the readers have unit tests; this tests processes
+    """Checks that all cases are refused. cases: {name: (function of ports, words)}. Several cases run at once, because they mostly
+    wait."""
+    if SANITIZED:  # the readers have unit tests, and this function tests processes
         cases = dict(list(cases.items())[::4])
     ports = free_ports(4 * len(cases))
 
@@ -70,7 +71,7 @@ def test_bad_folders(tmp_path):
 @needs_goldens
 @pytest.mark.parametrize("source,cases", [("llama_tiny_torch", bad_models.TORCH), ("llama_tiny_gguf_split", bad_models.SPLIT)])
 def test_bad_shards(tmp_path, source, cases):
-    """PyTorch's pickles may name any function, and none is called."""
+    """PyTorch's pickles may name any function, and the reader calls none."""
     owned = Path("/tmp/cox-test-owned")
     all_refused({name: (lambda ports, name=name: up(ports, bad_models.make_other(
         tmp_path, bad_models.FOLDER.parent / source, cases, name), "--device", "cpu"), words)
@@ -81,7 +82,7 @@ def test_bad_shards(tmp_path, source, cases):
 @needs_goldens
 @pytest.mark.parametrize("seed", [1, 2])
 def test_flipped_bits_of_a_header(tmp_path, seed):
-    """A model with flipped bits is refused, or it loads and answers. The readers' unit tests try every position."""
+    """A model with flipped bits is refused, or it loads and answers. The unit tests of the readers try every position."""
     rng = random.Random(seed)
     good = bad_models.GGUF.read_bytes()
     n_header = good.index(b"output.weight") + 50
@@ -213,7 +214,7 @@ def talk(c, data, timeout=20.0):
         try:
             s.sendall(data)
         except OSError:
-            pass  # refused before everything was sent
+            pass  # the gateway refused the request before all of it was sent
         got = b""
         try:
             while piece := s.recv(1 << 16):
@@ -330,7 +331,7 @@ def pipelined(c):
 
 
 def slow_bodies(c):
-    """Sends bodies that do not end. Their connections stay open and are dropped by the client. They announce less than a client
+    """Sends bodies that do not end. Their connections stay open until the client drops them. The bodies announce less than a client
     without a key may have in total, because big_bodies runs beside this and is the same client."""
     held = []
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""/v1/batches with the openai package. A process that dies during a batch costs no line and repeats none."""
+"""Tests /v1/batches with the openai package. A process that dies during a batch costs no line and repeats none."""
 import json
 import os
 import signal
@@ -40,7 +40,7 @@ def ended(ai, b, seconds=60):
         try:
             got = ai.batches.retrieve(b.id)
         except openai.APIConnectionError:
-            return None  # its gateway is being restarted
+            return None  # the client's gateway is being restarted
         return got if got.status in END else None
 
     return wait_for("the batch's end", look, seconds)
@@ -115,7 +115,7 @@ def test_cancel(tmp_path):
         assert [r["custom_id"] for r in lines(ai, got.output_file_id)] == ["line 0"]
         (late,) = lines(ai, got.error_file_id)
         assert late["custom_id"] == "line 1" and late["error"]["code"] == "batch_cancelled"
-        c.wait_idle()  # its line does not run on
+        c.wait_idle()  # the cancelled line does not run on
 
 
 @pytest.mark.parametrize("who", ["gateway-0", "head", "worker-0"])

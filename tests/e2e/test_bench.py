@@ -1,4 +1,4 @@
-"""`cox bench` against null clusters, whose answers have known lengths, and against a server that offers completions only."""
+"""Tests `cox bench` against null clusters, whose answers have known lengths, and against a server that offers completions only."""
 import ctypes
 import json
 import mmap
@@ -46,7 +46,8 @@ def sharegpt(path):
 
 
 def test_the_seeds_command_line(cluster, tmp_path):
-    """The documented command line, except for the host, the rate and the number of prompts, which would take five minutes."""
+    """The documented command line works. The test changes only the host, the rate and the number of prompts, which would take five
+    minutes."""
     n_in, n_out = sharegpt(tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json")
     done = serve(cluster.url, "--backend", "vllm", "--model", NAME, "--request-rate", 300, "--dataset-path",
                  tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json", "--num-prompts", 30, "--ignore-eos")
@@ -73,7 +74,7 @@ def test_counts_are_exact(cluster, tmp_path, chat):
     assert all(len(t) == 20 for t in r["generated_texts"]) and r["max_concurrency"] == 8 and 1 < r["max_concurrent_requests"] <= 8
     assert (r["tp"], r["note"], r["request_rate"], r["num_prompts"]) == ("2", "a b", "inf", 40)
     assert r["request_goodput"] == pytest.approx(40 / r["duration"]) and r["request_throughput"] == pytest.approx(40 / r["duration"])
-    assert r["median_e2el_ms"] >= 20 * STEP_MS  # each token is a step, and no step is shorter
+    assert r["median_e2el_ms"] >= 20 * STEP_MS  # each token is a step, and no step is shorter than STEP_MS
     got = figures(done.stdout)
     assert got["P99.9 E2EL (ms)"] == pytest.approx(r["p99.9_e2el_ms"], abs=0.01) and got["P50 ITL (ms)"] == pytest.approx(r["median_itl_ms"], abs=0.01)
 
@@ -90,7 +91,7 @@ def test_poem_and_lines(cluster, tmp_path):
 
 
 class Bare(BaseHTTPRequestHandler):
-    """A server with completions only, without usage and in pieces of one word. Every fourth answer is an error."""
+    """`Bare` is a server with completions only, without usage and in pieces of one word. Every fourth answer is an error."""
     protocol_version = "HTTP/1.1"
     n = 0
     lock = threading.Lock()
@@ -145,7 +146,7 @@ def test_a_server_that_has_completions_alone(tmp_path):
 
 
 class Tokenizing(BaseHTTPRequestHandler):
-    """A server that truncates the benchmark's dataset when it is asked for the tokens of a prompt."""
+    """`Tokenizing` is a server that truncates the benchmark's dataset when it is asked for the tokens of a prompt."""
 
     def log_message(self, *_):
         pass
@@ -169,7 +170,7 @@ class Tokenizing(BaseHTTPRequestHandler):
 
 
 def test_a_dataset_that_is_cut_short_meanwhile(tmp_path):
-    """The dataset was read whole before. A mapped file would end the process with SIGBUS."""
+    """The benchmark has read the whole dataset before that. With a mapped file, SIGBUS would end the process."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Tokenizing)
     server.dataset = tmp_path / "lines.jsonl"
     server.dataset.write_text("".join(json.dumps({"prompt": "x" * 200}) + "\n" for _ in range(100)))
@@ -203,12 +204,12 @@ def test_what_cannot_be_done(cluster, tmp_path):
 
 def offline(tmp_path, *args, timeout=60):
     done = run_cox("bench", *args, timeout=timeout, env={**os.environ, "TMPDIR": str(tmp_path)})
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("cox-")] == []  # its cluster left nothing behind
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("cox-")] == []  # the benchmark's cluster left nothing behind
     return done
 
 
 def test_throughput_of_a_private_cluster(tmp_path):
-    """The documented command line, with a local model."""
+    """The documented command line works with a local model."""
     n_in, n_out = sharegpt(tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json")
     done = offline(tmp_path, "throughput", "--backend", "vllm", "--dataset", tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json", "--model", "null",
                    "--num-prompts=99", "--output-json", tmp_path / "r.json")
@@ -221,7 +222,7 @@ def test_throughput_of_a_private_cluster(tmp_path):
 
 
 def test_latency_of_a_private_cluster(tmp_path):
-    """The documented command line with fewer, shorter batches. Each token of a batch is a step."""
+    """The documented command line works. The test uses fewer and shorter batches. Each token of a batch is a step."""
     done = offline(tmp_path, "latency", "--tensor-parallel-size", 1, "--model", "null", "--n", 10, "--batch-size", 2, "--output-len", 20, "--num-iters", 3,
                    "--num-iters-warmup", 1, "--output-json", tmp_path / "r.json", "--null-step-us", STEP_MS * 1000)
     assert done.returncode == 0, done.stderr
@@ -247,7 +248,7 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
 
 
 def test_interrupted(cluster, tmp_path):
-    """After an interrupt, open requests count as failed. Finished ones are reported and saved."""
+    """After an interrupt, open requests count as failed. Finished requests are reported and saved."""
     args = ["bench", "serve", "--base-url", cluster.url, "--num-prompts", "1000", "--random-input-len", "8", "--random-output-len", "50", "--ignore-eos",
             "--max-concurrency", "4", "--save-result", "--result-filename", str(tmp_path / "r.json")]
     p = subprocess.Popen([str(BIN / "cox"), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COX_API_KEY": KEY})
@@ -257,7 +258,7 @@ def test_interrupted(cluster, tmp_path):
     got, r = figures(out), json.loads((tmp_path / "r.json").read_text())
     assert p.returncode == 1 and err.endswith("cox bench serve: the command was interrupted by a signal\n") and "the request was not sent" in err, err
     cut_off = re.search(r"^  (\d+): interrupted$", err, re.MULTILINE)
-    assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None = all four got their last token when the load ended
+    assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None: all four requests got their last token when the load ended
     assert got["Successful requests"] + got["Failed requests"] == 1000 and r["completed"] == got["Successful requests"]
     cluster.wait_idle()
 
@@ -289,7 +290,7 @@ def test_bars_on_a_terminal(cluster):
     try:
         while piece := os.read(ours, 1 << 16):
             seen += piece.decode()
-    except OSError:  # EIO: end of the output
+    except OSError:  # the error is EIO, which is the end of the output
         pass
     os.close(ours)
     assert p.returncode == 0 and "Successful requests:" in out and "5/5 prompts made" in seen and "5/5 requests" in seen, seen
@@ -356,8 +357,8 @@ def test_startup(tmp_path):
     done = offline(tmp_path, "startup", "--model", tmp_path / "nothing")
     assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
-# The flags of vLLM's client from its own list (tests of its Rust client), with a value where needed. Each flag works (""), changes nothing
-# ("ignored"), or would change the measurement and is refused ("refused").
+# VLLM_FLAGS has the flags of vLLM's client from its own list (tests of its Rust client), with a value where needed. A flag works (""), changes
+# nothing ("ignored"), or would change the measurement and is refused ("refused").
 VLLM_FLAGS = {
     "": ["--append-result", "--backend vllm", "--base-url http://127.0.0.1:1", "--burstiness 1.0", "--custom-output-len 8", "--dataset-name random",
          "--dataset-path FILE", "--disable-shuffle", "--disable-tqdm", "--endpoint /v1/completions", "--extra-body {}", "--frequency-penalty 0.1",
@@ -385,7 +386,7 @@ VLLM_FLAGS = {
 
 
 def test_every_flag_of_vllms_client_is_known(tmp_path):
-    """Nobody listens at the address, so an accepted command line ends with exit code 1 and says so."""
+    """Every accepted command line ends with exit code 1 and says that nobody listens at the address."""
     (tmp_path / "FILE").write_text('{"prompt": "x"}\n')
     assert len({f.split()[0] for flags in VLLM_FLAGS.values() for f in flags}) == 105
     for becomes, flags in VLLM_FLAGS.items():

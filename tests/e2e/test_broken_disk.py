@@ -1,5 +1,5 @@
-"""Files that cannot be written, or not now. disk_shim.c is preloaded, and a file decides about writes below a folder. Only requests
-that need the file are affected. While the store's thread waits for a disk, tenants take turns."""
+"""Tests files that cannot be written at all, or not at once. disk_shim.c is preloaded, and a file decides about writes below a
+folder. Only requests that need the file are affected. While the store's thread waits for a disk, tenants take turns."""
 import errno
 import http.client
 import json
@@ -21,7 +21,7 @@ TENANT_CALLS = 256  # MAX_TENANT_CALLS in gateway/batches/calls.c
 
 
 class OnDisk(Cluster):
-    """A cluster with its files below a folder whose disk the test controls."""
+    """`OnDisk` is a cluster with its files below a folder whose disk the test controls."""
 
     def __init__(self, tmp_path, *args, says=""):
         self.disk, self.control = tmp_path / "disk", tmp_path / "says"
@@ -87,7 +87,7 @@ def test_a_wrong_path_ends_the_start(tmp_path, name):
 
 
 def test_an_access_log_that_moves(tmp_path):
-    """The access log is rotated as logrotate does it. Then its folder vanishes and returns."""
+    """The access log goes on when it is rotated as logrotate does it, and when its folder vanishes and returns."""
     log = tmp_path / "logs/access"
     log.parent.mkdir()
     with Cluster("--access-log", log, workers=1, tp=1) as c:
@@ -104,14 +104,14 @@ def test_an_access_log_that_moves(tmp_path):
 
 
 def test_a_reader_that_does_not_read(tmp_path):
-    """The access log is a FIFO. At first nobody has it open, then a reader that does not read, so that it fills up."""
+    """The access log is a FIFO. At first no process has it open. Then a reader opens it and does not read, so that it fills up."""
     fifo = tmp_path / "access"
     os.mkfifo(fifo)
     with Cluster("--access-log", fifo, workers=1, tp=1) as c:
         assert complete(c) == 200 and "access_log_lost" in c.log()
         reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
         agent = {"User-Agent": "x" * 512}
-        for _ in range(300):  # more than the pipe's 64 KiB
+        for _ in range(300):  # these lines are more than the pipe's 64 KiB
             assert get(c.url + "/health", headers=agent)[0] == 200
         assert complete(c) == 200
         assert c.stop()[0] == 0  # the gateway does not wait for the reader
@@ -131,8 +131,8 @@ def ask(c, key, path="/v1/files", method="GET", body=None, headers=None):
 
 @needs_shim
 def test_tenants_take_turns_at_the_store(tmp_path):
-    """The disk stalls during an upload of one tenant, which then asks for more lists than a tenant may have waiting. The other
-    tenant's single list is accepted and is one of the next two answers."""
+    """The disk stalls during an upload of one tenant. That tenant then asks for more lists than a tenant may have waiting. Another
+    tenant asks for a single list, which is accepted and is one of the next two answers."""
     keys = tmp_path / "keys"
     keys.write_text("".join(f"{key} {name}\n" for name, key in KEYS.items()))
     edge = "edge"
@@ -183,10 +183,11 @@ def serves(c):
 
 
 def test_idle_clients_take_no_descriptors_from_others(tmp_path):
-    """With 256 descriptors and more idle clients, the gateway warns at its start and refuses with a reason. Everything else goes on."""
+    """With 256 descriptors and more idle clients, the gateway warns at its start and refuses clients with a reason. Everything else
+    goes on."""
     with Cluster("--state-dir", tmp_path / "state", workers=1, tp=1) as c:
         gateway = c.pid("gateway-0")
-        resource.prlimit(gateway, resource.RLIMIT_NOFILE, (120, 120))  # as if something else had taken the rest
+        resource.prlimit(gateway, resource.RLIMIT_NOFILE, (120, 120))  # this limit acts as if something else had taken the other descriptors
         idle = []
         for _ in range(200):
             idle.append(http.client.HTTPConnection("127.0.0.1", c.ports[0]))
@@ -197,7 +198,7 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
         wait_for("it serves", lambda: serves(c))
         assert upload(c, 1000)[0] == 200 and c.pid("gateway-0") == gateway
         failed = next(line for line in get(c.url + "/metrics")[1].splitlines() if line.startswith("coxswain_gateway_http_failed_accepts_total "))
-        assert float(failed.split()[-1]) <= len(idle)  # the loop does not retry them without end
+        assert float(failed.split()[-1]) <= len(idle)  # the loop does not retry the failed accepts without end
     c = Cluster(workers=1, tp=1)
     c.command = ["prlimit", "--nofile=256:256", *c.command]
     with c:
@@ -205,7 +206,7 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
         idle = [http.client.HTTPConnection("127.0.0.1", c.ports[0]) for _ in range(200)]
         for x in idle:
             x.connect()
-        assert get(c.url + "/health")[0] == 200  # one idle connection is closed for it
+        assert get(c.url + "/health")[0] == 200  # the gateway closes one idle connection for this request
         assert c.status()["gateways"]
         for x in idle:
             x.close()
@@ -213,13 +214,14 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
 
 
 def test_a_request_between_idle_clients_is_answered():
-    """A hundred idle clients and four requests arrive at once while few descriptors are left. The idle ones lose their connections."""
+    """A hundred idle clients and four requests arrive at once while few descriptors are left. The idle clients lose their
+    connections."""
     with Cluster(workers=1, tp=1) as c:
         gateway = c.pid("gateway-0")
         n_open = len(os.listdir(f"/proc/{gateway}/fd"))
         resource.prlimit(gateway, resource.RLIMIT_NOFILE, (n_open + 24, n_open + 24))
         for _ in range(3):
-            os.kill(gateway, signal.SIGSTOP)  # so that all of them wait in the kernel's queue
+            os.kill(gateway, signal.SIGSTOP)  # the gateway is stopped so that all connections wait in the kernel's queue
             everyone = [socket.create_connection(("127.0.0.1", c.ports[0])) for _ in range(104)]
             asking = everyone[13::26]
             for s in asking:

@@ -1,4 +1,4 @@
-"""`cox models` and `cox rm` list and remove models of the cache, and touch nothing else."""
+"""Tests that `cox models` and `cox rm` list and remove models of the cache, and touch nothing else."""
 import json
 import os
 import re
@@ -118,8 +118,8 @@ def test_one_that_is_served_stays(world, hub):
 
 @pytest.mark.parametrize("how", ["absolute", "relative"])
 def test_one_that_is_served_by_its_path_stays(world, hub, how):
-    """A model served by its path stays. With `cox up $(cox pull MODEL)` and the null device no weights are mapped, so only the
-    command line shows the use."""
+    """A model served by its path stays. With `cox up $(cox pull MODEL)` and the null device, no weights are mapped, so only the
+    command line shows that the model is in use."""
     folder = good(world.pull("org/tiny", hub=hub))
     path = folder if how == "absolute" else os.path.relpath(folder)
     with Cluster("--device", "null", model=str(path), env=world.env):
@@ -156,7 +156,7 @@ def test_links_are_not_followed(world, hub, tmp_path):
     (folder / "link").symlink_to(outside)
     (folder / "file").symlink_to(outside / "kept")
     assert cox(world, "rm", "org/tiny").returncode == 0 and world.names() == []
-    # A model's folder that is a link: the link is removed.
+    # When a model's folder is a link, only the link is removed.
     folder = good(world.pull("org/tiny", hub=hub))
     moved = tmp_path / "moved"
     folder.rename(moved)
@@ -173,7 +173,7 @@ def test_links_are_not_followed(world, hub, tmp_path):
 
 
 def test_folders_of_strangers(world):
-    """Folders with names and manifests that Coxswain did not write."""
+    """Folders with names and manifests that Coxswain did not write are left alone."""
     at = world.cache / "models/pulled"
     for name in ("a\x1b[2Jb", "no manifest", "x.part-123", "reference"):
         (at / name).mkdir(parents=True)

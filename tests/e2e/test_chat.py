@@ -1,4 +1,4 @@
-"""`cox chat` on a pseudo-terminal, and `cox complete` in pipes, with a gateway that repeats the request."""
+"""Tests `cox chat` on a pseudo-terminal, and `cox complete` in pipes, with a gateway that repeats the request."""
 import codecs
 import json
 import os
@@ -17,7 +17,7 @@ UP, PASTE, PASTED = "\x1b[A", "\x1b[200~", "\x1b[201~"
 
 
 class Gateway(Server):
-    """Answers "<n> of <the last message>" in four tokens; n = number of messages in the request."""
+    """Answers "<n> of <the last message>" in four tokens, where n is the number of messages in the request."""
 
     def __init__(self):
         super().__init__()
@@ -75,7 +75,7 @@ class Terminal:
         return self.raw[self.seen:]
 
     def until(self, words):
-        """Waits for `words` and returns the text up to them. The next call looks behind them."""
+        """Waits for `words` and returns the text up to them. The next call looks behind these words."""
         wait_for(words, lambda: words in self.read(), 20 * SLOW)
         at = self.raw.index(words, self.seen) + len(words)
         new, self.seen = self.raw[self.seen:at], at
@@ -119,7 +119,7 @@ def test_a_conversation(gateway, env, tmp_path):
     t.ask("hello\r")
     said = t.until("the first after")
     assert "\x1b[2mlet me see\x1b[0m" in said and "2 of <hello>" in said and re.search(r"\x1b\[2m4 tokens, [\d.]+ tokens/s", said)
-    t.ask("wrld\x1b[D\x1b[D\x1b[Do\r")  # an arrow key, then an inserted letter
+    t.ask("wrld\x1b[D\x1b[D\x1b[Do\r")  # the keys move the cursor to the left and insert a letter
     t.until("4 of <world>")
     assert contents(gateway) == ["be short", "hello", "2 of <hello>", "world"]
     t.ask("/retry\r")
@@ -130,7 +130,7 @@ def test_a_conversation(gateway, env, tmp_path):
     t.until("is set")
     t.ask("/clear\r")
     t.until("a new conversation")
-    t.ask(UP + UP + UP + UP + UP + "\r")  # the history: past /clear, two of /system, and /retry
+    t.ask(UP + UP + UP + UP + UP + "\r")  # the keys go back in the history, past /clear, two of /system, and /retry
     t.until("2 of <world>")
     assert contents(gateway) == ["be long", "world"]
     t.ask("/model other\r")
@@ -147,7 +147,7 @@ def test_a_conversation(gateway, env, tmp_path):
     history = tmp_path / ".local/state/coxswain/chat_history"
     assert stat.S_IMODE(history.stat().st_mode) == 0o600 and json.loads(history.read_text().splitlines()[0]) == "hello"
     t = Terminal("chat", "--url", gateway.url, env=env | {"NO_COLOR": "1"})
-    t.ask(UP * 3 + "\r")  # past /help and /nothing
+    t.ask(UP * 3 + "\r")  # the keys go back in the history, past /help and /nothing
     said = t.until("the first after")
     assert "of </not a command>" in said and "\x1b[2m" not in said and "let me see" not in said
     t.ask("/quit\r")
@@ -216,7 +216,7 @@ def test_ctrl_c(gateway, env):
     t.ask("stop me\r")
     t.until("1 of <stop me>")
     t.type("\x03")
-    t.ask("")  # the program goes on
+    t.ask("")  # the program goes on after the interrupt
     gateway.holds = False
     t.type("again\r")
     t.until("3 of <again>")
@@ -229,7 +229,7 @@ def test_save_and_load(gateway, env, tmp_path):
     t.ask("hello\r")
     t.until("1 of <hello>")
     file = tmp_path / "c.json"
-    for _ in range(2):  # a saved conversation may be overwritten
+    for _ in range(2):  # the second time overwrites the saved conversation, which is allowed
         t.ask(f"/save {file}\r")
         t.until("saved")
     assert [m["content"] for m in json.loads(file.read_text())["messages"]] == ["hello", "1 of <hello>"]
@@ -257,7 +257,7 @@ def test_save_and_load(gateway, env, tmp_path):
     t.until("400: not today")
     gateway.fails = False
     t.ask("fine\r")
-    t.until("5 of <fine>")  # the refused message is not in it
+    t.until("5 of <fine>")  # the conversation does not contain the refused message
     assert t.end() == 0
 
 

@@ -1,5 +1,5 @@
-"""The gateway's chat page in headless Chromium: a conversation with a real cluster by keyboard alone, hostile models and gateways,
-light and dark, and the width of a phone. Tests of the page's files and headers use HTTP without a browser."""
+"""Tests the gateway's chat page in headless Chromium: a conversation with a real cluster by keyboard alone, hostile models and
+gateways, light and dark, and the width of a phone. Tests of the page's files and headers use HTTP without a browser."""
 import contextlib
 import itertools
 import json
@@ -102,7 +102,7 @@ def test_the_page_is_open_small_and_may_ask_its_own_origin_alone(cluster):
 
 @contextlib.contextmanager
 def gateway(*options):
-    """A gateway without a head."""
+    """Starts a gateway without a head."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     process = subprocess.Popen([str(BIN / "cox-gateway"), "--model", "null", "--head", "127.0.0.1:1", "--insecure", "--port", str(port), *options],
@@ -125,7 +125,7 @@ def test_a_gateway_without_the_page_does_not_know_its_paths(option):
 
 
 def test_behind_a_prefix_the_page_asks_below_it():
-    for p in SERVED:  # relative addresses: --root-path needs no more
+    for p in SERVED:  # the page has relative addresses, so --root-path needs nothing else
         assert not re.search(r'(?:href|src)="/|fetch\("/|"/v1/', p.read_text()), p
     with gateway("--root-path", "/llm") as url:
         assert [httpx.get(url + path).status_code for path in ("/llm/", "/llm/chat/main.js", "/", "/llm/nothing")] == [200, 200, 200, 404]
@@ -192,7 +192,7 @@ def test_the_keyboard_alone(browser, server):
     assert ended(b).startswith("The harbour")
     assert b.js("return document.activeElement.id") == "prompt"
     way = []
-    for _ in range(60):  # once around: each element gets the focus, is visible, and loses the focus
+    for _ in range(60):  # TAB goes once around: each element gets the focus, is visible, and loses the focus
         b.press(TAB)
         name, is_seen = b.js(FOCUSED)
         assert is_seen, name
@@ -204,7 +204,7 @@ def test_the_keyboard_alone(browser, server):
         assert name in way, (name, way)
     order = [way.index(n) for n in ("skip", "model", "clear", "SUMMARY", "key", "probabilities", "talk", "body")]
     assert order == sorted(order)
-    # Backwards from the message field: Retry, Copy, the answer. Arrow keys move between its tokens.
+    # Shift and TAB go backwards from the message field: Retry, Copy, the answer. Arrow keys move between the answer's tokens.
     chord = [{"type": "keyDown", "value": SHIFT}, *itertools.chain(*[[{"type": k, "value": TAB} for k in ("keyDown", "keyUp")]] * 3), {"type": "keyUp", "value": SHIFT}]
     b.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": chord}]})
     assert b.js("return document.activeElement.className") == "body"
@@ -251,7 +251,8 @@ def half(text, *tokens):
 
 @needs_browser
 def test_tokens_that_come_ahead_of_their_text_are_kept(browser, server):
-    """The tokens of a multi-byte character have no text until the last one. Combining marks and control characters are visible."""
+    """The tokens of a multi-byte character have no text, except for the last token. Combining marks and control characters are
+    visible."""
     def step(h, body):
         h.begin_stream()
         for chunk in (half("", "bytes:\\xf0"), half("", "bytes:\\x9f", "bytes:\\x98"), half("😀 so", "bytes:\\x80", " so"),
@@ -343,7 +344,7 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     wait_for("it comes", lambda: last(b, ".body") == "Half " and b.js("return document.querySelectorAll('.turn.model').length") == 4)
     seen.set()
     assert ended(b, 4) == "Half " and last(b, ".error").startswith("The connection broke before the answer ended")
-    # An event that the API does not have.
+    # This answer has an event that the API does not have.
     def odd(h, body):
         h.begin_stream()
         h.event(None)

@@ -1,4 +1,4 @@
-"""Real client programs and packages, unmodified. tests/clients/ has their scripts, and scripts/setup --clients installs them."""
+"""Tests real client programs and packages, unmodified. tests/clients/ has their scripts, and scripts/setup --clients installs them."""
 import json
 import os
 import re
@@ -51,7 +51,7 @@ def cluster(folder):
     (folder / "keys").write_text(f"{KEY} alice\n{LIMITED} bob rate=1\n")
     with Cluster("--api-key-file", folder / "keys", "--state-dir", folder / "state", "--max-model-len", "4096", "--null-step-us", "5000") as c:
         yield c
-        c.wait_idle()  # requests that clients broke off have ended
+        c.wait_idle()  # requests that clients broke off must have ended
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def play(cluster, demo_url):
     return results
 
 
-@pytest.mark.timeout(900 * SLOW)  # the first test of a script runs all of it, and importing these packages takes long
+@pytest.mark.timeout(900 * SLOW)  # the first test of a script runs all of the script, and importing these packages takes long
 @pytest.mark.parametrize("script,name", list(scenarios()))
 def test_package(play, demo_url, script, name):
     if not there(SCRIPTS[script]):
@@ -104,7 +104,7 @@ def examples():
 
 
 def example_command(language, code, folder):
-    """Returns the command with which a reader would run the example, or skips with the missing part."""
+    """Returns the command with which a reader would run the example, or skips the test and names the missing part."""
     if language == "javascript":
         (folder / "example.mjs").write_text(code)
         (folder / "node_modules").symlink_to(CLIENTS / "node_modules")
@@ -120,7 +120,7 @@ def example_command(language, code, folder):
 @pytest.mark.timeout(400 * SLOW)
 @pytest.mark.parametrize("language,code", examples())
 def test_example(demo_url, tmp_path, language, code):
-    """An example of docs/how-to/clients.md, unchanged except for the port."""
+    """An example of docs/how-to/clients.md works, unchanged except for the port."""
     if not demo_url:
         pytest.skip("no demo model (scripts/fetch-demo-model), or with sanitizers")
     assert "http://127.0.0.1:8000" in code
@@ -144,7 +144,7 @@ SEED_BODY = {"model": "null", "prompt": "Singapore is a", "max_tokens": 64, "tem
 
 @pytest.mark.skipif(not there(HEY), reason=f"no hey: {SETUP}")
 def test_hey(cluster):
-    """A typical measurement with hey: 50 requests, 5 at once."""
+    """A typical measurement with hey works: 50 requests, 5 at once."""
     done = subprocess.run([HEY, "-c", "5", "-m", "POST", "-n", "50", "-H", "Content-Type: application/json",
                            "-H", f"Authorization: Bearer {KEY}", "-d", json.dumps(SEED_BODY), cluster.url + "/v1/completions"],
                           capture_output=True, text=True, timeout=60 * SLOW)
@@ -164,7 +164,7 @@ def test_curl(cluster):
     events = curl("-N", url, "-d", json.dumps({**SEED_BODY, "stream": True})).split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
     assert "".join(json.loads(e.removeprefix("data: "))["choices"][0]["text"] for e in events[:-2]) == whole and len(whole) == 64
-    # Covers curl's -F, --http1.0, Expect: 100-continue (over a megabyte) and HEAD.
+    # curl's -F, --http1.0, Expect: 100-continue (over a megabyte) and HEAD work.
     assert json.loads(curl("--http1.0", url, "-d", json.dumps(SEED_BODY)))["choices"][0]["text"] == whole
     long = curl("-w", "%{http_code}", "-H", "Expect: 100-continue", url, "-d", json.dumps({**SEED_BODY, "prompt": "x" * 2000}))
     assert long.endswith("200")
@@ -210,7 +210,7 @@ def test_the_manual_says_what_agents_are_given():
 
 @pytest.fixture
 def away():
-    """Returns (address, hosts): a proxy that refuses every connection, and the hosts that programs asked for."""
+    """Yields (address, hosts): a proxy that refuses every connection, and the hosts that programs asked for."""
     hosts = []
 
     class Refuse(socketserver.StreamRequestHandler):
@@ -225,7 +225,7 @@ def away():
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory):
-    """A cluster whose model calls an agent's command tool and repeats its result."""
+    """Yields a cluster whose model calls an agent's command tool and repeats its result."""
     model = scripted_model.write(tmp_path_factory.mktemp("caller") / "model", CALLS)
     with Cluster("--device", "cpu", "--served-model-name", "caller", "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
                  model=model, workers=1, tp=1) as c:
@@ -242,13 +242,13 @@ def test_agent_calls_a_tool(caller, away, tmp_path, name):
     done = agents.run(name, caller.url, "caller", tmp_path, proxy=away[0])
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
-    assert f"On the note stands {word}, and no more." in said, said  # the tool's result
-    assert scripted_model.SAYS + word in done.stdout, said  # the model's answer
+    assert f"On the note stands {word}, and no more." in said, said  # the agent shows the tool's result
+    assert scripted_model.SAYS + word in done.stdout, said  # the agent shows the model's answer
     assert not away[1], away[1]
 
 
 def chunks_of(url, body):
-    """Returns the deltas of a chat stream: (content, the calls by their index, usage)."""
+    """Returns the deltas of a chat stream as (content, the calls by their index, usage)."""
     request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60 * SLOW) as r:
         events = r.read().decode()
@@ -267,7 +267,7 @@ def chunks_of(url, body):
 
 @pytest.mark.parametrize("name", agent_bodies.BODIES)
 def test_client_s_body(caller, name):
-    """Bodies of clients that are not installed here: a turn with a call, and a turn with its result."""
+    """Bodies of clients that are not installed here are answered: a turn with a call, and a turn with its result."""
     body, word = agent_bodies.BODIES[name], scripted_model.WORDS[3]
     wants_usage = "stream_options" in body([])
     content, calls, usage = chunks_of(caller.url, body([]))
@@ -295,7 +295,7 @@ def official(caller):
 
 
 def test_custom_tool_of_responses(official):
-    """A custom tool's call, in a stream and whole, and sent back."""
+    """A custom tool's call works in a stream and whole, and it can be sent back."""
     ask = {"model": "caller", "input": "Mend it.", "tools": [CUSTOM], "temperature": 0}
     events = list(official.responses.create(**ask, stream=True))
     pieces = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
@@ -344,7 +344,7 @@ HOSTED = ["web_search", "image_generation", "code_interpreter", "mcp", "file_sea
 
 
 def test_tools_that_a_server_runs(official, caller):
-    """Tools that a server would run are left out, with a header and a log line. Forcing one is refused by name."""
+    """Tools that a server would run are left out, with a header and a log line. Forcing such a tool is refused by name."""
     got = official.responses.with_raw_response.create(model="caller", input="Hi", tools=[{"type": t} for t in HOSTED], temperature=0)
     assert got.headers["x-coxswain-tools-left-out"] == ",".join(HOSTED) and got.parse().output_text == scripted_model.HELLO
     assert "tools_left_out" in caller.log() and ",".join(HOSTED) in caller.log()
@@ -357,7 +357,8 @@ def test_tools_that_a_server_runs(official, caller):
 
 
 def test_tools_that_a_client_runs(caller):
-    """Anthropic's models know these schemas by heart, and our model is told them. A tool with an unknown schema is left out."""
+    """Anthropic's models know the schemas of some tools without being told. The gateway therefore gives these schemas to our model.
+    A tool with an unknown schema is left out."""
     client = anthropic.Anthropic(base_url=caller.url, api_key="none", max_retries=0, timeout=60 * SLOW)
     ask = {"model": "caller", "max_tokens": 200, "messages": [{"role": "user", "content": "Hi"}]}
     got = client.messages.create(tools=[{"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}, {"type": "bash_20250124", "name": "Bash"}], **ask)
@@ -475,7 +476,7 @@ def letters():
 @pytest.mark.timeout(150 * SLOW)
 @pytest.mark.parametrize("name", AGENTS)
 def test_agent_shows_an_answer(letters, away, tmp_path, name):
-    """`cox up null` never ends an answer. An agent shows it and reports that it was cut off."""
+    """The model of `cox up null` never ends an answer. An agent shows such an answer and reports that it was cut off."""
     done = agents.run(name, letters.url, "null", tmp_path, proxy=away[0], max_tokens=32)
     said = done.stdout + done.stderr
     assert re.search(r"\b[a-z]{32,}\b", said) and "API Error: 4" not in said and "BadRequest" not in said, said

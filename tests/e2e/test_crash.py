@@ -1,4 +1,5 @@
-"""A program that crashes leaves last words with everything needed to find the line, and the exit status of the signal."""
+"""Tests that a program that crashes writes a last log line with everything needed to find the line of code, and ends with the exit
+status of the signal."""
 import json
 import re
 import signal
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.skipif(SANITIZED, reason="sanitizers' own handlers say 
 
 def build_id(program):
     data = (BIN / program).read_bytes()
-    at = data.index(b"\x14\0\0\0\x03\0\0\0GNU\0")  # 20 bytes after NT_GNU_BUILD_ID
+    at = data.index(b"\x14\0\0\0\x03\0\0\0GNU\0")  # these bytes are the header of NT_GNU_BUILD_ID; the id's 20 bytes follow
     return data[at + 12:at + 32].hex()
 
 

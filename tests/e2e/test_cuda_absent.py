@@ -1,4 +1,4 @@
-"""On a machine without a GPU, with and without CUDA in the build: --device cuda names the missing part and ends with 2. auto
+"""Tests machines without a GPU, with and without CUDA in the build: --device cuda names the missing part and ends with 2. auto
 computes on the CPU, and a build with CUDA warns once."""
 import ctypes
 import os
@@ -15,7 +15,7 @@ SAID = "no CUDA device found" if CUDA_BUILD else "this build has no CUDA backend
 
 
 def has_device():
-    """Returns true when the CUDA driver reports a device. Without its library there is none."""
+    """Returns true when the CUDA driver reports a device. Without the driver's library there is no device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

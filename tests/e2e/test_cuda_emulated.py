@@ -1,5 +1,5 @@
-"""A worker on a GPU in a whole cluster: the CUDA backend runs on the emulation of tests/cuda/emulate, with a tiny model. It cannot
-show races between blocks, or speed."""
+"""Tests a worker on a GPU in a whole cluster: the CUDA backend runs on the emulation of tests/cuda/emulate, with a tiny model. The
+emulation cannot show races between blocks, or speed."""
 import itertools
 import json
 import math
@@ -22,14 +22,14 @@ EMULATED = BIN.parent / "tests/cox-worker-emulated"
 MODEL = ROOT / "build/goldens/llama_tiny"
 LORAS = MODEL / "loras"
 N_TOKENS, N_SAMPLED = 16, 8
-CLOSE = 0.1  # difference of two logits that bfloat16 may swap
+CLOSE = 0.1  # bfloat16 may swap two logits whose difference is smaller than this
 pytestmark = [pytest.mark.skipif(not MODEL.exists(), reason=f"no tiny checkpoints in {MODEL.parent}: scripts/make-goldens"),
               pytest.mark.skipif(SANITIZED, reason="the emulation is too slow there; its kernels are tested by themselves")]
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """`cox up` looks for the worker in its own folder. Here that is the emulated worker."""
+    """`cox up` looks for the worker in its own folder, which here has the emulated worker."""
     folder = tmp_path_factory.mktemp("bin")
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(BIN / name, folder / name)
@@ -105,12 +105,13 @@ def test_ranks_without_memory_of_each_other(programs):
     """NCCL's stand-in computes all sums in the same order, so the ids are the same."""
     with cluster_of(programs, 2, 1, "--no-one-shot") as c:
         check_greedy(c)
-        # Once for each rank. The check is inside, so that the log is shown if the replica was formed twice (seen once, at a load of 10).
+        # Each rank logs this line once. The assertion is inside the loop, so that the log is shown if the replica was formed twice (seen once, at a
+        # load of 10).
         assert sum("one_shot_sums max_bytes=0 reason=" in line for line in c.log().splitlines()) == 2
 
 
 def tell_kill(c, n_said, capsys):
-    """Prints times for scripts/acceptance, which judges them. The survivor's line is its last one before it can join a replica."""
+    """Prints times for scripts/acceptance, which judges them. The survivor's line is its last line before it can join a replica."""
     aborted, formed = (after_kill(c, event) for event in ("collective_aborted", "formed"))
     with capsys.disabled():
         print(f"\na rank killed at id {n_said}: {aborted[0]:.0f} ms from the kill to the survivor's being ready ({aborted[1]}); "
@@ -127,8 +128,8 @@ def after_kill(c, event):
 
 
 def test_a_lost_rank_leaves_the_others_their_weights(programs, capsys):
-    """Streams get the same tokens as without a kill, wherever it falls: no id comes from an incomplete sum. The survivor joins the
-    next epoch with the weights in its memory."""
+    """Streams get the same tokens as without a kill, whenever the kill happens, because no id comes from an incomplete sum. The
+    survivor joins the next epoch with the weights in its memory."""
     bodies = [body_of(list(range(9, 30)), max_tokens=40, temperature=t, seed=3) for t in (0, 0.8)]
     with cluster_of(programs, 2, 1) as c:
         undisturbed, survivor = [ids(got) for got in run(c, bodies)], c.pid("worker-0")
@@ -157,7 +158,7 @@ def test_an_abort_that_hangs_ends_the_process(programs):
 
 
 def test_a_lost_device_ends_its_worker_and_no_stream(programs):
-    """Each life of the worker has a limited number of launches. The next life continues where the last one ended."""
+    """Each life of the worker has a limited number of launches. The next life continues where the previous life ended."""
     with cluster_of(programs, 1, 1, env={"COX_EMULATE_FAIL_LAUNCH": "450"}) as c:
         got = run(c, [body_of(list(range(9, 30)), max_tokens=24)])[0]
         log = c.log()
@@ -167,7 +168,8 @@ def test_a_lost_device_ends_its_worker_and_no_stream(programs):
 
 @pytest.mark.parametrize("n", (1, 40))
 def test_a_refused_recording_is_enqueued_as_it_is(programs, n):
-    """The device refuses the first call of the first recording, or one of its operators. This is logged once and ends no worker."""
+    """The device refuses the first call of the first recording, or one operator of that recording. This is logged once and ends no
+    worker."""
     with cluster_of(programs, 1, 1, env={"COX_EMULATE_REFUSE_CAPTURE": str(n)}) as c:
         check_greedy(c)
         log = c.log()
@@ -179,7 +181,7 @@ def test_a_refused_recording_is_enqueued_as_it_is(programs, n):
                                            ("set -- \"$@\" --enforce-eager; exec", 0)])
 def test_ranks_record_all_or_none(programs, tmp_path, extra, refused):
     """One rank's device refuses a recording, or the rank was started with other flags. NCCL requires a collective to be in a graph
-    on all ranks or on none, which the stand-in checks. A refusal costs one epoch, and the replica runs without recordings from
+    on all ranks or on none, and the stand-in checks this. A refusal costs one epoch, and the replica runs without recordings from
     then on."""
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(programs / name, tmp_path / name)
@@ -187,7 +189,7 @@ def test_ranks_record_all_or_none(programs, tmp_path, extra, refused):
     worker.write_text(f'#!/bin/sh\ncase " $* " in *" --ordinal 1 "*) {extra} "{programs}/cox-worker" "$@" ;; esac\n'
                       f'exec "{programs}/cox-worker" "$@"\n')
     worker.chmod(0o755)
-    with cluster_of(tmp_path, 2, 1, "--no-one-shot") as c:  # NCCL computes all sums
+    with cluster_of(tmp_path, 2, 1, "--no-one-shot") as c:  # without one-shot sums, NCCL computes all sums
         pids = c.pids()
         check_greedy(c)
         lines = c.log().splitlines()
@@ -290,8 +292,8 @@ def test_what_is_drawn(cluster):
 
 
 def test_what_is_scored(cluster):
-    """A generated text is used as a prompt, alone and beside requests that sample. Each token's log-probability equals the one from
-    its generation."""
+    """A generated text is used as a prompt, alone and beside requests that sample. Each token's log-probability equals the value
+    from its generation."""
     prompt = list(range(5, 40))
     made = complete(cluster, **body_of(prompt, max_tokens=20, temperature=0.9, seed=1, logprobs=3,
                                        return_tokens_as_token_ids=True))["choices"][0]
@@ -329,7 +331,7 @@ def kill_under_streams(c, name, bodies, n_said=8):
 
 @pytest.mark.parametrize("tp,pp,args", [(2, 1, ()), (2, 2, ()), (2, 1, ("--num-speculative-tokens", 3, "--enforce-eager"))])
 def test_fewer_ranks_and_all_again(programs, tp, pp, args):
-    """--elastic-tp: the remaining workers serve on their devices as a single rank, or as a replica with stages only. The tokens
+    """With --elastic-tp, the remaining workers serve on their devices as a single rank, or as a replica with stages only. The tokens
     equal the reference before, during and after that."""
     with cluster_of(programs, tp, pp, "--elastic-tp", "--elastic-tp-wait", 0.5, *args) as c:
         known = known_prompts(MODEL)
@@ -343,7 +345,7 @@ def test_fewer_ranks_and_all_again(programs, tp, pp, args):
         def strike(got):
             if c.pid(victim) in killed or len(got.ids.get(0, [])) < 5:
                 return
-            c.process.send_signal(signal.SIGSTOP)  # so that `cox up` does not restart it
+            c.process.send_signal(signal.SIGSTOP)  # `cox up` is stopped so that it does not restart the victim
             killed.append(c.pid(victim))
             os.kill(killed[0], signal.SIGKILL)
 
@@ -453,8 +455,8 @@ def write_act_order_mixture(folder):
 
 
 def test_experts_in_act_order(cluster, tmp_path):
-    """A GPU refuses experts in act-order before a weight is read. The error names the tensor and an alternative; a CPU accepts them.
-    Attention's matrices are in act-order too, which a GPU supports, so the error must name an expert's tensor."""
+    """A GPU refuses experts in act-order before a weight is read. The error names the tensor and an alternative; a CPU accepts such
+    experts. Attention's matrices are in act-order too, which a GPU supports, so the error must name an expert's tensor."""
     write_act_order_mixture(tmp_path)
     code, said = start_alone(cluster, "--device", "cuda", "--model", tmp_path)
     assert code == 2 and "block_sparse_moe.experts.0.w" in said and "desc_act" in said and "--device cpu" in said, said
@@ -469,7 +471,7 @@ def test_experts_in_act_order(cluster, tmp_path):
 
 
 def test_what_does_not_fit_adds_up(cluster):
-    """Each part besides the model is listed, and the sum exceeds the free memory."""
+    """Each part besides the model is listed, and the sum of the parts exceeds the free memory."""
     code, said = start_alone(cluster, "--device", "cuda", COX_EMULATE_TAKEN_MB="1500")
     taken, free = said.split("the weights need", 1)[1].split(", but only ")
     parts = [float(n) for n in re.findall(r"([0-9.]+) MiB", taken)]
@@ -482,7 +484,7 @@ def test_a_gpu_that_was_asked_for_is_not_replaced(cluster):
 
 
 def test_a_plan_without_a_device_is_what_a_worker_takes(cluster):
-    """`plan` uses the worker's own code, from sizes alone."""
+    """`plan` uses the worker's own code, and computes from sizes alone."""
     worker = cluster.command[0].removesuffix("/cox") + "/cox-worker"
     r = subprocess.run([worker, "plan", MODEL, "--device", "cuda", "--memory-bytes", str(2 << 30), "--max-model-len", "512",
                         "--num-gpu-blocks-override", "96", "--json"], capture_output=True, text=True, timeout=60)

@@ -1,5 +1,5 @@
-"""The dashboard in headless Chromium (scripts/setup --ui): its figures under load equal `cox status --json`; the admin key; the
-keyboard; 500 workers and 5,000 requests in few elements. bench/dashboard measures frames and memory."""
+"""Tests the dashboard in headless Chromium (scripts/setup --ui): its figures under load equal `cox status --json`; the admin key;
+the keyboard; 500 workers and 5,000 requests in few elements. bench/dashboard measures frames and memory."""
 import json
 import os
 import re
@@ -34,13 +34,13 @@ def browser(window):
 
 def number(text):
     found = re.search(r"[\d,]+(\.\d+)?", text)
-    return float(found[0].replace(",", "")) if found else None  # "–" = no value yet
+    return float(found[0].replace(",", "")) if found else None  # the page shows "–" when there is no value yet
 
 
 def shown(b):
     """Returns the page's figures as numbers."""
     names = ("tile-running", "tile-waiting", "tile-finished", "tile-kv", "fact-workers", "fact-context", "fact-term", "fact-gateways")
-    texts = b.js("return Object.fromEntries(arguments[0].map(id => [id, document.getElementById(id).innerText]))",  # all from one moment
+    texts = b.js("return Object.fromEntries(arguments[0].map(id => [id, document.getElementById(id).innerText]))",  # one script reads all figures, so they come from one moment
                  [*names, "tile-kv-sub", "tile-finished-sub", "health", "fact-model", "fact-groups"])
     used, total = (number(part) for part in texts["tile-kv-sub"].split(" of "))
     failed, cancelled = (number(part) for part in texts["tile-finished-sub"].split(","))
@@ -60,7 +60,7 @@ def told(c):
 
 
 def test_under_load_it_shows_what_the_status_says(browser):
-    # With steps of 0.4 s blocks fill slowly, so that both can be read at the same moment.
+    # With steps of 0.4 s blocks fill slowly, so that the page and `cox status` can be read at the same moment.
     with Cluster("--null-step-us", 400_000, "--max-num-seqs", 3, workers=4, tp=2) as c:
         wait_for("both groups serve", lambda: [g["state"] for g in c.status()["groups"]] == ["ready"] * 2)
         end = begin_requests(c, 8, 5000)
@@ -81,7 +81,7 @@ def test_under_load_it_shows_what_the_status_says(browser):
             assert [[w[0], w[1], w[2], w[3]] for w in workers] == \
                    [[f"{w['node']} #{w['ordinal']}", w["state"], str(w["group"]), f"{w['stage']}.{w['rank']}"]
                     for w in sorted(status["workers"], key=lambda w: w["ordinal"])]
-            # A process's own figures: cores, and memory out of the machine's. There is no GPU.
+            # These are a process's own figures: cores, and memory out of the machine's. There is no GPU.
             wait_for("each has said what it takes", lambda: all(
                 re.fullmatch(r"\d+\.\d / \d+", w[4]) and re.fullmatch(r"[\d.]+ [KMG]iB / [\d.]+ [MGT]iB", w[5]) and w[6:9] == ["–"] * 3
                 for w in browser.js(ROWS, "workers")))
@@ -95,7 +95,7 @@ def test_under_load_it_shows_what_the_status_says(browser):
             end()
         wait_for("the page sees them end", lambda: browser.text("#tile-running") == "0")
         wait_for("and keeps in step", agree)
-        assert browser.log() == []  # no failure, and no refusal by the policy
+        assert browser.log() == []  # the console has no failure, and no refusal by the policy
 
 
 def test_the_key_is_asked_for_and_stays_in_the_tab(browser, tmp_path):
@@ -153,7 +153,7 @@ def test_a_head_that_is_gone_is_said_and_found_again(browser):
         browser.click("#pause")
         wait_for("it goes on", lambda: browser.text("#health") == "serving")
         before = c.pid("head")
-        os.kill(c.process.pid, signal.SIGSTOP)  # so that no other head is started yet
+        os.kill(c.process.pid, signal.SIGSTOP)  # `cox up` is stopped so that no other head is started yet
         os.kill(before, signal.SIGKILL)
         since = wait_for("what is shown is said to be old", lambda: re.fullmatch(r"no answer since (\d\d:\d\d:\d\d)", browser.text("#health")))[1]
         assert browser.text("#away").startswith(f"The head has not answered since {since}: ") and browser.text("#fact-workers") == "2"
@@ -202,7 +202,7 @@ def test_workers_stand_in_the_order_of_their_names_and_sort(browser):
         browser.open(f.url)
         names = lambda: [row[0] for row in browser.js(ROWS, "workers")]  # noqa: E731
         wait_for("they are there", lambda: len(names()) > 12)
-        assert names()[:12] == [f"cox-worker-{i}" for i in range(12)]  # 2 comes before 10; the name has the ordinal
+        assert names()[:12] == [f"cox-worker-{i}" for i in range(12)]  # the names end with the ordinal, and worker 2 comes before worker 10
         row = browser.js(ROWS, "workers")[3]
         assert re.fullmatch(r"\d\.\d / 16", row[4]) and row[5].endswith(" / 512 GiB") and row[6].endswith(" %") and row[7].endswith(" / 80.0 GiB")
         browser.js("document.querySelector('#workers-table th:nth-child(5) button').click()")
@@ -279,7 +279,7 @@ def test_the_keyboard_and_what_a_screen_reader_is_told(browser):
             there = browser.js("return Object.fromEntries(['table', 'tr', 'th', 'td'].map(t => [t, document.querySelectorAll(t).length]))")
             return [heard[role] for role in ("table", "row", "columnheader", "cell")] == [there[tag] for tag in ("table", "tr", "th", "td")]
 
-        wait_for("its tree has all that is there", tree_is_whole)  # the tree follows the page, and the page its first update
+        wait_for("its tree has all that is there", tree_is_whole)  # the browser updates the tree some time after the page
         browser.press(TAB)
         assert browser.js("return document.activeElement.className") == "skip"
         browser.js("document.querySelector('#topology').focus()")

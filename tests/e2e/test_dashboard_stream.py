@@ -1,4 +1,4 @@
-"""GET /api/stream and the dashboard's files from a real head: the rights of listeners, the contents, and the bounds."""
+"""Tests GET /api/stream and the dashboard's files from a real head: the rights of listeners, the contents, and the bounds."""
 import http.client
 import json
 import re
@@ -23,7 +23,7 @@ def cluster():
 
 
 class Listener:
-    """A raw connection, so that it can stop reading."""
+    """`Listener` uses a raw connection, so that it can stop reading."""
 
     def __init__(self, port, query="", headers=""):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
@@ -95,7 +95,7 @@ def test_an_update_says_what_the_status_says(cluster):
         assert [w[0] for w in first["workers"]["rows"]] == [w["instance"] for w in status["workers"]]
         assert [(g[0], g[1], g[3], g[10]) for g in first["groups"]["rows"]] == \
                [(g["id"], g["state"], g["epoch"], g["kv_blocks_total"]) for g in status["groups"]]
-        requests = third["requests"]  # one second after the previous update, which may follow the first at once
+        requests = third["requests"]  # the third update comes one second after the second, which may follow the first at once
         assert (requests["here"], requests["matching"], len(requests["rows"])) == (6, 6, 3)
         assert all(r[1] == "running" and r[9] > 0 for r in requests["rows"])
         kv = first["kv"]
@@ -106,7 +106,7 @@ def test_an_update_says_what_the_status_says(cluster):
         assert first["events"]["rows"] and all(e[0] >= first["events"]["next"] for e in second["events"]["rows"])
         assert second["done"]["number"] == first["done"]["number"] + 1
         with Listener(cluster.admin_port, f"show=waiting&limit=10&walk={third['done']['walk']}") as listener:
-            more = next(listener.updates())  # at once, without the samples that the page already has
+            more = next(listener.updates())  # the update comes at once, without the samples that the page already has
         assert len(more["requests"]["rows"]) == 2 and all(r[1] == "queued" for r in more["requests"]["rows"])
         assert ("workers" in more) == (more["done"]["walk"] != third["done"]["walk"])
     finally:

@@ -1,5 +1,5 @@
-"""When a grammar needs a character that the vocabulary lacks, the answer is an error and never "stop": whole, streamed, with draft
-tokens, and beside other requests in the same step."""
+"""Tests that when a grammar needs a character that the vocabulary lacks, the answer is an error and never "stop": whole, streamed,
+with draft tokens, and beside other requests in the same step."""
 import json
 import shutil
 
@@ -7,7 +7,7 @@ import httpx
 import pytest
 from cluster import ROOT, SLOW, Cluster
 
-TINY = ROOT / "build/goldens/llama_tiny"  # its vocabulary has a token for each byte
+TINY = ROOT / "build/goldens/llama_tiny"  # the vocabulary of this model has a token for each byte
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason=f"no tiny checkpoint at {TINY}: scripts/make-goldens")
 DEAD = {"structured_outputs": {"regex": "ab7"}}
 WORDS = "grammar allows none of this model's tokens"
@@ -15,7 +15,7 @@ WORDS = "grammar allows none of this model's tokens"
 
 @pytest.fixture(scope="module", params=[[], ["--speculative-config", '{"method":"ngram","num_speculative_tokens":3}']], ids=["plain", "drafts"])
 def cluster(request, tmp_path_factory):
-    """The tiny model with its token for 7 replaced by another one."""
+    """Makes a tiny model whose token for 7 is replaced by another token."""
     folder = tmp_path_factory.mktemp("dead") / "model"
     shutil.copytree(TINY, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())

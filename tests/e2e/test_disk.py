@@ -1,5 +1,5 @@
-"""A disk that is full, missing or foreign stops only what needs it. The tests use a tmpfs of 6 MiB in the cluster's own mount
-namespace where this user may make one. A vanished folder and a file that is no database need none."""
+"""Tests that a disk that is full, missing or foreign stops only requests that need it. The tests use a tmpfs of 6 MiB in the
+cluster's own mount namespace where this user may make one. A vanished folder and a file that is no database need no tmpfs."""
 import json
 import os
 import shutil
@@ -20,7 +20,7 @@ def may_mount():
 
 
 class OnSmallDisk(Cluster):
-    """A cluster with its `disk` on a separate tmpfs. Its files are reached through /proc/PID/root."""
+    """`OnSmallDisk` is a cluster with its `disk` on a separate tmpfs. Its files are reached through /proc/PID/root."""
 
     def __init__(self, folder, *args):
         folder.mkdir(exist_ok=True)
@@ -84,13 +84,13 @@ def test_a_full_disk(tmp_path):
         assert c.log().count("access_log_lost") == 1
 
         gateway = c.pid("gateway-0")
-        os.kill(gateway, 9)  # a restart on the full disk
+        os.kill(gateway, 9)  # the gateway must restart on the full disk
         wait_for("another gateway", lambda: c.pids().get("gateway-0", gateway) != gateway and get(c.url + "/health")[0] == 200)
         assert complete(c) == 200 and metric(c, "up") == 1
         assert len(json.loads(call(c, "GET", "/v1/files")[1])["data"]) == len(ids)
         for i in ids:
             assert call(c, "DELETE", f"/v1/files/{i}")[0] == 200
-        assert upload(c, 100_000)[0] == 200  # the deleted file's room went back to the disk
+        assert upload(c, 100_000)[0] == 200  # the disk has the room of the deleted files again
         c.fill()
         os.remove(c.inside() + "/fill")
         assert upload(c)[0] == 200

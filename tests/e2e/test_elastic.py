@@ -1,4 +1,4 @@
-"""Replicas that are added and removed under load: 1, 4, 2, with or without `GET /scale`. No stream fails."""
+"""Tests that replicas are added and removed under load: 1, 4, 2, with or without `GET /scale`. No stream fails."""
 import json
 import re
 import signal
@@ -8,11 +8,11 @@ import pytest
 from cluster import SLOW, Cluster, end_all, free_ports, get, wait_for
 from steady import Steady
 
-N_SEQS = 8  # sequences of a replica: 32 streams are work for four replicas
+N_SEQS = 8  # sequences that a replica runs, so that 32 streams are work for four replicas
 
 
 class Elastic(Cluster):
-    """A cluster that begins with one replica of one worker. The test starts more workers, as an operator would."""
+    """`Elastic` is a cluster that begins with one replica of one worker. The test starts more workers, as an operator would."""
 
     def __init__(self):
         super().__init__("--null-step-us", 10000, "--max-num-seqs", N_SEQS, workers=1, tp=1,

@@ -1,5 +1,5 @@
-"""A replica of a real model that has fewer ranks for a while (--elastic-tp). Every token of every stream must be the model's answer
-to the tokens before it, with all ranks or with fewer. Clusters without load are asked again to check it."""
+"""Tests a replica of a real model that has fewer ranks for a while (--elastic-tp). Every token of every stream must be the model's
+answer to the tokens before it, with all ranks or with fewer. The test asks clusters without load again to check each token."""
 import asyncio
 import json
 import os
@@ -20,7 +20,7 @@ from real_model import GOLDENS
 OWN_GOLDENS = ROOT / "build/goldens"
 LORAS = OWN_GOLDENS / "llama_tiny/loras"
 pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(), reason=f"no {OWN_GOLDENS}: scripts/make-goldens")
-WAIT = 0.5 * SLOW  # --elastic-tp-wait, in seconds
+WAIT = 0.5 * SLOW  # value of --elastic-tp-wait in seconds
 N_TOKENS = 100 if SHORT else 400
 
 
@@ -38,8 +38,8 @@ def cluster_of(folder, tp, *args, pp=1):
 
 
 class Fewer:
-    """A cluster of a model under load from users who each send one stream after the other. `common`: flags that the reference
-    clusters get too."""
+    """`Fewer` is a cluster of a model under load from users who each send one stream after the other. `common`: flags that the
+    reference clusters get too."""
 
     def __init__(self, folder, tp, *args, pp=1, common=(), models=("m",), n_tokens=N_TOKENS):
         self.whole, self.folder, self.common = tp, folder, common
@@ -83,7 +83,7 @@ class Fewer:
             self.thread.join(90 * SLOW)
 
     def goes_on(self, n=None):
-        """Waits for n more finished answers, some of which may have begun before."""
+        """Waits for n more finished answers. Some of these answers may have begun before."""
         done = len(self.said) + (n or len(self.bodies))
         wait_for("streams go on", lambda: self.wrong or len(self.said) >= done, 60)
         assert not self.wrong, self.wrong
@@ -114,7 +114,7 @@ class Fewer:
         """Kills workers. They are not restarted until `resume`."""
         begun = time.monotonic()
 
-        def running():  # most of them: on a busy machine a client is slower than the ranks, and few run at once
+        def running():  # more than half must run, or after 5 s one: on a busy machine few streams run at once
             n = self.cluster.status()["requests"]["running"]
             return n > len(self.bodies) // 2 or (n > 0 and time.monotonic() > begun + 5)
 
@@ -152,7 +152,7 @@ class Fewer:
 
 CASES = {"rank1": ("llama_tiny", 2, 1, (1,), 1, ()),
          "rank0": ("llama_tiny", 2, 1, (0,), 1, ()),
-         "two_of_four": ("llama_tiny", 4, 1, (1, 2), 2, ()),  # two ranks for each KV head become one
+         "two_of_four": ("llama_tiny", 4, 1, (1, 2), 2, ()),  # two ranks for each KV head become one rank
          "three_of_four": ("llama_tiny", 4, 1, (0, 1, 3), 1, ()),
          "window": ("gemma3_tiny_gguf_q4_0", 2, 1, (1,), 1, ()),
          "stages": ("llama_tiny", 2, 2, (2,), 1, ()),
@@ -171,7 +171,7 @@ def test_with_fewer_and_with_all_again(case):
         return len(re.findall(f"shard_changed .*rank=./{fewer} ", c.cluster.log()))
 
     with Fewer(folder_of(name), tp, *args, pp=pp) as c:
-        c.wait_tp(tp)  # on a busy machine the last worker may be so late that the others begin without it
+        c.wait_tp(tp)  # on a busy machine the last worker may be so late that the other workers begin without it
         before = n_changed()
         c.begin()
         with c.without(victims):
@@ -187,7 +187,7 @@ def test_with_fewer_and_with_all_again(case):
 
 
 def test_adapters(tmp_path):
-    """Adapters are read again with each shard. An adapter that is loaded meanwhile is there with all ranks too."""
+    """Adapters are read again with each shard. An adapter that is loaded with fewer ranks is there with all ranks too."""
     folder = folder_of("llama_tiny")
     common = ("--enable-lora", "--max-loras", 2, "--lora-root", LORAS, "--lora-modules", "every=every", "some=some")
     with Fewer(folder, 2, common=common, models=("m", "every", "some")) as c:
@@ -224,7 +224,7 @@ LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8,
 
 @pytest.fixture()
 def large(tmp_path):
-    """A model with 120 MB of random weights for each of two ranks."""
+    """Makes a model with 120 MB of random weights for each of two ranks."""
     tiny = folder_of("llama_tiny")
     for name in os.listdir(tiny):
         if (tiny / name).is_file() and "safetensors" not in name:
@@ -240,7 +240,7 @@ large_only = pytest.mark.skipif(SANITIZED, reason="sanitizers change sizes, and 
 
 @large_only
 def test_it_never_takes_more_than_it_was_started_with(large):
-    """A worker never uses more memory than at its start, because the old shard is freed before the new one is loaded."""
+    """A worker never uses more memory than at its start, because the old shard is freed before the new shard is loaded."""
     with Fewer(large, 2, *DUMMY, "--kv-cache-memory-bytes", 150 << 20, n_tokens=24) as c:
         c.begin()
         victim = c.names_of((1,))[0]
@@ -260,13 +260,13 @@ def test_it_never_takes_more_than_it_was_started_with(large):
 
 @large_only
 def test_killed_while_it_reads(large):
-    """The remaining worker is killed as soon as it has to read all weights, and both come back. Their log lines are not visible
-    while `cox up` is stopped."""
+    """The remaining worker is killed as soon as it has to read all weights, and both workers come back. Their log lines are not
+    visible while `cox up` is stopped."""
     with Fewer(large, 2, *DUMMY, "--kv-cache-memory-bytes", 150 << 20, common=DUMMY, n_tokens=24) as c:
         c.begin()
         left = {c.cluster.pid(n) for n in c.names_of((0,))}
         with c.without((1,)):
-            # this is not a state: all weights are there 20 ms later
+            # the test must look in time, because all weights are there 20 ms later
             wait_for("it is asked", lambda: c.cluster.status()["groups"][0]["tp"] == 1, 40)
             for pid in left:
                 os.kill(pid, signal.SIGKILL)

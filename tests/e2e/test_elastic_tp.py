@@ -1,4 +1,4 @@
-"""Replicas of fewer ranks than TP: two of four workers are killed and come back under load. No stream fails."""
+"""Tests replicas of fewer ranks than TP: two of four workers are killed and come back under load. No stream fails."""
 import json
 import os
 import re
@@ -13,11 +13,11 @@ import pytest
 from cluster import SLOW, Cluster, end_all, free_ports, get, run_cox, wait_for
 from steady import Steady
 
-WAIT = 1  # --elastic-tp-wait, in seconds
+WAIT = 1  # value of --elastic-tp-wait in seconds
 
 
 class Fewer(Cluster):
-    """Two workers of a replica of four. The test starts and kills the others, and nobody restarts those."""
+    """`Fewer` has two workers of a replica of four. The test starts and kills the other two workers, and nobody restarts those."""
 
     def __init__(self, *args, env=None):
         super().__init__("--elastic-tp", "--elastic-tp-wait", WAIT, "--null-step-us", 10000, *args, workers=2, tp=4, env=env)
@@ -76,7 +76,7 @@ def test_streams_go_on_with_two_of_four_and_with_four_again():
             cluster.add_workers([2])
             time.sleep(2 * WAIT)
             assert cluster.tp() == 2, "three are no reason to stop"
-            os.kill(cluster.pid("worker-1"), signal.SIGKILL)  # the third worker takes its place; `cox up` restarts worker-1
+            os.kill(cluster.pid("worker-1"), signal.SIGKILL)  # the third worker takes the slot of worker-1, and `cox up` restarts worker-1
             wait_for("a group of two others", lambda: cluster.log().count(" group_shrinks ") == 3 and cluster.tp() == 2, 30)
             wait_for("the one that was killed is a spare", lambda: len(cluster.status()["workers"]) == 3, 30)
             cluster.add_workers([3])
@@ -107,7 +107,7 @@ def test_a_head_that_is_killed_adopts_what_is_shrunk():
 
 @pytest.fixture
 def small():
-    """With TP 2 there are 10 blocks of 16 tokens."""
+    """Yields a cluster that has 10 blocks of 16 tokens with TP 2."""
     with Fewer("--max-model-len", 512, env={"COX_NULL_ELASTIC_BLOCKS": "10"}) as c:
         c.wait_tp(2)
         yield c

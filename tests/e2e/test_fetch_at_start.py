@@ -1,5 +1,5 @@
-"""A named model is downloaded: `cox serve`, `cox up` and others fetch the files that the cache lacks, once per volume. When offline
-they refuse."""
+"""Tests that a named model is downloaded: `cox serve`, `cox up` and others fetch the files that the cache lacks, once per volume.
+When offline, they refuse."""
 import os
 import re
 import signal
@@ -20,7 +20,7 @@ NO = "is not in the cache"
 
 
 class Container:
-    """`cox serve` as a SageMaker container starts it, on separate ports."""
+    """`Container` is `cox serve` as a SageMaker container starts it, on separate ports."""
 
     def __init__(self, world, tmp, i, *args, **env):  # noqa: F811
         self.port, head, admin, worker = free_ports(4)
@@ -63,14 +63,14 @@ def test_four_containers_fetch_once_and_serve(world, hub, tmp_path):  # noqa: F8
         wait_for("three wait", lambda: sum("waiting for it" in c.said() for c in four) == 3)
         go_on.set()
         wait_for("all serve", lambda: all(c.serves() for c in four))
-        # all four together requested each file once
+        # All four together requested each file once.
         asked = [p for p, _ in hub.requests]
         assert len(asked) == len(set(asked)) == 4, asked
         assert httpx.get(f"http://127.0.0.1:{four[0].port}/v1/models", timeout=30).json()["data"][0]["id"] == "org_tiny"
     finally:
         go_on.set()
         ends(four)
-    # a restart sends no request and needs no network
+    # A restart sends no request and needs no network.
     hub.requests.clear()
     again = Container(world, tmp_path, 0, OPTION_MODEL_ID="org/tiny", HF_HUB_OFFLINE="1", HF_ENDPOINT="http://127.0.0.1:1")
     try:
@@ -82,7 +82,7 @@ def test_four_containers_fetch_once_and_serve(world, hub, tmp_path):  # noqa: F8
 
 @pytest.mark.parametrize("name", ["HF_MODEL_ID", "OPTION_MODEL_ID"])
 def test_a_container_elsewhere_than_at_sagemaker(world, hub, tmp_path, name):  # noqa: F811
-    """`docker run -e HF_MODEL_ID=… IMAGE serve` without any variable of SageMaker. A MODEL on the command line wins."""
+    """`docker run -e HF_MODEL_ID=… IMAGE serve` works without any variable of SageMaker. A MODEL on the command line wins."""
     port, head, admin, worker = free_ports(4)
     ports = ["--port", str(port), "--head-port", str(head), "--admin-port", str(admin), "--worker-http-port", str(worker)]
     env = {k: v for k, v in world.env.items() if not k.startswith("SAGEMAKER_")} | {name: "org/tiny", "HF_ENDPOINT": hub.url, "TMPDIR": str(tmp_path)}
@@ -164,7 +164,7 @@ def test_offline_from_pythons_cache(tmp_path):
         link.rename(away)
         done = run("up", "org/tiny", "--offline", world=world, hub=hub)
         assert done.returncode == 2 and "nor complete in huggingface_hub's" in done.stderr and not world.cache.exists(), done.stderr
-        # a model of several files of which some are missing
+        # The model has several files, and some of them are missing.
         part = link.with_name("model-00001-of-00002.safetensors")
         away.rename(part)
         done = run("up", "org/tiny", "--offline", world=world, hub=hub)
@@ -231,7 +231,7 @@ def test_stopped_while_it_fetches(world, hub, tmp_path, how):  # noqa: F811
 
 
 def test_lines_and_events(world, hub):  # noqa: F811
-    """Progress lines when the output is not a terminal. With a log of events they are events too."""
+    """Progress is printed as lines when the output is not a terminal. With a log of events, the lines are events too."""
     hub.faults[AT] = [("slow", 0.7, 20_000)]
     with Cluster("--device", "null", "--log-format", "json", model="org/tiny", env=world.env | {"HF_ENDPOINT": hub.url}) as c:
         lines = c.log().splitlines()

@@ -1,5 +1,5 @@
-"""The gateway's handling of every request on any route: CORS, ids, the access log, a proxy's path, and clients that send slowly, too
-much, or nothing."""
+"""Tests the gateway's handling of every request on any route: CORS, ids, the access log, a proxy's path, and clients that send
+slowly, too much, or nothing."""
 import json
 import re
 import socket
@@ -58,7 +58,7 @@ def test_answers_say_who_may_read_them(web):
             assert "X-Request-Id" in r.headers["Access-Control-Expose-Headers"]
     assert "Access-Control-Allow-Origin" not in web.get("/v1/models", headers={"Origin": "https://x.example"}).headers
     assert "Access-Control-Allow-Origin" not in web.get("/v1/models").headers
-    # OPTIONS without a page's headers is a normal request: without a key it is refused.
+    # OPTIONS without a page's headers is a normal request, so it is refused without a key.
     assert httpx.request("OPTIONS", str(web.base_url) + "/v1/models").status_code == 401
 
 
@@ -136,7 +136,7 @@ def test_headers_and_urls_are_bounded(cluster):
 
 
 def test_a_header_that_drips_in_is_cut_off(cluster, web):
-    """Slow loris: bytes keep coming, but the whole header has one deadline."""
+    """A client cannot hold a connection by sending slowly (slow loris): bytes keep coming, but the whole header has one deadline."""
     with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=30) as s:
         s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
         s.settimeout(0.5)
@@ -149,7 +149,7 @@ def test_a_header_that_drips_in_is_cut_off(cluster, web):
                 if not piece:
                     break
             except socket.timeout:
-                assert web.get("/health").status_code == 200  # other clients do not wait for it
+                assert web.get("/health").status_code == 200  # other clients do not wait for the slow client
             except OSError:
                 break
         assert b" 408 " in answer, answer
@@ -175,7 +175,7 @@ def test_unix_socket(tmp_path):
     first = start()
     try:
         wait_for("the socket answers", lambda: path.exists() and on_socket(path) == "null", 20)
-        with start() as second:  # a second gateway must not take the socket of a living one
+        with start() as second:  # a second gateway must not take the socket of a gateway that still runs
             assert "is in use" in second.communicate(timeout=20)[1] and second.returncode in (1, 2)
         assert on_socket(path) == "null"
         first.kill()

@@ -1,5 +1,5 @@
-"""A costly grammar is compiled beside the steps. Another request's tokens keep coming meanwhile, and a worker that is killed during
-the compile costs no answer."""
+"""Tests that a costly grammar is compiled beside the steps. Another request's tokens keep coming in the meantime. A worker that is
+killed during the compile costs no answer."""
 import json
 import os
 import signal
@@ -42,7 +42,7 @@ def cluster():
 
 
 class Asked(threading.Thread):
-    """One costly request beside others, and its result."""
+    """Sends one costly request beside others, and keeps its result."""
 
     def __init__(self, cluster, i):
         super().__init__(daemon=True)
@@ -53,8 +53,8 @@ class Asked(threading.Thread):
 
 
 def test_a_neighbour_goes_on(cluster):
-    """The head counts steps with tokens that came while a request waited for its grammar. Only other requests can have made those
-    tokens."""
+    """The head counts steps with tokens that came while a request waited for its grammar. Only other requests can have produced
+    those tokens."""
     before, asked, tokens = counts(cluster)["results_while_grammars_were_awaited"], Asked(cluster, 1), []
 
     def on_event(got):
@@ -69,8 +69,8 @@ def test_a_neighbour_goes_on(cluster):
 
 
 def ask_until_it_waits(cluster):
-    """Returns a costly request that is waiting for its grammar. On a busy machine a look may come too late; then the next request is
-    tried."""
+    """Returns a costly request that is waiting for its grammar. On a busy machine this function may look too late. It then tries the
+    next request."""
     for i in range(2, 12):
         asked = Asked(cluster, i)
         asked.start()

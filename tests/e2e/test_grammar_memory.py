@@ -1,5 +1,5 @@
-"""Costly grammars use no more of a worker's memory than --grammar-room. Requests without room wait and are not refused, and another
-request's answer comes meanwhile."""
+"""Tests that costly grammars use no more of a worker's memory than --grammar-room. Requests without room wait and are not refused,
+and another request's answer comes in the meantime."""
 import asyncio
 import json
 
@@ -14,13 +14,14 @@ pytestmark = [needs_model, pytest.mark.skipif(SANITIZED, reason="sanitizers chan
 
 MIB = 1 << 20
 ROOM = 32
-# One compile of such a grammar takes 20 MB, and the allocator keeps some freed memory. Measured: 85 MiB, and 161 MiB with room for all.
+# BESIDE is MiB beyond --grammar-room. One compile of such a grammar takes 20 MB, and the allocator keeps some freed memory. Measured: 85 MiB, and
+# 161 MiB with room for all grammars.
 BESIDE = 72
 N = 24
 
 
 def words(i):
-    """Returns a pattern of 14,000 words, different for each i. Its grammar and one matcher take 10 MB."""
+    """Returns a pattern of 14,000 words, different for each i. The grammar of the pattern and one matcher take 10 MB."""
     return {"regex": "(" + "|".join(f"{(k * 7919 + i * 104729) % 10**9:09d}word" for k in range(14000)) + ")( x)*"}
 
 

@@ -1,5 +1,5 @@
-"""Hosts and networks fail under the streams of a replica over two hosts (hosts.py). Each stream ends with exactly the tokens that it
-gets alone, and the failure is named."""
+"""Tests that hosts and networks fail under the streams of a replica over two hosts (hosts.py). Each stream ends with exactly the
+tokens that it gets alone, and the failure is named."""
 import re
 import time
 
@@ -49,7 +49,7 @@ def test_a_cut_cable_is_a_pause(tmp_path):
 
 
 def test_a_host_that_is_gone_and_comes_back(tmp_path):
-    """A host's only cable is pulled while its worker lives on. It returns with another address. Then that worker is killed."""
+    """A host's only cable is pulled while its worker lives on. The host returns with another address. Then that worker is killed."""
     with HostCluster(tmp_path, TINY, OF_TINY) as hosts:
         hosts.start_all()
         want = alone(hosts)
@@ -69,8 +69,8 @@ def test_a_host_that_is_gone_and_comes_back(tmp_path):
 
 
 def test_the_network_between_the_workers(tmp_path):
-    """The two workers have a cable between them and reach the head without it. Delay, jitter and one second of silence on it change
-    nothing. When the silence lasts, both ranks detect it by themselves, during a stream and between two."""
+    """The two workers have a cable between them and reach the head without it. Delay, jitter and one second of silence on this cable
+    change nothing. When the silence lasts, both ranks detect it by themselves, during a stream and between two streams."""
     with HostCluster(tmp_path, TINY, OF_TINY) as hosts:
         wire = Wire(hosts, *hosts.workers, "data")
         for i, w in enumerate(hosts.workers):
@@ -92,7 +92,7 @@ def test_the_network_between_the_workers(tmp_path):
 
         pending = asked(hosts)
         wire.say("drop")
-        wait_lost(hosts, pending, 30)  # detected after 5 s; a collective's limit is 60 s
+        wait_lost(hosts, pending, 30)  # the loss is detected after 5 s; a collective's limit is 60 s
         shown = failures(hosts)
         assert any(re.match(r"(one|two) comm_error: .*rank \d at 10\.79\.0\.\d:\d+ is disconnected: the peer's host has not answered", f)
                    for f in shown), shown
@@ -100,7 +100,7 @@ def test_the_network_between_the_workers(tmp_path):
         wire.say("pass")
         assert [hosts.ids(p) for p in pending] == want
 
-        wire.say("drop")  # no request is open
+        wire.say("drop")  # the cable fails while no request is open
         hosts.wait("the loss is seen", lambda: not hosts.healthy(), 30)
         wire.say("pass")
         hosts.wait_serves()

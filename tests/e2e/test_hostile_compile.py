@@ -1,6 +1,6 @@
-"""Grammars and requests' own chat templates are compiled in separate processes with limits. Whatever happens to such a process, the
-gateway answers all other clients, and tells this client the result. A compile process stopped by a signal stands for one that
-never ends, so the tests do not depend on time."""
+"""Tests that grammars and requests' own chat templates are compiled in separate processes with limits. Whatever happens to such a
+process, the gateway answers all other clients, and tells this client the result. A compile process stopped by a signal stands for
+one that never ends, so the tests do not depend on time."""
 import contextlib
 import http.client
 import json
@@ -17,7 +17,7 @@ import pytest
 from cluster import SANITIZED, Cluster, alive, get, wait_for
 
 KEYS = ["alpha-key", "beta-key"]
-MEMORY_MIB = 640  # --grammar-memory, in MiB
+MEMORY_MIB = 640  # value of --grammar-memory in MiB
 
 
 def children(pid):
@@ -26,7 +26,7 @@ def children(pid):
         try:
             found.update(int(n) for n in task.read_text().split())
         except OSError:
-            pass  # a thread that has just ended
+            pass  # the thread has just ended
     return found
 
 
@@ -66,7 +66,7 @@ class Asked(threading.Thread):
         self.start()
 
     def run(self):
-        with contextlib.suppress(OSError, http.client.HTTPException):  # the gateway may be killed
+        with contextlib.suppress(OSError, http.client.HTTPException):  # a test may kill the gateway
             self.said = post(self.c, self.body, **self.more)
 
     def answer(self):
@@ -76,7 +76,7 @@ class Asked(threading.Thread):
 
 
 class Compiles:
-    """The compile processes of a cluster's gateway."""
+    """Finds the compile processes of a cluster's gateway."""
 
     def __init__(self, c):
         self.c = c
@@ -121,12 +121,12 @@ def cluster():
 @pytest.fixture
 def compiles(cluster):
     yield Compiles(cluster)
-    for p in Compiles(cluster).running():  # processes left by a failed test
+    for p in Compiles(cluster).running():  # these processes were left by a failed test
         os.kill(p, signal.SIGKILL)
 
 
 def slow(n):
-    """Returns a schema that takes 100 ms or more to refuse. Each n gives another source."""
+    """Returns a schema that takes 100 ms or more until it is refused. Each n gives another source."""
     return schema({"type": "string", "minLength": 10**6 + n, "pattern": "(.*a.{10})"})
 
 
@@ -171,7 +171,7 @@ BOMBS = {
 
 
 def test_bombs_hurt_nobody(cluster, compiles):
-    """Each costly source is refused by name or compiled. Meanwhile the gateway answers, and its memory does not grow."""
+    """Each costly source is refused by name or compiled. While that happens the gateway answers, and its memory does not grow."""
     gateway = cluster.pid("gateway-0")
     assert post(cluster, grammar(0))[0] == 200
     before = rss_mib(gateway)
@@ -201,7 +201,8 @@ def test_spelling_changes_nothing(cluster, compiles, name):
 
 
 def test_tenants_beside_a_compile_that_never_ends(cluster, compiles):
-    """One compile process is stopped. Plain requests go on, and so do another tenant's grammars; this tenant's grammars may wait."""
+    """One compile process is stopped. Plain requests go on, and so do another tenant's grammars. The grammars of this tenant may
+    wait."""
     asked, held = compiles.hold(lambda body: Asked(cluster, body))
     waiting = Asked(cluster, grammar(2))
     for n in range(3):
@@ -209,9 +210,9 @@ def test_tenants_beside_a_compile_that_never_ends(cluster, compiles):
         assert post(cluster, {"prompt": "hi"})[0] == 200
         assert post(cluster, grammar(10 + n), KEYS[1])[0] == 200
         assert post(cluster, grammar(0))[0] == 200  # a known grammar needs no compile
-        assert post(cluster, {"prompt": "long " * 2000, "max_tokens": 1})[0] == 200  # uses the threads for long prompts
+        assert post(cluster, {"prompt": "long " * 2000, "max_tokens": 1})[0] == 200  # this prompt uses the threads for long prompts
     assert waiting.is_alive() and compiles.running() == {held}
-    os.kill(held, signal.SIGKILL)  # compiled again in another process
+    os.kill(held, signal.SIGKILL)  # the grammar is then compiled again in another process
     assert asked.answer()[0] in (200, 400)
     assert waiting.answer()[0] == 200
 
@@ -248,7 +249,7 @@ def test_all_killed(cluster, compiles):
 
 
 class Leaver:
-    """A client that can hang up."""
+    """`Leaver` is a client that can hang up."""
 
     def __init__(self, c, body):
         self.connection = http.client.HTTPConnection("127.0.0.1", c.ports[0], timeout=60)
@@ -327,7 +328,7 @@ def test_sigterm_waits_for_no_compile():
 
 
 def test_in_the_gateway_itself():
-    """--grammar-processes 0: no process is started, and grammars are still compiled."""
+    """With --grammar-processes 0 no process is started, and grammars are still compiled."""
     with Cluster("--grammar-processes", "0", workers=1, tp=1) as c:
         assert post(c, grammar(1))[0] == 200
         assert post(c, outputs(grammar="start: /(/"))[0] == 400

@@ -1,5 +1,5 @@
-"""One client cannot make a gateway hold more than its share, and foreign web pages cannot use a gateway without keys. These tests
-count and measure memory. The minimum rate and the stall are in tests/unit/common/http/server/http_bounds_test.c."""
+"""Tests that one client cannot make a gateway hold more than its share, and that foreign web pages cannot use a gateway without
+keys. These tests count and measure memory. tests/unit/common/http/server/http_bounds_test.c tests the minimum rate and the stall."""
 import json
 import os
 import re
@@ -88,14 +88,14 @@ def test_a_file_comes_whole_and_in_slices(cluster):
 
 
 def test_readers_of_a_file_who_do_not_read(cluster):
-    """Once 60 readers of 3 MiB took 180 MiB. Now each costs little, and others are served."""
+    """60 readers of 3 MiB do not take 180 MiB, as they once did. Each reader costs little, and other clients are served."""
     file = upload(cluster, 3 * MIB)
     before = rss(cluster)
     readers = [ask(cluster, get(f"/v1/files/{file}/content", ALICE), 4096) for _ in range(60)]
     for s in readers:
         assert s.recv(12) == b"HTTP/1.1 200"
     wait_for("they wait", lambda: metric(cluster, 'coxswain_gateway_http_held_bytes{what="answers"}') > MIB)
-    # A tenant has at most half of the room and a reader 256 KiB of it, so all readers are accepted.
+    # A tenant has at most half of the room and a reader 256 KiB of that half, so all readers are accepted.
     assert metric(cluster, 'coxswain_gateway_http_held_bytes{what="answers"}') <= 20 * MIB
     if not SANITIZED:
         assert rss(cluster) - before < 40 * MIB
@@ -157,7 +157,7 @@ def test_a_body_that_was_read_holds_no_room(cluster):
 
 @pytest.mark.parametrize("size", [4 * MIB, 65000, 1])
 def test_without_a_key_no_body_is_held(cluster, size):
-    """The answer comes before the body, and the client can read it while it still sends."""
+    """The answer comes before the body, and the client can read the answer while it still sends."""
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
     with ask(cluster, head.encode()) as s:
         assert s.recv(12) == b"HTTP/1.1 401"
@@ -167,7 +167,8 @@ def test_without_a_key_no_body_is_held(cluster, size):
 
 
 def test_a_gateway_that_stood_still_blames_nobody(tmp_path):
-    """The gateway is stopped for longer than a body may stall. When it continues, it finds the rest of the body and accepts it."""
+    """The gateway is stopped for longer than a body may stall. When it continues, it reads the rest of the body and accepts the
+    request."""
     with Cluster("--transfer-timeout", "0.5", "--state-dir", tmp_path, workers=1, tp=1) as c:
         body = json.dumps({"model": "null", "prompt": "x", "max_tokens": 1, "user": "u" * 60000}).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()

@@ -1,6 +1,6 @@
-"""Damaged HTTP against a running gateway. Whatever bytes arrive, it answers in HTTP or hangs up, keeps running without a sanitizer's
-report (findings.py) and serves the next client. COX_HTTP_BYTES is the number of connections (default 1500), COX_HTTP_SEED the
-random seed."""
+"""Tests damaged HTTP against a running gateway. Whatever bytes arrive, the gateway answers in HTTP or hangs up, keeps running
+without a sanitizer's report (findings.py) and serves the next client. COX_HTTP_BYTES is the number of connections (default 1500),
+COX_HTTP_SEED the random seed."""
 import json
 import os
 import random
@@ -25,7 +25,7 @@ BODIES = {
     "/v1/batches": {"input_file_id": "file-x", "endpoint": "/v1/completions", "completion_window": "24h"},
 }
 PATHS = ["/v1/models", "/v1/models/null", "/health", "/metrics", "/openapi.json", "/v1/files?limit=2", "/v1/responses/x"]
-# Pieces that confuse parsers: lengths, codings, line ends, repeated names.
+# PIECES confuse parsers: lengths, codings, line ends, repeated names.
 PIECES = [b"\r\n", b"\n", b"\r", b"\0", b":", b" ", b"\t", b"0", b"-1", b"18446744073709551616", b"Content-Length: 5\r\n", b"Content-Length: 0\r\n",
           b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: gzip\r\n", b"5\r\nhello\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b"Host: x\r\n",
           b"Expect: 100-continue\r\n", b"Connection: close\r\n", b"Connection: upgrade\r\nUpgrade: h2c\r\n", b"HTTP/2.0", b"HTTP/0.9", b"%00", b"%", b"..", b"\r\n folded", b"Content-Length : 5\r\n", b"Transfer-Encoding:\r\n\tchunked\r\n", b"0\r\nX: y\r\n\r\n",
@@ -132,7 +132,7 @@ def test_damaged_requests(cluster, capsys):
     cluster.wait_idle(30)
 
 
-# Heads and chunks that never end. The answer must be bounded, whatever follows.
+# FLOODS are heads and chunks that never end. The answer must be bounded, whatever follows.
 FLOODS = {
     "a method": b"A",
     "a target": b"GET /" + b"a" * 4000,
@@ -149,7 +149,7 @@ PIECE = {"headers": b"X: y\r\n" * 700, "trailers": b"X: y\r\n" * 700, "a chunk's
 
 @pytest.mark.parametrize("what", FLOODS)
 def test_what_never_ends_is_refused(cluster, what):
-    """The client sends 4 MiB and reads nothing before that."""
+    """The client sends 4 MiB and reads nothing until all of it is sent."""
     piece = PIECE.get(what, b"a" * 4096)
     with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=30 * SLOW) as s:
         got = b""
@@ -159,7 +159,7 @@ def test_what_never_ends_is_refused(cluster, what):
             for _ in range((4 << 20) // len(piece)):
                 s.sendall(piece)
         except OSError:
-            pass  # it hung up, or reads no more until we do
+            pass  # the gateway hung up, or reads no more until the client reads
         s.settimeout(5 * SLOW)
         try:
             while len(got) < 4096 and (more := s.recv(4096)):
@@ -170,4 +170,4 @@ def test_what_never_ends_is_refused(cluster, what):
     assert got == b"" or statuses[0] in (b"100", b"400", b"414", b"431"), got[:300]
     assert httpx.get(cluster.url + "/v1/models", headers={"x-api-key": KEY}, timeout=30 * SLOW).status_code == 200
     with open(f"/proc/{cluster.pid('gateway-0')}/status") as f:
-        assert int(re.search(r"VmHWM:\s+(\d+) kB", f.read())[1]) < (1 << 20)  # its memory was never large
+        assert int(re.search(r"VmHWM:\s+(\d+) kB", f.read())[1]) < (1 << 20)  # the gateway's memory was never large

@@ -1,6 +1,6 @@
-"""Keys as Helm makes them, an Ed25519 key and a self-signed certificate for each role. They lie in a folder as Kubernetes mounts a
-Secret: links through ..data, which is replaced atomically, and files of mode 0440 in a read-only folder. The tests use real
-handshakes, change keys while the cluster serves, and run `cox` on such a folder."""
+"""Tests keys as Helm makes them, an Ed25519 key and a self-signed certificate for each role. They lie in a folder as Kubernetes
+mounts a Secret: links through ..data, which is replaced atomically, and files of mode 0440 in a read-only folder. The tests use
+real handshakes, change keys while the cluster serves, and run `cox` on such a folder."""
 import os
 import re
 import subprocess
@@ -32,7 +32,7 @@ def make_key(folder, name, kind="ED25519"):
 
 
 class Secret:
-    """A volume, written as kubelet's atomic writer does."""
+    """`Secret` is a volume, written as kubelet's atomic writer writes it."""
 
     def __init__(self, folder):
         self.folder, self.n = folder, 0
@@ -76,7 +76,7 @@ def test_a_secret_of_helm_keys_and_its_changes(tmp_path):
         start(c, secret.folder)
         ask(c, "with keys of PEM")
 
-        # Another worker key: both certificates for a while, then the key, then the new certificate alone.
+        # The worker key is changed: the Secret has both certificates for a while, then the new key, then the new certificate alone.
         key, certificate = make_key(made, "next")
         for step in ({"worker.pub": certificate + files["worker.pub"]}, {"worker.key": key},
                      {"worker.pub": certificate}):
@@ -91,7 +91,7 @@ def test_a_secret_of_helm_keys_and_its_changes(tmp_path):
         wait_for("/health is 200", lambda: get(c.url + "/health")[0] == 200)
         ask(c, "with the worker's new key")
 
-        # The head's key: the peers get both certificates first, then the head is told to take its new key.
+        # The head's key is changed: the peers get both certificates first, then the head is told to take its new key.
         key, certificate = make_key(made, "head2")
         files["head.pub"] = certificate + files["head.pub"]
         secret.put(files)
@@ -107,7 +107,7 @@ def test_a_secret_of_helm_keys_and_its_changes(tmp_path):
 
 
 def test_a_file_that_authorized_names_is_watched_and_mended(tmp_path):
-    """Without a Secret: the file `authorized` itself does not change."""
+    """Keys change without a Secret, so the file `authorized` itself does not change."""
     with Processes(tmp_path) as c:
         old = (c.keys / "worker.pub").read_text()
         (c.keys / "authorized").write_text(AUTHORIZED)
@@ -141,7 +141,8 @@ def z85(raw):
 
 
 def test_pem_and_curve_of_one_key_are_the_same(tmp_path):
-    """The head gets the worker's public key in Z85, computed here, and the worker has the PEM. Then the reverse, with an X25519 key."""
+    """The head gets the worker's public key in Z85, computed here, and the worker has the PEM. Then the forms are swapped, with an
+    X25519 key."""
     with Processes(tmp_path) as c:
         key, certificate = make_key(tmp_path, "w")
         (c.keys / "worker.key").write_text(key)

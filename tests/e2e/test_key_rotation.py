@@ -1,5 +1,5 @@
-"""Keys of every role are changed while a cluster serves under load, by the steps that `cox keys --rotate` prints. Also the removal
-of a key."""
+"""Tests that keys of every role are changed while a cluster serves under load, by the steps that `cox keys --rotate` prints. It also
+tests the removal of a key."""
 import os
 import shutil
 import signal
@@ -53,7 +53,7 @@ def first_line(c, name):
 
 
 def copy(c, folder, *names):
-    for name in names:  # an atomic replacement, as `cox keys` writes
+    for name in names:  # the replacement is atomic, as `cox keys` writes
         shutil.copy2(c.keys / name, folder / (name + ".new"))
         (folder / (name + ".new")).rename(folder / name)
 
@@ -65,7 +65,7 @@ def test_every_key_is_rotated_under_load(tmp_path):
         for n, folder in of.items():
             folder.mkdir(mode=0o700)
             copy(c, folder, *(["head.key", "head.pub", "authorized"] if n == "head" else [f"{n}.key", f"{n}.pub", "head.pub"]))
-        operators = c.keys  # folder of the cluster's operator
+        operators = c.keys  # this is the folder of the cluster's operator
 
         def start_head():
             c.keys = of["head"]
@@ -132,15 +132,16 @@ def test_every_key_is_rotated_under_load(tmp_path):
         assert sum(t.n for t in load) > 20
         assert all(first_line(c, f"{n}.pub") != old[n] for n in old)
         assert all(c.started[n].poll() is None and c.started[n].pid == pid for n, pid in pids.items()), "one started anew"
-        # a new worker has only new keys
+        # A new worker has only new keys.
         c.start_worker("late", c.head_port, keys=of["worker"])
         wait_for("it is welcome", lambda: "head_joined" in c.log("late"))
 
 
 def test_on_one_machine(tmp_path):
-    """`cox up --keys-dir`: one folder for all, and a restarted head takes its new key. Long streams continue through every change."""
+    """With `cox up --keys-dir` there is one folder for all, and a restarted head takes its new key. Long streams continue through
+    every change."""
     prompts = [f"stream {i} through every change" for i in range(4)]
-    n = 1200  # 10 ms a token
+    n = 1200  # a token takes 10 ms
     with Cluster("--keys-dir", tmp_path / "keys", "--null-step-us", 10000) as c:
         c.keys, begun = tmp_path / "keys", threading.Event()
         got = []
@@ -169,7 +170,7 @@ def test_on_one_machine(tmp_path):
 def test_the_head_takes_its_key_under_streams(tmp_path):
     """The same head takes new keys twice under the same streams, without a restart. A faulty folder changes nothing."""
     prompts = [f"stream {i} through the head's keys" for i in range(4)]
-    n, steps = 900, []  # 10 ms a token
+    n, steps = 900, []  # a token takes 10 ms
     with Cluster("--keys-dir", tmp_path / "keys", "--null-step-us", 10000) as c:
         c.keys, pids = tmp_path / "keys", c.pids()
         assert "already" in reload(c)
@@ -184,10 +185,10 @@ def test_the_head_takes_its_key_under_streams(tmp_path):
         done = run(c, [{"prompt": p, "max_tokens": n, "temperature": 0, "ignore_eos": True} for p in prompts], on_event=change)
         assert [g.texts for g in done] == [{0: oracle.text(p, n, temperature=0)} for p in prompts]
         assert len(steps) == 2 and all("uses its new key now" in s and "--reload" in s for s in steps), steps
-        wait_for("both are told of", lambda: c.log().count("head_key_taken") == 2)  # `cox up` passes it on
+        wait_for("both are told of", lambda: c.log().count("head_key_taken") == 2)  # `cox up` passes the head's line on
         assert c.pids() == pids
         assert "already" in reload(c)
-        (c.keys / "head.key").write_bytes(right)  # the previous secret key, which does not match head.pub
+        (c.keys / "head.key").write_bytes(right)  # this is the previous secret key, which does not match head.pub
         assert "does not match the .pub file" in reload(c, code=1)
         assert c.log().count("head_key_taken") == 2
         assert httpx.post(c.url + "/v1/completions", json={"prompt": "a", "max_tokens": 5}, timeout=20 * SLOW).status_code == 200
@@ -204,7 +205,7 @@ def test_a_stolen_key_is_out(tmp_path):
         c.start_worker("thief", c.head_port, keys=stolen, tp=1)
         wait_for("it is in", lambda: len(c.status()["workers"]) == 2)
 
-        # a file with an error changes nothing and is reported once
+        # A file with an error changes nothing and is reported once.
         good = (c.keys / "authorized").read_text()
         (c.keys / "authorized").write_text(good + "worker nonsense\n")
         wait_for("the error is told of", lambda: "authorized_not_read" in c.log("head"))

@@ -1,4 +1,4 @@
-"""Access rights: every route of the gateway with every kind of key, over HTTP."""
+"""Tests access rights: every route of the gateway with every kind of key, over HTTP."""
 import contextlib
 import gzip
 import hashlib
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory):
     with Cluster("--api-key-file", keys / "users", "--enable-lora", "--lora-root", keys,
                  "--admin-key-file", keys / "admin",
                  workers=1, tp=1) as c:
-        # a second gateway of the same cluster, with a separate address for admin routes
+        # This starts a second gateway of the same cluster, with a separate address for admin routes.
         (second,) = free_ports(1)
         command = [str(BIN / "cox-gateway"), "--model", "null", "--head", f"127.0.0.1:{c.head_port}", "--insecure",
                    "--port", str(second), "--api-key-file", str(keys / "users"), "--admin-key-file",
@@ -58,7 +58,7 @@ def test_every_route_with_every_key(cluster):
             continue
         assert anonymous == 401, (method, path)
         assert status(cluster.url, method, path, "sk-wrong-key") == 401, (method, path)
-        if method == "POST":  # a stranger's body is not unpacked, so its fault stays unseen
+        if method == "POST":  # a stranger's body is not unpacked, so the gateway does not see its fault
             packed = {"Content-Encoding": "gzip", **header("sk-wrong-key")}
             reply = WEB.post(cluster.url + path.replace("*", "null"), headers=packed, content=b"no gzip")
             assert reply.status_code == 401, (method, path)
@@ -88,7 +88,7 @@ def test_admin_routes_at_their_own_address(cluster):
     gateway = subprocess.Popen(cluster.second_command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     try:
-        # the gateway needs no head: rights are checked before
+        # the gateway needs no head here, because it checks rights first
         wait_for("the second gateway listens", lambda: get(cluster.second_admin + "/livez")[0] == 200, 20)
         for method, path, access in routes():
             here, there = cluster.second, cluster.second_admin
@@ -100,7 +100,7 @@ def test_admin_routes_at_their_own_address(cluster):
                 assert [status(there, method, path, k) for k in (None, KEY, ADMIN)] == [401, 401, 404], path
         assert status(there, "GET", "/metrics", ADMIN) == 200
         assert [status(there, "GET", "/metrics", k) for k in (None, KEY)] == [401, 401]
-        assert [status(url, "GET", "/", k) for url in (here, there) for k in (None, ADMIN)] == [200, 200, 401, 404]  # / is the chat page
+        assert [status(url, "GET", "/", k) for url in (here, there) for k in (None, ADMIN)] == [200, 200, 401, 404]  # the path / is the chat page
         assert [status(there, "GET", "/livez", k) for k in (None, KEY)] == [200, 200]
         assert [status(here, "GET", "/metrics", k) for k in (None, KEY, ADMIN)] == [401, 200, 200]
     finally:
@@ -109,7 +109,7 @@ def test_admin_routes_at_their_own_address(cluster):
 
 
 def answer_of(port, head, body=b""):
-    """Sends raw bytes. Returns (status, head of the answer), on a connection that the server or the answer ends."""
+    """Sends raw bytes. Returns (status, head of the answer), on a connection that the server closes or the answer ends."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
         s.sendall(f"{head}\r\nHost: a\r\n\r\n".encode() + body)
         got = b""
@@ -121,7 +121,7 @@ def answer_of(port, head, body=b""):
 
 
 def test_the_key_comes_before_the_body(cluster):
-    """Whatever is wrong with the body, a stranger gets the error about the key. A large body is neither awaited nor unpacked."""
+    """A stranger gets the error about the key, whatever is wrong with the body. A large body is neither awaited nor unpacked."""
     bomb = gzip.compress(bytes(64 << 20))
     cases = [("Content-Encoding: br\r\nContent-Length: 1", b"x", 415), ("Content-Encoding: gzip, gzip, gzip\r\nContent-Length: 1", b"x", 415),
              (f"Content-Encoding: gzip\r\nContent-Length: {len(bomb)}", bomb, 413), ("Content-Encoding: gzip\r\nContent-Length: 1", b"x", 400),
@@ -135,19 +135,19 @@ def test_the_key_comes_before_the_body(cluster):
             for key in "", "\r\nx-api-key: sk-wrong-key", f"\r\nx-api-key: {ADMIN}":
                 assert answer_of(port, head + key, body)[0] == 401, (path, fields, key)
             known = answer_of(port, f"{head}\r\nx-api-key: {KEY}", body)[0]
-            # DJL uses other statuses for a bad body, and there is no store of files here
+            # DJL uses other statuses for a bad body, and this cluster has no store of files
             assert known == want or path in ("/invocations", "/v1/files") and known != 401, (path, fields, known)
     for head in "POST /v1/nothing HTTP/1.1", "PUT /v1/models HTTP/1.1":  # strangers do not learn which routes exist
         assert answer_of(port, head + "\r\nContent-Length: 99999999999")[0] == 401
         assert answer_of(port, head + f"\r\nContent-Length: 99999999999\r\nx-api-key: {KEY}")[0] in (404, 405)
-    # the body is not awaited, however short, and the connection ends after the answer
+    # The body is not awaited, however short it is, and the connection ends after the answer.
     for length, sent in (10, 10), (10, 9), (60_000, 0), (60_000, 59_999), (70_000, 0), (70_000, 70_000):
         code, said = answer_of(port, f"POST /v1/completions HTTP/1.1\r\nContent-Length: {length}", bytes(sent))
         assert code == 401 and "connection: close" in said.lower(), (length, sent, said)
 
 
 def test_uploads_of_strangers_take_no_memory(cluster):
-    """The bound on bodies being read, 256 MiB in all, does not count strangers' bodies, because none is kept."""
+    """The bound on bodies being read, 256 MiB in all, does not count strangers' bodies, because the gateway keeps none of them."""
     head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 16000000\r\n\r\n"
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=20)) for _ in range(8)]
@@ -186,12 +186,12 @@ def complete(url, key, **body):
 
 @pytest.fixture
 def limited(tmp_path):
-    """A cluster with a key file that a test rewrites."""
+    """Yields a cluster with a key file that a test rewrites."""
     keys = tmp_path / "keys"
     digest = hashlib.sha256(b"sk-hashed").hexdigest()
     keys.write_text(f"sha256:{digest} acme rate=0.001\nsk-tokens t tokens=8\nsk-alias models=other\n"
                     "sk-streams s streams=2\n")
-    # slow, so that a stream stays open while a test looks
+    # the cluster is slow, so that a stream stays open while a test looks
     with Cluster("--api-key-file", keys, "--served-model-name", "null", "other", "--null-step-us", "100000",
                  workers=1, tp=1) as c:
         c.keys = keys
@@ -224,7 +224,7 @@ def test_limits_and_reload(limited):
             assert r.status_code == 200
         refused = complete(url, "sk-streams")
         assert refused.status_code == 429 and refused.headers["Retry-After"] == "1"
-        # the new file removes a key with an open stream, removes a limit, and adds a key
+        # The new file removes a key with an open stream, removes a limit, and adds a key.
         limited.keys.write_text("sk-hashed acme\nsk-new\n")
         wait_for("the new key is known", lambda: status(url, "GET", "/v1/models", "sk-new") == 200, 20)
         assert complete(url, "sk-streams").status_code == 401
@@ -262,8 +262,8 @@ def test_a_key_has_its_priority(tmp_path):
         body = {"model": "null", "prompt": "Hi", "max_tokens": 5000, "stream": True, "ignore_eos": True}
         with WEB.stream("POST", c.url + "/v1/completions", headers=header("sk-first"), json=body) as first:
             assert first.status_code == 200
-            lines = first.iter_lines()  # keeps the iterator: httpx closes a stream together with it
-            next(lines)  # it has the slot, and no priority takes it away
+            lines = first.iter_lines()  # the iterator must stay, because httpx closes a stream together with it
+            next(lines)  # the first request has the slot, and no priority takes the slot away
             threads = [threading.Thread(target=run, args=args, kwargs=kwargs) for args, kwargs in (
                 (("late, which asks to be soon", "sk-late"), {"priority": -100}),
                 (("in between", "sk-free"), {"priority": 1}),

@@ -1,6 +1,7 @@
-"""KV blocks that move together with requests (test_moves.py): the workers' counts show where tokens were computed; ranks that hang
-or die meanwhile; and a real model's blocks. Every stream is the same as without a move. The null worker refuses a prefix with
-blocks that nobody computed or transferred (docs/develop/null-worker.md), so a correct stream proves the blocks' contents."""
+"""Tests KV blocks that move together with requests (test_moves.py). The workers' counts show where tokens were computed. Other cases
+are ranks that hang or die in the meantime, and a real model's blocks. Every stream is the same as without a move. The null worker
+refuses a prefix with blocks that nobody computed or transferred (docs/develop/null-worker.md), so a correct stream proves the
+blocks' contents."""
 import os
 import re
 import signal
@@ -51,7 +52,7 @@ class Worker:
 
 
 def busy_worker(workers):
-    """Returns the worker that sampled the most since it was looked at."""
+    """Returns the worker that sampled the most tokens since the counts were read."""
     return max(workers, key=lambda w: w.n_sampled - w.before)
 
 
@@ -78,7 +79,7 @@ def null_cluster(*args, step_us=2000, tp=1, **kwargs):
     return Cluster("--null-step-us", step_us, "--null-token-us", 100, "--max-model-len", 8192, *args, tp=tp, **kwargs)
 
 
-DRAINED_US = 6000  # step of a stream that is found and moved: it lasts for seconds, because `cox drain` may take one on a busy machine
+DRAINED_US = 6000  # step time in us: a stream that is moved lasts for seconds, because `cox drain` may take a second on a busy machine
 
 
 def null_body(i, n=N_TOKENS):
@@ -104,7 +105,7 @@ def test_a_drained_group_s_requests_go_on_elsewhere(tp):
         old = drained[0]
         others = [w for w in workers if w.ordinal // tp != old.ordinal // tp]
         assert sum(w.n_received for w in others) == tp and old.n_sent == 1
-        for w in others:  # the prompt was computed once
+        for w in others:  # the other ranks did not compute the prompt again
             assert 0 < w.n_run < N_PROMPT / 2, w.n_run
         assert sum(w.n_sampled for w in others) > N_TOKENS / 4
         moved = c.status()["transfers"]
@@ -142,8 +143,8 @@ def test_prefill_and_decode_groups():
         print(moved, prefill.n_run, prefill.n_sampled, decode.n_run, decode.n_sampled)
         assert moved["done"] == prefill.n_sent == decode.n_received == 6, moved
         assert prefill.n_run >= 6 * N_PROMPT
-        assert decode.n_sampled > 0.7 * 6 * 400  # some tokens are sampled at the prefill replica, while blocks are on their way
-        assert decode.n_run - decode.n_sampled < N_PROMPT / 2  # no prompt was computed there
+        assert decode.n_sampled > 0.7 * 6 * 400  # the prefill replica samples some tokens while blocks are on their way
+        assert decode.n_run - decode.n_sampled < N_PROMPT / 2  # the decode replica computed no prompt
         assert prefill.metric("gaps_total") == decode.metric("gaps_total") == 0
 
 
@@ -162,7 +163,8 @@ def test_ranks_die_while_blocks_are_on_their_way():
 
 
 def test_a_rank_that_hangs_while_blocks_are_on_their_way():
-    """A rank is stopped in the middle of a transfer. The other side gives up or its epoch ends, and then all streams continue."""
+    """A rank is stopped in the middle of a transfer. The other side gives up or the epoch of the rank ends, and then all streams
+    continue."""
     with null_cluster("--prefill-workers", 1, "--decode-workers", 1, workers=2) as c:
         ready(c, 2)
         pid = c.pid("worker-1")
@@ -173,7 +175,7 @@ def test_a_rank_that_hangs_while_blocks_are_on_their_way():
 
 
 def test_without_a_way_for_blocks():
-    """--kv-port -1: requests still move, and their tokens are computed again."""
+    """With --kv-port -1, requests still move, and their tokens are computed again."""
     with null_cluster("--kv-port", -1, step_us=DRAINED_US, workers=2) as c:
         workers = [Worker(c, i) for i in range(2)]
         ready(c, 2)
@@ -209,7 +211,7 @@ def alone():
 @real_only
 @pytest.mark.parametrize("kv", ["auto", "int8"])
 def test_a_real_model_s_blocks(alone, kv):
-    """Other KV dtypes change the answers, so those are compared with a separate cluster."""
+    """Other KV dtypes change the answers, so the test compares them with a separate cluster of the same dtype."""
     bodies = REAL[:1]
     want = alone[:1]
     if kv != "auto":
@@ -233,7 +235,7 @@ def test_a_real_model_s_blocks(alone, kv):
         moved = c.status()["transfers"]
         print(moved, other.n_run)
         assert moved["done"] == 1 and other.n_received == 1, moved
-        assert 0 < other.n_run < 300  # out of a prompt of 900 tokens
+        assert 0 < other.n_run < 300  # the prompt has 900 tokens, so most of it was not computed again
 
 
 @real_only

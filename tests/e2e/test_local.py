@@ -1,4 +1,4 @@
-"""`cox scale` and `cox logs` for a cluster that `cox up` runs on this machine, found by its control socket."""
+"""Tests `cox scale` and `cox logs` for a cluster that `cox up` runs on this machine, found by its control socket."""
 import json
 import os
 import re
@@ -33,9 +33,9 @@ def test_more_workers_and_fewer_and_back():
         os.kill(c.pid("worker-3"), signal.SIGKILL)
         wait_for("it was lost and is back", lambda: c.pids().get("worker-3", 0) not in (0, first.get("worker-3")) and
                  "process_ended name=worker-3" in c.log() and states(c) == ["ready"] * 4)
-        # Fewer workers, under streams that must not be disturbed.
+        # The number of workers is reduced under streams that must not be disturbed.
         texts, errors = [], []
-        http = httpx.Client(timeout=60 * SLOW)  # one client: creating it takes seconds on a busy machine
+        http = httpx.Client(timeout=60 * SLOW)  # the streams share one client, because creating a client takes seconds on a busy machine
 
         def stream(i):
             try:
@@ -56,7 +56,7 @@ def test_more_workers_and_fewer_and_back():
         assert (errors, texts) == ([], [(200, 1000)] * 8)
         wait_for("three have ended", lambda: not any(map(alive, gone)) and set(c.pids()) == {"head", "gateway-0", "worker-0"}, 60)
         assert "worker_restarted name=worker-1" not in c.log()
-        own = cox(c, "logs", "cox").stdout  # the log of `cox up` itself
+        own = cox(c, "logs", "cox").stdout  # this is the log of `cox up` itself
         assert "process_ended name=worker-3" in own and "worker_restarted name=worker-3" in own and "worker-1 has ended, because the number of workers was reduced" in own
         done = cox(c, "scale", 2)
         assert done.returncode == 0
@@ -94,7 +94,7 @@ def test_logs_are_those_that_were_written():
         lines = cox(c, "logs").stdout.splitlines()
         assert set(lines) <= set(c.log().splitlines()) and any("head_started" in line for line in lines)
 
-        def last_three_are_the_last():  # unless another line comes in between
+        def last_three_are_the_last():  # another line may come between the two commands, so the test retries
             last = cox(c, "logs", "-n", 3).stdout.splitlines()
             return last == cox(c, "logs").stdout.splitlines()[-3:] and len(last) == 3
 
@@ -104,7 +104,7 @@ def test_logs_are_those_that_were_written():
         assert cox(c, "logs", "nobody").stdout == ""
         p = subprocess.Popen([BIN / "cox", "logs", "-f", "-n", "1", "head"], stdout=subprocess.PIPE, text=True,
                              env={**os.environ, "TMPDIR": str(c.tmp)})
-        assert p.stdout.readline().startswith("head       | ")  # it has read the log: no later line is missed
+        assert p.stdout.readline().startswith("head       | ")  # the command has read the log, so it misses no later line
         os.kill(c.pid("worker-1"), signal.SIGKILL)
         for line in p.stdout:
             if "worker_lost" in line:
@@ -132,7 +132,7 @@ def test_with_keys_of_its_own_and_a_socket_for_nobody_else(tmp_path):
         [folder] = c.tmp.iterdir()
         assert folder.name.startswith(f"cox-up-{c.process.pid}-") and stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert cox(c, "scale", 1).returncode == 0
-        folder.chmod(0o755)  # other users could have created it
+        folder.chmod(0o755)  # with this mode other users could have created the folder
         assert "no cluster" in cox(c, "scale", 1).stderr
         folder.chmod(0o700)
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(folder / "control"))) as http:

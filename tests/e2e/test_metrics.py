@@ -1,4 +1,4 @@
-"""/metrics of every process, read by Prometheus' own parser and compared with docs/reference/metrics.md and vLLM's names."""
+"""Tests /metrics of every process, read by Prometheus' own parser and compared with docs/reference/metrics.md and vLLM's names."""
 import json
 import re
 import urllib.error
@@ -9,7 +9,7 @@ import pytest
 from cluster import ROOT, Cluster, get, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
-NAME = 'a "name" \\ of two\nlines é'  # every character that a label has to escape
+NAME = 'a "name" \\ of two\nlines é'  # a name with every character that a label has to escape
 GAUGES = """num_requests_running num_requests_waiting num_requests_waiting_by_reason num_requests_kv_fetch_by_stage
             kv_cache_usage_perc engine_sleep_state lora_requests_info cache_config_info websocket_connections_active"""
 COUNTERS = """prompt_tokens generation_tokens prompt_tokens_by_source prompt_tokens_cached prompt_tokens_cached_by_source
@@ -62,7 +62,7 @@ def documented():
 
 @pytest.fixture(scope="module")
 def pages():
-    """The metrics of the three kinds of processes after four choices and some invalid requests."""
+    """Returns the metrics of the three kinds of processes after four choices and some invalid requests."""
     # With steps of 10 ms, a busy machine's gateway rarely gets the tokens of two steps together.
     with Cluster("--null-step-us", 10000, "--num-speculative-tokens", 2, "--served-model-name", NAME,
                  "--max-num-seqs", 4, "--redis", "unix:///nowhere/redis") as c:  # metrics of quotas exist without a reachable Redis
@@ -77,7 +77,7 @@ def pages():
             except urllib.error.HTTPError as e:
                 assert e.code in (400, 404, 405), (method, path, e.code)
         c.wait_idle()
-        def told():  # updated once a second
+        def told():  # the values are updated once a second
             page = families(c.url)
             return "vllm:cache_config_info" in page and value(page, "vllm:spec_decode_num_drafts_total") > 0 and \
                 value(page, "vllm:num_requests_running") == value(page, "vllm:kv_cache_usage_perc") == 0
@@ -100,7 +100,7 @@ def test_what_is_there_is_documented(pages):
 
 
 def test_what_some_processes_have_is_documented():
-    """Metrics that only some processes have are found by their names in the source."""
+    """The test finds metrics that only some processes have by their names in the source."""
     there, _ = documented()
     for folder in ("gateway", "head", "worker"):
         for source in (ROOT / folder).glob("*.c"):
@@ -145,7 +145,7 @@ def test_four_choices_are_counted(pages):
               "request_time_per_output_token_seconds": 4, "request_params_n": 2} | \
         {f"request_{phase}_time_seconds": 4 for phase in ("queue", "prefill", "decode", "inference")}
     assert {name: value(page, "vllm:" + name, "_count") for name in counts} == counts
-    # tokens that arrive together have no time between them
+    # Tokens that arrive together have no time between them.
     assert 40 < value(page, "vllm:inter_token_latency_seconds", "_count") <= 76
     assert value(pages["head"], "vllm:generation_tokens_total") == 80
     assert value(pages["head"], "vllm:iteration_tokens_total", "_sum") >= 4 * n_prompt - cached + 76

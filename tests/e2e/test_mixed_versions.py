@@ -1,5 +1,5 @@
-"""A cluster with two minor versions of the protocol. frame_relay.c stands between the head and some peers. It makes each side look
-newer to the other (unknown fields in every frame), or look like 2.0, the first version (no later fields, and a later type is
+"""Tests a cluster with two minor versions of the protocol. frame_relay.c stands between the head and some peers. It makes each side
+look newer to its peer (unknown fields in every frame), or look like 2.0, the first version (no later fields, and a later type is
 fatal). Streams stay exact while processes come and go."""
 import contextlib
 import signal
@@ -11,8 +11,8 @@ from cluster import SLOW, get, run_cox, wait_for
 from steady import Steady
 from test_bad_frames import Processes
 
-# Message types that pass the relay, by sender and receiver. Resets do not occur in every run, and neither does Drain, because an idle rank leaves
-# without it.
+# PASSED lists the message types that pass the relay, by sender and receiver. Resets do not occur in every run, and neither does Drain, because an
+# idle rank leaves without it.
 PASSED = {"gateway head": "hello heartbeat submit cancel finish",
           "head gateway": "welcome heartbeat cluster tokens",
           "worker head": "hello heartbeat comm_id formed aborted result drain_wish goodbye",
@@ -49,14 +49,14 @@ def drain(c, ordinal, *how):
 
 
 def stop_and_cancel(c):
-    """A stop string, which the gateway finds, and a client that leaves."""
+    """Tests a stop string, which the gateway finds, and a client that leaves."""
     body = {"model": "null", "prompt": "stop", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
     want = oracle.text("stop", 60, temperature=0)
     got = httpx.post(c.url + "/v1/completions", json={**body, "stop": [want[40:44]]}, timeout=60 * SLOW).json()
     assert got["choices"][0]["text"] == want[:want.index(want[40:44])]
     body = {**body, "max_tokens": 20000, "stream": True}
     with httpx.stream("POST", c.url + "/v1/completions", json=body, timeout=60 * SLOW) as r:
-        lines = r.iter_lines()  # keeps the iterator: the connection ends with it
+        lines = r.iter_lines()  # the iterator must stay, because the connection ends with it
         assert next(lines).startswith("data: ")
 
 
@@ -69,7 +69,7 @@ def test_a_cluster_of_two_minors_serves(tmp_path, mode):
     with Processes(tmp_path) as c:
         c.start_head()
         port = c.start_relay(1, 1000, mode)
-        c.start_worker("worker-0", c.head_port)  # has the head's minor version
+        c.start_worker("worker-0", c.head_port)  # this worker has the head's minor version
         for i in (1, 2):
             c.start_worker(f"worker-{i}", port)
         c.start_gateway(port)
@@ -93,7 +93,7 @@ def test_a_cluster_of_two_minors_serves(tmp_path, mode):
         def missing():
             return {(f"{mode} {way}", what) for way, types in PASSED.items() for what in types.split()} - what_passed(c)
 
-        # the head sends heartbeats only on quiet links, and under load there may be none
+        # The head sends heartbeats only on quiet links, and under load no link may be quiet.
         with contextlib.suppress(AssertionError):
             wait_for("all have passed a relay", lambda: not missing())
         assert not missing(), f"these passed no relay: {missing()}"
@@ -115,7 +115,7 @@ def test_requests_move_between_groups_of_two_minors(tmp_path, mode):
         with Steady([c.url], n_users=12, n_tokens=300) as load:
             for ordinal in (0, 1):
                 moved, copies = n_moved(c), mode == "newer"
-                # all streams of a replica may be about to end, or be too short for a copy to pay
+                # All streams of a replica may be about to end, or be so short that a copy is not worth its time.
                 while n_moved(c) == moved or (copies and c.status()["transfers"]["done"] == 0):
                     wait_for("both groups run", lambda: [g["running"] >= 3 for g in c.status()["groups"]] == [True, True], 40)
                     drain(c, ordinal)

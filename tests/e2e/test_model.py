@@ -1,6 +1,6 @@
-"""A real model on the CPU in a whole cluster. A stream must equal the same request alone on an idle cluster: batches, chunks, cache
-hits, preemption, replicas and lost workers may not change one token (docs/develop/runner.md, "Invariance"). Reference tokens of
-another implementation are compared where scripts/make-goldens has made them."""
+"""Tests a real model on the CPU in a whole cluster. A stream must equal the same request alone on an idle cluster: batches, chunks,
+cache hits, preemption, replicas and lost workers may not change one token (docs/develop/runner.md, "Invariance"). Reference
+tokens of another implementation are compared where scripts/make-goldens has made them."""
 import math
 
 import httpx
@@ -43,8 +43,8 @@ def test_its_shape(cluster, tp):
 
 @pytest.fixture(scope="module")
 def exact(tp):
-    """A cluster with float32 activations, also beside quantised weights. Only then are sums in another order nearly equal
-    (docs/develop/decisions/0022)."""
+    """Yields a cluster with float32 activations, also beside quantised weights. Only with these activations are sums in another
+    order nearly equal (docs/develop/decisions/0022)."""
     with cpu_cluster("--dtype", "float32", tp=tp) as c:
         yield c
 
@@ -54,7 +54,7 @@ def test_the_reference_tokens(exact):
     prompts = reference_prompts()
     if not prompts:
         pytest.skip(f"no reference tokens below {GOLDENS}: scripts/make-goldens")
-    # Up to the first step that the rounding of a float16 cache could decide.
+    # Tokens are compared up to the first step that the rounding of a float16 cache could decide.
     clear = [p for p in prompts if p["stable_prefix_gap_0.05"] >= 10]
     assert len(clear) >= 6
     for p in clear:
@@ -65,7 +65,7 @@ def test_the_reference_tokens(exact):
 
 @needs_model
 def test_it_speaks(cluster):
-    """The demo model knows this fact, so its text is not random even where references are missing."""
+    """The demo model knows this fact. The test thus shows that its text is not random, even where references are missing."""
     got = complete(cluster, model="m", prompt="The Eiffel Tower is in the city of", max_tokens=4, temperature=0)
     assert got["choices"][0]["text"].startswith(" Paris")
     assert got["usage"]["prompt_tokens"] == 9 and got["usage"]["completion_tokens"] == 4
@@ -92,9 +92,9 @@ def test_drawn_tokens_in_a_crowd(cluster, alone):
 
 
 @needs_model
-@pytest.mark.timeout(400 * SLOW)  # two clusters of a real model, one prompt after the other
+@pytest.mark.timeout(400 * SLOW)  # the test starts two clusters of a real model, one prompt after the other
 def test_as_many_ranks_as_you_like(exact, tp):
-    """Several ranks add in another order than one. Only a step with two close best tokens may differ."""
+    """Several ranks add in another order than one rank. Only a step with two close best tokens may differ."""
     if tp == 1:
         pytest.skip("compared once, from the other side")
     prompts = [text_or_ids(p) for p in reference_prompts()] + OPENINGS + [LONG]
@@ -129,7 +129,7 @@ def test_a_prefix_hit_changes_nothing(cluster, tp):
     first, second = (run(cluster, [{**body, "stream_options": {"include_usage": True}}])[0] for _ in range(2))
     assert ids(second) == ids(first)
     assert second.usage["prompt_tokens_details"]["cached_tokens"] >= 16
-    # another end after the same prefix
+    # This prompt has another end after the same prefix.
     other = body_of(body["prompt"] + "And then")
     shared = run(cluster, [other])[0]
     with cpu_cluster("--no-enable-prefix-caching", tp=tp) as fresh:
@@ -141,7 +141,7 @@ def test_beyond_the_window_whole_chunked_and_cached(cluster, alone, tp):
     body = body_of(LONG)
     usage = run(cluster, [{**body, "stream_options": {"include_usage": True}}])[0].usage
     assert usage["prompt_tokens"] > WINDOW + 100
-    want = alone[body]  # its prompt is in the prefix cache now
+    want = alone[body]  # the body's prompt is in the prefix cache now
     with cpu_cluster("--long-prefill-token-threshold", "16", "--max-num-batched-tokens", "40", "--max-num-seqs", "16",
                      "--step-target-ms", "0", tp=tp) as chunked:
         check(chunked, [body] + GREEDY[:8] + DRAWN[:8], alone)
@@ -168,7 +168,7 @@ def test_logprobs(cluster):
                    ignore_eos=True)["choices"][0]["logprobs"]
     assert len(got["tokens"]) == len(got["token_logprobs"]) == len(got["top_logprobs"]) == 6
     for token, value, top in zip(got["tokens"], got["token_logprobs"], got["top_logprobs"]):
-        assert value == max(top.values()) == top[token] <= 0  # greedy: the best token
+        assert value == max(top.values()) == top[token] <= 0  # decoding is greedy, so the sampled token is the best one
         assert 5 <= len(top) <= 6 and 0.01 < sum(math.exp(v) for v in top.values()) <= 1.0001
     assert len({round(v, 3) for t in got["top_logprobs"] for v in t.values()}) > 10
     r = httpx.post(cluster.url + "/v1/completions", timeout=60 * SLOW,

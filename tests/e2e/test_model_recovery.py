@@ -1,5 +1,5 @@
-"""Ranks and heads die or hang under the streams of a real model. Each stream ends with exactly the tokens that it gets alone, greedy
-and sampled. Under sanitizers, or without the demo model, a tiny model takes the same paths in a tenth of the time."""
+"""Tests that ranks and heads die or hang under the streams of a real model. Each stream ends with exactly the tokens that it gets
+alone, greedy and sampled. Under sanitizers, or without the demo model, a tiny model takes the same paths in a tenth of the time."""
 import json
 import os
 import signal
@@ -49,15 +49,15 @@ def name_of_rank(c, rank):
 
 
 def losses(c, since):
-    """Returns the times of worker_lost events in seconds since 1970; none from an absent head."""
+    """Returns the times of worker_lost events in seconds since 1970. The list is empty when the head is absent."""
     code, body = get(c.admin + "/api/events?since=0")
     found = json.loads(body)["events"] if code == 200 else []
     return [e["time"] for e in found if e["event"] == "worker_lost" and e["time"] >= since - 0.01]
 
 
 def struck(c, strike, when=lambda _: True):
-    """Sends BODIES and strikes when all but LONG generate tokens, because they may end before LONG's prompt is computed. With a tiny
-    model two running requests are enough."""
+    """Sends BODIES and strikes when all of them except LONG generate tokens, because they may end before LONG's prompt is computed.
+    With a tiny model two running requests are enough."""
     n = 2 if SMALL else 2 * N_EACH
     return run_under_strike(c, BODIES, lambda status: status["requests"]["running"] >= n and when(status), lambda _: strike())
 
@@ -94,7 +94,7 @@ def test_killed(cluster, alone, ranks, also):
     wait_for("healthy again", lambda: healthy(cluster, 2), 30)
     check(results, want)
     if ranks and not also:
-        # A killed process may be back before the head has noticed, so "healthy again" alone does not say that the events are there.
+        # A killed process may be back before the head has noticed the loss. A healthy cluster thus does not prove that the events are there.
         wait_for("the losses", lambda: len(losses(cluster, when[0])) >= len(ranks))
         seen = losses(cluster, when[0])
         assert len(seen) == len(ranks) and max(seen) - when[0] < 2.0 + (1.0 if SLOW > 1 else 0.2)
@@ -112,7 +112,7 @@ def test_a_hanging_rank(cluster, alone):
         pid = cluster.pid(name)
         os.kill(pid, signal.SIGSTOP)
 
-        def end_it():  # nobody else ends it, because a stopped process has not ended
+        def end_it():  # nobody else ends the stopped process, because `cox up` restarts only processes that have ended
             try:
                 wait_for("the hang is known", lambda: losses(cluster, begin))
             finally:
@@ -130,8 +130,8 @@ def test_a_hanging_rank(cluster, alone):
 @pytest.mark.parametrize("sig,rank", [(signal.SIGSTOP, 0), (signal.SIGSTOP, 1), (signal.SIGKILL, 0)],
                          ids=["stop_rank0", "stop_rank1", "kill_rank0"])
 def test_a_spare_takes_the_place(alone, sig, rank):
-    """A third worker holds one shard and may have to load another. The hanging worker is not restarted, so the streams can end only
-    on the spare."""
+    """A third worker holds one shard and may have to load another shard. The hanging worker is not restarted, so the streams can end
+    only on the spare."""
     want = [alone[b] for b in BODIES]
     with start(tp=2, workers=3) as c:
         wait_for("two ranks and a spare", lambda: healthy(c, 3))
@@ -154,7 +154,7 @@ def test_a_spare_takes_the_place(alone, sig, rank):
 
 
 def test_two_replicas():
-    """Two replicas of one rank. One worker is killed while its streams run."""
+    """With two replicas of one rank, one worker is killed while its streams run."""
     with start() as quiet:
         want = [answer(run(quiet, [b])[0]) for b in BODIES]
     with start("--dp", "2", workers=2) as pair:
@@ -162,6 +162,6 @@ def test_two_replicas():
             [g for g in pair.status()["groups"] if g["state"] == "ready"]) == 2)
         before = {}
         results = struck(pair, lambda: before.update(kill(pair, "worker-0")),
-                         lambda status: [g["running"] > 0 for g in status["groups"]] == [True] * 2)  # both replicas run requests when one dies
+                         lambda status: [g["running"] > 0 for g in status["groups"]] == [True] * 2)  # both replicas must run requests when one of them dies
         wait_for("worker-0 is back", lambda: pair.pids().get("worker-0", before["worker-0"]) != before["worker-0"])
     check(results, want)

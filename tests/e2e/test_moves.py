@@ -1,5 +1,5 @@
-"""Requests that move between replicas while they stream: out of a drained replica, and from prefill to decode replicas. The null
-worker checks the contents of its blocks, so a lost or mixed-up block breaks a stream."""
+"""Tests requests that move between replicas while they stream: out of a drained replica, and from prefill to decode replicas. The
+null worker checks the contents of its blocks, so a lost or mixed-up block breaks a stream."""
 import os
 import re
 import signal
@@ -47,9 +47,9 @@ def test_a_drained_group_is_empty_at_once_and_no_stream_notices(tmp_path):
     with Cluster(*SLOW_TOKENS, "--step-log", log, workers=2, tp=1) as cluster:
         with Steady([cluster.url], n_users=12, n_tokens=400) as load:
             round = 0
-            while round < 3 or transfers(cluster)["requests_moved"] < 6:  # all streams of a replica may be about to end
+            while round < 3 or transfers(cluster)["requests_moved"] < 6:  # a round may move none, when all streams are about to end
                 ordinal, round = round % 2, round + 1
-                wait_for("both groups run", lambda: [g["running"] >= 3 for g in cluster.status()["groups"]] == [True] * 2)  # at first only one may run
+                wait_for("both groups run", lambda: [g["running"] >= 3 for g in cluster.status()["groups"]] == [True] * 2)  # at first only one replica may run
                 drain(cluster, ordinal)
                 wait_for("the drained group is gone long before its 10 s", lambda: group_states(cluster).get(ordinal) != "ready", 8)
                 drain(cluster, ordinal, "--undo")
@@ -75,7 +75,7 @@ def test_a_prefill_group_computes_prompts_and_a_decode_group_goes_on(roles):
         wait_for("requests were moved", lambda: transfers(roles)["requests_moved"] >= 20, 60)
     t = transfers(roles)
     assert t["done"] > 0 and t["failed"] == 0, t
-    # the prefill replica samples every first token, and each moved request has at least one token from the other replica
+    # The prefill replica samples every first token, and each moved request has at least one token from the other replica.
     assert drawn(roles, 0) >= load.n_done and drawn(roles, 1) >= t["requests_moved"], t
     assert roles.status()["requests"]["failed"] == 0
 

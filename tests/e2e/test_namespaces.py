@@ -1,5 +1,5 @@
-"""Three "hosts" as network namespaces: the head and a gateway on one, and a worker on each of two others. They are started with the
-commands of docs/start/server.md and only a join token. Their answers equal those of one host."""
+"""Tests three "hosts" as network namespaces: the head and a gateway on one, and a worker on each of two others. They are started
+with the commands of docs/start/server.md and only a join token. Their answers equal those of one host."""
 import ipaddress
 import json
 import re
@@ -93,7 +93,7 @@ def test_by_way_of_the_head(tmp_path, ipv6):
         for p in expected:
             got = hosts.complete(p["ids"], len(p["greedy"]), temperature=0)
             assert got["token_ids"] == p["greedy"], p["name"]
-        long = SENTENCES[1] * 8  # enough rows for full packets
+        long = SENTENCES[1] * 8  # the prompt has enough rows for full packets
         assert hosts.complete(long, 4, temperature=0)["token_ids"] == hosts.complete(long, 4, temperature=0)["token_ids"]
         for i in range(2):
             own = bracketed(str(ipaddress.ip_address(hosts.address(i, 2))))
@@ -144,8 +144,8 @@ def as_on_the_wire(ids):
 
 @pytest.mark.parametrize("encrypted", [True, False], ids=["keys", "insecure"])
 def test_prompts_are_encrypted_between_hosts(tmp_path, encrypted):
-    """A listener on the cables and on the head's host finds no prompt. Without keys it finds the prompt, which shows that it would
-    have."""
+    """A listener on the cables and on the head's host finds no prompt. Without keys the listener finds the prompt, so the search
+    itself works."""
     prompt = [200 + 7 * i % 50 for i in range(48)]
     with HostCluster(tmp_path, "null", NULL) as hosts:
         listener = Listener(hosts, hosts.head, "lo", "down0", "down1")

@@ -1,5 +1,5 @@
-"""Workers bound to a NUMA node or to CPUs, with the real programs. These tests have run on machines with one node only. Placement on
-two nodes is tested in tests/unit/common/host/numa_test.c and tests/unit/cli/up/plan/up_plan_test.c."""
+"""Tests workers bound to a NUMA node or to CPUs, with the real programs. These tests have run on machines with one node only.
+tests/unit/common/host/numa_test.c and tests/unit/cli/up/plan/up_plan_test.c test placement on two nodes."""
 import os
 import re
 import signal
@@ -35,7 +35,7 @@ def cpus_of(pid):
 
 
 def nodes():
-    """Returns {node: its CPUs that this process may use}, without nodes that have none."""
+    """Returns {node: its CPUs that this process may use}, without nodes that have no such CPU."""
     all_of = {n: numbers((NODES / f"node{n}/cpulist").read_text()) & OURS for n in numbers((NODES / "online").read_text())}
     return {n: cpus for n, cpus in sorted(all_of.items()) if cpus}
 
@@ -46,13 +46,13 @@ def policies(pid):
 
 
 def is_allowed(c):
-    """Returns false when a container forbids set_mempolicy. The log then says so, and everything else holds."""
+    """Returns false when a container forbids set_mempolicy. The log then says so, and all other checks hold."""
     return "memory_not_bound" not in c.log()
 
 
 def wait_said(c, *patterns):
-    """Waits for log lines of workers. They pass through a pipe of `cox up`, so a serving worker may have written more than the log
-    shows."""
+    """Waits for log lines of workers. The lines pass through a pipe of `cox up`, so a serving worker may have written more lines
+    than the log shows."""
     for pattern in patterns:
         wait_for(f"{pattern} in the log", lambda: re.search(pattern, c.log()))
 
@@ -122,7 +122,7 @@ def test_ranks_of_one_pod():
         wait_for("two ranks", lambda: len(children.read_text().split()) == 2)
         of_ranks = [list(nodes())[i * len(nodes()) // 2] for i in range(2)]
         for pid in children.read_text().split():
-            words = Path(f"/proc/{pid}/cmdline")  # until it becomes the worker, it has its parent's arguments
+            words = Path(f"/proc/{pid}/cmdline")  # until the process becomes the worker, it has its parent's arguments
             line = wait_for("a rank's words", lambda: b"--ordinal" in (text := words.read_bytes()) and text).decode().split("\0")
             ordinal = int(line[line.index("--ordinal") + 1])
             assert line[len(line) - 1 - line[::-1].index("--numa-node") + 1] == str(of_ranks[ordinal])

@@ -1,4 +1,4 @@
-"""The official openai package, unmodified, against a real cluster."""
+"""Tests a real cluster with the official openai package, unmodified."""
 import null_oracle as oracle
 import openai
 import pytest
@@ -9,7 +9,7 @@ KEY = "sk-e2e-test"
 
 @pytest.fixture(scope="module")
 def cluster():
-    # 20 ms a step: slow enough for a client's time-out to expire within an answer.
+    # A step takes 20 ms, so that a client's time-out can expire within an answer.
     with Cluster("--api-key", KEY, "--null-step-us", "20000", "--served-model-name", "null",
                  "org/null") as c:
         yield c
@@ -77,7 +77,7 @@ def test_several_choices(client):
 
 
 def test_responses(client):
-    """/v1/responses gives the same tokens for the same prompt, in OpenAI's later form with messages as items."""
+    """/v1/responses gives the same tokens for the same prompt, also when the messages are items, as in OpenAI's later form."""
     ask = {"model": "null", "max_output_tokens": 10, "temperature": 0}
     got = client.responses.create(input="Hi", **ask)
     chat = client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}], max_tokens=10,
@@ -109,7 +109,7 @@ def test_responses_in_a_stream(client):
     assert set(kinds[4:-4]) == {"output_text.delta"}
     assert "".join(e.delta for e in events[4:-4]) == events[-4].text == whole.output_text
     assert events[-1].response.output_text == whole.output_text and events[-1].response.usage.output_tokens == 10
-    # A complete answer: the helper sees its own end event.
+    # The helper sees its own end event, so the answer is complete.
     with client.responses.stream(**{**ask, "max_output_tokens": 2000}, extra_body={"stop": whole.output_text[5:7]}) as s:
         last = s.get_final_response()
     assert last.status == "completed" and last.output_text == whole.output_text[:whole.output_text.index(whole.output_text[5:7])]
@@ -126,7 +126,7 @@ def test_responses_that_are_not_kept(client):
 
 
 def test_embeddings(client):
-    """The null device's rule, not normalised: the last id's eight bits. The package requests base64 by default."""
+    """Embeddings follow the null device's rule, not normalised: the last id's eight bits. The package requests base64 by default."""
     def bits(byte):
         return [float(byte >> i & 1) for i in range(8)]
 

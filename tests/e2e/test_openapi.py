@@ -1,6 +1,6 @@
-"""GET /openapi.json is valid OpenAPI 3.1, its examples are answered as documented, and schemathesis finds no undocumented behaviour
-in a real cluster. COX_API_EXAMPLES is the number of random cases for each operation beside those at every bound (default 2),
-COX_API_SEED their seed."""
+"""Tests that GET /openapi.json is valid OpenAPI 3.1, its examples are answered as documented, and schemathesis finds no undocumented
+behaviour in a real cluster. COX_API_EXAMPLES is the number of random cases for each operation beside those at every bound
+(default 2), COX_API_SEED their seed."""
 import json
 import os
 import re
@@ -76,8 +76,8 @@ def test_it_is_openapi_and_says_what_is_answered(cluster, document):
 @needs_tools
 @pytest.mark.timeout(7200)
 def test_schemathesis(cluster, tmp_path, capsys):
-    """No 5xx except 503, no undocumented status, content type or body, no invalid data accepted, 405 for other methods, 401 without
-    a key."""
+    """schemathesis finds no 5xx except 503, no undocumented status, content type or body, and no invalid data accepted. Other
+    methods get 405, and requests without a key get 401."""
     done = subprocess.run(
         [str(PYTHON), "-m", "schemathesis.cli", "--config-file", str(ROOT / "tests/e2e/schemathesis.toml"), "run", cluster.url + "/openapi.json",
          "-H", f"Authorization: Bearer {KEY}", "--seed", os.environ.get("COX_API_SEED", "1"), "-n", str(N_EXAMPLES),

@@ -1,4 +1,4 @@
-"""A gateway's end under many streams: clients that switch to another gateway go on, and no connection is cut."""
+"""Tests a gateway's end under many streams: clients that switch to another gateway go on, and no connection is cut."""
 import json
 import os
 import signal
@@ -14,7 +14,7 @@ ENDED = {"ServiceUnavailableError": 503}
 
 
 class Streams:
-    """N streams at once, over several dialects. Each has begun when the constructor returns."""
+    """Runs N streams at once, over several dialects. Each stream has begun when the constructor returns."""
 
     def __init__(self, urls, n_tokens):
         self.n_tokens = n_tokens
@@ -68,7 +68,7 @@ def gateway_has_ended(c, name):
 
 
 def test_streams_outlast_the_signal_that_ends_their_gateway():
-    """After SIGTERM the streams run to their end. After a second SIGTERM each gets an error event."""
+    """After SIGTERM the streams run to their end. After a second SIGTERM each stream gets an error event."""
     with Cluster("--null-step-us", 10000, gateways=2) as c:
         streams = Streams([c.url], 300)
         os.kill(c.pid("gateway-0"), signal.SIGTERM)
@@ -80,7 +80,7 @@ def test_streams_outlast_the_signal_that_ends_their_gateway():
         os.kill(c.pid("gateway-0"), signal.SIGTERM)
         streams.all_told()
 
-        # also with `cox up`, which does not wait without --shutdown-timeout
+        # `cox up` tells the streams too, although it does not wait without --shutdown-timeout.
         wait_for("it is back", lambda: get(c.url + "/health")[0] == 200)
         streams = Streams([f"http://127.0.0.1:{p}" for p in c.ports], 5000)
         c.process.send_signal(signal.SIGTERM)

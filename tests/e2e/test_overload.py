@@ -1,6 +1,6 @@
-"""Far more requests than the KV blocks can hold, many of them cancelled. The others get exactly their tokens, and at the end the
-head keeps no block and no byte of them. Runs on null workers, or on the demo model with COX_OVERLOAD_MODEL=demo
-(scripts/acceptance b4)."""
+"""Tests far more requests than the KV blocks can hold, many of them cancelled. The other requests get exactly their tokens, and at
+the end the head keeps no block and no byte of any request. Runs on null workers, or on the demo model with
+COX_OVERLOAD_MODEL=demo (scripts/acceptance b4)."""
 import asyncio
 import json
 import os
@@ -23,13 +23,13 @@ ON = {"model": "demo", "workers": 1, "tp": 1} if DEMO else {"model": "null"}
 LIMITS = (["--max-model-len", 128, "--max-num-seqs", 64, "--device", "cpu", "--served-model-name", "null"] if DEMO else
           ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 256, "--null-step-us", 200])
 MAX_ROUNDS = 10
-SLACK = 1 << 19  # bytes that an allocator may keep: less than 300 for each request
+SLACK = 1 << 19  # bytes that an allocator may keep, which are less than 300 for each request
 
 
 @pytest.fixture(scope="module", params=([[]] if DEMO else [[], ["--num-speculative-tokens", 4]]),
                 ids=lambda args: "drafts" if args else "plain")
 def cluster(request):
-    """A cluster in which one stream takes up to a quarter of the blocks."""
+    """Yields a cluster in which one stream takes up to a quarter of the blocks."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the gateway inherits the limit
     try:
@@ -54,7 +54,7 @@ def draw_request(rng):
 
 async def ask(port, body, stream, opening):
     text = json.dumps({**body, "stream": stream}).encode()
-    async with opening:  # few at once: a connection that stays silent for long is closed
+    async with opening:  # few clients connect at once, because a connection that stays silent for long is closed
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
         writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
                      b"Content-Length: %d\r\n\r\n" % len(text) + text)
@@ -81,7 +81,7 @@ async def stay(port, body, opening):
 
 
 async def leave(port, body, opening, how, rng):
-    """Hangs up while waiting, or after some events."""
+    """Sends a request and hangs up while it waits, or after some events."""
     reader, writer = await ask(port, body, how == "streaming", opening)
     if how == "waiting":
         await asyncio.sleep(rng.random() / 2)
@@ -107,9 +107,9 @@ def metrics(cluster, name):
 
 
 def is_flat(sizes):
-    """Returns true when one of the last two rounds left no more than some earlier round: a leak would add up. The memory that an
-    allocator returns depends on the queue's length. AddressSanitizer keeps freed memory, so there only LeakSanitizer finds leaks,
-    at the head's end."""
+    """Returns true when one of the last two rounds left no more memory than some earlier round, because a leak would add up. The
+    memory that an allocator returns depends on the queue's length. AddressSanitizer keeps freed memory, so there only
+    LeakSanitizer finds leaks, at the head's end."""
     return len(sizes) >= 3 and (SANITIZED or min(sizes[-2:]) <= max(sizes[:-2]) + SLACK)
 
 
@@ -133,7 +133,7 @@ def test_nothing_is_left_of_them(cluster):
 
 
 async def fill(cluster, n):
-    """Opens n requests: one runs, the others wait. Returns their connections, which nobody reads."""
+    """Opens n requests, of which one runs and the others wait. Returns their connections, which nobody reads."""
     body, opened = {"model": "null", "prompt": "long", "max_tokens": 400, "temperature": 0}, []
     for i in range(n):
         opened.append(await ask(cluster.ports[0], body, True, asyncio.Semaphore(1)))
@@ -212,8 +212,8 @@ async def burst(port, n):
 
 @pytest.mark.skipif(DEMO, reason="the model does not matter")
 def test_a_storm_is_refused_and_leaves_nothing():
-    """Ten times as many clients as slots and queue places, and none of them waits. Accepted requests get their tokens, the others
-    get 429. Head and gateway do not grow, and afterwards everything that fits is accepted."""
+    """Ten times as many clients as slots and queue places send requests, and none of them waits. Accepted requests get their tokens,
+    and the others get 429. Head and gateway do not grow, and afterwards everything that fits is accepted."""
     sizes = {"head": [], "gateway-0": []}
     with Cluster("--null-step-us", 1000, "--max-num-seqs", SLOTS, "--max-num-queued-reqs", QUEUE) as c:
         while not all(is_flat(s) for s in sizes.values()):

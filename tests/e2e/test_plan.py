@@ -1,4 +1,4 @@
-"""`cox plan` compared with the memory tables of real workers, for models without weights, and for unsupported models: every command
+"""Compares `cox plan` with the memory tables of real workers, for models without weights. For unsupported models, every command
 names the reason before a weight is read."""
 import json
 import os
@@ -89,7 +89,7 @@ def test_random_weights_are_served(tmp_path, quantised):
         with Cluster("--device", "cpu", "--load-format", "dummy", "--served-model-name", "m", "--max-model-len", "128",
                      model=str(model), tp=tp, workers=tp) as c:
             answers.append([ids(got) for got in run(c, [body_of([5 + i, 6, 7]) for i in range(3)])])
-    assert answers[0] == answers[1]  # the same model, however it is split
+    assert answers[0] == answers[1]  # the model is the same, however it is split
     assert len({tuple(a) for a in answers[0]}) == 3
 
 
@@ -108,7 +108,7 @@ def test_what_is_not_supported_is_named(tmp_path, command, changed, words):
     done = run_cox(*command, without_weights(tmp_path, **changed))
     said = done.stderr.replace('\\"', '"')
     assert done.returncode == 2 and words in said, said
-    assert command[0] == "worker" or "start_failed" not in said  # cox reports it before it starts a process
+    assert command[0] == "worker" or "start_failed" not in said  # cox reports the error before it starts a process
 
 
 def test_too_large_is_said(tmp_path):
@@ -129,7 +129,7 @@ def nothing_left(tmp_path):
 @pytest.mark.parametrize("model, more", [("hf:org/tiny", []), ("org/tiny", []), ("hf:org/tiny", ["--gpu", "L4"]),
                                          ("org/tiny", ["--served-model-name", "org/tiny"])])
 def test_a_model_of_a_hub(tmp_path, model, more):
-    """A hub's model is planned from its config.json. No weight is requested, nothing is kept, and the figures equal those of a
+    """A hub's model is planned from its config.json. No weight is requested, no file is kept, and the figures equal those of a
     folder."""
     with Hub({"org/tiny": tiny_model()}, token="hf_T") as hub:
         done = plan_of(tmp_path, hub, model, "--json", "--max-model-len", "256", *more, HF_TOKEN="hf_T")
@@ -149,7 +149,7 @@ def test_a_model_of_a_hub(tmp_path, model, more):
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_gguf_of_a_hub(tmp_path, ranges):
-    """A GGUF is planned from its first bytes, of a file that is larger."""
+    """A GGUF is planned from the first bytes of the file."""
     gguf = OWN / "llama_tiny_gguf_q8_0/model.gguf"
     gguf = gguf if gguf.exists() else next(OWN.glob("*/model.gguf"))
     body = gguf.read_bytes() + bytes(40 << 20)
@@ -165,7 +165,7 @@ def test_a_gguf_of_a_hub(tmp_path, ranges):
 
 
 def test_a_hub_that_does_not_help(tmp_path):
-    """Exit code 2 in every case, because 1 says that the model does not fit. The error says how to go on."""
+    """Every case ends with exit code 2, because 1 says that the model does not fit. The error says how to go on."""
     with Hub({"org/tiny": tiny_model(), "org/none": {"config.json": b"{}", "model.safetensors": b"x"}}, token="hf_T") as hub:
         done = plan_of(tmp_path, hub, "hf:org/tiny")
         assert done.returncode == 2 and "HF_TOKEN" in done.stderr and "give a folder that contains the model's config.json" in done.stderr, done.stderr

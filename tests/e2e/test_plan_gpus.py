@@ -1,4 +1,4 @@
-"""`cox plan` for GPUs and machines by name, from a model's config.json or from a bare shape."""
+"""Tests `cox plan` for GPUs and machines by name, from a model's config.json or from a bare shape."""
 import json
 import os
 import subprocess
@@ -88,7 +88,7 @@ def test_a_model_here_has_the_same_names():
 
 @pytest.mark.parametrize("name", ["llama31_8b", "phi3_mini_4k", "deepseek_coder_v2_lite"])
 def test_estimates_are_near_what_a_gpu_worker_counts(name):
-    """A build without CUDA is compared with the emulated worker, which runs the kernels' own functions."""
+    """The plan of a build without CUDA equals that of the emulated worker, which runs the kernels' own functions."""
     emulated = BIN.parent / "tests/cox-worker-emulated"
     args = [MODELS / name, "--gpu", "A10G,H100", "--max-model-len", "2048", "--json"]
     counted = json.loads(subprocess.run([emulated, "plan", *map(str, args)], capture_output=True, text=True, check=False).stdout)

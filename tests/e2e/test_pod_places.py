@@ -1,5 +1,5 @@
-"""A pod's programs in their environment: as process 1, under a cgroup's limits, and behind names with changing addresses. The tests
-make mount, PID and network namespaces and a cgroup, and are skipped with a reason where that is impossible."""
+"""Tests a pod's programs in their environment: as process 1, under a cgroup's limits, and behind names with changing addresses. The
+tests make mount, PID and network namespaces and a cgroup, and are skipped with a reason where that is impossible."""
 import os
 import re
 import signal
@@ -20,7 +20,7 @@ pytestmark = skip_without_hosts()
 # ---- process 1 ----
 
 class FirstProcess:
-    """A program as process 1 of its own PID namespace."""
+    """Runs a program as process 1 of its own PID namespace."""
 
     def __init__(self, log, program, *args):
         self.file = open(log, "wb")
@@ -31,7 +31,7 @@ class FirstProcess:
 
     def find(self):
         children = Path(f"/proc/{self.outer.pid}/task/{self.outer.pid}/children").read_text().split()
-        # until exec, the name is that of unshare
+        # Until exec, the process has the name of unshare.
         return int(children[0]) if children and "cox" in Path(f"/proc/{children[0]}/comm").read_text() else 0
 
     def others(self):
@@ -62,7 +62,7 @@ class FirstProcess:
 @pytest.mark.parametrize("program", ["cox-head", "cox-worker", "cox-gateway", "cox"])
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
 def test_process_1_ends_before_its_loop_runs(tmp_path, program, sig):
-    """The program waits for its configuration, because nobody writes into that pipe."""
+    """The program waits for its configuration, because nobody writes into the pipe that it reads."""
     pipe = tmp_path / "config.yaml"
     os.mkfifo(pipe)
     p = FirstProcess(tmp_path / "log", program, *(["head"] if program == "cox" else []), "--config", pipe)
@@ -82,7 +82,7 @@ def test_process_1_ends_before_its_loop_runs(tmp_path, program, sig):
 
 
 def test_a_cluster_of_first_processes_drains(tmp_path):
-    """Each program ends after one SIGTERM with 0, and leaves nobody in its namespace."""
+    """Each program ends after one SIGTERM with 0, and leaves no process in its namespace."""
     with Processes(tmp_path) as c:
         keys = ["--keys-dir", c.keys]
         (http,) = free_ports(1)
@@ -97,7 +97,7 @@ def test_a_cluster_of_first_processes_drains(tmp_path):
             r = httpx.post(c.url + "/v1/completions", timeout=60, json={"prompt": "a", "max_tokens": 5, "temperature": 0})
             assert r.json()["choices"][0]["text"] == oracle.text("a", 5, temperature=0)
             assert [p.others() for p in (head, worker)] == [[], []]
-            (compiles,) = gateway.others()  # the parent of the gateway's compile processes
+            (compiles,) = gateway.others()  # `compiles` is the parent of the gateway's compile processes
             assert "compile-processes" in Path(f"/proc/{compiles}/cmdline").read_text()
             assert [p.end() for p in (gateway, worker, head)] == [0, 0, 0]
             assert 'worker_leaves reason="told to end (SIGTERM)"' in (tmp_path / "w.log").read_text()
@@ -109,7 +109,7 @@ def test_a_cluster_of_first_processes_drains(tmp_path):
 # ---- limits ----
 
 class Cgroup:
-    """A cgroup below this process's own, version 2 or 1, with limits. Raises OSError where it may not be made."""
+    """Makes a cgroup below this process's own, version 2 or 1, with limits. Raises OSError where it may not make one."""
 
     def __init__(self, memory):
         self.folders = []
@@ -159,7 +159,7 @@ def test_the_limits_of_a_container_are_the_machine(tmp_path):
 
 def test_a_head_is_found_again_behind_its_name(tmp_path):
     """A replaced pod has another address, which its name gives. Workers and gateways look the name up at each connection, also when
-    one of two names is unknown."""
+    another name is unknown."""
     assert run_cox("keys", "--keys-dir", tmp_path / "keys").returncode == 0
     with Hosts(tmp_path) as hosts:
         (box,) = hosts.add("box")
@@ -185,7 +185,7 @@ def test_a_head_is_found_again_behind_its_name(tmp_path):
         hosts.start(box, "gateway", "cox-gateway", "--model", "null", "--head", heads, "--keys-dir", tmp_path / "keys")
         hosts.wait("the first head's cluster answers", lambda: answers(0) is True)
         for i, (known, address) in enumerate([({"head_0": "127.0.0.3"}, "127.0.0.3"),
-                                              ({"head_1": "127.0.0.4"}, "127.0.0.4"),  # the address of the other name
+                                              ({"head_1": "127.0.0.4"}, "127.0.0.4"),  # here the second name gives the address
                                               ({"head_0": "127.0.0.5", "head_1": "127.0.0.9"}, "127.0.0.5")]):
             hosts.kill("head-a" if i == 0 else f"head-{i}")
             know(**known)

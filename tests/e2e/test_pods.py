@@ -1,5 +1,5 @@
-"""Behaviour in a pod: probes that tell a load balancer what it needs, an end that cuts off no request, and a check from outside
-(`cox smoke`)."""
+"""Tests behaviour in a pod: probes that tell a load balancer what it needs, an end that cuts off no request, and a check from
+outside (`cox smoke`)."""
 import http.server
 import json
 import re
@@ -35,7 +35,7 @@ def test_a_gateway_takes_requests_before_there_are_workers_and_while_it_ends(tmp
     with Pods(tmp_path) as c:
         (admin,) = free_ports(1)
         c.gateway("--shutdown-delay", 4 * SLOW, "--admin-port", admin, "--api-key", "sk-some-key")
-        # No worker serves, and the probes need no key.
+        # No worker serves here, and the probes need no key.
         assert get(c.url + "/accepting")[0] == 200 and get(f"http://127.0.0.1:{admin}/accepting")[0] == 200
         assert get(c.url + "/health")[0] == 503 and get(c.url + "/readyz")[0] == 401
         c.started["gateway"].terminate()
@@ -51,7 +51,7 @@ def test_a_gateway_takes_requests_before_there_are_workers_and_while_it_ends(tmp
             for path in ("/health", "/ready", "/readyz", "/ping"):
                 assert get(c.url + path)[0] == 503, path
             assert get(c.url + "/livez")[0] == 200
-            for i in range(3):  # each request on a new connection
+            for i in range(3):  # each request uses a new connection
                 assert complete(c.url, f"asked while it ends {i}") == (200, oracle.text(f"asked while it ends {i}", 8,
                                                                                         temperature=0))
             assert " draining " not in c.log("gateway")
@@ -72,7 +72,7 @@ def test_a_second_signal_ends_the_delay(tmp_path):
         assert " draining " not in c.log("gateway")
 
 
-LONG = 1500  # tokens of 10 ms: far longer than --shutdown-timeout
+LONG = 1500  # number of tokens of 10 ms, which take far longer than --shutdown-timeout
 ASKED = {  # path: body, and the text in its stream that reports the end
     "/v1/completions": ({"prompt": "cut", "max_tokens": LONG}, '"type":"ServiceUnavailableError"'),
     "/v1/chat/completions": ({"messages": [{"role": "user", "content": "cut"}], "max_tokens": LONG}, '"type":"ServiceUnavailableError"'),
@@ -154,7 +154,7 @@ def test_smoke_does_not_wait_for_a_key(tmp_path):
 
 
 class Broken(http.server.BaseHTTPRequestHandler):
-    """A server with correct answers except one."""
+    """`Broken` is a server whose answers are correct except for one."""
 
     def log_message(self, *_):
         pass

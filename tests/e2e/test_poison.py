@@ -1,4 +1,4 @@
-"""A request that ends every worker it runs on fails, and the cluster goes on."""
+"""Tests that a request that ends every worker it runs on fails, and that the cluster goes on."""
 import threading
 
 import httpx

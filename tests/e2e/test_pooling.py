@@ -1,4 +1,4 @@
-"""Prompts as vectors through head and workers, requested by a minimal gateway (embed_client.c)."""
+"""Tests prompts as vectors through head and workers, requested by a minimal gateway (embed_client.c)."""
 import json
 import math
 import struct
@@ -50,8 +50,8 @@ def unit(v):
 @needs_goldens
 @pytest.mark.parametrize("name,tp,pp", [("llama_tiny", 1, 1), ("gemma3_caps", 2, 1), ("llama_bias", 1, 2), ("deepseek_v2_lite", 2, 1), ("qwen2_moe", 1, 1)])
 def test_vectors_are_the_models(name, tp, pp):
-    """Vectors equal the float64 reference within float32's accuracy. Whole or in chunks, alone or together, and with cached
-    prefixes, they are equal bit by bit."""
+    """Vectors equal the float64 reference within float32's accuracy. They are equal bit by bit whole or in chunks, alone or
+    together, and with cached prefixes."""
     known = expected(name)
     requests = [(kind, norm, ids) for ids, _ in known for kind in ("last", "mean") for norm in (False, True)]
     wants = [unit(v[kind]) if norm else v[kind] for _, v in known for kind in ("last", "mean") for norm in (False, True)]
@@ -74,7 +74,8 @@ def test_vectors_are_the_models(name, tp, pp):
 
 
 def test_beside_tokens():
-    """The null device's rule for the eight components: the bits of the last id, or for each bit the share of the ids that have it."""
+    """Vectors follow the null device's rule for the eight components: the bits of the last id, or for each bit the share of the ids
+    that have it."""
     with PoolingCluster() as c:
         last, mean, text = c.embed(("last", False, [3, 5]), ("mean", False, [3, 5, 1, 0]), ("none", False, [3, 5]))
         assert last["vector"] == [1, 0, 1, 0, 0, 0, 0, 0] and mean["vector"] == [0.75, 0.25, 0.25, 0, 0, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""A cluster's processes: their start, their refusals, and that they leave nothing behind."""
+"""Tests a cluster's processes: their start, their refusals, and that they leave nothing behind."""
 import os
 import shutil
 import signal
@@ -14,7 +14,7 @@ from cluster import BIN, SLOW, Cluster, alive, end_all, free_ports, get, run_cox
 
 
 def test_health_is_503_until_a_group_serves():
-    c = Cluster(workers=1, tp=2)  # half of a replica: it never serves
+    c = Cluster(workers=1, tp=2)  # this cluster has half of a replica, so it never serves
     c.start(wait=False)
     try:
         code = wait_for("the gateway answers", lambda: get(c.url + "/health")[0])
@@ -95,7 +95,7 @@ def test_the_keys_of_a_killed_cox_up_go_at_the_next_start():
         for d in lives.tmp.iterdir():
             os.utime(d, (1, 1))
         (lives.tmp / "cox-keys-1-open").mkdir()
-        (lives.tmp / "cox-keys-1-open").chmod(0o755)  # throw-away keys without an owner
+        (lives.tmp / "cox-keys-1-open").chmod(0o755)  # these throw-away keys have no owner
         (lives.tmp / "cox-keys-1-link").symlink_to(mine)
         for d in ("cox-keys-1-open", "cox-keys-1-link"):
             os.utime(lives.tmp / d, (1, 1), follow_symlinks=False)
@@ -204,7 +204,7 @@ def test_idle_cluster_is_quiet():
             time.sleep(5)
             return (cpu_ns() - before) / 5e9
 
-        shares = []  # measured 1.0 %; the rest is for a slow machine, and further windows for one with busy neighbours
+        shares = []  # 1.0 % was measured; the higher bound is for a slow machine, and further windows are for a busy one
         while min(shares, default=1) >= 0.02 and len(shares) < 3:
             shares.append(share())
         assert min(shares) < 0.02, [f"{s:.1%} of a core" for s in shares]
@@ -281,7 +281,7 @@ def test_an_early_end_leaves_no_private_keys(tmp_path):
             p.wait(10 * SLOW)
         finally:
             p.kill()
-        # TSan has its own file there while it starts.
+        # TSan has a file of its own in this folder while it starts.
         assert [f for f in tmp_path.iterdir() if not f.name.startswith("tsan.rodata")] == [], f"after {2.5 * i} ms"
 
 

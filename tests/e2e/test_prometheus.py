@@ -1,5 +1,5 @@
-"""deploy/grafana with a real Prometheus (scripts/setup --metrics) that scrapes a running cluster. The rules are valid, each alert
-fires when it should, and every query of the dashboard, the rules and vLLM's dashboard has data."""
+"""Tests deploy/grafana with a real Prometheus (scripts/setup --metrics) that scrapes a running cluster. The rules are valid, each
+alert fires when it should, and every query of the dashboard, the rules and vLLM's dashboard has data."""
 import json
 import math
 import re
@@ -17,23 +17,23 @@ from cluster import ROOT, SLOW, Cluster, end_all, free_ports, get, wait_for
 GRAFANA = ROOT / "deploy/grafana"
 RULES = GRAFANA / "coxswain.rules.yml"
 BOARD = json.loads((GRAFANA / "coxswain.json").read_text())
-WINDOW = "20s"  # in place of $__rate_interval
-# Metrics that have no series in a cluster without a GPU, a certificate or a second head.
+WINDOW = "20s"  # replaces $__rate_interval in the queries
+# NOT_HERE lists metrics that have no series in a cluster without a GPU, a certificate or a second head.
 NOT_HERE = {
     "coxswain_worker_gpu_": "there is no GPU",
     "coxswain_gateway_tls_certificate_": "gateways without --ssl-certfile",
     "coxswain_head_serves": "a head without --redis",
     "coxswain_head_store_reached": "a head without --redis",
 }
-# The metrics in vLLM's own dashboard (examples/observability/prometheus_grafana/grafana.json of its repository), each with the label model_name.
-# docs/reference/metrics.md lists its panels.
+# These are the metrics in vLLM's own dashboard (examples/observability/prometheus_grafana/grafana.json of its repository), each with the label
+# model_name. docs/reference/metrics.md lists the panels of that dashboard.
 VLLM_GAUGES = ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"]
 VLLM_RATES = ["prompt_tokens_total", "generation_tokens_total", "request_success_total", "request_queue_time_seconds_sum",
               "request_prefill_time_seconds_sum", "request_decode_time_seconds_sum", "request_max_num_generation_tokens_sum",
               *(f"{n}_{part}" for n in ("e2e_request_latency_seconds", "inter_token_latency_seconds",
                                         "time_to_first_token_seconds") for part in ("bucket", "sum", "count")),
               "request_prompt_tokens_bucket", "request_generation_tokens_bucket"]
-# A schema of our dashboard, because Grafana publishes none. Grafana 8 and later read these members.
+# This is a schema of our dashboard, because Grafana publishes none. Grafana 8 and later read these members.
 TEXT, SOURCE = {"type": "string", "minLength": 1}, {"const": {"type": "prometheus", "uid": "${datasource}"}}
 
 
@@ -99,7 +99,7 @@ def test_every_alert_has_cases():
 
 
 class Prometheus:
-    """A real Prometheus on a free loopback port, with the configuration of deploy/grafana except for ports and intervals."""
+    """Runs a real Prometheus on a free loopback port, with the configuration of deploy/grafana except for ports and intervals."""
 
     def __init__(self, cluster, folder):
         admin, gateways = cluster.admin_port, cluster.ports
@@ -125,8 +125,8 @@ class Prometheus:
         return [float(r["value"][1]) for r in self.ask("query", query=expression)["result"]]
 
     def numbers(self, expression):
-        """Waits for values and returns them. On a busy machine a scrape may be missed, and a series is then absent until the next
-        one."""
+        """Waits for values and returns them. On a busy machine a scrape may be missed. A series is then absent until the next
+        scrape."""
         def some():
             found = self.values(expression)
             return found if are_numbers(found) else None
@@ -140,7 +140,7 @@ class Prometheus:
 
 
 def load(cluster, until):
-    """Streams at both gateways with a common prefix in their prompts, and some invalid requests."""
+    """Runs streams at both gateways with a common prefix in their prompts, and some invalid requests."""
     def client(i):
         with httpx.Client(timeout=30 * SLOW) as http:
             n = 0
@@ -161,7 +161,7 @@ def load(cluster, until):
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory):
-    """A Prometheus that has scraped some seconds of load, which continues."""
+    """Yields a Prometheus that has scraped some seconds of load, which continues."""
     program("prometheus")
     with Cluster("--null-step-us", 3000, gateways=2) as c:
         p, until = Prometheus(c, tmp_path_factory.mktemp("prometheus")), threading.Event()
@@ -216,7 +216,7 @@ def test_every_rule_has_data_and_none_fires(prometheus):
             prometheus.numbers(r["name"])
             continue
         assert r["state"] != "firing", r
-        # The series that it asks for exist, whatever the comparison gives.
+        # The series that the query asks for exist, whatever the comparison gives.
         for selector in re.findall(r"[a-z_]+:?[a-z0-9_]+\{[^}]*\}", r["query"]):
             if expected_here(selector):
                 wait_for(f"{r['name']} has a series {selector}", lambda s=selector: prometheus.values(re.sub(r',? *status="5xx"', "", s)))

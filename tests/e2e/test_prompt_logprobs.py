@@ -1,5 +1,5 @@
-"""Log-probabilities of prompts in a whole cluster. Every row follows the null worker's rule, in chunks and across a kill of a worker
-or the head. With real models each row equals bit by bit the one from generating the same token."""
+"""Tests log-probabilities of prompts in a whole cluster. Every row follows the null worker's rule, in chunks and across a kill of a
+worker or the head. With real models each row equals bit by bit the row from generating the same token."""
 import json
 import os
 import signal
@@ -44,7 +44,7 @@ def test_prompt_logprobs(null, k):
 
 
 def test_nothing_comes_from_the_cache(null):
-    """The same prompt twice: its rows are never taken from the prefix cache, but other requests may use its blocks."""
+    """The same prompt is sent twice. Its rows are never taken from the prefix cache, but other requests may use its blocks."""
     prompt = "cached: " + PROMPT
     for _ in range(2):
         got = complete(null, model="null", prompt=prompt, max_tokens=1, temperature=0, prompt_logprobs=1)
@@ -66,7 +66,7 @@ def test_chat(null):
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("max_tokens", [0, 1, 4])
 def test_echo(null, max_tokens, stream):
-    """OpenAI's echo, as lm-evaluation-harness requests log-likelihoods: ids as input and a list of prompts at once."""
+    """OpenAI's echo works as lm-evaluation-harness requests log-likelihoods: ids as input and a list of prompts at once."""
     prompts = [list(PROMPT.encode()), list(b"another one")]
     body = {"model": "null", "prompt": prompts, "echo": True, "logprobs": 2, "max_tokens": max_tokens, "temperature": 0}
     choices = [{"text": "", "logprobs": {k: [] for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}}

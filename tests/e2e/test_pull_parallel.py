@@ -1,4 +1,4 @@
-"""`cox pull` over several connections: many files, and 16 MiB ranges of a large file, which are resumed."""
+"""Tests `cox pull` over several connections: many files, and 16 MiB ranges of a large file, which are resumed."""
 import hashlib
 import signal
 import threading
@@ -46,7 +46,7 @@ def test_ranges(world, hub, n):
 
 
 def test_as_many_as_are_allowed(world, hub):
-    """As many connections as allowed run at once, and no more: each range waits until all are requested."""
+    """As many connections as allowed run at once, and no more. Each range waits until all are requested."""
     both, most, now, mutex = threading.Barrier(2), [0], [0], threading.Lock()
     plain = hub.answer
 
@@ -133,7 +133,7 @@ def test_killed_and_again(world, hub, how):
         if p.poll() is None:
             p.kill()
             p.communicate()
-    # The ranges requested second and fourth are missing.
+    # The second and the fourth requested range are missing.
     order = [h["Range"] for _, h in hub.asked(WEIGHTS)]
     hub.requests.clear()
     hub.faults.clear()
@@ -167,7 +167,7 @@ def test_an_object_that_changes_meanwhile(world):
                 return action
         s3.faults[f"/models/a/{WEIGHTS}"] = Swap([(), ()])
         folder = good(world.pull("s3://models/a", "--parallel", "1", AWS_ENDPOINT_URL=s3.url))
-        check(world, folder, other)  # all files of one version, never a mixture
+        check(world, folder, other)  # all files have one version, never a mixture
 
 
 def test_a_full_number_of_ranges(world, hub):

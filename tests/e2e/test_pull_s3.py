@@ -1,5 +1,5 @@
-"""`cox pull s3://…` from a local bucket that checks every signature by the specification (Signature Version 4), and from moto, where
-scripts/setup --clients has installed it."""
+"""Tests `cox pull s3://…` from a local bucket that checks every signature by the specification (Signature Version 4), and from moto,
+where scripts/setup --clients has installed it."""
 import hashlib
 import hmac
 import os
@@ -33,7 +33,7 @@ def signature(method, path, query, headers, names, secret, scope, date, payload)
 
 
 class Bucket(Server):
-    """objects: {key: bytes}; secrets: {id: secret}, none = a public bucket. A page has two keys."""
+    """`Bucket` simulates an S3 bucket. objects: {key: bytes}; secrets: {id: secret}, None = a public bucket. A page has two keys."""
 
     def __init__(self, objects, secrets=None, region="us-east-1", session=None):
         super().__init__()
@@ -71,7 +71,7 @@ class Bucket(Server):
         assert asked["list-type"] == "2" and asked["delimiter"] == "/"
         prefix = asked["prefix"]
         found = {prefix + k[len(prefix):].partition("/")[0] + ("/" if "/" in k[len(prefix):] else "")
-                 for k in self.objects if k.startswith(prefix)}  # an object, or the common prefix of a folder's keys
+                 for k in self.objects if k.startswith(prefix)}  # each entry is an object, or the common prefix of a folder's keys
         found = sorted(k for k in found if k > asked.get("continuation-token", "")[:-2])
         page, more = found[:2], len(found) > 2
         folders = "".join(f"<CommonPrefixes><Prefix>{escape(k)}</Prefix></CommonPrefixes>" for k in page if k not in self.objects)
@@ -115,7 +115,7 @@ def test_folders(world):
         assert asked == {"a/", "a/1_Pooling/", "a/additional_chat_templates/"}
         s3.requests.clear()
         assert good(world.pull("s3://models/a", **env)) == folder and s3.requests == []
-    with Hub({"org/tiny": model | others}) as hub:  # one rule for every source
+    with Hub({"org/tiny": model | others}) as hub:  # one rule holds for every source
         other = good(world.pull("hf:org/tiny", hub=hub))
         names = [{str(p.relative_to(f)) for p in f.rglob("*") if p.is_file()} for f in (folder, other)]
         assert names[0] == names[1]
@@ -125,7 +125,7 @@ def test_folders(world):
                                  "a/additional_chat_templates/..&#92;x.jinja", "a/additional_chat_templates/.x.jinja",
                                  "a/additional_chat_templates/&#27;[2Jx.jinja"])
 def test_hostile_folders(world, key):
-    """A key that leads outside is refused or ignored. It never becomes a file."""
+    """A key that leads outside the folder is refused or ignored. It never becomes a file."""
     with Bucket(objects("a") | {"a/additional_chat_templates/x.jinja": b"x"}) as s3:
         s3.change = lambda x: x.replace("a/additional_chat_templates/x.jinja", key)
         done = world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url)
@@ -163,7 +163,7 @@ def test_signed(world, extra):
         s3.faults["/models/llm/tiny%20model%2B%C3%A4/" + WEIGHTS] = [("cut", 50_000), ("status", 503)]
         folder = good(world.pull("s3://models/llm/tiny model+ä/", **env))
         check(folder)
-        assert s3.refused == [] and len(s3.asked("/models")) == 4  # four pages, because the folder is one of the entries
+        assert s3.refused == [] and len(s3.asked("/models")) == 4  # the listing has four pages, because the folder is one of the entries
         assert [h.get("Range") for _, h in s3.asked(WEIGHTS)] == [None, "bytes=50000-", "bytes=50000-"]
         s3.requests.clear()
         assert good(world.pull("s3://models/llm/tiny model+ä", **env)) == folder and s3.requests == []
@@ -236,7 +236,7 @@ def test_an_object_that_changes_meanwhile(world):
                 return action
         s3.faults[f"/models/a/{WEIGHTS}"] = Swap([("cut", 50_000), ()])
         folder = good(world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url))
-        assert (folder / WEIGHTS).read_bytes() == other  # all files of one version, never a mixture
+        assert (folder / WEIGHTS).read_bytes() == other  # all files have one version, never a mixture
 
 
 MOTO = ROOT / ".venv-clients/bin/moto_server"

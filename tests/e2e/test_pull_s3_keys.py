@@ -1,5 +1,5 @@
-"""The sources of keys for `cox pull s3://…`: profiles, a web identity, a container's role, and an instance's role. Their order is
-that of AWS's SDKs, and keys are renewed before they expire."""
+"""Tests the sources of keys for `cox pull s3://…`: profiles, a web identity, a container's role, and an instance's role. Their order
+is that of AWS's SDKs, and keys are renewed before they expire."""
 import json
 import time
 from datetime import datetime, timezone
@@ -18,8 +18,8 @@ def in_seconds(s):
 
 
 class Keys(Server):
-    """STS, a container's agent and an instance's metadata service. Each answer has new keys, and the bucket accepts only those from
-    then on. `lives`: lifetimes in seconds, in turn."""
+    """Serves STS, a container's agent and an instance's metadata service. Each answer has new keys, and the bucket accepts only
+    those from then on. `lives`: lifetimes in seconds, in turn."""
 
     def __init__(self, bucket, lives=()):
         super().__init__()
@@ -65,7 +65,7 @@ class Keys(Server):
 
 
 class Aws(World):
-    """A home with ~/.aws in it, and no instance metadata."""
+    """`Aws` is a world with ~/.aws in its home, and no instance metadata."""
 
     def __init__(self, tmp_path):
         super().__init__(tmp_path)
@@ -110,7 +110,7 @@ CREDENTIALS = f"[default]\n{keys('ONE', 'first/+=')}[other]\n{keys('TWO', 'secon
     ("", f"[profile mine]\n{keys('TWO', 'second')}", {"AWS_PROFILE": "mine"}, "TWO"),
     ("", f"[default]\n{keys('TWO', 'second')}", {}, "TWO"),
     (f"[mine]\n{keys('ONE', 'first/+=')}", f"[profile mine]\n{keys('TWO', 'second')}", {"AWS_PROFILE": "mine"}, "ONE"),
-    # the environment wins
+    # The environment wins here.
     (CREDENTIALS, "", {"AWS_PROFILE": "other", "AWS_ACCESS_KEY_ID": "ONE", "AWS_SECRET_ACCESS_KEY": "first/+="}, "ONE"),
 ])
 def test_profiles(world, bucket, credentials, config, env, want):
@@ -151,7 +151,7 @@ def test_a_web_identity(world, bucket, tmp_path):
         assert who(bucket) == {"ASIA0"} and bucket.refused == []
         assert sts.forms == [{"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleSessionName": "cox-pull",
                               "RoleArn": "arn:aws:iam::1:role/r", "WebIdentityToken": "ey.J+/=&x"}]
-        # The same from a profile.
+        # A profile gives the same.
         world.write("", f"[profile w]\nrole_arn = arn:w\nweb_identity_token_file = {tmp_path}/token\nrole_session_name = me\n")
         del env["AWS_ROLE_ARN"], env["AWS_WEB_IDENTITY_TOKEN_FILE"]
         check(good(world.pull("s3://models/a", AWS_PROFILE="w", COX_CACHE=str(tmp_path / "2"), **env)))

@@ -1,4 +1,5 @@
-"""`cox up s3://… --load-format stream` loads a model directly into memory, once for all processes, and it disappears with them."""
+"""Tests that `cox up s3://… --load-format stream` loads a model directly into memory, once for all processes, and that the model
+disappears with them."""
 import os
 import re
 import signal
@@ -47,7 +48,7 @@ def test_straight_into_memory(world, name):
         with pytest.raises(PermissionError):  # the file is sealed
             os.pwrite(os.open(folder / "model.safetensors", os.O_RDWR), b"x", 0)
         assert "model_in_memory" in c.log() and len(s3.asked("model.safetensors")) == 1
-        assert not world.cache.exists() or world.names() == []  # nothing on a disk
+        assert not world.cache.exists() or world.names() == []  # no file is on a disk
         assert c.stop()[0] == 0
         assert list(c.tmp.iterdir()) == []
 
@@ -60,7 +61,7 @@ def test_after_a_kill_nothing_is_left(world):
         c.process.wait()
         wait_for("all are gone", lambda: not any(alive(p) for p in pids), 20 * SLOW)  # the memory has gone with the processes
         assert all(not p.exists() for p in folder.iterdir() if p.is_symlink())
-        os.utime(folder, (0, 0))  # a recent folder is left alone
+        os.utime(folder, (0, 0))  # the folder gets an old time, because a recent folder is left alone
         done = run_cox("up", "s3://models/absent", *STREAM, env=c.env, timeout=60)
         assert done.returncode == 2 and not folder.exists() and folders(c) == [], done.stderr
 
@@ -96,12 +97,12 @@ def test_no_room(world, tmp_path):
         hub.change = larger
         done = run_cox("up", "hf:org/tiny", *STREAM, "--device", "null", timeout=60,
                        env=world.env | {"HF_ENDPOINT": hub.url, "TMPDIR": str(tmp_path)})
-        assert done.returncode == 1 and "2.0 TiB of memory" in done.stderr, done.stderr  # the memory may suffice at another time
+        assert done.returncode == 1 and "2.0 TiB of memory" in done.stderr, done.stderr  # a restart may find enough memory, so the status is 1
         assert not hub.asked("model.safetensors")
 
 
 def test_other_bytes_than_the_hub_says(world, tmp_path):
-    """As in cox pull, wrong bytes are the server's fault, and systemd (RestartPreventExitStatus=2) restarts the service."""
+    """Wrong bytes are the server's fault, as in cox pull, and systemd (RestartPreventExitStatus=2) restarts the service."""
     with Hub({"org/tiny": tiny_model()}) as hub:
         hub.faults[f"/org/tiny/resolve/{COMMIT}/model.safetensors"] = [("garbage",)] * 9
         done = run_cox("up", "hf:org/tiny", *STREAM, "--device", "null", timeout=60,
@@ -112,7 +113,7 @@ def test_other_bytes_than_the_hub_says(world, tmp_path):
 @pytest.mark.skipif(not OWN_GOLDENS.exists(), reason=f"no tiny checkpoints in {OWN_GOLDENS}: scripts/make-goldens")
 @pytest.mark.parametrize("name, tp", [("llama_tiny", 2), ("llama_tiny_gguf_split", 1)])
 def test_the_same_tokens(world, name, tp):
-    """Safetensors and a GGUF in parts, run by two ranks with real kernels from the same memory."""
+    """Two ranks with real kernels run safetensors and a GGUF in parts from the same memory."""
     files = {f"m/{p.name}": p.read_bytes() for p in (OWN_GOLDENS / name).iterdir() if p.is_file()}
     gguf = sorted(k for k in files if re.search(r"-00001-of-\d+\.gguf$", k))
     with Bucket(files) as s3, up(world, s3, *STREAM, "--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32",
@@ -131,7 +132,7 @@ def test_a_signal_while_it_comes(world, tmp_path):
             c.start(wait=False)
             wait_for("the weights are asked for", lambda: s3.asked("model.safetensors"), 20 * SLOW)
             c.process.send_signal(signal.SIGTERM)
-            assert c.process.wait(20 * SLOW) == 1, c.log()  # as in cox pull
+            assert c.process.wait(20 * SLOW) == 1, c.log()  # the status is that of `cox pull`
             assert list(c.tmp.iterdir()) == []
         finally:
             c.kill()
@@ -156,6 +157,6 @@ def test_a_worker_of_another_machine(world, tmp_path, flags):
             p.terminate()
             _, err = p.communicate(timeout=20 * SLOW)
         folder, = (f for f in tmp_path.iterdir() if "stream" in f.name)
-        assert not any(f.exists() for f in folder.iterdir() if f.is_symlink()), err  # links without targets
+        assert not any(f.exists() for f in folder.iterdir() if f.is_symlink()), err  # the folder has only links without targets
     done = run_cox("worker", *flags, timeout=60, env=world.env | {"AWS_ENDPOINT_URL": s3.url, "COX_RETRIES": "0"})
     assert done.returncode == 1 and "cox worker: s3://models/a: " in done.stderr, done.stderr

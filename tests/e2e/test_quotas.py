@@ -1,5 +1,5 @@
-"""Gateways that share the limits of keys through a real redis-server (from Debian's redis-tools; skipped where it is missing): one
-key's rate and tokens at two gateways, Redis killed and restarted, the stored data, and a Redis with invalid answers."""
+"""Tests gateways that share the limits of keys through a real redis-server (from Debian's redis-tools; skipped where it is missing):
+one key's rate and tokens at two gateways, Redis killed and restarted, the stored data, and a Redis with invalid answers."""
 import hashlib
 import os
 import shutil
@@ -21,7 +21,7 @@ needs_redis = pytest.mark.skipif(not SERVER, reason="no redis-server here: scrip
 
 
 class Redis:
-    """A Redis on a Unix socket in the test's folder. Nothing is kept when it ends."""
+    """Runs a Redis on a Unix socket in the test's folder. Nothing is kept when it ends."""
 
     def __init__(self, folder, env=None):
         self.path = folder / "redis.sock"
@@ -95,7 +95,7 @@ def start(folder, redis, limits):
 def test_two_gateways_share_a_rate(tmp_path):
     with Redis(tmp_path) as redis, start(tmp_path, redis.url, "rate=5") as c:
         wait_shared(c)
-        for least in (4, 0):  # the second time the bucket is empty
+        for least in (4, 0):  # in the second round the bucket is empty
             admitted, seconds = burst(c, 60)
             # The bound is a full bucket, its refill, and the credit. Without sharing it would be 10 + 10 * seconds.
             assert least <= admitted <= 5 + 5 * seconds + 5 / 4 + 2, (admitted, seconds)
@@ -117,10 +117,10 @@ def test_two_gateways_share_tokens(tmp_path):
     with Redis(tmp_path) as redis, start(tmp_path, redis.url, "tokens=600") as c:
         wait_shared(c)
         begin = time.time()
-        admitted, seconds = burst(c, 60, max_tokens=27)  # 30 tokens with the prompt
+        admitted, seconds = burst(c, 60, max_tokens=27)  # each answer takes 30 tokens with its prompt
         assert 20 <= admitted and 30 * admitted <= 600 + 10 * seconds + 600 / 4 + 2 * 30, (admitted, seconds)
 
-        def accounted_for():  # true when the gateways have reported their debts and returned their unused tokens
+        def accounted_for():  # returns true when the gateways have reported their debts and returned their unused tokens
             name = next(n for n in redis.ask("--scan").split() if n.endswith(":t"))
             level, at = map(float, redis.ask("HMGET", name, "level", "at").split())
             return 0 <= level - (600 - 30 * admitted) <= 10 * (at / 1e6 - begin)
@@ -150,7 +150,7 @@ def test_redis_is_lost_and_comes_back(tmp_path):
             begin, n = time.monotonic(), sum(results)
             wait_for("requests are served without it", lambda: sum(results) >= n + 30, 30)
             seconds = time.monotonic() - begin
-            assert sum(results) - n <= 2 * 10 * seconds + 2 * 10 + 2, (sum(results) - n, seconds)  # half of the rate for each gateway
+            assert sum(results) - n <= 2 * 10 * seconds + 2 * 10 + 2, (sum(results) - n, seconds)  # each gateway allows half of the rate
             redis.start()
             wait_shared(c, 1)
         finally:
@@ -159,14 +159,14 @@ def test_redis_is_lost_and_comes_back(tmp_path):
                 t.join(60)
         for i in range(2):
             mine = [line for line in c.log().splitlines() if line.startswith(f"gateway-{i}")]
-            assert sum("quotas_local" in line for line in mine) == 1, mine  # logged once, however often it tries
+            assert sum("quotas_local" in line for line in mine) == 1, mine  # the gateway logs this once, however often it tries
             assert sum("quotas_shared" in line for line in mine) == 2, mine
         admitted, seconds = burst(c, 60)
         assert admitted <= 20 + 20 * seconds + 20 / 4 + 2
 
 
 def nonsense(listener, answers):
-    """A Redis that answers the greeting correctly, and then sends arbitrary answers."""
+    """Runs a server that answers Redis's greeting correctly, and then sends arbitrary answers."""
     def talk(s):
         try:
             s.recv(4096)
@@ -200,7 +200,7 @@ def test_nonsense_from_redis(tmp_path):
             wait_for("it thinks that there is one", lambda: "quotas_shared" in c.log(), 20)
             admitted, seconds = burst(c, 100)
             assert 10 <= admitted <= 2 * (50 + 50 * seconds)
-            wait_for("it is told of", lambda: "quotas_answer" in c.log(), 20)  # `cox up` passes it on
+            wait_for("it is told of", lambda: "quotas_answer" in c.log(), 20)  # `cox up` passes the gateway's line on
             listener.close()
     assert not c.log_path.exists()  # `cox up` ended normally
 

@@ -1,4 +1,4 @@
-"""The step log of a head under load, and `cox replay` of it."""
+"""Tests the step log of a head under load, and `cox replay` of that log."""
 import os
 import signal
 import stat
@@ -20,8 +20,8 @@ def bodies():
 
 
 def cancel_some(cluster):
-    """Sends requests for 500 tokens and hangs up after the first token. A client with a short time-out would be less certain: on a
-    busy machine it may not run until the whole answer has come."""
+    """Sends requests for 500 tokens and hangs up after the first token. A client with a short time-out would be less certain,
+    because on a busy machine it may not run until the whole answer has come."""
     with httpx.Client(timeout=60) as client:
         for i in range(6):
             body = {"model": "null", "prompt": f"{PREFIX}{i}", "max_tokens": 500, "stream": True}
@@ -30,7 +30,7 @@ def cancel_some(cluster):
 
 
 def load(cluster, strike=lambda: None):
-    """Cancels, a KV pool that is too small, and a strike in the middle."""
+    """Runs a load with cancels, a KV pool that is too small, and a strike in the middle."""
     struck = []
 
     def look(got):
@@ -59,7 +59,7 @@ def equal(path, *args):
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """The log of a cluster that lost a worker under load."""
+    """Makes the log of a cluster that lost a worker under load."""
     path = tmp_path_factory.mktemp("log") / "steps"
     with Cluster("--null-step-us", "1000", "--step-log", path, "--num-gpu-blocks-override", "48",
                  "--max-num-seqs", "12", "--scheduling-policy", "priority") as c:
@@ -104,7 +104,7 @@ def ends_of_chunks(whole):
 @pytest.mark.parametrize("n", [1, 5, 1000])
 def test_a_log_that_was_cut_off_is_fine(log, tmp_path, n):
     whole = log.read_bytes()
-    n += len(whole) - n in ends_of_chunks(whole)  # not at the boundary of a write
+    n += len(whole) - n in ends_of_chunks(whole)  # the cut must not be at the boundary of a write
     cut = tmp_path / "cut"
     cut.write_bytes(whole[:-n])
     assert "in the middle of a write" in equal(cut)

@@ -1,4 +1,4 @@
-"""Replicas of different speed: a slow one gets fewer requests, and tokens do not depend on the replica."""
+"""Tests replicas of different speed: a slow replica gets fewer requests, and tokens do not depend on the replica."""
 import asyncio
 import re
 import subprocess
@@ -13,7 +13,7 @@ N_REQUESTS, N_AT_ONCE, N_TOKENS = 160, 12, 24
 
 
 def second_worker(cluster, token_us):
-    """Starts a second worker with the arguments of the first, but slower."""
+    """Starts a second worker with the arguments of the first, but slower steps."""
     with open(f"/proc/{cluster.pid('worker-0')}/cmdline", "rb") as f:
         args = f.read().decode().rstrip("\0").split("\0")
     port, = free_ports(1)
@@ -25,7 +25,7 @@ def second_worker(cluster, token_us):
 
 @pytest.fixture(scope="module")
 def pair():
-    """A cluster, and the addresses at which the fast and the slow worker report their work."""
+    """Yields a cluster, and the addresses at which the fast and the slow worker report their work."""
     with Cluster("--null-token-us", FAST_US, workers=1, tp=1) as c:
         worker, port = second_worker(c, SLOW_US)
         try:

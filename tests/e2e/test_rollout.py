@@ -1,6 +1,6 @@
-"""Workers are replaced as by a StatefulSet: in parallel start, one at a time, the highest ordinal first, the next when the last is
-ready. The new configuration makes old and new workers different. Streams are complete, a replica serves at every moment, and at
-the end all workers have the new configuration."""
+"""Tests that workers are replaced as by a StatefulSet: in parallel start, one at a time, the highest ordinal first, the next when
+the last is ready. The new configuration makes old and new workers different. Streams are complete, a replica serves at every
+moment, and at the end all workers have the new configuration."""
 import threading
 import time
 
@@ -78,12 +78,12 @@ def test_a_statefulset_is_rolled_under_load(tmp_path):
 
 
 def test_ready_is_kept_until_a_drain(tmp_path):
-    """A lost partner or head does not make a worker unready: a rollout would stop."""
+    """A lost partner or head does not make a worker unready. Otherwise a rollout would stop."""
     with Pods(tmp_path, 2, 2) as c:
         c.start_head(tp=2)
         workers = [c.worker(0, 0)]
         wait_for("it answers", lambda: get(f"http://127.0.0.1:{c.http[0]}/livez")[0] == 200)
-        assert not c.ready(0)  # its partner comes now, and both are ready within moments
+        assert not c.ready(0)  # the worker is not ready until its partner comes
         workers.append(c.worker(1, 0))
         wait_for("both are ready", lambda: c.ready(0) and c.ready(1))
         workers[1].kill()
@@ -105,7 +105,7 @@ def test_ready_is_kept_until_a_drain(tmp_path):
 
 
 def test_a_head_of_before_says_nothing(tmp_path):
-    """An older head does not report readiness. A worker is then ready, as before, when the head accepts it."""
+    """An older head does not report readiness. A worker is then ready when the head accepts it, as in earlier versions."""
     with Pods(tmp_path, 1, 2) as c:
         c.start_head(tp=2)
         c.head_port = c.start_relay(3, 100000, "older")

@@ -1,5 +1,5 @@
-"""`cox run-batch` sends a file of requests to a running cluster and writes a file of answers in the same order. An interrupted run
-can be resumed."""
+"""Tests that `cox run-batch` sends a file of requests to a running cluster and writes a file of answers in the same order. An
+interrupted run can be resumed."""
 import json
 import os
 import signal
@@ -138,7 +138,7 @@ def test_a_line_that_is_none_has_an_error_and_the_rest_an_answer(cluster, tmp_pa
         assert (r["response"]["status_code"], r["response"]["body"], r["error"]["type"]) == (400, None, "invalid_request_error")
         assert words in r["error"]["message"], (name, r)
     whole = (tmp_path / "out.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "out.jsonl").write_text("".join(whole[:3]))  # up to the first line without a custom_id
+    (tmp_path / "out.jsonl").write_text("".join(whole[:3]))  # the file ends before the first line without a custom_id
     assert run(cluster, tmp_path, "--resume").returncode == 0
     assert [r["custom_id"] for r in rows(tmp_path)] == [r["custom_id"] for r in got]
 
@@ -146,14 +146,14 @@ def test_a_line_that_is_none_has_an_error_and_the_rest_an_answer(cluster, tmp_pa
 @pytest.mark.parametrize("text", ["", "\n\n"])
 def test_an_empty_file_has_an_empty_output(tmp_path, text):
     (tmp_path / "in.jsonl").write_text(text)
-    for model in ([], ["--model", "no-such-model"]):  # no cluster is started
+    for model in ([], ["--model", "no-such-model"]):  # the command starts no cluster in either case
         done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *model)
         assert (done.returncode, done.stderr) == (0, "cox run-batch: 0 of 0 answered, 0 with an error\n")
         assert (tmp_path / "out.jsonl").read_text() == ""
 
 
 class Store(Server):
-    """A web server that has in.jsonl and accepts out.jsonl."""
+    """`Store` is a web server that has in.jsonl and accepts out.jsonl."""
 
     def __init__(self):
         super().__init__()
@@ -211,7 +211,7 @@ def test_what_cannot_be_asked(cluster, tmp_path):
 
 
 def up_options():
-    """Options for a separate cluster beside others: no port is the default one."""
+    """Returns options for a separate cluster beside others, so no port is the default one."""
     head, admin, *workers = free_ports(34)
     return ["--", "--tp", 2, "--head-port", head, "--admin-port", admin, "--worker-http-port", workers[0]]
 
@@ -222,7 +222,7 @@ def left(folder):
 
 def test_a_cluster_for_the_file(tmp_path):
     (tmp_path / "in.jsonl").write_text(completions(20))
-    _, *options = up_options()  # without --, as in vLLM
+    _, *options = up_options()  # the options come without --, as in vLLM
     done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *options, "--max-model-len", 4096, "--reasoning-parser", "qwen3",
                    "--no-enable-prefix-caching", "--enable-metrics", "--disable-log-requests", "--model", "null", timeout=60,
                    env={**os.environ, "TMPDIR": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""`monitoring: true` starts Debian's Prometheus beside a run. It scrapes the run and ends with it."""
+"""Tests that `monitoring: true` starts Debian's Prometheus beside a run. Prometheus scrapes the run and ends with it."""
 import json
 import os
 import shutil
@@ -7,7 +7,7 @@ import pytest
 from cluster import ROOT, free_ports, get, wait_for
 from runs import Runs
 
-FOLDER = ROOT / ".deps/prometheus"  # made by scripts/setup --metrics
+FOLDER = ROOT / ".deps/prometheus"  # scripts/setup --metrics makes this folder
 PATH = f"{FOLDER}:{os.environ['PATH']}"
 
 

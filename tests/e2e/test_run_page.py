@@ -1,4 +1,4 @@
-"""The Runs page: the head's answers about runs (docs/reference/admin-api.md), and the page in headless Chromium (scripts/setup
+"""Tests the Runs page: the head's answers about runs (docs/reference/admin-api.md), and the page in headless Chromium (scripts/setup
 --ui)."""
 import json
 
@@ -87,7 +87,7 @@ def test_a_run_started_from_a_run_has_nothing_of_it(runs):
     assert {k for k in env if k.startswith("COX_")} == {"COX_RUN_ID", "COX_RUN_ROOT", "COX_RUN_ENV", "COX_RUNS", "COX_RUNS_DIR"}
     again = env["COX_RUN_ID"]
     httpx_error = None
-    try:  # the run of this page itself: the answer may not arrive
+    try:  # this ends the run of the page itself, so the answer may not arrive
         httpx.post(url + "/api/runs", json={"id": run, "action": "terminate"}, timeout=60 * SLOW)
     except httpx.HTTPError as e:
         httpx_error = e
@@ -116,7 +116,7 @@ def test_the_page(runs, tmp_path):
         assert "exit code 3" in first[5] and newest[6].split() == ["api", "raw", "127.0.0.1:9"]
         assert b.js("return document.querySelector('#rows a').href") == f"http://127.0.0.1:{port}/"
         assert b.js("return document.querySelectorAll('#rows tr button:disabled').length") == 1, "what has ended is not terminated"
-        # The keyboard: from the top to Terminate, where the first Enter asks for confirmation.
+        # The keyboard leads from the top of the page to Terminate, where the first Enter asks for confirmation.
         focused = "return document.activeElement?.getAttribute('aria-label') ?? ''"
         for _ in range(20):
             b.press(TAB)

@@ -1,4 +1,4 @@
-"""`cox run`: run files are started, listed, shown, ended and started again (docs/reference/runs.md)."""
+"""Tests `cox run`: run files are started, listed, shown, ended and started again (docs/reference/runs.md)."""
 import json
 import os
 import pty
@@ -99,7 +99,7 @@ def test_a_model_in_the_background(runs):
     assert not list(runs.tmp.iterdir()), "keys and sockets are gone"
     done = runs.cox("terminate", run)
     assert done.returncode == 1 and f"`cox run delete {run}`" in done.stderr
-    # The run starts again from its own copy, although the file has gone.
+    # The run starts again from its own copy, although the run file has gone.
     (runs.folder / "run.yaml").unlink()
     done = runs.cox("create", "--from", run)
     again = done.stdout.split()[0]
@@ -137,7 +137,7 @@ export: {{/job: 'file:{runs.folder}/kept/deep'}}
     assert out.read_text() == f"of the starter\ntwo\n{runs.dir}/{run}/root\n"
     assert "one hello\n" in runs.log(run)
     assert (runs.folder / "kept/deep/here/own").read_text() == "of the starter\n"
-    # Started again in another environment: the values that it took are kept with the run and never shown.
+    # The run is started again in another environment. The values that it took are kept with the run and never shown.
     again = runs.cox("create", "--from", run).stdout.split()[0]
     runs.wait(again, "completed")
     assert out.read_text().count("of the starter") == 2 and "of the starter" not in json.dumps(runs.state(again))
@@ -178,7 +178,7 @@ run:
     assert (runs.dir / "volumes/claim/mine/n").read_text() == "2\n2\n"
     assert runs.cox("delete", run).returncode == 0
     assert (host / "n").exists() and (runs.dir / "volumes/claim/mine/n").exists(), "volumes outlive the runs"
-    # A missing source.
+    # In each of these cases a source is missing.
     for bad, reason in ((text.replace("ref: v1", "ref: nosuch"), "import of /code (line 3): git fetch ended with exit code 128"),
                         (text.replace(str(host), "/not/here"), "volume /host/deep (line 6): cannot find /not/here: No such file"),
                         (text.replace(str(data), "/not/here"), "import of /data (line 4): cp ended with exit code 1")):
@@ -186,7 +186,8 @@ run:
 
 
 def test_artifacts_are_volumes_of_this_machine(runs):
-    """A path that is imported and exported is kept on this machine under its name. A path with only one of them is a copy."""
+    """A path that is imported and exported is kept on this machine under its name. A path that is only imported, or only exported,
+    is a copy."""
     keeps = ("import: {/root/.cache/huggingface/: 'vessl-artifact://org/project/models'}\n"
              "export: {/root/.cache/huggingface/: 'vessl-artifact://org/project/models'}\n")
     kept = runs.dir / "volumes/artifact/org/project/models"
@@ -254,7 +255,7 @@ run: |-
     runs.wait(run, "completed")
     own, orphan, shell = (pid_in(pids / n) for n in ("own", "orphan", "shell"))
     assert not any(map(alive, (own, orphan, shell)))
-    # Also of a terminated run. A process that ignores the request is killed at the second one.
+    # The same holds for a terminated run. A process that ignores the request is killed at the second request.
     (pids / "stay").write_text("")
     for f in ("own", "orphan", "shell"):
         (pids / f).unlink()
@@ -284,7 +285,7 @@ def test_a_keeper_that_was_killed(runs):
     assert state["reason"] == "the keeper was killed"
     wait_for("the cluster has ended", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 0)
     assert runs.cox("delete", run).returncode == 0
-    # Processes that its shells left behind are found and ended.
+    # Processes that a run's shells left behind are found and ended.
     run = runs.create(f"name: shells\nrun: setsid sleep 1000 & echo $! > {pids}/sleep; wait\n")
     pid = pid_in(pids / "sleep")
     os.kill(runs.keeper(run), signal.SIGKILL)
@@ -299,7 +300,7 @@ def test_another_process_of_the_same_number(runs):
     path = runs.dir / run / "state.json"
     state = json.loads(path.read_text())
     began = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
-    for keeper in ({"pid": os.getpid(), "began": began - 1, "boot": state["keeper"]["boot"]},  # a start time before this process's own
+    for keeper in ({"pid": os.getpid(), "began": began - 1, "boot": state["keeper"]["boot"]},  # this start time is before that of this process
                    {"pid": os.getpid(), "began": began, "boot": "another start of the machine"}):
         path.write_text(json.dumps({**state, "status": "running", "keeper": keeper}))
         assert runs.state(run)["status"] == "failed" and "the keeper was killed" in runs.cox("show", run).stdout
@@ -324,7 +325,7 @@ def test_in_the_foreground(runs):
 
 @pytest.mark.parametrize("kind", ["a pager", "a terminal that is held"])
 def test_output_that_nobody_reads(runs, kind):
-    """Terminate works although nobody reads the output. The file has the output that was read from the run."""
+    """Terminate works although nobody reads the output. The file has the output that the command read from the run."""
     reader, writer = os.pipe() if kind == "a pager" else pty.openpty()
     p = subprocess.Popen([BIN / "cox", "run", "-f", runs.file("name: flood\nrun: while :; do echo 0123456789abcdef; done\n")],
                          env=runs.env, stdout=writer, stderr=writer if kind != "a pager" else subprocess.DEVNULL)
@@ -365,7 +366,7 @@ def test_a_log_is_bounded(runs):
 
 
 def test_a_run_with_a_shut_folder_is_deleted():
-    """Runs as an unprivileged user, because root could remove everything."""
+    """The test runs as an unprivileged user, because root could remove everything."""
     with tempfile.TemporaryDirectory() as folder, Runs(folder) as runs:
         if os.geteuid() == 0:
             runs.folder.chmod(0o755)

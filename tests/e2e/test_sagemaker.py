@@ -1,4 +1,4 @@
-"""Statements about DJL Serving that clients on SageMaker rely on. docs/develop/gateway.md numbers them, and a test has the
+"""Tests statements about DJL Serving that clients on SageMaker rely on. docs/develop/gateway.md numbers them, and a test has the
 statement's number in its name."""
 import asyncio
 import json
@@ -236,7 +236,7 @@ def tiny(request):
 
 @needs_tiny
 def test_41_eos(tiny):
-    """EOS is a token too: it is counted and has no text."""
+    """EOS is a token too, so it is counted, and it has no text."""
     to_the_end = {"do_sample": False, "details": True, "min_tokens": 3, "logit_bias": {"97": 50, "257": 100}, "max_new_tokens": 9}
     d = generate(tiny, **to_the_end).json()["details"]
     assert d["finish_reason"] == ("eos_token" if tiny.form == "rolling" else "stop")
@@ -296,7 +296,7 @@ def test_53_tgi():
 
 
 class Container(Cluster):
-    """`cox serve` with settings from the environment. The other ports are free ones, so that parallel tests do not clash."""
+    """Runs `cox serve` with settings from the environment. The other ports are free ones, so that parallel tests do not clash."""
 
     def __init__(self, model="null", **variables):
         super().__init__()
@@ -368,7 +368,7 @@ def test_10_chat_is_invocations(endpoint):
     said = []
     for path in ("/invocations", "/v1/chat/completions"):
         choices = [x["choices"][0] for x in lines(invoke(endpoint, {**CHAT, "stream": True}, path=path)) if x["choices"]]
-        # the number of tokens in an event depends on the client's speed
+        # The number of tokens in an event depends on the client's speed.
         said.append(("".join(c["delta"].get("content") or "" for c in choices), choices[-1]["finish_reason"], {*choices[0]}))
     assert said[0] == said[1] and said[0][0]
     invoke(endpoint, {**CHAT, "temperature": 3}, status=424, path="/v1/chat/completions")
@@ -421,7 +421,7 @@ def test_5_no_200_before_it_can_generate():
 
 @pytest.fixture(scope="module")
 def full():
-    """One sequence at a time, slowly, and room for one more."""
+    """Yields a container that runs one sequence at a time, slowly, with room for one more."""
     with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="1", SERVING_JOB_QUEUE_SIZE="1",
                    SERVING_THROTTLE_ERROR_HTTP_CODE="429", SERVING_MAX_REQUEST_SIZE="2000",
                    COX_NULL_STEP_US="50000") as c:
@@ -429,7 +429,7 @@ def full():
 
 
 async def crowd(c, n):
-    """Sends n requests at once; one runs and at most one waits. Returns the refused ones, and /ping while one runs."""
+    """Sends n requests at once, of which one runs and at most one waits. Returns the refused requests, and /ping while one runs."""
     body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 100}}
     async with httpx.AsyncClient(base_url=c.url, timeout=60 * SLOW) as client:
         asked = [asyncio.create_task(client.post("/invocations", json=body)) for _ in range(n)]

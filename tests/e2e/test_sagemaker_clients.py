@@ -1,4 +1,4 @@
-"""boto3 and the sagemaker package as notebooks use them, with /endpoints/NAME (docs/reference/sagemaker.md)."""
+"""Tests boto3 and the sagemaker package as notebooks use them, with /endpoints/NAME (docs/reference/sagemaker.md)."""
 import json
 import os
 import signal

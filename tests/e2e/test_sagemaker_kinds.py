@@ -1,5 +1,5 @@
-"""`cox serve` as a container of SageMaker's other kinds of inference: batch transform, asynchronous, serverless. The agents below
-play Amazon's side (its queue and its objects in S3) and send the same requests."""
+"""Tests `cox serve` as a container of SageMaker's other kinds of inference: batch transform, asynchronous, serverless. The agents
+below play Amazon's side (its queue and its objects in S3) and send the same requests."""
 import json
 import os
 import subprocess
@@ -42,7 +42,8 @@ class TransformAgent:
 
 @pytest.fixture(scope="module")
 def batch():
-    """The variables that Amazon sets in a job's container besides the settings. A payload limit of 0 = no limit."""
+    """The container works with the variables that Amazon sets in a job's container besides the settings. A payload limit of 0 means
+    no limit."""
     with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="8", OPTION_MAX_MODEL_LEN="4096", SAGEMAKER_BATCH="true",
                    SAGEMAKER_MAX_PAYLOAD_IN_MB="0", SAGEMAKER_BATCH_STRATEGY="SINGLE_RECORD", SAGEMAKER_MAX_CONCURRENT_TRANSFORMS="16") as c:
         yield c
@@ -75,8 +76,8 @@ def test_a_payload_holds_the_longest_prompt():
 
 
 def test_asynchronous():
-    """One request for each object. MaxConcurrentInvocationsPerInstance of them arrive at once, more than can run. Each is answered
-    whole, with the identifier by which its answer will be found."""
+    """Each object is one request. MaxConcurrentInvocationsPerInstance of them arrive at once, which are more than can run. Each
+    request is answered whole, with the identifier by which its answer will be found."""
     with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="2", SERVING_CHUNKED_READ_TIMEOUT="3600",
                    COX_NULL_STEP_US="2000") as c:
         def invoke(i):
@@ -92,7 +93,7 @@ def test_asynchronous():
 
 # ---- serverless ----
 
-# Every mount is read-only except /tmp and the kernel's own. Shared memory is read-only too, because such a container may have none.
+# LOCK makes every mount read-only except /tmp and the kernel's own. Shared memory is read-only too, because such a container may have none.
 LOCK = r"""
 set -e
 mount --make-rprivate /
@@ -128,7 +129,7 @@ def resident_bytes(pids):
 
 @pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}")
 def test_serverless():
-    """Without a GPU, a home or a writable folder except /tmp, it serves within the memory of the smallest endpoint."""
+    """The container serves without a GPU, a home or a writable folder except /tmp, within the memory of the smallest endpoint."""
     c = Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="2", OPTION_MAX_MODEL_LEN="2048", HOME="/nonexistent",
                   PROBE=os.path.join(os.path.dirname(__file__), "probe"), TENSOR_PARALLEL_DEGREE="max")
     del c.env["HF_MODEL_ID"]

@@ -1,4 +1,4 @@
-"""Statement 61 of docs/develop/gateway.md: SageMaker's multi-model containers load and unload models by request
+"""Tests statement 61 of docs/develop/gateway.md: SageMaker's multi-model containers load and unload models by request
 (docs/reference/sagemaker.md)."""
 import json
 import os
@@ -15,7 +15,7 @@ KEY = "an-admin-key-of-the-tests"
 
 
 class Models(Cluster):
-    """`cox serve` without a model, and a store with folders of models."""
+    """Runs `cox serve` without a model, and has a store with folders of models."""
 
     def __init__(self, *args, n_models=3, **variables):
         super().__init__()
@@ -61,7 +61,7 @@ def ask(c, path, status=200, headers=None, **body):
 
 def is_free(port):
     with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a closed connection counts as free
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # with this option a port of a closed connection counts as free
         return s.connect_ex(("127.0.0.1", port)) != 0
 
 
@@ -118,9 +118,9 @@ def test_61_streams_and_errors_come_through(models):
 
 
 @pytest.mark.parametrize("properties, status", [
-    (["required_memory_mb=900000000"], 507),  # no memory: the platform unloads another model and tries again
+    (["required_memory_mb=900000000"], 507),  # 507 means no memory: the platform unloads another model and tries again
     (["option.dtype=fp17"], 400),
-    (["option.max_model_len=nonsense"], 500),  # reported by the model's own process
+    (["option.max_model_len=nonsense"], 500),  # the model's own process reports this error
 ])
 def test_61_what_cannot_be_loaded(models, properties, status):
     got = load(models, "a", *properties)
@@ -132,7 +132,7 @@ def test_61_what_cannot_be_loaded(models, properties, status):
 def test_61_no_room_for_another(models):
     for name in ("a", "b", "c"):
         assert load(models, name).status_code == 200
-    full = load(models, "d")  # the ports suffice for three models
+    full = load(models, "d")  # this fails, because the ports suffice for three models only
     assert full.status_code == 507 and full.json()["code"] == 507
     assert models.http.delete("/models/b").status_code == 200
     assert load(models, "d").status_code == 200

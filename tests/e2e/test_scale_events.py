@@ -1,6 +1,6 @@
-"""A planned scale-down and scale-up under load: no stream fails, no alert of deploy/grafana fires, and the events name the user. A
-real Prometheus evaluates the rules meanwhile. Then promtool evaluates them on the recorded series, with one minute for each half
-second, so that an alert with `for: 15m` sees each state long enough."""
+"""Tests a planned scale-down and scale-up under load: no stream fails, no alert of deploy/grafana fires, and the events name the
+user. A real Prometheus evaluates the rules during the test. Then promtool evaluates them on the recorded series, with one minute
+for each half second, so that an alert with `for: 15m` sees each state long enough."""
 import getpass
 import json
 import os
@@ -13,7 +13,7 @@ from cluster import SLOW, Cluster, get, run_cox, wait_for
 from steady import Steady
 from test_prometheus import RULES, Prometheus, program
 
-STEP_S = 0.5  # seconds of the record for one of promtool's minutes
+STEP_S = 0.5  # seconds of the record that become one minute of promtool's time
 HELD_MIN = 40  # minutes for which each state is held at its end: longer than any `for` and any range
 
 
@@ -53,8 +53,8 @@ def record(prometheus, begin, end):
 
 
 def stretched(record, n, held):
-    """Stretches a record of n steps. Each step in `held` lasts HELD_MIN minutes, the others one. A missing value is an absent
-    sample."""
+    """Stretches a record of n steps. Each step in `held` lasts HELD_MIN minutes, every other step one minute. A missing value is an
+    absent sample."""
     for name, at in record:
         values = []
         for i in range(n):

@@ -1,5 +1,5 @@
-"""Scaling to no workers and back with `--scale-min 0`, and a stand-in for the autoscaler that follows `GET /scale`. Requests that
-come without workers wait and are answered completely. Requests that wait too long get a Retry-After."""
+"""Tests scaling to no workers and back with `--scale-min 0`, and a stand-in for the autoscaler that follows `GET /scale`. Requests
+that come without workers wait and are answered completely. Requests that wait too long get a Retry-After."""
 import json
 import re
 import threading
@@ -16,7 +16,8 @@ IDLE_S, START_S = 2, 40 * SLOW
 
 
 class Resting(Processes):
-    """A head that may have no workers, and two gateways, one of them with a short queue time-out. No worker has ever been requested."""
+    """Yields a head that may have no workers, and two gateways, one of them with a short queue time-out. No worker has ever been
+    requested."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -77,7 +78,7 @@ def ask(url, prompt, **more):
 
 
 class Asked(threading.Thread):
-    """A request beside the test."""
+    """Sends a request beside the test."""
 
     def __init__(self, url, prompt):
         super().__init__(daemon=True)
@@ -104,7 +105,7 @@ def test_nobody_is_there_and_all_is_well(c):
 
 
 def test_who_comes_is_held_or_told_when_to_come_back(c):
-    c.scaler.paused.set()  # no worker is started
+    c.scaler.paused.set()  # with the autoscaler paused, no worker is started
     for stream in (False, True):
         late = ask(c.hasty_url, "nobody comes", stream=stream)
         assert late.status_code == 503 and "being started" in late.json()["error"]["message"], late.text

@@ -1,5 +1,5 @@
-"""Answers sampled at temperature 1 parse and follow their JSON schema, for every keyword. Another program validates them. A part of
-the schemas is tested, or as many answers as COX_GENERATIONS says (scripts/acceptance e4)."""
+"""Tests that answers sampled at temperature 1 parse and follow their JSON schema, for every keyword. Another program validates them.
+A part of the schemas is tested, or as many answers as COX_GENERATIONS says (scripts/acceptance e4)."""
 import asyncio
 import datetime
 import decimal
@@ -60,7 +60,7 @@ async def ask_all(url):
 
 
 def exact(text):
-    """Reads numbers as decimals: 1.15 is a multiple of 0.01, although its nearest double is not."""
+    """Reads numbers as decimals, because 1.15 is a multiple of 0.01, although its nearest double is not."""
     return json.loads(text, parse_float=decimal.Decimal)
 
 
@@ -90,7 +90,7 @@ def test_answers_keep_to_their_schemas(answers, capsys):
 
 
 def test_they_are_drawn(answers):
-    """Answers must differ: text that the schema forces proves little."""
+    """Answers must differ, because text that the schema forces proves little."""
     assert len({c["text"] for _, c in answers}) > 0.5 * len(answers)
 
 

@@ -1,4 +1,4 @@
-"""No secret of a command line is visible to others: in /proc of any process, logs, metrics, the admin API, or a dump."""
+"""Tests that no secret of a command line is visible to others: in /proc of any process, logs, metrics, the admin API, or a dump."""
 import os
 import signal
 import socket
@@ -95,11 +95,11 @@ def test_nothing_shows_a_secret(secrets):
             done = run_cox(*words, "--address", f"127.0.0.1:{c.admin_port}")
             assert_none(f"cox {' '.join(words)}", done.stdout + done.stderr)
         victim = c.pid("gateway-0")
-        os.kill(victim, signal.SIGQUIT)  # SIGQUIT ends it like any unexpected signal, and its last words are in the log
+        os.kill(victim, signal.SIGQUIT)  # SIGQUIT ends the gateway like any unexpected signal, and its last words are in the log
         wait_for("the gateway is another one", lambda: not alive(victim) and c.pids().get("gateway-0", victim) != victim)
         wait_for("it serves", lambda: get(c.url + "/health")[0] == 200)
         assert_none("the command line of a gateway that was started again", b"".join(command_lines(below(c.process.pid)).values()))
-    assert CANARIES["redis"].encode() in redis.seen  # the password was used
+    assert CANARIES["redis"].encode() in redis.seen  # the gateway sent the password
     assert_none("the log of cox up", c.log())
     assert_none("the access log", log.read_bytes())
 

@@ -1,4 +1,5 @@
-"""No process is larger than its bound, when idle and after work that used every KV block. bench/sizes measures times and CPU use."""
+"""Tests that no process is larger than its bound, when idle and after work that used every KV block. bench/sizes measures times and
+CPU use."""
 import asyncio
 import json
 
@@ -11,7 +12,7 @@ from real_model import body_of, cpu_cluster, needs_model
 
 pytestmark = [needs_model, pytest.mark.skipif(SANITIZED, reason="sanitizers change sizes")]
 
-KV_BYTES = 32 << 20  # small, so that a crowd uses all blocks and the worker's bound is tight
+KV_BYTES = 32 << 20  # bytes of KV cache, so few that a crowd uses all blocks and the worker's bound is tight
 SEA = "The sea was calm and the boat went out. "
 
 
@@ -31,7 +32,7 @@ def test_sizes(tp):
         check(c, kv_used=False)
         run(c, [body_of(f"{i}. " + 10 * SEA) for i in range(16)])
         c.wait_idle()
-        # Rank 0 makes it during the first steps, and frees more memory than it keeps.
+        # Rank 0 makes the vocabulary during the first steps, and frees more memory than it keeps.
         wait_for("the vocabulary of grammars is made", lambda: "grammar_vocabulary" in c.log())
         wait_for("its tokenizer is freed", lambda: all(n <= bound for _, _, n, bound in bounds(c)), seconds=5)
         check(c)
@@ -39,7 +40,7 @@ def test_sizes(tp):
 
 
 def test_what_a_burst_took_goes_back():
-    """Several bodies near the limit (10 MB) at once: their memory is returned afterwards."""
+    """Several bodies near the limit (10 MB) come at once, and their memory is returned afterwards."""
     with cpu_cluster("--kv-cache-memory-bytes", KV_BYTES, "--max-model-len", 512) as c:
         before = sizes(c)["gateway-0"]
 

@@ -1,5 +1,5 @@
-"""A model in stages (--pp), with real processes: known tokens, in chunks and with cached prefixes; ranks that die within a stage;
-and models that cannot be split so."""
+"""Tests a model in stages (--pp), with real processes: known tokens, in chunks and with cached prefixes; ranks that die within a
+stage; and models that cannot be split into stages."""
 import json
 import os
 import signal
@@ -26,7 +26,7 @@ def start(folder, tp, pp, *args, workers=None):
                                           (GOLDENS / "models/deepseek_v2_lite", 1, 2)],
                          ids=lambda x: getattr(x, "name", None))
 def test_known_tokens(folder, tp, pp):
-    """In chunks and with draft tokens, twice: the second time the prefixes are cached."""
+    """Prompts run in chunks and with draft tokens, twice. The second time the prefixes are cached."""
     if not (folder / "expected.json").exists():
         pytest.skip(f"no {folder}")
     prompts = json.loads((folder / "expected.json").read_text())["prompts"]
@@ -61,8 +61,8 @@ def alone():
                                                   (0, (), ("head",))],
                          ids=["first", "last", "both", "a_spare_takes_the_place", "head"])
 def test_killed(alone, n_spares, stages, also):
-    """The streams continue with the tokens of a model in one stage. A new head adopts the replica as it is, with ids on their way to
-    the first stage. It forms the replica anew when a plan had reached only one of the two stages."""
+    """The streams continue with the tokens of a model in one stage. A new head adopts the replica unchanged, with ids on their way
+    to the first stage. It forms the replica anew when a plan had reached only one of the two stages."""
     want = [alone[b] for b in BODIES]
     with start(OWN_GOLDENS / "gemma3_tiny_gguf_q4_0", 1, 2, "--max-model-len", 1024, workers=2 + n_spares) as c:
         wait_for("healthy", lambda: healthy(c, 2 + n_spares))

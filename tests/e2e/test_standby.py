@@ -1,5 +1,5 @@
-"""Two heads and a real Redis on loopback (from Debian's redis-tools; skipped where it is missing): the serving head, the effects of
-losing either process, and the rule that never two heads serve one cluster."""
+"""Tests two heads and a real Redis on loopback (from Debian's redis-tools; skipped where it is missing): the serving head, the
+effects of losing a process, and the rule that never two heads serve one cluster."""
 import json
 import os
 import signal
@@ -17,13 +17,13 @@ from cluster import BIN, SLOW, Cluster, end_all, free_ports, get, run_cox, wait_
 from completions import run
 from test_quotas import PASSWORD, Redis, needs_redis
 
-TTL = 1.5 if SLOW == 1 else 2.5  # lease time in seconds: a head that does not run for so long is replaced
+TTL = 1.5 if SLOW == 1 else 2.5  # lease time in seconds; a head that does not run for this long is replaced
 LEASE, CLOCK = "{cox:default}:lease", BIN.parent / "tests/libchaos_clock.so"
 pytestmark = needs_redis
 
 
 class Head:
-    """A cox-head of a pair, which nobody restarts."""
+    """`Head` is a cox-head of a pair, which nobody restarts."""
 
     def __init__(self, folder, url, name, keys=None):
         self.port, self.admin_port = free_ports(2)
@@ -56,7 +56,7 @@ class Head:
 
 @pytest.fixture
 def redis(tmp_path):
-    """A Redis with a wall clock from a file, where the library for that has been built."""
+    """Yields a Redis with a wall clock from a file, where the library for that has been built."""
     (tmp_path / "clock").write_bytes(bytes(8))
     with Redis(tmp_path, {"LD_PRELOAD": str(CLOCK), "CHAOS_CLOCK": str(tmp_path / "clock")} if CLOCK.exists() else None) as r:
         r.set_clock = lambda seconds: set_clock(tmp_path / "clock", seconds)
@@ -106,7 +106,7 @@ def test_one_serves_and_one_waits(heads, redis):
     said = cox("status", "--no-follow", b)
     assert said.returncode == 0 and str(a.port) in said.stdout and "HEALTHY" not in said.stdout, said.stdout + said.stderr
     assert "--workers" not in said.stdout
-    assert cox("status", a).returncode == 1  # it serves, without workers
+    assert cox("status", a).returncode == 1  # head `a` serves, without workers
     for command in ("events", "--no-follow"), ("lora", "list", "--no-follow"):
         said = cox(*command, b)
         assert said.returncode == 0 and f":{a.port} serves" in said.stderr and said.stderr.count("\n") == 1, said.stderr
@@ -123,7 +123,7 @@ def test_one_serves_and_one_waits(heads, redis):
     a.start().wait_role("standby")
     stays(heads, ["standby", "serving"], 1.5 * TTL)
     begin = time.monotonic()
-    b.process.terminate()  # the head returns the lease, so nobody waits for the TTL
+    b.process.terminate()  # Head `b` returns the lease, so nobody waits for the TTL.
     a.wait_role("serving")
     assert time.monotonic() - begin < TTL * SLOW, a.log()
     assert b.process.wait(20) == 0
@@ -141,23 +141,23 @@ def test_a_command_follows_from_the_standby_to_who_serves(heads, redis):
         assert there.stderr == f"cox {command[0]}{followed}" + here.stderr, command
         assert there.returncode == here.returncode, command
     assert "HEALTHY" in cox("status", b).stdout
-    assert "standby" in cox("keys", "--reload", b).stderr  # these concern only the asked head
+    assert "standby" in cox("keys", "--reload", b).stderr  # these commands concern only the asked head
     assert cox("drain", "all", "--no-follow", b).returncode == 1
-    # Another head than the lease's answers at that address: a pair on another machine with its own 127.0.0.1.
+    # A head that does not hold the lease answers at the lease's address. This happens when a pair on another machine has its own 127.0.0.1.
     os.kill(a.process.pid, signal.SIGSTOP)
     text = redis.ask("GET", LEASE).split()
     redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000?admin=127.0.0.1:{b.admin_port} {text[2]}", "PX", "60000")
     wait_for("it sees that one", lambda: "10.0.0.1" in b.status()["lease"]["holder"])
     said = cox("status", b)
     assert "standby" in said.stdout and ", which serves" not in said.stderr
-    redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000 {text[2]}", "PX", "60000")  # written by an older version
+    redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000 {text[2]}", "PX", "60000")  # an older version wrote the lease in this form
     wait_for("it sees the old one", lambda: "admin" not in b.status()["lease"])
     assert "10.0.0.1:7000 serves" in cox("events", b).stderr
     os.kill(a.process.pid, signal.SIGCONT)
 
 
 def test_the_lease_says_what_others_can_use(tmp_path, redis):
-    """With addresses for every interface, the lease has this host's name or --advertise-host, for peers and the admin API."""
+    """When heads listen on every interface, the lease has this host's name or --advertise-host, for peers and the admin API."""
     key = tmp_path / "admin"
     key.write_text("an-admin-key\n")
     head = Head(tmp_path, redis.url, "a")
@@ -195,7 +195,7 @@ def test_a_holder_of_other_keys_is_named(tmp_path, redis):
         wait_for("who waits with other keys says so", lambda: named(b))
         assert str(a.port) in named(b)[0] and "--cluster-name" in named(b)[0]
         wait_for("the other one knows who serves", lambda: str(a.port) in c.status()["lease"]["holder"])
-        assert len(c.status()["lease"]["holder"].split()) == 2  # instance and address only
+        assert len(c.status()["lease"]["holder"].split()) == 2  # the holder is instance and address only
         stays([a, b, c], ["serving", "standby", "standby"], TTL)
         assert not named(c) and not named(a)
         assert b.log().count("lease_of_other_keys") == 1
@@ -208,7 +208,7 @@ def test_a_holder_of_other_keys_is_named(tmp_path, redis):
         a.start().wait_role("standby")
         wait_for("the first one says so now", lambda: named(a))
         assert "lease_of_other_keys" in a.log()
-        for name in ("head.key", "head.pub"):  # its key was being changed, and now the change is complete
+        for name in ("head.key", "head.pub"):  # The standby's key was being changed, and now the change is complete.
             (ours / name).write_bytes((theirs / name).read_bytes())
         wait_for("nothing is said of equal keys", lambda: not named(a))
         assert "lease_of_other_keys" not in c.log()
@@ -242,7 +242,7 @@ def test_redis_goes_and_comes_back_empty(heads, redis):
     stays(heads, ["serving", "standby"], 2 * TTL)
     assert a.term() == term
     assert redis.ask("GET", "{cox:default}:term").split()[0] == str(term)
-    assert redis.ask("FLUSHALL") == "OK"  # deletes everything under the open links
+    assert redis.ask("FLUSHALL") == "OK"  # this deletes everything while the heads' links are open
     stays(heads, ["serving", "standby"], 2 * TTL)
     assert a.term() == term
 
@@ -253,7 +253,7 @@ def test_redis_and_the_serving_head_die_together(heads, redis):
     a.process.kill()
     a.process.wait()
     a.start().wait_role("standby")
-    stays(heads, ["standby", "standby"], 1.5 * TTL)  # without Redis nobody can grant the lease
+    stays(heads, ["standby", "standby"], 1.5 * TTL)  # Without Redis nobody can grant the lease.
     redis.start()
     wait_for("one serves", lambda: "serving" in (a.role(), b.role()))
     time.sleep(TTL)
@@ -279,7 +279,7 @@ def test_a_head_that_stood_still_steps_down(heads, redis):
     b.wait_role("serving")
     assert b.term() > term
     a.process.send_signal(signal.SIGCONT)
-    assert a.process.wait(20) == 0  # its supervisor would restart it as the standby
+    assert a.process.wait(20) == 0  # the head ends with 0, and its supervisor would restart it as the standby
     assert "lease_lost" in a.log()
     a.start().wait_role("standby")
     stays(heads, ["standby", "serving"], TTL)
@@ -344,11 +344,11 @@ def test_a_lease_that_somebody_set_ends(heads, redis):
 
 
 def test_a_redis_that_stood_still_changes_nothing(heads, redis):
-    """The standby's requests wait in its sockets meanwhile, and the lease has expired when Redis reads them."""
+    """The standby's requests wait in its sockets while Redis is stopped, and the lease has expired when Redis reads them."""
     a, b = heads
     term = a.term()
     wait_for("the standby may take what is free", lambda: b.status()["lease"]["store_reached"])
-    time.sleep(1.5 * TTL)  # it has watched for a TTL: from now on each request asks for the lease
+    time.sleep(1.5 * TTL)  # the standby has watched for a TTL, so from now on each of its requests asks for the lease
     for still in (0.6 * TTL, 2 * TTL, 3 * TTL):
         redis.process.send_signal(signal.SIGSTOP)
         time.sleep(still)
@@ -359,7 +359,7 @@ def test_a_redis_that_stood_still_changes_nothing(heads, redis):
 
 
 def test_nonsense_in_the_store_is_no_answer(heads, redis):
-    """The serving head goes on, whatever somebody else writes into the store."""
+    """The serving head goes on, whatever another program writes into the store."""
     a, b = heads
     for value in ("x", "99999999999999999999 0123456789abcdef", "4294967295 0123456789abcdef"):
         assert redis.ask("SET", "{cox:default}:term", value) == "OK"
@@ -373,7 +373,7 @@ def nonsense(head):
 
 @pytest.mark.parametrize("key", [LEASE, "{cox:default}:term"])
 def test_a_key_of_a_wrong_type_is_told(heads, redis, key):
-    """A list in place of a string: the serving head goes on, and both heads report that no head could take over."""
+    """The store has a list in place of a string. The serving head goes on, and both heads report that no head could take over."""
     a, b = heads
     assert not nonsense(a) and not nonsense(b)
     assert redis.ask("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1", key) == "1"
@@ -397,7 +397,7 @@ def test_a_store_that_talks_nonsense_gives_no_lease(tmp_path):
         try:
             head.wait_role("standby")
             stays([head], ["standby"], 3 * TTL)
-            assert head.log().count("store_answer") == 1, head.log()  # logged once
+            assert head.log().count("store_answer") == 1, head.log()  # each head logs this once
             assert nonsense(head)
         finally:
             end_all([head.process])
@@ -436,7 +436,7 @@ def test_options_are_checked(tmp_path):
 
 
 class Pair(Cluster):
-    """`cox up --standby`. Both heads are asked which one serves."""
+    """Runs `cox up --standby`. Both heads are asked which head serves."""
 
     def __init__(self, redis, *args, **kwargs):
         self.second_port, self.second_admin_port = free_ports(2)
@@ -455,7 +455,7 @@ class Pair(Cluster):
         return [name for name, s in self.states().items() if s["role"] == "serving"]
 
     def settled(self):
-        """Returns true when one head serves with a complete replica and the other one waits."""
+        """Returns true when one head serves with a complete replica and the other head waits."""
         states = self.states()
         if sorted(s["role"] for s in states.values()) != ["serving", "standby"]:
             return None
@@ -506,11 +506,11 @@ def test_streams_survive_the_serving_head(pair, how):
         pause = survive(pair, lambda: os.kill(pid, sig), n_tokens=400)
         assert pause < 15 * SLOW
         other = "standby" if name == "head" else "head"
-        if how == "kill":  # its supervisor restarts it so soon that it may take the lease itself
+        if how == "kill":  # the supervisor restarts the head so soon that this head may take the lease itself
             other = wait_for("one serves", pair.serving)[0]
         assert other in pair.serving()
         if how == "stop":
-            # The head continues among streams that now belong to another head. It sends them nothing, checks the lease, and ends.
+            # A stopped head continues when its streams belong to another head. It sends them nothing, checks the lease, and ends.
             survive(pair, lambda: os.kill(pid, signal.SIGCONT))
     finally:
         if how == "stop" and pair.pids().get(name) == pid:
@@ -588,7 +588,7 @@ def test_pairs_of_throw_away_keys_never_meet(pair):
 
 
 class Relay:
-    """A relay between one head and Redis. cut() acts like a network failure."""
+    """`Relay` passes bytes between one head and Redis. cut() acts like a network failure."""
 
     def __init__(self, folder, redis):
         self.path, self.redis, self.open, self.sockets = folder / "relay.sock", redis, True, []
@@ -635,7 +635,7 @@ class Relay:
 
 
 def start_peers(tmp_path, heads):
-    """Starts two null workers and a gateway, given both heads. Returns (processes, base URL)."""
+    """Starts two null workers and a gateway, which know both heads. Returns (processes, base URL)."""
     ports = free_ports(3)
     both = ",".join(f"127.0.0.1:{h.port}" for h in heads)
     log = open(tmp_path / "peers.log", "wb")
@@ -648,7 +648,7 @@ def start_peers(tmp_path, heads):
 
 
 def test_a_head_without_redis_keeps_its_peers_until_it_hears(tmp_path, redis):
-    """Two heads serve: the peers and streams of the old one stay there, and move when it steps down."""
+    """When two heads serve, the peers and streams of the old head stay there, and move when it steps down."""
     relay = Relay(tmp_path, redis)
     a, b = Head(tmp_path, relay.url, "a"), Head(tmp_path, redis.url, "b")
     for h in (a, b):
@@ -661,7 +661,7 @@ def test_a_head_without_redis_keeps_its_peers_until_it_hears(tmp_path, redis):
         world = type("World", (), {"url": url})
         survive(world, relay.cut)
         b.wait_role("serving")
-        assert a.role() == "serving" and b.term() > a.term()  # two heads, one cluster
+        assert a.role() == "serving" and b.term() > a.term()  # two heads now serve one cluster
         survive(world, lambda: None)
         assert len(a.status()["workers"]) == 2 and not b.status()["workers"]
 

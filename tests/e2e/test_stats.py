@@ -1,4 +1,4 @@
-"""The stats line of a serving head, in the forms that users' scripts read."""
+"""Tests the stats line of a serving head, in the forms that users' scripts read."""
 import json
 import re
 
@@ -41,14 +41,15 @@ def test_the_line_as_json_and_its_silence():
         assert best["process"] == "head" and isinstance(best["kv_usage"], float)
         httpx.post(c.url + "/v1/completions", json={"model": "null", "prompt": "x", "max_tokens": 1}, timeout=20)
         status, metrics = get(c.admin + "/metrics")
-    # one wait for each step, except for steps that began after an idle time
+    # There is one wait for each step, except for steps that began after an idle time.
     waits = int(re.search(r"^coxswain_rank_wait_seconds_count (\d+)$", metrics, re.M)[1])
     steps = int(re.search(r"^coxswain_steps_total\{.*\} (\d+)$", metrics, re.M)[1])
     assert status == 200 and 0.8 * steps < waits < steps
 
 
 def test_drafts_kept_by_their_place():
-    """vLLM's counters of speculative decoding exist from the start. Each position has at most as many as the position before."""
+    """vLLM's counters of speculative decoding exist from the start. Each position has at most as many accepted tokens as the
+    previous position."""
     def counts(cluster, name):
         pattern = rf'^vllm:spec_decode_num_{name}_total{{model_name="[^"]*",engine="0"(?:,position="(\d+)")?}} (\S+)$'
         return [(place, float(n)) for place, n in re.findall(pattern, get(cluster.admin + "/metrics")[1], re.M)]

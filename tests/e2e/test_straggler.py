@@ -1,4 +1,4 @@
-"""A rank that slows its replica down is named everywhere an operator looks."""
+"""Tests that a rank that slows its replica down is named everywhere an operator looks."""
 import json
 import re
 import subprocess
@@ -8,7 +8,7 @@ from steady import Steady
 
 
 def slow_rank(cluster):
-    """Starts the second rank like the first one, but as on a machine three times slower."""
+    """Starts the second rank with the arguments of the first, but as on a machine three times slower."""
     with open(f"/proc/{cluster.pid('worker-0')}/cmdline", "rb") as f:
         args = f.read().decode().rstrip("\0").split("\0")
     port, = free_ports(1)

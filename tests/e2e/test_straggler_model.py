@@ -1,5 +1,5 @@
-"""Like test_straggler.py, with a real model on two ranks. A process that gets only a part of its time is named; two that get equally
-little are not. Nothing is timed: the tests wait for reports and count windows of work."""
+"""Tests the same as test_straggler.py, with a real model on two ranks. A process that gets only a part of its time is named. Two
+processes that get equally little are not. Nothing is timed: the tests wait for reports and count windows of work."""
 import contextlib
 import json
 import os
@@ -15,15 +15,15 @@ from real_model import PROMPTS, answer, cpu_cluster
 TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf"
 pytestmark = [pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}: scripts/make-goldens"),
               pytest.mark.timeout(1000 * SLOW)]
-# Long prompts and few tokens: most of a step is a rank's own work, so a stopped process is usually stopped within it.
+# BODIES have long prompts and few tokens. Most of a step is then a rank's own work, so a stopped process is usually stopped within that work.
 BODIES = [body_of((f"({i}) " + " ".join(PROMPTS[8:16]))[:840], max_tokens=24) for i in range(8)]
 STOPPED_S, RUNNING_S = 0.06, 0.012
-N_WINDOWS = 3 if SHORT else 6  # windows in which each rank is checked; three slow ones in a row are reported
+N_WINDOWS = 3 if SHORT else 6  # windows in which each rank is checked; three slow windows in a row are reported
 
 
 @contextlib.contextmanager
 def slowed(pids):
-    """Stops and continues the processes in turn, all together, until the end."""
+    """Stops and continues the processes, all together, again and again until the end."""
     over = threading.Event()
 
     def duty():

@@ -1,4 +1,4 @@
-"""Many streams at once, and streams while their cluster changes."""
+"""Tests many streams at once, and streams while their cluster changes."""
 import os
 import signal
 import threading
@@ -43,7 +43,7 @@ def test_disconnect_cancels(cluster):
             body = {"model": "null", "prompt": "x", "max_tokens": 5000, "stream": how == "stream"}
             if how == "stream":
                 with http.stream("POST", "/v1/completions", json=body) as r:
-                    lines = r.iter_lines()  # keeps the iterator: dropping it would close the connection
+                    lines = r.iter_lines()  # the iterator must stay, because dropping it would close the connection
                     next(lines)
                     wait_for("one request runs", lambda: cluster.running() == 1)
             else:
@@ -86,7 +86,7 @@ def test_streams_survive(cluster, victim, sig):
         if not done and got.n_chunks > 30:
             done.append(True)
             os.kill(before, sig)
-            if sig == signal.SIGSTOP:  # nobody restarts a stopped process; the loss is detected long before that
+            if sig == signal.SIGSTOP:  # nobody restarts a stopped process, and the loss is detected long before the test continues it
                 threading.Timer(3.0, os.kill, (before, signal.SIGKILL)).start()
 
     bodies = [{"prompt": f"survive {i}", "max_tokens": 150, "temperature": i % 2, "seed": i} for i in range(8)]

@@ -1,5 +1,5 @@
-"""Constrained output of the demo model: text sampled at temperature 1 follows its grammar, streamed or whole, with draft tokens and
-with a worker killed in the middle. An invalid grammar gives a 400."""
+"""Tests constrained output of the demo model: text sampled at temperature 1 follows its grammar, streamed or whole, with draft
+tokens and with a worker killed in the middle. An invalid grammar gives a 400."""
 import concurrent.futures
 import json
 import os
@@ -119,7 +119,7 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
                                         ({"tool_choice": "required", "parallel_tool_calls": False}, {"weather", "distance"}),
                                         ({"tool_choice": {"type": "function", "function": {"name": "distance"}}}, {"distance"})])
 def test_calls_that_are_asked_for(cluster, more, names):
-    """Forced calls need no parser for the model's family, and are the same when streamed."""
+    """Forced calls need no parser for the model's family, and streamed calls equal whole ones."""
     asked = {"model": "m", "messages": [{"role": "user", "content": "How far is it, and is it warm there?"}], "tools": TOOLS,
              "temperature": 1, "seed": 3, "max_tokens": 200, **more}
     choice = httpx.post(cluster.url + "/v1/chat/completions", json=asked, timeout=60 * SLOW).json()["choices"][0]
@@ -145,7 +145,8 @@ class Person(pydantic.BaseModel):
 
 
 def test_packages_parse_what_they_asked_for(cluster):
-    """A class becomes a schema and the answer an object of it, in OpenAI's responses and Anthropic's messages, whole and streamed."""
+    """A class becomes a schema and the answer an object of that class, in OpenAI's responses and Anthropic's messages, whole and
+    streamed."""
     client = openai.OpenAI(base_url=cluster.url + "/v1", api_key="none", max_retries=0, timeout=60 * SLOW)
     ask = {"model": "m", "input": "Name somebody.", "max_output_tokens": 100, "temperature": 1, "text_format": Person}
     got = client.responses.parse(**ask)
@@ -198,8 +199,8 @@ def reasoned(url, **more):
 
 
 def test_reasoning_comes_before_the_grammar():
-    """Text before the marker is free, and text after it follows the schema. Biases make the model write the marker, which it does
-    not know."""
+    """Text before the marker is free, and text after it follows the schema. The model does not know the marker, so biases make it
+    write the marker."""
     with cpu_cluster("--max-model-len", 512, "--reasoning-parser", "deepseek_v3") as c:
         ids = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "a</think>", "add_special_tokens": False}).json()["tokens"][1:]
         chat = [{"role": "user", "content": "A colour?"}, {"role": "assistant", "content": "<think>Perhaps"}]
@@ -214,9 +215,9 @@ def test_reasoning_comes_before_the_grammar():
                 "response_format": {"type": "json_schema", "json_schema": {"name": "c", "schema": COLOUR}}}).json()["choices"][0]["message"]
             assert (whole.get("reasoning") or "", whole["content"]) == (reasoning, content)
         more = {"messages": chat, "continue_final_message": True, "add_generation_prompt": False, "max_tokens": 20}
-        reasoning, content, finish = reasoned(c.url, **more)  # free text, until the marker ends it
+        reasoning, content, finish = reasoned(c.url, **more)  # The reasoning is free text, until the marker ends it.
         assert finish == "length" and len(reasoning) > 20 and not content, (reasoning, content)
-        # Reasoning that has not begun: the answer comes at once, or the opening marker comes first.
+        # When reasoning has not begun, the answer comes at once, or the opening marker comes first.
         opening = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "<think>", "add_special_tokens": False}).json()["tokens"]
         for bias in (-100, 100):
             more = {"messages": chat[:1], "seed": 0, "logit_bias": {str(opening[0]): bias}, "max_tokens": 300 if bias < 0 else 20}

@@ -1,5 +1,5 @@
-"""deploy/systemd: systemd accepts the units, their command lines start the right programs, and the exit statuses are those that the
-units rely on. systemd itself does not run: the tests start the processes as it would."""
+"""Tests deploy/systemd: systemd accepts the units, their command lines start the right programs, and the exit statuses are those
+that the units rely on. systemd itself does not run; the tests start the processes as it would."""
 import os
 import re
 import shlex
@@ -37,7 +37,7 @@ def test_systemd_takes_it(tmp_path, name):
         pytest.skip("no systemd-analyze here (package systemd)")
     unit = tmp_path / name.replace("@", "@0")
     unit.write_text((UNITS / name).read_text().replace("/usr/local/bin/cox", str(BIN / "cox")))
-    unit.chmod(0o644)  # the installed mode: systemd warns about other modes, which a umask would give
+    unit.chmod(0o644)  # the file gets the installed mode, because systemd warns about other modes, which a umask would give
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60 * SLOW)
     said = [line for line in (done.stdout + done.stderr).splitlines() if unit.name in line or str(tmp_path) in line]
     assert not said, said
@@ -60,7 +60,7 @@ def test_the_cluster_starts_serves_and_ends(tmp_path):
     (tmp_path / "state").mkdir(mode=0o700)
     args = command("coxswain.service", **{"/etc/coxswain/up.yaml": tmp_path / "up.yaml", "${STATE_DIRECTORY}": tmp_path / "state",
                                           "${CACHE_DIRECTORY}": tmp_path / "cache"})
-    env = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), **{k: v for k, v in os.environ.items() if "SAN" in k}}  # no HOME, as with DynamicUser=
+    env = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), **{k: v for k, v in os.environ.items() if "SAN" in k}}  # the environment has no HOME, as with DynamicUser=
     with open(tmp_path / "log", "wb") as log:
         p = subprocess.Popen(args, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
@@ -68,7 +68,7 @@ def test_the_cluster_starts_serves_and_ends(tmp_path):
         assert p.poll() is None, (tmp_path / "log").read_text()
         assert (tmp_path / "state/keys/head.key").exists()
         pids = [int(line.split()[1]) for line in (tmp_path / "pids").read_text().splitlines()]
-        p.send_signal(signal.SIGTERM)  # KillMode=mixed: only to the first process
+        p.send_signal(signal.SIGTERM)  # with KillMode=mixed, systemd sends the signal only to the first process
         assert p.wait(20 * SLOW) == 0, (tmp_path / "log").read_text()
         assert not [pid for pid in pids if alive(pid)]
     finally:

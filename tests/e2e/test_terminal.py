@@ -1,4 +1,5 @@
-"""`cox` on a terminal in daily use: short messages at the start and end of `cox up`, the keys of `cox top`, and error messages."""
+"""Tests `cox` on a terminal in daily use: short messages at the start and end of `cox up`, the keys of `cox top`, and error
+messages."""
 import os
 import re
 import signal
@@ -27,7 +28,7 @@ def up_command(*args, workers=2):
 
 @contextmanager
 def streams(url, n):
-    """Starts n streams that run until the server ends them. Returns the last line of each, or None when its body broke off."""
+    """Starts n streams that run until the server ends them. Returns the last line of each stream, or None when its body broke off."""
     began, last, http = [], [None] * n, httpx.Client(timeout=60 * SLOW)
 
     def stream(k):
@@ -40,7 +41,7 @@ def streams(url, n):
                         began.append(r.status_code)
                 last[k] = "\n".join(lines)
         except httpx.HTTPError:
-            pass  # the stream ends, one way or another
+            pass  # the stream may end in any way
     threads = [threading.Thread(target=stream, args=(k,)) for k in range(n)]
     for t in threads:
         t.start()
@@ -129,7 +130,7 @@ def test_a_worker_that_is_lost_is_said(tmp_path):
 def test_nothing_above_info_without_a_terminal():
     with Cluster("--null-step-us", 2000) as c:
         before = len(c.log())
-        for name in ("worker-0", "gateway-0"):  # each alone, as a user may end it: it is restarted
+        for name in ("worker-0", "gateway-0"):  # each process is ended alone, as a user may end it, and `cox up` restarts it
             os.kill(c.pid(name), signal.SIGTERM)
             wait_for(f"{name} is there again", lambda: f"_restarted name={name} " in c.log()[before:])  # noqa: B023
             wait_for("it serves", lambda: get(c.url + "/health")[0] == 200)
@@ -166,7 +167,7 @@ def test_each_program_alone(tmp_path):
 
 @pytest.fixture
 def here(tmp_path):
-    """A separate TMPDIR, in which everything is stopped at the end."""
+    """The test has a separate TMPDIR, in which everything is stopped at the end."""
     env = {**ENV, "TMPDIR": str(tmp_path / "tmp"), "XDG_STATE_HOME": str(tmp_path / "state")}
     (tmp_path / "tmp").mkdir()
     yield env
@@ -188,7 +189,7 @@ def test_in_the_background(here, tmp_path):
     t.end()
     assert "head_started" in log.read_text() and "ready in" in log.read_text()
     assert httpx.get(url + "/health", timeout=20 * SLOW).status_code == 200
-    # A second cluster with another name is accepted, and a third with the same name is refused.
+    # A second cluster with another name is accepted, and a third cluster with the same name is refused.
     second, _ = up_command("--detach", workers=1)
     done = cox(*second)
     assert done.returncode == 0 and "cox stop null-2" in done.stderr, done.stderr
@@ -227,7 +228,7 @@ def test_in_the_background(here, tmp_path):
 
 
 def test_in_the_background_without_a_control_socket(here, tmp_path):
-    """The control socket's path would be too long. The start reports this on the terminal, and says how to end the cluster."""
+    """The control socket's path would be too long. `cox up` reports this on the terminal, and says how to end the cluster."""
     far = tmp_path / ("f" * 100)
     far.mkdir()
     command, url = up_command("--detach", workers=1)
@@ -251,7 +252,7 @@ def test_in_the_background_what_cannot_start(here, tmp_path):
     assert done.returncode == 2 and "cox up: gateway-0 cannot start: certificate /not/here: No such file" in done.stderr, done.stderr
     assert "the cluster did not start. See its log: " in done.stderr
     assert "certificate /not/here" in (tmp_path / "state/coxswain/up/null.log").read_text()
-    command, _ = up_command("-d", "--tp", 2, workers=1)  # a rank is missing, so it never serves
+    command, _ = up_command("-d", "--tp", 2, workers=1)  # a rank is missing, so the cluster never serves
     t = Terminal(*command, columns=60, env=here)
     t.until("its progress", lambda s: "Starting: 1 of 1 worker ready" in s or "Starting: 0 of 1 worker ready" in s)
     t.process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Greedy tokens of another implementation in a whole cluster, for models small enough to be made here (scripts/make-goldens):
+"""Tests greedy tokens of another implementation in a whole cluster, for models small enough to be made here (scripts/make-goldens):
 safetensors and GGUF, text and ids, one rank and several."""
 import json
 
@@ -9,19 +9,19 @@ from real_model import GOLDENS
 
 OWN_GOLDENS = ROOT / "build/goldens"
 TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("gemma3_tiny_gguf_q8_0", 1),
-        ("llama_tiny", 2),              # 8 query heads, 2 KV heads
+        ("llama_tiny", 2),              # has 8 query heads, 2 KV heads
         ("llama_tiny_gguf_q8_0", 2),
-        ("llama_tiny_torch", 2),        # PyTorch's shards
+        ("llama_tiny_torch", 2),        # has PyTorch's shards
         ("llama_tiny_gguf_split", 1),
-        ("gemma3_tiny_published", 1),   # PyTorch's shards and a tokenizer.model
+        ("gemma3_tiny_published", 1),   # has PyTorch's shards and a tokenizer.model
         ("qwen2_moe", 2),
         ("llama_tiny_gptq4_act_order", 2),
-        ("llama_tiny_w8a8", 1),         # integers of compressed-tensors
-        ("llama_bias", 2),              # biases, tied embeddings, 6 query heads, 2 KV heads
-        ("gemma3_tiny_gguf_q4_0", 2),   # windows; one KV head, which both ranks hold
+        ("llama_tiny_w8a8", 1),         # has integers of compressed-tensors
+        ("llama_bias", 2),              # has biases, tied embeddings, 6 query heads, 2 KV heads
+        ("gemma3_tiny_gguf_q4_0", 2),   # has windows, and one KV head, which both ranks hold
         ("gemma3_caps", 2),
-        ("llama_tiny", 3),              # uneven: 3, 3 and 2 query heads, one KV head on two ranks
-        ("llama_tiny", 4)]              # two ranks for each KV head
+        ("llama_tiny", 3),              # is split unevenly: 3, 3 and 2 query heads, and one KV head on two ranks
+        ("llama_tiny", 4)]              # has two ranks for each KV head
 
 
 pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),
@@ -37,7 +37,7 @@ def start(name, tp, *args, kv="float32", dtype="float32"):
 
 
 def prompts_of(name):
-    """Returns each prompt with the request whose answer is known."""
+    """Returns each prompt with a request whose answer is known."""
     prompts = json.loads((OWN_GOLDENS / name / "expected.json").read_text())["prompts"]
     return [(p, body_of(p["text"] or p["ids"], max_tokens=len(p["greedy"]))) for p in prompts]
 
@@ -63,7 +63,7 @@ def test_two_ranks_in_small_chunks(name):
 @pytest.mark.parametrize("name,tp", [("deepseek_v2_lite", 1), ("deepseek_v3", 2), ("gpt_oss_mxfp4", 2), ("mixtral", 4),
                                      ("llama_awq", 2), ("phi3", 2)])
 def test_reference_checkpoints(name, tp):
-    """Families and formats that are not made here, in chunks and twice: the second time the prefixes are cached."""
+    """Families and formats that are not made here run in chunks and twice. The second time the prefixes are cached."""
     folder = GOLDENS / "models" / name
     if not (folder / "expected.json").exists():
         pytest.skip(f"no {folder}: scripts/make-goldens")
@@ -109,8 +109,8 @@ def test_kv_cache_dtypes(name, tp, dtype):
 
 @pytest.mark.parametrize("name,tp", [("llama_tiny_gguf_q8_0", 2), ("llama_tiny_gguf_q4_k", 1), ("llama_tiny_w4a16", 1)])
 def test_activations_as_codes(name, tp):
-    """By default a worker quantises activations beside quantised weights. The answers differ from those with floats, and are equal
-    for all chunk sizes."""
+    """By default a worker quantises activations beside quantised weights. The answers differ from those with float activations, and
+    are equal for all chunk sizes."""
     codes = answers_by_chunks(name, tp, kv="float16", dtype="auto")
     assert codes != answers_by_chunks(name, tp, kv="float16")
 
@@ -119,7 +119,7 @@ def test_two_ranks_out_of_blocks():
     """There are blocks for all prompts but not for all answers, so some sequences are preempted and computed again."""
     p, body = next((p, body) for p, body in prompts_of("llama_tiny") if p["name"] == "p7")
     with start("llama_tiny", 2, "--max-model-len", 256, "--num-gpu-blocks-override", 16, "--step-target-ms", 0) as c:
-        for choice in complete(c, **body | {"n": 12})["choices"]:  # one request: separate ones would come one by one on a busy machine
+        for choice in complete(c, **body | {"n": 12})["choices"]:  # separate requests would come one by one on a busy machine
             assert choice["token_ids"] == p["greedy"]
         assert c.status()["requests"]["preemptions"] > 0
 
@@ -133,7 +133,7 @@ def path_of(name):
                                            ("gemma3_tiny", 1, "gemma3_caps")])
 def test_a_draft_model_changes_nothing(name, tp, draft):
     """A draft model changes no answer: greedy, sampled, several choices of a prompt, with log-probabilities, and with too few blocks
-    for all."""
+    for all sequences."""
     known = prompts_of(name)
     drawn = [body_of("Once upon a time", temperature=1, seed=5 + i, n=2, logprobs=2) for i in range(3)]
     bodies = [body for _, body in known] + drawn
@@ -164,7 +164,7 @@ def test_a_draft_model_of_other_tokens():
 @pytest.mark.parametrize("name,tp,words", [("llama_tiny", 21, "leaves none for rank 20"),
                                            ("llama_tiny_gguf_q4_k/model.gguf", 2, "do not divide into whole blocks")])
 def test_a_model_that_cannot_be_cut_so(name, tp, words):
-    """One sentence and an end, because a restart would not help."""
+    """The program ends with one sentence, because a restart would not help."""
     ports = free_ports(3 + tp)
     r = run_cox("up", OWN_GOLDENS / name, "--tp", tp, "--port", ports[0], "--head-port", ports[1], "--admin-port",
                 ports[2], "--worker-http-port", ports[3])

@@ -1,5 +1,5 @@
-"""HTTPS with the clients of openssl, curl and Python, client certificates, certificates that change during streams, and bytes that
-are no handshake."""
+"""Tests HTTPS with the clients of openssl, curl and Python, client certificates, certificates that change during streams, and bytes
+that are no handshake."""
 import contextlib
 import shutil
 import socket
@@ -20,7 +20,7 @@ def openssl(*args, cwd, **kwargs):
 
 
 class Authority:
-    """An authority whose certificates are made with openssl."""
+    """`Authority` is a certificate authority that makes its certificates with openssl."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -54,7 +54,7 @@ def cluster():
 
 
 class Gateway:
-    """Another gateway of a cluster, with TLS and an admin address."""
+    """`Gateway` is another gateway of a cluster, with TLS and an admin address."""
 
     def __init__(self, cluster, log, *args):
         self.port, self.admin_port = free_ports(2)
@@ -105,9 +105,9 @@ def test_clients(cluster, authority, tmp_path):
     with Gateway(cluster, tmp_path / "log", "--ssl-certfile", cert, "--ssl-keyfile", key) as g:
         g.wait(verify=authority.ca)
         plain = httpx.post(f"{cluster.url}/v1/completions", json=completion(300, seed=1), timeout=60).json()
-        with g.client(authority.ca) as c:  # a large body, a stream, and more requests on one connection
+        with g.client(authority.ca) as c:  # one connection carries a large body, a stream, and more requests
             body = {**completion(2), "prompt": "word " * 10000}
-            assert c.post("/v1/completions", json=body).status_code == 400  # longer than the context, but read completely
+            assert c.post("/v1/completions", json=body).status_code == 400  # the prompt is too long for the model, but it is read completely
             whole = c.post("/v1/completions", json=completion(300, seed=1)).json()
             assert whole["choices"] == plain["choices"]
             with c.stream("POST", "/v1/completions", json=completion(300, seed=1, stream=True)) as s:
@@ -154,13 +154,13 @@ def test_what_is_no_tls(cluster, authority, tmp_path):
                         pass
                 except ConnectionResetError:
                     pass
-        for _ in range(50):  # handshakes begun and left open: others are served
+        for _ in range(50):  # these clients begin a handshake and leave it open, and other clients are served
             s = socket.create_connection(("127.0.0.1", g.port), timeout=WAIT)
             s.sendall(b"\x16\x03\x01\x02\x00\x01")
             held.append(s)
         with g.client(authority.ca) as c:
             assert c.post("/v1/completions", json=completion(3)).status_code == 200
-        for s in held:  # the deadline of a request's head ends them
+        for s in held:  # the deadline of a request's head ends these connections
             assert s.recv(1) == b""
             s.close()
         assert g.process.poll() is None
@@ -283,12 +283,12 @@ def test_cox_up(authority, tmp_path, wanted):
 
 
 def test_ready_means_that_the_gateway_listens(authority, tmp_path):
-    """The gateway refuses clients without a certificate. Before, `cox up` relied on the head's word and was ready before the gateway
-    listened."""
+    """The gateway refuses clients without a certificate. In an earlier version `cox up` relied on the head's word and was ready
+    before the gateway listened."""
     for program in BIN.glob("cox*"):
         if program.is_file() and program.name not in ("cox", "cox-gateway"):
             (tmp_path / program.name).symlink_to(program)
-    shutil.copy2(BIN / "cox", tmp_path / "cox")  # this one finds the other programs in its own folder
+    shutil.copy2(BIN / "cox", tmp_path / "cox")  # this copy finds the other programs in its own folder
     late = tmp_path / "cox-gateway"
     late.write_text(f'#!/bin/sh\nsleep 1\nexec {BIN / "cox-gateway"} "$@"\n')
     late.chmod(0o755)

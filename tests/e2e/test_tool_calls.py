@@ -1,6 +1,6 @@
-"""Tool calls over HTTP with a tiny model: the contents of a forced call, and the meaning of text between tags. Forced calls are
-sampled at temperature 1 from random weights, so everything that the grammar allows soon appears. For text between tags, a choice
-with one text fixes the model's output."""
+"""Tests tool calls over HTTP with a tiny model: the contents of a forced call, and the meaning of text between tags. Forced calls
+are sampled at temperature 1 from random weights, so everything that the grammar allows soon appears. For text between tags, a
+choice with one text fixes the model's output."""
 import json
 import re
 
@@ -58,7 +58,7 @@ ARGUMENTS = {"definitions of one name": TWO, "old definitions of one name": OLD_
 
 
 def closed(schema):
-    """Returns the schema as the forced call's grammar has it: an object with listed properties has no others."""
+    """Returns the schema in the form of the forced call's grammar: an object with listed properties has no others."""
     if isinstance(schema, list):
         return [closed(one) for one in schema]
     if not isinstance(schema, dict):
@@ -84,7 +84,7 @@ def test_forced_arguments_follow_their_own_schema(http, tools, named):
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}], ids=["required", "named"])
 def test_a_reference_to_the_tools_own_root(http, choice):
-    """A random model continues from one level to the next, so most answers end by their length."""
+    """A random model continues from one level to the next, so most answers end because of their length."""
     for seed in SEEDS:
         message = chat(http, tools=[tool("f", NESTED)], tool_choice=choice, parallel_tool_calls=False, seed=seed, max_tokens=120)["message"]
         written = message["tool_calls"][0]["function"]["arguments"]
@@ -92,7 +92,8 @@ def test_a_reference_to_the_tools_own_root(http, choice):
 
 
 def test_a_forced_call_that_breaks_off(http):
-    """The list form of a forced call never appears as content, wherever the answer ends. Arguments come as far as they go."""
+    """The list form of a forced call never appears as content, wherever the answer ends. The client gets as much of the arguments as
+    there is."""
     ask = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [tool("f", {"properties": {"a": BOOL}, "required": ["a"]})]}
     with_call = set()
     for n in range(1, 60, 2):
@@ -135,7 +136,7 @@ def test_a_forced_call_goes_before_a_format_in_other_dialects(http):
     assert r.status_code == 200 and [b["type"] for b in r.json()["content"]] == ["tool_use"], r.text
 
 
-# The parameter's schema, the model's text, the resulting argument.
+# Each case of TYPED has the parameter's schema, the model's text, and the resulting argument.
 TYPED = [({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None), ({"type": ["string", "null"]}, "null", None),
          ({"type": ["integer", "string"]}, "42", 42), ({"oneOf": [{"type": "integer"}]}, "42", 42),
          ({"allOf": [{"type": "integer"}]}, "42", 42), ({"enum": [1, 42]}, "42", 42), ({"const": 42}, "42", 42),
@@ -159,4 +160,4 @@ def test_numbers_beyond_64_bits_go_through(http):
     r = http.post("/v1/responses", json={"model": "m", "input": "Hi", "max_output_tokens": 1, "metadata": {"n": "1"}, "top_logprobs": 10**30})
     assert r.status_code == 400 and r.json()["error"]["param"] == "top_logprobs", r.text
     r = http.post("/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": 10**30}]})
-    assert r.status_code == 400, r.text  # the number is not turned into text
+    assert r.status_code == 400, r.text  # the gateway does not turn the number into text

@@ -1,4 +1,4 @@
-"""`cox top` and the colours of `cox status`, on a pseudo-terminal and without one."""
+"""Tests `cox top` and the colours of `cox status`, on a pseudo-terminal and without one."""
 import os
 import re
 import signal
@@ -67,7 +67,7 @@ def test_a_head_that_goes_is_said_and_comes_back():
         try:
             t.until("a first screen", lambda s: "healthy" in s)
             head = c.pid("head")
-            c.process.send_signal(signal.SIGSTOP)  # otherwise another head is there before the test looks
+            c.process.send_signal(signal.SIGSTOP)  # `cox up` is stopped, or another head would be there before the test looks
             os.kill(head, signal.SIGKILL)
             t.until("nobody answers", lambda s: "cannot connect" in s)
             c.process.send_signal(signal.SIGCONT)
@@ -89,4 +89,4 @@ def test_status_has_colours_on_a_terminal(cluster, more, colored):
     assert [w for w in titles if w in plain] == titles and "\033" not in plain
     without = re.sub("\033\\[[0-9;]*m", "", t.text)
     firsts = [[re.sub(r"[\d.]+", "0", line.split()[0]) for line in text.splitlines() if line.strip()] for text in (without, plain)]
-    assert firsts[0] == firsts[1]  # without numbers, because rates change meanwhile
+    assert firsts[0] == firsts[1]  # numbers are left out, because rates change between the two

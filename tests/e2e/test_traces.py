@@ -1,4 +1,4 @@
-"""Spans of requests at a collector, and trace ids in the access log. A slow or absent collector has no effect on requests."""
+"""Tests spans of requests at a collector, and trace ids in the access log. A slow or absent collector has no effect on requests."""
 import json
 import subprocess
 import threading
@@ -167,10 +167,10 @@ def test_errors_and_those_who_left_have_spans(cluster, collector):
     headers = {"Authorization": "Bearer sk-trace-1", "traceparent": f"00-{'6' * 32}-{PARENT}-01"}
     with httpx.stream("POST", cluster.url + "/v1/completions", headers=headers, timeout=30,
                       json=BODY | {"max_tokens": 1000, "stream": True, "n": 2, "ignore_eos": True}) as r:
-        pieces = r.iter_raw()  # keeps the iterator, whose end would end the stream
+        pieces = r.iter_raw()  # the iterator must stay, because its end would end the stream
         next(pieces)
         wait_for("one runs, one waits", lambda: cluster.status()["requests"]["waiting"] == 1)
-        refused = ask(cluster, "7" * 32, body=BODY | {"n": 2})  # one more request may wait
+        refused = ask(cluster, "7" * 32, body=BODY | {"n": 2})  # one request may wait and one does, so this request is refused
     assert refused.status_code == 429
     for trace, outcome, status in (("6" * 32, "abort", 200), ("7" * 32, "error", 429)):
         span, = wait_for(outcome, lambda trace=trace: collector.of(trace))
@@ -184,12 +184,12 @@ def test_a_collector_that_is_slow_or_refuses_hurts_nobody(cluster, collector):
     exported, dropped = (metric(cluster, f"coxswain_gateway_spans_{n}_total") for n in ("exported", "dropped"))
     collector.go_on.clear()
     posts, n, end = collector.posts, 0, time.monotonic() + 5
-    # For 5 s at most: the gateway gives a collector 10 s to answer, tries four times, and then drops the spans.
+    # This loop takes 5 s at most: the gateway gives a collector 10 s to answer, tries four times, and then drops the spans.
     while n < 20 and (n == 0 or time.monotonic() < end):
         assert ask(cluster, f"8{n:031}").status_code == 200
         n += 1
     assert collector.posts == posts
-    collector.answers = [503, 200]  # the spans come again
+    collector.answers = [503, 200]  # after the 503 the gateway sends the spans again
     collector.go_on.set()
     wait_for("all are there", lambda: sum(len(collector.of(f"8{i:031}")) for i in range(n)) == n)
     collector.answers = [400]  # the collector refuses them
@@ -197,7 +197,7 @@ def test_a_collector_that_is_slow_or_refuses_hurts_nobody(cluster, collector):
     wait_for("it is counted", lambda: metric(cluster, "coxswain_gateway_spans_dropped_total") == dropped + 1)
     assert metric(cluster, "coxswain_gateway_spans_exported_total") >= exported + n
     assert collector.of("9" * 32) == []
-    wait_for("it is told of", lambda: "spans_refused" in cluster.log())  # `cox up` passes it on
+    wait_for("it is told of", lambda: "spans_refused" in cluster.log())  # `cox up` passes the gateway's line on
 
 
 def test_the_last_spans_are_delivered_and_others_names_are_known():

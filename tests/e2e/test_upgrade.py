@@ -1,4 +1,5 @@
-"""Under load, every process of a cluster is replaced by one of another version, one after the other. No stream fails."""
+"""Tests that under load every process of a cluster is replaced by a process of another version, one after the other. No stream
+fails."""
 import os
 import shutil
 import signal
@@ -9,11 +10,11 @@ from cluster import BIN, SLOW, alive, get, wait_for
 from steady import Steady
 
 OLD = b"0.1.0"
-NEW = b"9.1.0"  # same end as OLD: linkers let other texts ("1.0") begin inside it
+NEW = b"9.1.0"  # NEW ends like OLD, because linkers let other texts ("1.0") begin inside this text
 
 
 def install(folder, version):
-    """Installs the programs as another version: the same except for their version text. Files are replaced by renaming, as packages
+    """Installs the programs as another version. They differ only in their version text. Files are replaced by renaming, as packages
     do."""
     folder.mkdir(exist_ok=True)
     for name in ("cox", "cox-head", "cox-worker", "cox-gateway"):

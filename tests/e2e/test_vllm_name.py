@@ -1,4 +1,4 @@
-"""`cox` under the name vllm: vLLM's command lines, through a link as in the image."""
+"""Tests `cox` under the name vllm: vLLM's command lines, through a link as in the image."""
 import json
 import os
 import re
@@ -27,7 +27,7 @@ def vllm(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(env={"VLLM_API_KEY": KEY + " \n"}) as c:  # as `echo` and a template write it into a Secret
+    with Cluster(env={"VLLM_API_KEY": KEY + " \n"}) as c:  # `echo` and a template write such white space into a Secret
         yield c
 
 
@@ -38,7 +38,7 @@ def test_the_commands_there_are(vllm):
     assert said.returncode == 0 and all(f"  {name} " in said.stdout for name in ("serve", "chat", "complete", "bench", "run-batch"))
     said = vllm()
     assert said.returncode == 2 and "usage: vllm COMMAND" in said.stderr
-    for name in ("collect-env", "launch", "head"):  # two commands of vLLM, one of cox
+    for name in ("collect-env", "launch", "head"):  # two of these commands are vLLM's, and one is cox's
         said = vllm(name)
         assert said.returncode == 2 and said.stdout == ""
         assert said.stderr.startswith(f'vllm: unknown command "{name}". This vllm is Coxswain and has the commands serve, chat, complete')

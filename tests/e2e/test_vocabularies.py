@@ -1,5 +1,5 @@
-"""A gateway whose vocabulary differs from the workers' model is refused by name, whichever comes first. It is accepted as soon as
-the workers have its model. A gateway with the same model in another file is accepted."""
+"""Tests that a gateway whose vocabulary differs from the workers' model is refused by name, whichever comes first. The gateway is
+accepted as soon as the workers have its model. A gateway with the same model in another file is accepted."""
 import json
 
 import httpx
@@ -52,7 +52,7 @@ def answers(url, model="llama_tiny"):
 def test_gateways_of_other_models(tmp_path):
     with Models(tmp_path) as c:
         c.start_head(tp=1)
-        early = c.gateway("early", GEMMA)  # before any worker: it is accepted, and refused when a worker has reported its vocabulary
+        early = c.gateway("early", GEMMA)  # the gateway is accepted until a worker has reported its vocabulary
         wait_for("it has joined", lambda: "gateway_joined" in c.events())
         assert "vocabulary" not in get(early + "/readyz")[1]
         c.worker("worker-0", LLAMA)
@@ -68,7 +68,7 @@ def test_gateways_of_other_models(tmp_path):
 
 
 def test_workers_that_change(tmp_path):
-    """A refused gateway retries: it serves when workers with its model have replaced the old ones."""
+    """A refused gateway retries. It serves when workers with its model have replaced the old workers."""
     with Models(tmp_path) as c:
         c.start("head", BIN / "cox-head", "--port", c.head_port, "--admin-port", c.admin_port, "--keys-dir", c.keys, "--tp", 2)
         wait_for("the head answers", lambda: get(c.admin + "/livez")[0] == 200)
@@ -77,7 +77,7 @@ def test_workers_that_change(tmp_path):
         wait_for("a group serves", c.serving)
         url = c.gateway("gemma", GEMMA)
         wait_for("it is refused", lambda: "has another vocabulary than the workers'" in get(url + "/readyz")[1])
-        same = c.gateway("llama", LLAMA)  # safetensors, beside workers with a GGUF
+        same = c.gateway("llama", LLAMA)  # this gateway has safetensors, and the workers have a GGUF
         wait_for("it is taken", lambda: get(same + "/readyz")[0] == 200)
         # A restarted head knows no vocabulary and learns it from the workers that it adopts.
         c.started["head"].kill()
@@ -96,6 +96,6 @@ def test_workers_that_change(tmp_path):
             c.worker(f"new-{i}", GEMMA, "--ordinal", i, tp=2)
         wait_for("the gateway is taken", lambda: get(url + "/readyz")[0] == 200, 30)
         answers(url, "gemma3_tiny")
-        null = c.gateway("null", "null")  # bytes are a vocabulary too
+        null = c.gateway("null", "null")  # the null model's bytes are a vocabulary too
         wait_for("it is refused", lambda: "has another vocabulary than the workers'" in get(null + "/readyz")[1])
         wait_for("the other one is not", lambda: "has another vocabulary than the workers'" in get(same + "/readyz")[1])

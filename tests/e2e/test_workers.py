@@ -1,5 +1,5 @@
-"""`cox workers --ranks N` runs several ranks in one pod, with consecutive ordinals and ports. Ranks that die are restarted, the pod
-is ready when all ranks are, and one SIGTERM drains them all."""
+"""Tests that `cox workers --ranks N` runs several ranks in one pod, with consecutive ordinals and ports. Ranks that die are
+restarted, the pod is ready when all ranks are, and one SIGTERM drains them all."""
 import os
 import signal
 from pathlib import Path

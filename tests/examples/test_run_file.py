@@ -1,4 +1,5 @@
-"""deploy/examples/run-file works block by block: a cluster from one file. It runs on a host of its own, so that its ports are free."""
+"""Tests that deploy/examples/run-file works block by block: a cluster from one file. It runs on a host of its own, so that its ports
+are free."""
 import json
 
 from readme import Readme, Shells, needs_hosts

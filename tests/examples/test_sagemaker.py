@@ -1,5 +1,5 @@
-"""deploy/examples/sagemaker works block by block. The runtime calls of boto3 go to a local `cox serve`.
-Calls that create resources at Amazon go to moto, which simulates that API."""
+"""Tests that deploy/examples/sagemaker works block by block. The runtime calls of boto3 go to a local `cox serve`. Calls that create
+resources at Amazon go to moto, which simulates that API."""
 import json
 
 import null_oracle as oracle
@@ -11,7 +11,7 @@ CLIENTS = ROOT / ".venv-clients/bin"
 pytestmark = [needs_hosts, pytest.mark.skipif(not (CLIENTS / "python").exists(),
                                               reason="no .venv-clients: scripts/setup --clients makes it")]
 MOTO = "http://127.0.0.1:5000"
-# The environment of an AWS user, except that the endpoint of the API is moto's.
+# ACCOUNT is the environment of an AWS user, except that the endpoint of the API is moto's.
 ACCOUNT = (f"export AWS_ENDPOINT_URL_SAGEMAKER={MOTO} AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=a AWS_SECRET_ACCESS_KEY=b "
            "AWS_EC2_METADATA_DISABLED=true; ")
 DESCRIBE = """

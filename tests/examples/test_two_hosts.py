@@ -1,4 +1,4 @@
-"""deploy/examples/two-hosts works block by block. Two network namespaces with a cable between them are the two hosts."""
+"""Tests that deploy/examples/two-hosts works block by block. Two network namespaces with a cable between them are the two hosts."""
 import json
 
 import null_oracle as oracle

@@ -1,4 +1,4 @@
-"""A container registry in memory, on loopback. It implements the part of the OCI distribution API that a push and a pull need.
+"""Runs a container registry in memory, on loopback. It implements the part of the OCI distribution API that a push and a pull need.
 It checks the digest of every uploaded blob."""
 import hashlib
 import http.server

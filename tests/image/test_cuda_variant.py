@@ -1,4 +1,5 @@
-"""The image of a CUDA build has NVIDIA's libraries by the names that a worker loads, and needs nothing from the build folder."""
+"""Tests that the image of a CUDA build has NVIDIA's libraries by the names that a worker loads, and needs nothing from the build
+folder."""
 import json
 import os
 import re
@@ -36,7 +37,7 @@ def test_libraries_and_size(rootfs):
         said = subprocess.run(["readelf", "-dW", program], capture_output=True, text=True).stdout
         assert not re.search(r"R(UN)?PATH", said), program
     assert size(rootfs) <= LIMIT
-    assert not any(name.startswith("libcuda.so") for name in inside)  # comes with the node's driver
+    assert not any(name.startswith("libcuda.so") for name in inside)  # libcuda.so comes with the node's driver
 
 
 def test_what_is_nvidias_is_listed_and_has_its_licence(rootfs):

@@ -1,4 +1,4 @@
-"""An image FROM ours can contain a user's model (docs/how-to/custom-image.md), by COPY or by `cox pull` during the build.
+"""Tests that an image FROM ours can contain a user's model (docs/how-to/custom-image.md), by COPY or by `cox pull` during the build.
 A cluster starts from it without a network. buildah builds the image, and this test serves the model's files."""
 import functools
 import hashlib
@@ -50,7 +50,7 @@ def server():
 
 
 def of_the_page(reference):
-    """Joins both Dockerfiles of docs/how-to/custom-image.md into one: the model from local files, and the model that is pulled."""
+    """Joins both Dockerfiles of docs/how-to/custom-image.md: one takes the model from local files, the other pulls it."""
     copied, pulled = [block.text for block in read_page("docs/how-to/custom-image.md")[1] if block.language == "dockerfile"]
     first, rest = pulled.split("\n", 1)
     assert first + "\n" == copied[:len(first) + 1] == "FROM coxswain:0.1.0\n"
@@ -84,7 +84,7 @@ def test_a_model_in_an_image_from_ours(tmp_path, server):
         logs = tmp_path / name
         logs.mkdir()
         with Pod(rootfs, custom.config["config"]["Env"], logs, scratch=("tmp", "state", "dev/shm")) as pod:
-            assert pod.run("/usr/bin/cox", "pull", model, "--check").returncode == 0  # an init container runs this
+            assert pod.run("/usr/bin/cox", "pull", model, "--check").returncode == 0  # an init container runs this command
             start(pod, model, "--device", "cpu", "--threads", "1", "--max-model-len", "512")
             status, text = pod.ask("http://127.0.0.1:8000/v1/completions", {
                 "model": "m", "prompt": "The capital of France is", "max_tokens": 4, "temperature": 0})

@@ -1,5 +1,5 @@
-"""buildah builds deploy/image/Dockerfile from the sources, on a bare Debian from debootstrap. The image equals the image of
-deploy/image/build. The test takes 15 minutes and needs the network: label long."""
+"""Tests that buildah builds deploy/image/Dockerfile from the sources, on a bare Debian from debootstrap. The image equals the image
+of deploy/image/build. The test takes 15 minutes and needs the network, so its label is long."""
 import json
 import os
 import re

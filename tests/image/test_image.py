@@ -16,7 +16,7 @@ from cluster import BIN, ROOT, wait_for
 from real_model import MODEL, needs_model
 from registry import Registry
 from unpacked import HIGH_UID, Archive, Pod, build, builder, needed, why_not, why_not_inside
-import sbom as sbom_rules  # unpacked.py puts its folder into sys.path
+import sbom as sbom_rules  # unpacked.py puts this module's folder into sys.path
 
 sys.path.insert(0, str(ROOT / "tests/walk"))
 from pages import read_page  # noqa: E402
@@ -136,7 +136,7 @@ def test_a_layer_for_packages_and_one_for_our_programs(archive):
 
 
 def test_every_library_is_inside(rootfs):
-    """The image has the libraries of every ELF file in it, and no library that nothing needs."""
+    """The image has the libraries of every ELF file in it, and no library that no file needs."""
     inside = {p.name: p for p in rootfs.glob("usr/lib/*-linux-gnu/*")}
     asked = {"libnss_dns.so.2", "libnss_files.so.2"}
     for path in [*inside.values(), *(rootfs / "usr/bin").iterdir()]:
@@ -242,7 +242,7 @@ def test_what_is_refused(folder, tmp_path):
     status, said = build(folder / "no.tar", "--build", tmp_path)
     assert status == 1 and "run scripts/build" in said
     assert "SOURCE_DATE_EPOCH" in build(folder / "no.tar", SOURCE_DATE_EPOCH="yesterday")[1]
-    status, said = build(folder / "no.tar", PATH="/nonexistent", SOURCE_DATE_EPOCH="0")  # as on a machine without the tools
+    status, said = build(folder / "no.tar", PATH="/nonexistent", SOURCE_DATE_EPOCH="0")  # with this PATH the machine has none of the tools
     assert status == 1 and "Traceback" not in said and "scripts/setup" in said
     full = subprocess.run([sys.executable, ROOT / "deploy/image/rootfs", "cpu", tmp_path], capture_output=True, text=True)
     assert full.returncode == 1 and "is not empty" in full.stderr
@@ -278,7 +278,7 @@ def test_programs_start_as_any_user(rootfs, archive, tmp_path):
             for program in ("cox", "cox-head", "cox-gateway", "cox-worker"):
                 done = pod.run(f"/usr/bin/{program}", "--version", uid=uid)
                 assert done.returncode == 0 and re.match(r"cox[\w-]* \d+\.\d+", done.stdout), done.stderr
-        assert pod.run("/usr/bin/cox").returncode == 2  # prints the list of commands
+        assert pod.run("/usr/bin/cox").returncode == 2  # without arguments `cox` prints the list of commands and ends with 2
         assert "vLLM's command lines" in pod.run("/usr/bin/vllm", "--help").stdout
 
 
@@ -317,7 +317,7 @@ def test_a_cluster_from_the_image_alone(rootfs, archive, tmp_path):
 @needs_root
 @needs_model
 def test_the_demo_model_from_the_image_alone(folder, tmp_path):
-    """A model that is baked in as a layer is found by its name "demo"; nothing is fetched."""
+    """A model that is baked in as a layer is found by its name "demo", and no file is fetched."""
     out = folder / "demo.tar"
     status, said = build(out, "--with-model", f"{MODEL.parent}:/cache/models/demo")
     assert status == 0, said
@@ -326,7 +326,7 @@ def test_the_demo_model_from_the_image_alone(folder, tmp_path):
     at = folder / "demo"
     at.mkdir()
     with Pod(baked.unpack(at), baked.config["config"]["Env"], tmp_path, scratch=("tmp", "state", "dev/shm")) as pod:
-        assert pod.run("/usr/bin/cox", "pull", "demo").returncode == 0  # as in an init container: the model is there
+        assert pod.run("/usr/bin/cox", "pull", "demo").returncode == 0  # an init container runs this command too, and finds the model
         start(pod, "demo", "--device", "cpu", "--threads", "1", "--max-model-len", "512")
         status, text = pod.ask("http://127.0.0.1:8000/v1/completions", {
             "model": "m", "prompt": "The capital of France is", "max_tokens": 4, "temperature": 0})

@@ -1,5 +1,6 @@
-"""deploy/examples/sagemaker/Dockerfile works on an image of this build. The container runs `serve` with the example's variables,
-read-only and as a user that /etc/passwd does not have. It answers /ping and /invocations at the port that SageMaker uses."""
+"""Tests that deploy/examples/sagemaker/Dockerfile works on an image of this build. The container runs `serve` with the example's
+variables, read-only and as a user that /etc/passwd does not have. It answers /ping and /invocations at the port that SageMaker
+uses."""
 import shutil
 
 import pytest
@@ -24,7 +25,7 @@ def test_the_image_of_the_example(tmp_path):
     buildah("tag", buildah("pull", "-q", f"oci-archive:{tmp_path / 'ours.tar'}"), "localhost/coxswain:0.1.0")
     dockerfile = (EXAMPLE / "Dockerfile").read_text()
     assert dockerfile.startswith("FROM coxswain:0.1.0\n") and PULL in dockerfile
-    # The build has no network: COPY puts the files there that `cox pull demo` would fetch, and the pull then finds them.
+    # The build has no network. COPY puts the files there that `cox pull demo` would fetch, and the pull then finds them.
     dockerfile = dockerfile.replace("FROM ", "FROM localhost/").replace(PULL, f"COPY models /cache/models\n{PULL}")
     context = tmp_path / "context"
     shutil.copytree(MODEL.parent, context / "models/demo", ignore=shutil.ignore_patterns(".*"))

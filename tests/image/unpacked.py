@@ -1,4 +1,4 @@
-"""An image that is built for the tests of this folder, its files unpacked, and programs started from these files alone."""
+"""Builds an image for the tests of this folder, unpacks its files, and starts programs from these files alone."""
 import gzip
 import importlib.machinery
 import importlib.util
@@ -24,8 +24,8 @@ _loader = importlib.machinery.SourceFileLoader("image_build", str(BUILD))
 builder = importlib.util.module_from_spec(importlib.util.spec_from_loader("image_build", _loader))
 _loader.exec_module(builder)
 ENVIRONMENT = builder.ENVIRONMENT
-HIGH_UID = 1000650000  # a user ID as OpenShift assigns to a namespace
-# Script of a mount and network namespace: the image is read-only, scratch folders are writable, and the only network is loopback.
+HIGH_UID = 1000650000  # OpenShift assigns user IDs like this one to a namespace
+# INSIDE is the script of a mount and network namespace: the image is read-only, scratch folders are writable, and the only network is loopback.
 INSIDE = r"""
 set -e
 mount --make-rprivate /
@@ -66,7 +66,7 @@ def build(out, *args, cwd="/", umask=0o022, **env):
 
 
 class Archive:
-    """An OCI archive, read as a container engine reads it."""
+    """`Archive` is an OCI archive, read as a container engine reads it."""
 
     def __init__(self, path):
         self.tar = tarfile.open(path)
@@ -86,7 +86,7 @@ class Archive:
         return gzip.decompress(data) if self.manifest["layers"][i]["mediaType"].endswith("+gzip") else data
 
     def members(self):
-        """Yields (layer, tar entry, its bytes) of all layers; the bytes are None for anything but a file."""
+        """Yields (layer, tar entry, its bytes) of all layers. The bytes are None for an entry that is not a file."""
         for i in range(len(self.manifest["layers"])):
             with tarfile.open(fileobj=io.BytesIO(self.layer(i))) as tar:
                 for entry in tar:
@@ -107,7 +107,7 @@ class Archive:
 
 
 class Pod:
-    """A network and mount namespace around an unpacked image. The image is read-only, except for the folders in `scratch`."""
+    """`Pod` is a network and mount namespace around an unpacked image. The image is read-only, except for the folders in `scratch`."""
 
     def __init__(self, rootfs, environment, folder, scratch=("tmp", "cache", "state", "dev/shm")):
         self.rootfs, self.folder, self.started = Path(rootfs), Path(folder), {}

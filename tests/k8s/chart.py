@@ -1,4 +1,5 @@
-"""The chart's objects for tests: Helm renders the chart, and this module parses the result. It needs no cluster and starts no programs."""
+"""Gives tests the chart's objects: Helm renders the chart, and this module parses the result. It needs no cluster and starts no
+programs."""
 import json
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ POD_PATH = {"Pod": ("spec",), "Job": ("spec", "template", "spec"), "Deployment":
 
 
 class Loader(yaml.SafeLoader):
-    """YAML loader that rejects a mapping with a repeated key, which Kubernetes would accept silently."""
+    """`Loader` is a YAML loader that rejects a mapping with a repeated key, which Kubernetes would accept silently."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(k, deep=True) for k, _ in node.value]
@@ -51,7 +52,7 @@ def texts(values=None, name="demo", namespace="ns", kube="v1.31.0", apis=(), cha
 
 
 class Objects(list):
-    """The rendered objects of a release."""
+    """Holds the rendered objects of a release."""
 
     def one(self, kind, name):
         found = [o for o in self if o["kind"] == kind and o["metadata"]["name"] == name]

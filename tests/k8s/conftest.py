@@ -1,4 +1,4 @@
-"""In ctest a file counts as skipped when all of its tests were skipped."""
+"""Tells ctest that a file counts as skipped when all of its tests were skipped."""
 outcomes = []
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000
 FS_GROUP = 65532
-# Shell script that sets up a pod. The root has the folders that programs of this machine need, read-only. The program becomes PID 1.
+# POD is a shell script that sets up a pod. The root has the folders that programs of this machine need, read-only. The program becomes PID 1.
 POD = r"""
 set -e
 R=$1; VOLUMES=$2; BIN=$3; NAME=$4; PAUSE=$5; shift 5
@@ -75,7 +75,7 @@ def expand(text, env):
 
 
 class Node:
-    """A bridge in a network namespace of the test, and the pods on it."""
+    """`Node` is a bridge in a network namespace of the test, and the pods on that bridge."""
 
     def __init__(self, folder, bin_dir, objects, uid=65532, group=FS_GROUP):
         self.folder, self.bin, self.uid, self.group = Path(folder), Path(bin_dir), uid, group
@@ -83,7 +83,7 @@ class Node:
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
         ip("link", "set", "lo", "up")
-        # A bridge without a fixed MAC address takes that of a port, and changes it when ports come and go.
+        # The bridge gets a fixed MAC address. Otherwise it would take that of a port, and change it when ports come and go.
         ip("link", "add", "pods", "address", "02:00:00:00:00:01", "type", "bridge")
         ip("addr", "add", "10.99.0.1/16", "dev", "pods")
         ip("link", "set", "pods", "up")
@@ -130,8 +130,8 @@ class Node:
         return folder
 
     def apply(self, objects):
-        """Does at once what controllers would do for the objects: starts missing pods and ends surplus ones, the highest number first.
-        Each Job runs once, beside the pods."""
+        """Does at once what controllers would do for the objects: it starts missing pods and ends surplus pods, the highest number
+        first. Each Job runs once, beside the pods."""
         self.objects = objects
         for o in objects.kinds("Job"):
             name = o["metadata"]["name"]
@@ -157,8 +157,8 @@ class Node:
         return list(wanted)
 
     def roll(self, name, objects, each=None):
-        """Does a StatefulSet's rolling update, from the highest number down, one pod when the one before is ready. Calls
-        each() before it ends a pod."""
+        """Does a StatefulSet's rolling update, from the highest number down. It replaces a pod when the previous pod is ready, and
+        calls each() before it ends a pod."""
         self.objects = objects
         o = objects.one("StatefulSet", name)
         for i in reversed(range(o["spec"]["replicas"])):
@@ -169,7 +169,7 @@ class Node:
             wait_for(pod.is_ready, f"{pod.name} is not ready", pod)
 
     def end(self):
-        for p in [*self.jobs.values(), *self.pods.values()]:  # the bridge goes with the last process of its namespace
+        for p in [*self.jobs.values(), *self.pods.values()]:  # the bridge ends with the last process of its namespace
             p.kill()
 
 
@@ -196,7 +196,7 @@ class Pod:
         return {"status.podIP": self.address, "metadata.name": self.name}[path]
 
     def environment(self, container):
-        env = {"PATH": "/cox:/usr/bin:/bin", "HOME": "/tmp", "HOSTNAME": self.name, "COX_CACHE": "/cache"}  # as in the image
+        env = {"PATH": "/cox:/usr/bin:/bin", "HOME": "/tmp", "HOSTNAME": self.name, "COX_CACHE": "/cache"}  # the image sets these variables too
         for e in container.get("env") or []:
             source = e.get("valueFrom", {})
             if "fieldRef" in source:
@@ -337,7 +337,7 @@ class Pod:
 
 
 NOT_LOOKED_AT = ssl.create_default_context()
-NOT_LOOKED_AT.check_hostname, NOT_LOOKED_AT.verify_mode = False, ssl.CERT_NONE  # a kubelet does not verify either
+NOT_LOOKED_AT.check_hostname, NOT_LOOKED_AT.verify_mode = False, ssl.CERT_NONE  # a kubelet does not verify certificates either
 
 
 def get(url, headers=None, body=None, timeout=30):

@@ -1,4 +1,4 @@
-"""Objects around the release: Ingress, network policies, monitors, alerts, the dashboard."""
+"""Tests objects around the release: Ingress, network policies, monitors, alerts, the dashboard."""
 import json
 import re
 
@@ -78,7 +78,7 @@ def test_network_policies_of_those_who_were_named():
     assert "prefetch" not in null
 
 
-FETCHED = [  # values → ports that pods may fetch from
+FETCHED = [  # each case: values → ports that pods may fetch from
     ({}, [443]),
     ({"model": {"name": "hf:a/b"}}, [443]),
     ({"model": {"name": "http://mirror.example/x.gguf"}}, [443, 80]),

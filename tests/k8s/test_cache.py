@@ -1,4 +1,4 @@
-"""The storage of the model: a claim that a Job fills, and pods on the nodes that can mount the claim."""
+"""Tests the storage of the model: a claim that a Job fills, and pods on the nodes that can mount the claim."""
 import itertools
 import json
 import shutil
@@ -60,7 +60,8 @@ def test_cache_kinds():
         objs = c.objects({"cache": kind})
         assert not objs.kinds("Job") and not objs.kinds("PersistentVolumeClaim")
         assert not any(terms(spec) for _, spec in objs.templates())
-    # A model that is not fetched needs no claim: pods would wait for one that stays empty. The model may be a path in an existing claim.
+    # A model that is not fetched needs no claim, because pods would wait for a claim that stays empty. The model may be a path in an existing
+    # claim.
     for name in ("null", "/models/x"):
         objs = c.objects({"model": {"name": name}})
         assert not objs.kinds("Job") and not objs.kinds("PersistentVolumeClaim") and cache({"model": {"name": name}}) == (None, None)
@@ -70,7 +71,8 @@ def test_cache_kinds():
 
 
 def test_another_claim_or_job_has_another_name():
-    """Claims and Jobs cannot be changed, so new values give them a new name: `helm upgrade` makes the new one and removes the old one."""
+    """Claims and Jobs cannot be changed, so new values give them a new name: `helm upgrade` makes the new object and removes the old
+    one."""
     def name(kind, **values):
         return c.objects(values).kinds(kind)[0]["metadata"]["name"]
     claims = [name("PersistentVolumeClaim", cache=v) for v in (
@@ -113,7 +115,7 @@ def matches(selector, labels):
 
 
 class Scheduler:
-    """Stand-in for the scheduler's handling of required pod affinity. A pod is placed beside a matching pod. When no pod of the
+    """Stands in for the scheduler's handling of required pod affinity. A pod is placed beside a matching pod. When no pod of the
     cluster matches, it is placed anywhere if it matches its own terms."""
 
     def __init__(self, *nodes):
@@ -128,7 +130,7 @@ class Scheduler:
         return list(self.nodes) if not somewhere and all(matches(t, labels) for t in wanted) else []
 
     def run(self, pods, choose):
-        """Places all pods; tries waiting ones again and again. Returns the pods that can never be placed."""
+        """Places all pods, and tries waiting pods again and again. Returns the pods that can never be placed."""
         waiting = list(pods)
         while True:
             n = len(waiting)
@@ -163,14 +165,15 @@ def test_pods_of_a_claim_of_one_node_find_each_other(values):
 
 
 def test_the_first_is_a_worker():
-    """A worker is placed first, because GPUs, taints and selectors are the workers': a Job on another node would keep the claim from them."""
+    """A worker is placed first, because only workers have GPUs, taints and selectors: a Job on another node would keep the claim
+    from them."""
     parts = by_part({"worker": {"device": "cuda", "gpus": 1, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
                      "gateway": {"tolerations": [{"key": "mine", "operator": "Exists"}]}})
     s = Scheduler("a", "b")
     assert len(s.run(copies(parts, gateway=1, prefetch=1), 0)) == 2
     assert parts["prefetch"][1]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert [t["key"] for t in parts["gateway"][1]["tolerations"]] == ["mine", "gpu"]
-    # A Job's pod on a lost node does not keep workers away either, though its finalizer keeps the pod until the node is gone.
+    # A Job's pod on a lost node does not keep workers away either, although its finalizer keeps the pod until the node is gone.
     s.nodes["a"] = [p for _, p in copies(parts, prefetch=1)]
     lost = s.nodes.pop("a")
     assert s.run(copies(parts, worker=2, gateway=1), 0) == [] and not any(LABEL in p for p in lost)

@@ -1,4 +1,4 @@
-"""The chart's objects are valid in every version of Kubernetes that the chart names, restricted and complete."""
+"""Tests that the chart's objects are valid in every version of Kubernetes that the chart names, restricted and complete."""
 import base64
 import json
 import re
@@ -14,7 +14,7 @@ import yaml
 
 VERSIONS = [f"1.{minor}" for minor in range(28, 37)]
 FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication", "Route", "HTTPRoute",
-           "LeaderWorkerSet", "SecurityContextConstraints"}  # kinds of CRDs, not in Kubernetes' own schemas
+           "LeaderWorkerSet", "SecurityContextConstraints"}  # these kinds come from CRDs and are not in Kubernetes' own schemas
 FILES = [None, *c.values_files()]
 F = "demo-coxswain"
 MANY_NODES = {"cache": {"accessMode": "ReadWriteMany"}}
@@ -116,7 +116,7 @@ def test_services_name_ports_that_pods_have():
 
 
 def test_selectors_do_not_change_with_values():
-    """A selector is immutable: an upgrade that changed one would be refused."""
+    """Values do not change a selector. A selector is immutable, so such an upgrade would be refused."""
     def selectors(objs):
         return {i: o["spec"]["selector"] for i, o in zip(objs.ids(), objs) if o["kind"] in ("StatefulSet", "Deployment")}
     plain = selectors(c.objects())
@@ -297,7 +297,7 @@ def shutdown_timeout(objs):
 def test_grace_outlasts_what_a_stop_takes():
     objs = c.objects()
     assert grace(objs, "Deployment", "gateway") == 10 + 3600 + 15 and grace(objs, "StatefulSet", "worker") == 30 + 15
-    assert shutdown_timeout(objs) == 3600  # long enough for streams of several minutes
+    assert shutdown_timeout(objs) == 3600  # the time-out is long enough for streams of several minutes
     alone = c.objects({"gateway": {"replicas": 1, "state": {"enabled": True}}})  # nothing serves until the only gateway has ended
     assert grace(alone, "Deployment", "gateway") == 10 + 30 + 15 and shutdown_timeout(alone) == 30
     objs = c.objects({"gateway": {"shutdownDelay": 20, "config": {"shutdown_timeout": 0}}, "worker": {"config": {"drain_timeout": 600}}})
@@ -359,7 +359,7 @@ def field(manager, operation, *fields):
 HPA = field("kube-controller-manager", "Update", "replicas")
 HELM4 = field("helm", "Apply", "template")
 FLUX = field("helm-controller", "Apply", "template", "replicas")
-OWNERS = [  # owners of `replicas` on the server, whether the chart states the number again, why
+OWNERS = [  # each case: owners of `replicas` on the server, whether the chart states the number again, why
     ([HELM4, HPA], False, "an autoscaler's: another number here would be a conflict, at an upgrade or at a rollback to it"),
     ([field("helm", "Apply", "template", "replicas"), HPA], False, "both's: it stays without Helm"),
     ([field("helm", "Apply", "template", "replicas")], True, "Helm's alone: without one here it would become 1"),

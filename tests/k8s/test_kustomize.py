@@ -1,4 +1,5 @@
-"""The files of deploy/k8s, written by `render`, match the chart. An overlay's patches turn the base into the chart's own output."""
+"""Tests that the files of deploy/k8s, written by `render`, match the chart. An overlay's patches turn the base into the chart's own
+output."""
 import copy
 import glob
 import importlib.machinery
@@ -27,7 +28,7 @@ def wanted(name):
 
 
 def applied(o, operations):
-    """Applies a JSON patch: the operations of RFC 6902 that `render` uses."""
+    """Applies a JSON patch with the operations of RFC 6902 that `render` uses."""
     o = copy.deepcopy(o)
     for op in operations:
         *path, last = [p.replace("~1", "/").replace("~0", "~") for p in op["path"].split("/")[1:]]

@@ -1,4 +1,5 @@
-"""A machine that cannot run the tests' cluster is told so in one sentence, and tests that need it are skipped. No cluster starts here."""
+"""Tests that a machine that cannot run the tests' cluster is told so in one sentence, and that tests that need the cluster are
+skipped. No cluster starts here."""
 import importlib.machinery
 import importlib.util
 import os
@@ -63,6 +64,6 @@ def test_what_was_not_fetched(tmp_path, tool, what):
 def test_a_folder_of_somebody_else_is_told_in_a_line(tmp_path):
     """Another user's state folder gives one line and no traceback."""
     state = tmp_path / "state"
-    (state / "lock").mkdir(parents=True)  # a folder: even root cannot open it for writing
+    (state / "lock").mkdir(parents=True)  # the lock is a folder, because even root cannot open a folder for writing
     done = subprocess.run([CLUSTER, "down"], env=dict(os.environ, COX_K8S_STATE=str(state)), capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and str(state / "lock") in done.stderr

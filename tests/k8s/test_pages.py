@@ -1,4 +1,5 @@
-"""The chart accepts the values and options that the deployment's pages show, and a walk types the commands of Helm's notes."""
+"""Tests that the chart accepts the values and options that the deployment's pages show, and that a walk types the commands of Helm's
+notes."""
 import shlex
 import sys
 
@@ -50,7 +51,8 @@ def test_a_name_that_the_chart_has_not_is_found():
 
 @pytest.mark.parametrize("values", [{}, {"gateway": {"apiKeys": {"generate": True}}}], ids=["defaults", "API keys"])
 def test_the_notes_are_typed(values):
-    """The notes are rendered with a registry. docs/how-to/build-image.md shows how an image gets into one, and tests/image types that."""
+    """The notes are rendered with a registry. docs/how-to/build-image.md shows how an image gets into a registry, and tests/image
+    types that page."""
     text = c.notes({**values, "image": {"registry": "registry.example"}})
     w = Walk()
     after_installation(w, text)

@@ -1,5 +1,5 @@
-"""The rendered pods as processes (pods.py), with the null model. Options, files, keys, names and rights fit the programs.
-No request is lost when Kubernetes kills, replaces or scales pods."""
+"""Tests the rendered pods as processes (pods.py), with the null model. Options, files, keys, names and rights fit the programs. No
+request is lost when Kubernetes kills, replaces or scales pods."""
 import base64
 import contextlib
 import json
@@ -29,7 +29,7 @@ VALUES = {"model": {"name": "null", "servedNames": ["nobody", "null"]}, "worker"
 
 @pytest.fixture(scope="module", params=["plain", "openshift"])
 def node(request, tmp_path_factory):
-    """The release with all pods ready. On OpenShift the user is another one, and the group is the namespace's."""
+    """Yields the release with all pods ready. On OpenShift the user is another one, and the group is the namespace's."""
     is_openshift = request.param == "openshift"
     objects = c.objects(VALUES, apis=c.OPENSHIFT if is_openshift else [])
     uid, group = (1000650000, 1000650000) if is_openshift else (65532, 65532)
@@ -65,7 +65,7 @@ def key(n):
 
 
 def ask(n, gateway=0, **more):
-    """Asks the null model for a completion; returns (status, stream's text or error)."""
+    """Asks the null model for a completion; returns (status, the stream's text or error)."""
     p = n.pods[f"{F}-gateway-x{gateway}"]
     body = {"model": "nobody", "prompt": [5, 6, 7], "max_tokens": 8, "seed": 1, "stream": True, **more}
     return pods.get(f"http://{p.address}:8000/v1/completions", {"Authorization": f"Bearer {key(n)}"}, body, timeout=120)
@@ -80,7 +80,7 @@ def tokens(reply):
 
 
 class Load:
-    """Threads that send streams to both gateways, one after the other, until the end of the context."""
+    """Runs threads that send streams to both gateways, one after the other, until the context ends."""
 
     def __init__(self, n, streams=4):
         self.n, self.replies, self.over = n, [], threading.Event()
@@ -188,7 +188,7 @@ def test_scaling_restarts_nobody(node):
         before = {n: p.process.pid for n, p in node.pods.items()}
         grown = c.objects(c.merged(VALUES, {"worker": {"replicas": 6}}), apis=c.OPENSHIFT if node.uid > 99999 else [])
         for kind, name in (("Secret", f"{F}-keys"), ("Secret", f"{F}-admin"), ("Secret", f"{F}-api-keys")):
-            grown.one(kind, name)["data"] = node.objects.one(kind, name)["data"]  # `lookup` would keep them
+            grown.one(kind, name)["data"] = node.objects.one(kind, name)["data"]  # on a real server `lookup` would keep these keys
         small = node.objects
         node.apply(grown)
         everybody_is_ready(node)
@@ -199,7 +199,8 @@ def test_scaling_restarts_nobody(node):
 
 
 def test_a_rolling_update_that_makes_workers_unlike(node):
-    """A replica never has workers of both configurations, so each replica is dissolved and formed again while the other one serves."""
+    """A replica never has workers of both configurations, so each replica is dissolved and formed again while the other replica
+    serves."""
     changed = c.objects(c.merged(VALUES, {"worker": {"config": {"block_size": 32}}}), apis=c.OPENSHIFT if node.uid > 99999 else [])
     for name in (f"{F}-keys", f"{F}-admin", f"{F}-api-keys"):
         changed.one("Secret", name)["data"] = node.objects.one("Secret", name)["data"]
@@ -245,7 +246,8 @@ def test_a_pod_ends_within_its_grace(node):
 
 
 def test_several_ranks_in_a_pod(tmp_path):
-    """With TP 2 and two pods of two ranks, each pod is a replica. It has one readiness and comes back whole."""
+    """With TP 2 and two pods of two ranks, each pod is a replica. A pod has one readiness, and after a loss all of its ranks come
+    back."""
     n = pods.Node(tmp_path, BIN, c.objects(c.merged(VALUES, {"worker": {"replicas": 2, "ranks": 2}})))
     try:
         n.apply(n.objects)
@@ -284,8 +286,9 @@ def test_two_models_below_one_roof(tmp_path):
 
 
 class Keda:
-    """Acts on the rendered ScaledObject as KEDA does. It asks the trigger with the TriggerAuthentication's Secret. It scales up from
-    zero as soon as the trigger is active, and to idleReplicaCount when it has been inactive for cooldownPeriod."""
+    """`Keda` acts on the rendered ScaledObject as KEDA does. It asks the trigger with the TriggerAuthentication's Secret. It scales
+    up from zero as soon as the trigger is active. It scales down to idleReplicaCount when the trigger has been inactive for
+    cooldownPeriod."""
 
     def __init__(self, n, objects):
         self.n, self.objects, self.numbers = n, objects, []
@@ -334,7 +337,7 @@ def test_to_no_workers_and_back(tmp_path):
         everybody_is_ready(n)
         assert not any("-worker-" in name for name in n.pods)
         pod = n.run(f"{F}-smoke", objects.one("Pod", f"{F}-smoke"))
-        del n.pods[f"{F}-smoke"]  # belongs to no Service or set
+        del n.pods[f"{F}-smoke"]  # the pod belongs to no Service or set
         until(lambda: pod.process.poll() is not None, "helm test has not ended")
         assert pod.process.returncode == 0, pod.log.read_text()
         until(lambda: keda.numbers[-1] == 0, "the workers stay")
@@ -362,7 +365,7 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
         n = pods.Node(tmp_path, BIN, c.Objects())
         stack.callback(n.end)
         hub = stack.enter_context(Hub({"org/tiny": tiny_model()}, host="10.99.0.1"))
-        hub.faults["*"] = [()] + [("slow", 0.05, 10_000)] * 3  # the listing is fast, the files are slow
+        hub.faults["*"] = [()] + [("slow", 0.05, 10_000)] * 3  # the hub lists fast and sends files slowly
         n.apply(objects(worker={"replicas": 0}, gateway={"replicas": 0}))
         pulling = [*n.jobs.values()]
         for labels, spec in objects().templates():
@@ -373,7 +376,7 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
         assert len(pulling) == 5
         for p in pulling:
             assert p.process.wait(120) == 0, p.log.read_text()
-        logs = [p.log.read_text() for p in pulling]  # a late one may find everything there
+        logs = [p.log.read_text() for p in pulling]  # a late process may find all files there
         assert sum("waiting for it" in log or "it is there" in log for log in logs) >= 4, logs
         assert len(hub.asked("model.safetensors")) == len(hub.asked("/revision/main")) == 1
         hub.requests.clear()
@@ -386,13 +389,13 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
 @pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadOnlyMany"])
 def test_a_model_that_computes(tmp_path, mode):
-    """The claim has the model already. The Job and the init containers find it there, without a network. A worker with a pod's rights
-    and read-only root reads it and answers."""
+    """The claim has the model already. The Job and the init containers find the model there, without a network. A worker with a
+    pod's rights and read-only root reads the model and answers."""
     objects = c.objects({"cache": {"existingClaim": "models", "accessMode": mode}, "worker": {"replicas": 1, "config": {"threads": 2}},
                          "gateway": {"replicas": 1, "config": {"queue_timeout": 300}}, "service": {"port": 8000}})
     n = pods.Node(tmp_path, BIN, objects)
     shutil.copytree(os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo", n.claim("models") / "models" / "demo")
-    for folder, _, files in os.walk(n.claim("models")):  # a kubelet gives files to fsGroup, unless the volume is read-only
+    for folder, _, files in os.walk(n.claim("models")):  # a kubelet gives the files to fsGroup, unless the volume is read-only
         for name in [".", *files] if mode == "ReadWriteOnce" else []:
             os.chown(os.path.join(folder, name), 0, n.group)
             os.chmod(os.path.join(folder, name), 0o2775 if name == "." else 0o664)

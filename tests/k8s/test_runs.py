@@ -1,4 +1,5 @@
-"""`cox run render` makes valid objects for every Kubernetes version of the chart. Their pods pass "restricted" and do what the file says."""
+"""Tests that `cox run render` makes valid objects for every Kubernetes version of the chart. Their pods pass "restricted" and do
+what the file says."""
 import os
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The chart refuses wrong values before anything is installed, with a sentence that names the mistake."""
+"""Tests that the chart refuses wrong values before anything is installed, with a sentence that names the mistake."""
 import base64
 import json
 import os
@@ -10,7 +10,7 @@ import chart as c
 import helm_python as helm
 import pytest
 
-WRONG = [  # wrong values, Helm's message
+WRONG = [  # each case: wrong values, words of Helm's message
     ({"worker": {"kind": None}}, "/worker.*missing property 'kind'"),
     ({"worker": {"probes": None}}, "/worker.*missing property 'probes'"),
     ({"worker": {"probes": {"startup": None}}}, "/worker/probes.*missing property 'startup'"),

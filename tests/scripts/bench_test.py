@@ -1,5 +1,5 @@
-"""The scripts of bench/ refuse wrong options with one line that names the option and exit status 2, before they build or load
-anything. There is neither a build nor a model here. The test is skipped without .venv."""
+"""Tests that the scripts of bench/ refuse wrong options with one line that names the option and exit status 2, before they build or
+load anything. There is neither a build nor a model here. The test is skipped without .venv."""
 import argparse
 import concurrent.futures
 import os
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/python"))
 import options  # noqa: E402
 
-# {script: {option: a value that it refuses}}; the types of bench/python/options.py are tested on their own, without a script
+# COUNTS is {script: {option: a value that it refuses}}. The types of bench/python/options.py are tested on their own, without a script.
 COUNTS = {
     "clients": {"--rounds": "0"},
     "cold_start": {"--poll": "inf"},
@@ -41,7 +41,7 @@ COUNTS = {
     "takeover": {"--bars": "2"},
     "tp": {"--tp": "0", "--cores": "4096", "--peer": "/nonexistent"},
 }
-# script, options that cannot be combined, text of the error line
+# Each case of TOGETHER has a script, options that cannot be combined, and the text of the error line.
 TOGETHER = [
     ("tp", ["--hey", "--rounds", "0"], "--rounds"),
     ("tp", ["--hey", "--hosts"], "--hey"),

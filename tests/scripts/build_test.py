@@ -1,5 +1,6 @@
-"""scripts/build and scripts/test, with stand-ins for the programs that they call. An interrupted download of crates is repeated before
-the build. `--long` runs every part, even after a failed one, and a single part when a preset, a label or tests are named."""
+"""Tests scripts/build and scripts/test, with stand-ins for the programs that they call. An interrupted download of crates is
+repeated before the build. `--long` runs every part, even after a failed one, and a single part when a preset, a label or tests
+are named."""
 import os
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""scripts/cached reuses a result exactly when its inputs and texts are the same, and never an incomplete result."""
+"""Tests that scripts/cached reuses a result exactly when its inputs and texts are the same, and never an incomplete result."""
 import os
 import subprocess
 import tempfile

@@ -1,4 +1,4 @@
-"""The checks of scripts/ find faults: each rule gets a small tree that breaks it."""
+"""Tests that the checks of scripts/ find faults: each rule gets a small tree that breaks it."""
 import subprocess
 import sys
 import tempfile
@@ -14,7 +14,7 @@ TABLE = ("# comment\ncommon/base:\ncommon/loop: common/base\nproto: common/base\
 
 
 class Tree:
-    """A temporary source tree. run() runs a check on it and returns (exit status, output)."""
+    """`Tree` is a temporary source tree. run() runs a check on it and returns (exit status, output)."""
 
     def __init__(self, files):
         self.files = {"scripts/layers.txt": TABLE, **files}
@@ -71,8 +71,8 @@ class Layers(LayersCase):
         self.check({**common, "head/CMakeLists.txt": "cox_folder(head DEPS net base)\n"}, "head may not link net")
 
     def test_folders_below(self):
-        # A folder's own row counts, not its parent's. A row that names no other top folder inherits those of its top folder. A star names all
-        # folders below.
+        # A folder's own row counts, not its parent's. A row that names no other top folder also gets the folders of its top folder's row. A star
+        # names all folders below.
         self.check({"head/a/x.c": '#include "head/b/y.h"\n#include "proto/m.h"\n', "cli/main.c": '#include "cli/x/z.h"\n',
                     "cli/x/z.c": '#include "common/loop/l.h"\n'})
         self.check({"head/b/x.c": '#include "proto/m.h"\n'}, "head/b may not include proto/m.h")
@@ -111,7 +111,7 @@ class Layers(LayersCase):
                    "text/src/a.rs -> text/src/b.rs")
         self.check({"bench/a.py": "import b\n", "bench/b.py": "from a import x\n"}, "bench/a.py -> bench/b.py: import b")
 
-# head/b must not name anything of head/a, but its kit.h declares functions and data of head/a.
+# Folder head/b must not name anything of head/a, but its kit.h declares functions and data of head/a.
 UP = {"head/a/x.c": "int up_data;\nconst struct row up_rows[] = {{1}, {2}};\nint up(void)\n{\n    return 1;\n}\n",
       "head/b/kit.h": "#define CALL(f) f()\nint up(void);\nextern int up_data;\nextern const struct row up_rows[];\n"}
 KIT = '#include "head/b/kit.h"\n'
@@ -122,7 +122,7 @@ def returns(text, name="y"):
 
 
 class Arrows(LayersCase):
-    """Finds every kind of arrow between C files; each tree has one fault."""
+    """Tests that every kind of arrow between C files is found. Each tree has one fault."""
 
     def refused(self, name, text, **more):
         self.check({**UP, "head/b/y.c": KIT + text, **more}, f"head/b/y: head/b may not call head/a/x (names {name})")
@@ -198,7 +198,7 @@ class Arrows(LayersCase):
         # A definition in the .c of the header's name counts alone. Otherwise one definition that the table allows is enough.
         self.check({**one, "head/b/kit.c": returns("1", "up"), "head/a/x.c": returns("1", "up")})
         self.check({**one, "head/a/x.c": returns("1", "up"), "common/base/x.c": returns("1", "up")})
-        # A static inline function in a header hides the name only from files that include the header.
+        # A static inline function in a header hides a name only from files that include this header.
         inline = {"head/b/t.h": "static inline " + returns("0", "up")}
         self.refused("up", returns("up()"), **inline)
         self.check({**UP, **inline, "head/b/y.c": '#include "head/b/t.h"\n' + returns("up()")})
@@ -299,7 +299,7 @@ class Size(unittest.TestCase):
         self.assertEqual(found, [("f", 5, 5, 2), ("g", 12, 3, 0)])
 
 
-WAYS = {"docs/develop/ways.md": "## W\n\n1. `common/w.c:w` is all.\n", "common/w.c": "int w(void)\n{\n}\n"}  # a correct page of ways
+WAYS = {"docs/develop/ways.md": "## W\n\n1. `common/w.c:w` is all.\n", "common/w.c": "int w(void)\n{\n}\n"}  # this page of ways is correct
 
 
 class Names(unittest.TestCase):
@@ -389,7 +389,8 @@ class Ways(unittest.TestCase):
         for put in ("y->going = b;", "y->go = bb;", "go = b;", "y->stop = b;", "/* y->go = b; */"):
             self.way({**a, "head/b.c": c("b"), "head/c.c": c("f", put)}, way, "'W': the hop to b is not by x->go")
         self.way({"head/a.c": c("a", "x->stop(x);"), "head/b.c": c("b", "y->go = b;")}, way, "the hop to b is not by x->go")
-        # An assignment in a test does not count. In another file it does not count for a static function, or if that file has its own `b`.
+        # An assignment in a test does not count. An assignment in another file does not count for a static function, or if that file has its own
+        # `b`.
         self.way({**a, "head/b.c": c("b"), "tests/c.c": c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
         self.way({**a, "head/b.c": "static " + c("b"), "head/c.c": c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
         self.way({**a, "head/b.c": c("b"), "head/c.c": "static " + c("b") + c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
@@ -419,7 +420,7 @@ class Ways(unittest.TestCase):
                           ("b();", "c();", "from `head/f.c:f` under `head/f.c:g`")):
             self.way({"head/a.c": c("a", a), "head/b.c": c("b"), "head/c.c": c("c"), "head/f.c": c("f", f) + c("g", "f();") + c("h")},
                      way(hop), "the hop to c is not by head/f.c:f")
-        # The caller of the first entry is the origin of the list. A function that an entry calls is reached; a caller of an entry is not.
+        # The caller of the first entry is the origin of the list. A function that an entry calls is reached, and a caller of an entry is not.
         files = {"head/a.c": c("a", "b();"), "head/b.c": c("b"), "head/c.c": c("c"), "head/f.c": c("f", "a(); b(); c();")}
         self.way(files, ["`head/a.c:a` begins; `head/f.c:f` calls it", *way("then, from `head/f.c:f`")[1:]])
         self.way(files, ["`head/a.c:a` begins", "`head/b.c:b` goes on; `head/f.c:f` calls it", *way("then, from `head/f.c:f`")[2:]],

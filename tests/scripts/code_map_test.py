@@ -1,4 +1,4 @@
-"""The committed picture of scripts/code-map matches the sources, and --check notices when it does not."""
+"""Tests that the committed picture of scripts/code-map matches the sources, and that --check notices when it does not."""
 import re
 import shutil
 import subprocess

@@ -1,4 +1,5 @@
-"""An archive of tests/fuzz/corpus-add depends on its inputs alone, and the committed archives are as the script writes them."""
+"""Tests that an archive of tests/fuzz/corpus-add depends on its inputs alone, and that the committed archives are as the script
+writes them."""
 import importlib.machinery
 import importlib.util
 import subprocess

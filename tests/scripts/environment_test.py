@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/reference/environment.md has every variable that a program reads, and no program lacks one that it has."""
+"""Tests that docs/reference/environment.md has every variable that a program reads, and that a program reads every variable of the
+page."""
 import re
 import unittest
 from pathlib import Path
@@ -11,8 +12,8 @@ NAME = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*"
 READERS = re.compile(rf'\b(?:getenv|environment|env_of|std::env::var|env::var(?:_os)?)\((?:[a-z>-]+, )?"({NAME})"')
 WORDS = re.compile(rf'"({NAME})[="]')
 BY_NAME = ("cli/pull/request/aws_credentials.c", "cli/sagemaker/settings.c", "cli/sagemaker/host.c", "cli/multi_model/serve.c")  # all of their capitals are variables
-NO_VARIABLES = {"MULTI_RECORD"}  # the value of one
-OPTIONS = {"COX_CACHE", "COX_RETRIES", "COX_NO_EARLY_LAUNCH", "COX_RUNS_DIR"}  # COX_<OPTION>, read beside the table
+NO_VARIABLES = {"MULTI_RECORD"}  # this name is the value of a variable
+OPTIONS = {"COX_CACHE", "COX_RETRIES", "COX_NO_EARLY_LAUNCH", "COX_RUNS_DIR"}  # these are COX_<OPTION>, which programs also read without the table
 
 
 def sources():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/reference/errors.md is what scripts/errors makes of the sources: each status and code has a row, each row a source."""
+"""Tests that docs/reference/errors.md is the output of scripts/errors: each status and code has a row, and each row has a source."""
 import re
 import subprocess
 import unittest
@@ -20,7 +20,7 @@ class Errors(unittest.TestCase):
             self.assertIn(row, PAGE)
 
     def test_exit_codes_are_those_of_the_programs(self):
-        """The numbers stand in enums; the page says what they mean."""
+        """The exit codes of the page equal the numbers in the programs' enums."""
         for path, names in (("cli/base/command_line.h", {"EXIT_FINE": 0, "EXIT_FAILED": 1, "EXIT_USAGE": 2}),
                             ("head/main.c", {"EXIT_RUNTIME": 1, "EXIT_CONFIG": 2}),
                             ("worker/plan/plan_main.c", {"EXIT_DOES_NOT_FIT": 1, "EXIT_USAGE": 2}),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/reference/events.md is what scripts/events makes of the sources: each event has a meaning, each meaning an event."""
+"""Tests that docs/reference/events.md is the output of scripts/events: each event has a meaning, and each meaning has an event."""
 import subprocess
 import unittest
 from pathlib import Path
@@ -14,7 +14,8 @@ class Events(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_events_of_every_kind_are_found(self):
-        """Told by a literal, by one of two, through a variable; of the log alone and of `cox events`."""
+        """Finds events whose name is a literal, one of two literals, or a variable; events of the log alone, and events of `cox
+        events`."""
         for row in ("| `start_failed` | error | cox-head, cox-worker, cox-gateway, cox |  |", "| `worker_lost` | info, warn | cox-head | yes |",
                     "| `batch_line_not_saved` | error | cox-gateway |  | `why` |", "| `head_lost` | info, warn | cox-worker, cox-gateway |  |",
                     "| `keys_read` | info | all |"):

@@ -1,4 +1,4 @@
-"""scripts/fetch-demo-model works on a machine with a Python that has no pip."""
+"""Tests that scripts/fetch-demo-model works on a machine with a Python that has no pip."""
 import importlib.machinery
 import importlib.util
 import sys

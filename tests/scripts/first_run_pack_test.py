@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = ROOT / "build/release"
-GLIBC = (2, 36)  # Debian 12 has this version, Ubuntu 24.04 has 2.39
+GLIBC = (2, 36)  # Debian 12 has this version of glibc, and Ubuntu 24.04 has 2.39
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux-x86-64|libstdc\+\+|libgcc_s)\.so")
 LIMIT_MIB = 60
 KEYRINGS = {"bookworm": "/usr/share/keyrings/debian-archive-keyring.gpg", "noble": "/usr/share/keyrings/ubuntu-archive-keyring.gpg"}
@@ -70,7 +70,7 @@ def check_needs(pack):
 
 def start_all(pack, title, command=(), at=None):
     """Checks that each program starts: it prints its version, or ends with 77 because there is no device. Two programs fail without
-    NVIDIA's libraries; their message about it counts as a start too."""
+    NVIDIA's libraries, and their message about that counts as a start too."""
     at, bad = at or pack, []
     for p in programs(pack):
         args = ["--version"] if p.parent.name == "bin" else ["--device", "cuda", "own"] if p.name == "model_golden" else []
@@ -88,7 +88,7 @@ def bare_root(roots, suite, mirror):
         return root, ""
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
         return None, "this needs root and debootstrap"
-    # An older debootstrap does not know the release; the script of an older release makes it as well (scripts/clean-root).
+    # An older debootstrap does not know the release. The script of an older release works as well (scripts/clean-root).
     script = [] if Path("/usr/share/debootstrap/scripts", suite).exists() else ["/usr/share/debootstrap/scripts/gutsy"]
     keyring = KEYRINGS[suite]
     if not Path(keyring).exists():

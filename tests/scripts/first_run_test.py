@@ -19,7 +19,7 @@ CARRIED = "first-run rows.sh tests.sh serve.sh multi.sh ask.py merge.py".split()
 HAS_DEVICE = any(os.path.exists(node) for node in ("/dev/nvidiactl", "/dev/dxg"))
 PASSES = "echo 3 cases"
 BENCH = "echo '| cuda_model_bench | llama31_8b, decode at batch 1, a step | 5.61 ms |  |  |'; echo '2 of 2 bars held'"
-# Stand-in for cox: `cox up` answers each completion, has two workers and reports a killed one; `cox bench serve` prints its table.
+# COX stands in for cox: `cox up` answers each completion, has two workers and reports a killed one; `cox bench serve` prints its table.
 COX = r'''#!/usr/bin/env python3
 import http.server, json, os, signal, subprocess, sys, threading, time
 args = sys.argv[1:]
@@ -55,7 +55,7 @@ def load(name):
 
 
 class Host:
-    """A folder as prepare makes it, with stand-ins for programs {path in the pack: lines of bash}, and a PATH."""
+    """`Host` is a folder as prepare makes it, with stand-ins for programs {path in the pack: lines of bash}, and a PATH."""
 
     def __init__(self, folder, programs, devices=1, tools=None):
         self.folder = Path(folder)
@@ -126,7 +126,7 @@ class FirstRun(unittest.TestCase):
             self.assertTrue(load("merge").Table(table).when)
 
     def test_library_folders_have_no_empty_one(self):
-        """The script adds no empty folder to LD_LIBRARY_PATH: the loader would read the working folder."""
+        """The script adds no empty folder to LD_LIBRARY_PATH. With an empty folder the loader would read the working folder."""
         for before in ("", "/before"):
             table = self.check(0, ["| `cuda_copy_test` | passed |"], {"tests/cuda_copy_test": "echo \"folders $LD_LIBRARY_PATH.\"",
                                "tests/model_golden": PASSES}, "--parts", "env,tests", LD_LIBRARY_PATH=before)
@@ -212,7 +212,7 @@ class FirstRun(unittest.TestCase):
 
 
 class Prepare(unittest.TestCase):
-    """prepare refuses wrong arguments and trees before it compiles anything."""
+    """Tests that prepare refuses wrong arguments and trees before it compiles anything."""
 
     def check(self, wanted, *args, size=0, ignored=True):
         with tempfile.TemporaryDirectory() as folder:
@@ -242,7 +242,7 @@ class Prepare(unittest.TestCase):
         self.check("link commands cannot have that path", "--work", "/tmp/cox gpu pack")
 
     def test_which_release_is_taken(self):
-        """prepare takes a release that scripts/build made of the packed commit, if nothing was built in it since."""
+        """prepare takes a release that scripts/build made of the packed commit, if nothing has been built in that release since."""
         text = (HERE / "prepare").read_text()
         function = text[text.index("is_of_commit() {"):text.index('if [ -z "$release" ]')]
         with tempfile.TemporaryDirectory() as folder:
@@ -264,7 +264,7 @@ class Prepare(unittest.TestCase):
             self.assertFalse(is_taken())
             (build / "built-commit").write_text(git("rev-parse", "HEAD") + "\n")
             self.assertTrue(is_taken())
-            for name in ("bin/cox", ".ninja_log"):  # as if built again later, from an unknown state
+            for name in ("bin/cox", ".ninja_log"):  # a later time looks as if the file was built again from an unknown state
                 os.utime(build / name, (time.time() + 10,) * 2)
                 self.assertFalse(is_taken())
                 os.utime(build / name, (1000, 1000))
@@ -307,7 +307,7 @@ class Merge(unittest.TestCase):
         self.assertEqual(day, DAY.replace("| 0.7 | |", f"| 0.7 | 5.61 ms ({by}) |"))
 
     def test_torch_rows_of_three_cells(self):
-        """Rows of figures have five cells, those of torch_peers.py too; merge refuses rows of three."""
+        """Rows of figures have five cells, also those of torch_peers.py. merge refuses rows of three cells."""
         self.assertIn('| {figure} | | |"', (HERE / "torch_peers.py").read_text())
         self.assertEqual(self.merge(table_of("", "| torch | copy | 3000 GB/s |\n"))[0], 1)
 
@@ -386,7 +386,7 @@ class Merge(unittest.TestCase):
         wanted |= set(re.findall(r"^ *same_ids ([a-z-]+)", sources, re.M)) | {"multi-killed-rank"}
         for group in re.findall(r"for name in ([a-z_ ]+); do\n +(?:case|\[).*?done", sources, re.S):
             wanted |= {f"cuda_{name}_test" for name in group.split() if not name.startswith("cuda_")}
-        wanted -= {"name", "sanitize", "ncu", "multi"}  # sanitize, ncu, multi: printed only when skipped
+        wanted -= {"name", "sanitize", "ncu", "multi"}  # sanitize, ncu and multi are printed only when they are skipped
         self.assertGreater(len(wanted), 40)
         self.assertEqual(wanted - keys, set(), "docs/gpu-status.md has no row for these")
         rows = "".join(f"| `{key}` | passed | 1 s | fine |\n" for key in sorted(wanted))
@@ -411,10 +411,10 @@ class Predict(unittest.TestCase):
         self.assertIn('"prefill of ", b->n_tokens, " tokens, time"', source)
 
     def test_figures_by_hand(self):
-        """Weights and operations equal the values worked out by hand in tests/unit/bench/gpu/cuda_work_test.c."""
+        """Weights and operations equal the values computed by hand in tests/unit/bench/gpu/cuda_work_test.c."""
         hand = {}
         for name, value in re.findall(r"^#define ([A-Z_0-9]+) +\(?(.*?)\)?$", (ROOT / "tests/unit/bench/gpu/cuda_work_test.c").read_text(), re.M):
-            hand[name] = eval(value + ")" * (value.count("(") - value.count(")")), {}, hand)  # evaluates products and sums of numbers
+            hand[name] = eval(value + ")" * (value.count("(") - value.count(")")), {}, hand)  # eval gets only products and sums of numbers
         llama, awq, lite, lite_awq, gemma = map(self.predict.Shape, ("llama31_8b", "llama31_8b_awq", "deepseek_coder_v2_lite",
                                                                    "deepseek_coder_v2_lite_awq", "gemma3_270m"))
         near = lambda a, b: self.assertAlmostEqual(a / b, 1, 9)
@@ -435,7 +435,8 @@ class Predict(unittest.TestCase):
         near(gemma.pairs(600), 3 * 600 * 601 / 2 + 15 * (512 * 513 / 2 + 88 * 512))
 
     def test_beside_the_review(self):
-        """The prediction for the code as reviewed is within 12 % of the review's own, and no time is below its floor."""
+        """The prediction for the code at the time of the review is within 12 % of the review's own prediction, and no time is below
+        its floor."""
         for key, floor, before, given, after in self.predict.rows():
             self.assertLess(floor, after, key)
             self.assertLessEqual(after, before, key)

@@ -1,14 +1,14 @@
-"""The repository is self-contained: no file in it points to a folder beside it."""
+"""Tests that the repository is self-contained: no file in it points to a folder beside it."""
 import re
 import subprocess
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Matches a folder beside the repository: a path from the root, or the root's name in CMake, scripts or Python with a step up.
+# OUTSIDE matches a folder beside the repository: a path from the root, or the root's name in CMake, scripts or Python with a step up.
 OUTSIDE = re.compile(r"""(?<![\w./-])\.\./[a-z_]*shared\b | \bshared/goldens\d?\b
                      | \bROOT\.parent\b | (?:CMAKE_SOURCE_DIR|COX_ROOT|\broot)\}?/\.\./""", re.X)
-# Pages of decisions and history may name folders of their time.
+# HISTORY lists pages of decisions and history, which may name folders of their time.
 HISTORY = ("CHANGELOG.md", "docs/develop/decisions/")
 
 

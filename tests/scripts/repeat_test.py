@@ -1,4 +1,4 @@
-"""scripts/repeat counts, keeps and ends runs correctly, with stand-ins for tests. Each test in tests/flaky.txt exists."""
+"""Tests that scripts/repeat counts, keeps and ends runs correctly, with stand-ins for tests. Each test in tests/flaky.txt exists."""
 import json
 import os
 import re
@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Stand-in for pytest: writes the requested junit file. STUB_FAILS_AT is the run in which test_b fails.
+# PYTEST stands in for pytest: it writes the requested junit file. STUB_FAILS_AT is the run in which test_b fails.
 PYTEST = r"""#!/usr/bin/env python3
 import os, pathlib, sys, time
 said = next(w.split("=", 1)[1] for w in sys.argv if w.startswith("--junitxml="))
@@ -51,7 +51,7 @@ def entry(name, *command, **properties):
 
 
 class Tree:
-    """A tree with scripts/repeat, stand-ins for tests, and a ctest that lists them."""
+    """`Tree` is a source tree with scripts/repeat, stand-ins for tests, and a ctest that lists them."""
 
     def __init__(self, folder, listed):
         self.root = Path(folder)

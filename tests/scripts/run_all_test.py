@@ -15,7 +15,7 @@ HAS_DEVICE = any(os.path.exists(node) for node in ("/dev/nvidiactl", "/dev/dxg")
 
 def run_all(programs, has_device, args=("--only", "test"), tools=(), seconds=480, models=()):
     """Runs run-all; returns (exit status, output). `programs` is {name: lines of bash}, `tools` are further programs in PATH, and
-    `models` are those in build/goldens."""
+    `models` are the models in build/goldens."""
     with tempfile.TemporaryDirectory() as folder:
         bin_folder = Path(folder, "bin")
         built = Path(folder, "build/cuda-tests/tests")
@@ -44,7 +44,7 @@ def run_all(programs, has_device, args=("--only", "test"), tools=(), seconds=480
 
 
 PASSES = "echo 'device: GPU X, 9.0'; echo 3 cases"
-BUILDS = {"nvcc": "exit 0", "cmake": "[ $1 != --build ] || { echo built >&2; sleep 30; }"}  # longer than the time limit
+BUILDS = {"nvcc": "exit 0", "cmake": "[ $1 != --build ] || { echo built >&2; sleep 30; }"}  # this build takes longer than the time limit
 
 
 class RunAll(unittest.TestCase):

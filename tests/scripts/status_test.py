@@ -1,4 +1,5 @@
-"""docs/status.md is the output of scripts/status. Each row names tests and a page that exist, and its words have the documented meaning."""
+"""Tests that docs/status.md is the output of scripts/status. Each row names tests and a page that exist, and its words have the
+documented meaning."""
 import json
 import re
 import runpy
@@ -19,7 +20,7 @@ ALL_ROWS = [row for _, rows in status_rows.ROWS for row in rows]
 def built():
     """Returns the build folder that ctest was started for, or else the folder of the release build."""
     folders = [*(p for p in (Path.cwd(), *Path.cwd().parents) if (p / "CTestTestfile.cmake").exists()), ROOT / "build/release"]
-    return folders[-2] if len(folders) > 1 else folders[0]  # outermost folder with a CTestTestfile.cmake
+    return folders[-2] if len(folders) > 1 else folders[0]  # this is the outermost folder with a CTestTestfile.cmake
 
 
 class Page(unittest.TestCase):

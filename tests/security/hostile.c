@@ -1,8 +1,8 @@
-/* A malicious peer with a valid key. tests/security/test_attacks.py runs it as a program and
+/* Plays a malicious peer with a valid key. tests/security/test_attacks.py runs this program and
  * reads its output. It connects to the head at ENDPOINT with the key of ROLE in KEYS_DIR, makes
- * one kind of attack and exits: 0 when the attack went as planned, 1 when not.
- * Everything runs in one thread and in the one connection `c`. Every attack is bounded by N,
- * every wait by WAIT_MS.
+ * one kind of attack and exits: 0 when the attack went as planned, 1 when not. Everything runs
+ * in one thread and in the one connection `c`. Every attack is bounded by N, every wait by
+ * WAIT_MS.
  *   hostile ENDPOINT KEYS_DIR ROLE ATTACK [N]
  *   matrix   prints for each role and message type whether the key of ROLE may use it
  *   garbage  N sessions with a valid header and a random body in the second frame
@@ -76,7 +76,7 @@ static bool send_msg(const struct msg *m)
 {
     strbuf_reset(&c.frame);
     if (codec_encode(m, c.link.session, link_next_seq(&c.link), &c.encode, &c.frame) != STATUS_OK)
-        die(msg_type_name(m->type)); /* the message cannot be encoded */
+        die(msg_type_name(m->type)); /* codec_encode cannot encode the message */
     if (zmq_send(c.socket, c.frame.ptr, c.frame.len, 0) < 0)
         return false;
     link_sent(&c.link, m->type, c.frame.len);
@@ -198,7 +198,7 @@ static bool wait_goodbye(void)
 }
 
 /* Sends the type under test and then a Welcome, which no peer may send. The head's refusal names
- * the first of them that it does not accept. */
+ * the first of the two types that it does not accept. */
 static void matrix(void)
 {
     for (int r = ROLE_NONE + 1; r < ROLE_COUNT; r++) {
@@ -252,7 +252,7 @@ static void huge(uint64_t n)
             die(c.said);
         strbuf_reset(&c.frame);
         zmq_send(c.socket, body, size, 0);
-        usleep(100000); /* time to send as much of the frame as the head accepts */
+        usleep(100000); /* this wait gives time to send as much of the frame as the head accepts */
     }
     free(body);
 }

@@ -1,4 +1,4 @@
-"""Attacks on the inner links, on loopback and bounded: networks without a key, and peers with a valid one.
+"""Tests attacks on the inner links, on loopback and bounded: networks without a key, and peers with a valid key.
 
 During an attack, streams must end with the expected tokens, the head's memory and descriptors must stay within a budget, and no
 process may restart. Afterwards legitimate peers must be able to join. tests/e2e/test_bad_frames.py covers spoiled, repeated and
@@ -21,7 +21,7 @@ from test_bad_frames import Processes
 HOSTILE = BIN.parent / "tests/hostile"
 N_STREAMS, N_TOKENS = 4, 200
 RSS_BUDGET = 64 << 20  # bytes that an attack may add to the head's memory
-FD_BUDGET = 40  # descriptors that may remain afterwards
+FD_BUDGET = 40  # descriptors that may remain open after an attack
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x01CURVE" + b"\0" * 47  # greeting of ZMTP 3.1 from a CURVE client
 
 
@@ -115,7 +115,8 @@ def dial(c):
 
 
 def test_half_open_connections(c):
-    """The head survives 200 half-open connections at once, 3000 in all. Some are silent, some only greet, some close at once."""
+    """The head survives 200 half-open connections at once, 3000 in all. Some clients are silent, some only greet, and some close at
+    once."""
     rounds = 5 if SHORT else 15
     openers = [b"", GREETING[:10], GREETING, GREETING + b"\x04\x20\x05HELLO\x01\x00"]
     with attacked(c):
@@ -164,10 +165,10 @@ def test_dribbled_bytes(c):
                     s.close()
             time.sleep(0.1)
 
-        for byte in GREETING[:63]:  # never a whole greeting
+        for byte in GREETING[:63]:  # these bytes are never a whole greeting
             say(bytes([byte]))
         took = time.monotonic() - begin
-        while alive and time.monotonic() < begin + 9:  # a busy head may be late; a restarted limit would end at 11 s
+        while alive and time.monotonic() < begin + 9:  # a busy head may be late; with a restarted limit the connection would end at 11 s
             say(b"")
         for s in alive:
             s.close()
@@ -179,7 +180,7 @@ def test_giant_frames_before_the_handshake(c):
     """The head refuses huge frame lengths by the frame's header and allocates no memory for them."""
     with attacked(c):
         for size in (1 << 16, 1 << 31, 1 << 40, (1 << 63) - 1):
-            for flags in (0x02, 0x06):  # a long message, a long command
+            for flags in (0x02, 0x06):  # the flags stand for a long message and a long command
                 s = dial(c)
                 with contextlib.suppress(OSError):
                     s.sendall(GREETING + struct.pack(">BQ", flags, size) + b"A" * 65536)
@@ -234,8 +235,8 @@ def test_huge_frames_behind_a_right_key(c):
 
 
 def test_a_gateway_that_floods(c):
-    """A gateway sends Submits without end. Accepted ones share the queue with other tenants by key, the rest is refused, and all are
-    dropped when their gateway leaves."""
+    """A gateway sends Submits without end. Accepted requests share the queue with other tenants by key, and the others are refused.
+    All of them are dropped when their gateway leaves."""
     with attacked(c):
         assert hostile(c, "gateway", "flood", 1000 if SHORT else 4000).startswith("sent ")
     wait_for("what it asked for is gone", lambda: c.status()["requests"]["running"] + c.status()["requests"]["waiting"] == 0,
@@ -244,7 +245,7 @@ def test_a_gateway_that_floods(c):
 
 
 def test_a_worker_that_lies(c):
-    """The head ignores results, gaps, ends of epochs and steps that a worker sends for a replica of others."""
+    """The head ignores results, gaps, ends of epochs and steps that a worker sends for a replica that it is not in."""
     before = c.status()["groups"][0]["epoch"]
     with attacked(c):
         hostile(c, "worker", "lies", 500 if SHORT else 3000)

@@ -1,5 +1,5 @@
-"""The programs run on a host with minimal rights: no root, no capability, and only a scratch folder and /dev writable.
-Unless asked to, no program listens beyond this machine."""
+"""Tests that the programs run on a host with minimal rights: no root, no capability, and only a scratch folder and /dev writable. No
+program listens beyond this machine unless its options ask for that."""
 import json
 import os
 import shutil
@@ -17,7 +17,7 @@ from test_bad_frames import Processes
 
 TINY = ROOT / "build/goldens/llama_tiny"
 NOBODY = 65534
-# Makes every mount read-only by itself (bind mounts), because the file systems belong to the whole machine.
+# LOCK makes every mount read-only by itself (bind mounts), because the file systems belong to the whole machine.
 LOCK = r"""
 set -e
 mount --make-rprivate /
@@ -124,8 +124,8 @@ def test_nothing_listens_beyond_this_machine_unasked():
 
 
 def test_what_is_asked_for_opens_that_alone(tmp_path):
-    """With keys, the head's port is open to workers of other hosts, and no other port opens with it. A gateway that is open to other
-    hosts without API keys logs a warning."""
+    """With keys, the head's port is open to workers of other hosts, and no other port opens with it. A gateway logs a warning when
+    it is open to other hosts without API keys."""
     with Processes(tmp_path) as c:
         c.start("head", BIN / "cox-head", "--host", "0.0.0.0", "--port", c.head_port, "--admin-port", c.admin_port,
                 "--keys-dir", c.keys, "--tp", 1)

@@ -1,6 +1,8 @@
-"""Cells of the notebooks of documents 000 and 002, run in .venv-clients: notebook.py URL CELL [DOCUMENT] prints the output of the cell.
+"""Runs cells of the notebooks of documents 000 and 002 in .venv-clients: notebook.py URL CELL [DOCUMENT] prints the output of the
+cell.
 
-`class LineIterator` comes from the document when DOCUMENT, its file, is given. Otherwise tests/e2e/line_iterator.py stands in for it."""
+`class LineIterator` comes from the document when DOCUMENT, its file, is given. Otherwise tests/e2e/line_iterator.py stands in for
+it."""
 import io
 import json
 import sys
@@ -13,7 +15,7 @@ KEYS = {"aws_access_key_id": "AKIAEXAMPLE", "aws_secret_access_key": "secret", "
 endpoint_name = "phi-3-mini-4k-instruct"
 smr_client = boto3.client("sagemaker-runtime", endpoint_url=URL, **KEYS)
 
-# Indentation of each line of the class, which the document's text has lost. Comments and empty lines are left out.
+# DEPTHS is the indentation of each line of the class, which the document's text has lost. Comments and empty lines are left out.
 DEPTHS = [0, *map(int, "1 2 2 2 1 2 1 2 3 3 3 4 4 3 4 3 4 5 4 3 4 4 3 3".split())]
 
 
@@ -26,7 +28,7 @@ def documents_class(path):
     lines = [x for x in (head + code).splitlines() if x.strip()]
     assert len(lines) == len(DEPTHS), lines
     names = {"io": io}
-    exec("\n".join("    " * depth + x for depth, x in zip(DEPTHS, lines)), names)  # as a reader would type the class
+    exec("\n".join("    " * depth + x for depth, x in zip(DEPTHS, lines)), names)  # the class is typed as a reader would type it
     return names["LineIterator"]
 
 

@@ -1,4 +1,4 @@
-"""Code that the tests of the documents share: it names and types the lines of a document. README.md lists the lines."""
+"""Holds code that the tests of the documents share: it names and types the lines of a document. README.md lists the lines."""
 import os
 import re
 import shlex
@@ -11,7 +11,7 @@ import pytest
 from cluster import BIN, ROOT, SLOW
 
 HERE = Path(__file__).parent
-# Folder with the documents, which are not part of the repository. When COX_SEEDS is set, quotes are compared with the documents.
+# DOCUMENTS is the folder with the documents, which are not part of the repository. When COX_SEEDS is set, quotes are compared with the documents.
 DOCUMENTS = os.environ.get("COX_SEEDS")
 PYTHON = ROOT / ".venv-clients/bin/python"
 needs_clients = pytest.mark.skipif(not PYTHON.exists(), reason="no boto3 and sagemaker: scripts/setup --clients")
@@ -24,9 +24,9 @@ def path_of(number):
 
 class Row(NamedTuple):
     document: str
-    place: str  # "" when no test types it
+    place: str  # place of the test that types the line; "" when no test types it
     line: str
-    last: str  # expected output, or the reason why it is not typed
+    last: str  # expected output, or the reason why no test types the line
 
 
 def rows():
@@ -40,7 +40,8 @@ def rows():
 
 
 def line(place, *quotes):
-    """Marks a test with the place of its line in README.md's table, and with the words of the document that it types or looks for."""
+    """Marks a test with the place of its line in README.md's table, and with the words of the document that the test types or looks
+    for."""
     return pytest.mark.seed_line(place, quotes)
 
 

@@ -1,5 +1,5 @@
-"""Document 000: DeepSeek-Coder-V2 in DJL's LMI container on SageMaker. Its environment starts `cox serve`, and the log has the lines
-that the document looks for in CloudWatch."""
+"""Tests document 000: DeepSeek-Coder-V2 in DJL's LMI container on SageMaker. Its environment starts `cox serve`, and the log has the
+lines that the document looks for in CloudWatch."""
 import json
 import re
 import shlex
@@ -26,7 +26,7 @@ DEPLOY_ENV = {
     "OPTION_GPU_MEMORY_UTILIZATION": "0.9",
     "VLLM_MAX_NUM_SEQS": "16",
 }
-# Variables that the container's image also sets, according to the document's log.
+# IMAGE_ENV has variables that the container's image also sets, according to the document's log.
 IMAGE_ENV = {
     "HF_HUB_ENABLE_HF_TRANSFER": "1",
     "HF_HOME": "/tmp/.cache/huggingface",
@@ -40,7 +40,7 @@ EMULATED = BIN.parent / "tests/cox-worker-emulated"
 
 @pytest.fixture(scope="module")
 def container():
-    """The container with its weights mounted in the model store, as in the document's log (Model Store: /opt/ml/model)."""
+    """Yields the container with its weights mounted in the model store, as in the document's log (Model Store: /opt/ml/model)."""
     c = Container(**DEPLOY_ENV, **IMAGE_ENV)
     del c.env["HF_MODEL_ID"]
     scripted_model.write(c.store, {})

@@ -1,5 +1,5 @@
-"""Document 001: a VESSL run that serves with vLLM, with Prometheus and a benchmark. `cox run` accepts the file, and `cox bench serve`
-stands in for the benchmark's command."""
+"""Tests document 001: a VESSL run that serves with vLLM, with Prometheus and a benchmark. `cox run` accepts the file, and `cox bench
+serve` stands in for the benchmark's command."""
 import json
 import re
 import shlex
@@ -15,7 +15,7 @@ from seeds import in_order, line, type_line
 from test_runs import repository
 
 NAME = "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4"
-FILE = ROOT / "tests/e2e/runs/vessl.yaml"  # the document's file, plus a command that the document leaves out
+FILE = ROOT / "tests/e2e/runs/vessl.yaml"  # the document's run file, and a command that the document leaves out
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_create_list_terminate(runs):
     assert type_line(f"cox run terminate {run}", env=env) == f"Terminated '#{run}'.\n"
 
 
-# The document does not have the script's text; this script does the part that the document shows.
+# API_TEST does the part of the script that the document shows. The document does not have the script's text.
 API_TEST = """
 import argparse, openai
 p = argparse.ArgumentParser()
@@ -108,7 +108,7 @@ def test_entrypoint(tmp_path):
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "vllm").symlink_to(BIN / "cox")
         c.env["PATH"] = f"{tmp_path}/bin:{c.env['PATH']}"
-        own = " ".join(map(shlex.quote, c.command[c.command.index("--host"):]))  # own ports, so that tests do not collide
+        own = " ".join(map(shlex.quote, c.command[c.command.index("--host"):]))  # the cluster has its own ports, so that tests do not collide
         c.command = ["sh", "-c", f"exec vllm serve $MODEL_NAME --max-model-len 65536 --disable-frontend-multiprocessing {own}"]
         with c:
             models = json.loads(get(c.url + "/v1/models")[1])["data"]

@@ -1,5 +1,5 @@
-"""Document 002: Phi-3-mini with thirteen lines of code for SageMaker. `cox plan` does its arithmetic, its environment starts `cox
-serve`, and its notebook's cells send requests."""
+"""Tests document 002: Phi-3-mini with thirteen lines of code for SageMaker. `cox plan` does its arithmetic, its environment starts
+`cox serve`, and its notebook's cells send requests."""
 import json
 
 import pytest
@@ -29,7 +29,7 @@ def test_instance_type():
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory):
-    """A container with the document's environment and a hub with a model of that name. The null device makes the tokens."""
+    """Yields a container with the document's environment and a hub with a model of that name. The null device makes the tokens."""
     folder = tmp_path_factory.mktemp("002")
     with Hub({NAME: tiny_model()}) as hub:
         c = Container(**ENV, HF_ENDPOINT=hub.url, COX_CACHE=str(folder / "cache"), HF_HOME=str(folder / "hf"))

@@ -1,4 +1,4 @@
-"""Document 003 works out by hand an instance type for Llama-2-13B. `cox plan` gives the same figures."""
+"""Tests document 003, which works out by hand an instance type for Llama-2-13B. `cox plan` gives the same figures."""
 import json
 
 from seeds import in_order, line, type_line

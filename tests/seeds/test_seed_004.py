@@ -1,5 +1,5 @@
-"""Document 004: vLLM with Ray on a notebook platform, with four workers of one GPU each. Its commands for the cluster, its request,
-its load and its benchmarks work. tests/examples/test_notebook_platform.py covers the platform's own calls."""
+"""Tests document 004: vLLM with Ray on a notebook platform, with four workers of one GPU each. Its commands for the cluster, its
+request, its load and its benchmarks work. tests/examples/test_notebook_platform.py covers the platform's own calls."""
 import json
 import re
 import shutil
@@ -24,7 +24,8 @@ HEY = shutil.which("hey")
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster with four workers, tensor-parallel-size=4 and gpu-memory-utilization 0.7. Its log has the format of that vLLM version."""
+    """Yields a cluster with four workers, tensor-parallel-size=4 and gpu-memory-utilization 0.7. Its log has the format of that vLLM
+    version."""
     with Cluster("--served-model-name", NAME, "--gpu-memory-utilization", "0.7", "--stats-format", "vllm0", "--null-step-us", "4000",
                  workers=4, tp=4) as c:
         yield c
@@ -32,7 +33,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The project's folder, with the cloned models and the data set."""
+    """Makes the project's folder, with the cloned models and the data set."""
     at = tmp_path_factory.mktemp("004")
     for name in ("open_llama_13b", NAME):
         scripted_model.write(at / name, {})

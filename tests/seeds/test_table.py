@@ -1,4 +1,5 @@
-"""README.md lists for each line of the documents the test that types it, and the documents contain the words that the tests quote."""
+"""Tests that README.md lists for each line of the documents the test that types it, and that the documents contain the words that
+the tests quote."""
 import importlib
 
 import pytest

@@ -1,5 +1,6 @@
 #pragma once
-/* Files below a folder that stands for /, for what reads /sys, /proc or /etc below a root. */
+/* Makes files below a folder that stands for /, for tests of code that reads /sys, /proc or /etc
+ * below a root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* root + path, which begins with a slash, with the folders above it. */
+/* Writes the file root + path, and makes the folders above it. `path` begins with a slash. */
 static inline void fake_put(const char *root, const char *path, const char *text)
 {
     char full[512];
@@ -26,7 +27,8 @@ static inline void fake_put(const char *root, const char *path, const char *text
     fclose(f);
 }
 
-/* The file if it is there, and of the folders above it below root those that are empty then. */
+/* Removes the file if it exists. Also removes the folders between the file and root that are
+ * empty then. */
 static inline void fake_drop(const char *root, const char *path)
 {
     char full[512];

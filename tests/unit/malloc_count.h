@@ -1,7 +1,7 @@
 #pragma once
-/* Counts what a test program allocates, its libraries included: malloc, calloc and realloc are
- * interposed. COUNTS_MALLOC is 0 under a sanitizer, which has its own malloc: n_mallocs stays 0.
- * Defines functions: include it once in a program. */
+/* Counts the allocations of a test program, its libraries included: malloc, calloc and realloc
+ * are interposed. COUNTS_MALLOC is 0 under a sanitizer, which has its own malloc; n_mallocs then
+ * stays 0. This header defines functions, so include it once in a program. */
 #include <stddef.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

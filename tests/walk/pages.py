@@ -14,7 +14,7 @@ SHELL = {"", "sh", "bash", "shell"}
 FENCE = re.compile(r"^(```+|~~~+)\s*([\w-]*)")
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 PROMPT = re.compile(r"^\w*\$ ")
-# Words that begin a command in running text, and the least number of words of a command. With fewer words it is only a name.
+# PROGRAMS has words that begin a command in running text, and the least number of words of a command. A text with fewer words is only a name.
 PROGRAMS = {"helm": 3, "kubectl": 3, "oc": 3, "docker": 3, "podman": 3, "skopeo": 3, "ctr": 3, "kind": 3, "minikube": 3, "k3s": 3,
             "cox": 3, "curl": 2, "gdb": 2, "addr2line": 2, "chmod": 2, "deploy/image/build": 2, "deploy/k8s/render": 2,
             "tests/k8s/cluster": 2, "scripts/setup": 2, "scripts/build": 2}
@@ -31,12 +31,12 @@ class Command:
 
     @property
     def bare(self):
-        """The command as typed, without the comment at its end."""
+        """Returns the command as typed, without the comment at its end."""
         return self.typed if "<<" in self.typed else re.sub(r"(^|\s+)#\s.*", "", self.typed)
 
     @property
     def text(self):
-        """The command without the comment at its end and with single spaces, as walks and tables name it."""
+        """Returns the command without the comment at its end and with single spaces, as walks and tables name it."""
         return " ".join(self.bare.replace("\\\n", " ").split())
 
     def __str__(self):
@@ -45,7 +45,7 @@ class Command:
 
 @dataclass
 class File:
-    """A fence that is not a command, such as values or a Dockerfile."""
+    """`File` is a fence that is not a command, such as values or a Dockerfile."""
     page: str
     line: int
     section: str
@@ -139,7 +139,7 @@ def notes(text):
 
 
 def missing(shown, said):
-    """Returns the first line of `shown` that does not follow the lines before it in `said`, or None when all do."""
+    """Returns the first line of `shown` that does not follow its previous lines in `said`, or None when all lines do."""
     at = 0
     for line in shown:
         like = re.sub(r"(\\ )+", r"\\s+", re.escape(line.strip())).replace("…", ".*")

@@ -1,4 +1,4 @@
-"""Checks that a test types every command of the pages, or that a reason is written down; and tests the reader of pages."""
+"""Tests that a test types every command of the pages, or that a reason is written down. It also tests the reader of pages."""
 import os
 import re
 import subprocess
@@ -128,7 +128,7 @@ def test_a_shell_keeps_what_was_set_and_says_how_it_ended(shell):
     assert shell("cd /; A=2") == (0, "")
     assert shell("echo $A; pwd >&2; false") == (1, "2\n/")
     assert shell("cat <<EOF\nlines\nEOF") == (0, "lines")
-    assert shell("cat") == (0, "")  # standard input is empty
+    assert shell("cat") == (0, "")  # `cat` ends at once, because standard input is empty
     status, said = shell("sleep 1000 & echo $!")
     assert status == 0
     assert shell("kill $!; wait $!") == (143, "")

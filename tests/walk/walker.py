@@ -1,7 +1,7 @@
 """Goes through pages as a reader does: it types the next command into a shell and checks the result.
 
-A walk is a function that takes a Walk. With a Typist the walk runs. Without one it only collects the commands that it would type;
-in this way test_walk.py finds in a second every command that no walk types.
+A walk is a function that takes a Walk. With a Typist the walk runs. Without a Typist it only collects the commands that it would
+type; in this way test_walk.py finds in a second every command that no walk types.
 """
 import os
 import re
@@ -19,7 +19,7 @@ MARK = "--the-walk-goes-on--"
 class Walk:
     def __init__(self, typist=None):
         self.typist, self.page, self.commands, self.at = typist, None, [], 0
-        self.typed = []  # list of Command
+        self.typed = []  # the Commands that the walk has typed
 
     def open(self, page, section=None):
         """Continues at the top of a page, or of one of its sections."""
@@ -68,7 +68,7 @@ def substituted(text, table, values):
 
 
 class Shell:
-    """One bash for a whole walk. Variables and background processes stay for later commands."""
+    """`Shell` runs one bash for a whole walk. Variables and background processes stay for later commands."""
 
     def __init__(self, folder, env):
         self.said = []

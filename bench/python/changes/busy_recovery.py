@@ -21,9 +21,9 @@ from serving import cpu_ns, machine, processes
 LAYOUTS = {"tp2": (2, 2), "spare": (3, 2), "replicas": (2, 1)}  # layout: (workers, TP)
 STRIKES = ("kill", "stop", "head")
 FACTOR, MOST_S, SETTLED_S, GIVE_UP_S = 1.5, 15.0, 12.0, 240.0
-RATE_S = 6.0  # longest time in seconds for measuring the rate before the strike
+RATE_S = 6.0  # longest time in seconds for which the rate before the strike is measured
 HOG = "while True: pass"
-# The phases of a recovery in order: name in the table, process, event in the log.
+# PHASES lists the phases of a recovery in order: name in the table, process, event in the log.
 PHASES = (("dissolved", "head", "group_dissolved"), ("ended", "cox", "process_ended"), ("started", "cox", "worker_restarted"),
           ("started", "cox", "process_restarted"),
           ("loading", "worker", "model_loading"), ("loaded", "worker", "model_loaded"), ("up", "worker", "worker_started"),
@@ -33,11 +33,11 @@ LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z \S+ +(\S+) (.*)")
 
 
 class Client:
-    """A number of streams on a thread of their own, over raw sockets, so that the client uses little CPU."""
+    """Runs a number of streams on a thread of its own, over raw sockets, so that the client uses little CPU."""
 
     def __init__(self, port, n, prompt_words):
         self.port, self.n, self.words = port, n, prompt_words
-        self.name = random.randrange(10**9)  # makes each round's prompts new, so that no round finds those of an earlier one in the prefix cache
+        self.name = random.randrange(10**9)  # this name makes each round's prompts new, so that no prompt is in the prefix cache
         self.times, self.failures, self.done = [[] for _ in range(n)], [], threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self.main()), daemon=True)
         self.thread.start()
@@ -88,8 +88,8 @@ def hogs(n, weight):
 
 
 class Together:
-    """A control group for all processes started from now on. In it the kernel shares the CPU by thread, as in a container, not by
-    session."""
+    """`Together` is a control group for all processes started from now on. In this group the kernel shares the CPU by thread, as in
+    a container, not by session."""
 
     def __init__(self, weight):
         self.path = Path("/sys/fs/cgroup/cpu") / f"coxbench-{os.getpid()}"
@@ -106,7 +106,7 @@ def weigh(pid, weight):
     path = Path(f"/proc/{pid}/autogroup")
     if weight and path.exists():
         path.write_text(str(-weight))
-        time.sleep(0.12)  # the kernel accepts one change in a tenth of a second
+        time.sleep(0.12)  # the kernel accepts only one change in a tenth of a second
 
 
 def pause_of(times, struck):

@@ -9,8 +9,8 @@ from serving import PROGRAMS, build, machine
 from steady import Steady
 from test_elastic import Elastic
 
-FOLLOWS_S = 10  # seconds after a change
-NEAR = 0.8      # fraction of n times one replica's rate that n replicas must reach
+FOLLOWS_S = 10  # most seconds after a change until throughput has followed
+NEAR = 0.8      # n replicas must reach this fraction of n times one replica's rate
 
 
 def tokens_each_second(load, seconds):

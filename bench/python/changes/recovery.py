@@ -19,13 +19,13 @@ from options import count, names, option_parser
 from serving import PROGRAMS, build, machine
 
 N_STREAMS, N_TOKENS = 8, 1500
-UNWELL_S = 30.0  # seconds without a 200 from /health after which a server is started anew, as a liveness probe would do
+UNWELL_S = 30.0  # seconds without a 200 from /health after which a server is restarted, as a liveness probe would do
 GIVE_UP_S = 300.0
 BACK_S = 3.0  # longest time in seconds in which Coxswain must be back after the loss of a worker
 
 
 class Watched:
-    """A server that is started again when it has ended."""
+    """Runs a server, and starts it again when it has ended."""
 
     def __init__(self, tokenizer):
         super().__init__(tokenizer)
@@ -145,7 +145,7 @@ async def time_back(client, url, model, at):
 
 
 class Slot:
-    """Runs one stream after the other until the kill, so that one is open at the kill whatever the server's speed is."""
+    """Runs one stream after the other until the kill, so that a stream is open at the kill with a server of any speed."""
 
     def __init__(self):
         self.is_open = False

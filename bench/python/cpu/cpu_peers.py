@@ -15,8 +15,8 @@ from cpu_peers_rows import Row, conclude, show
 from options import THREADS, count, counts, names, option_parser
 from serving import BUILD, build, machine
 
-PROMPT, SHORT = 512, 16  # tokens of a measured prompt; tokens of the prompt that a decode stream begins with
-STEPS = {1: 64, 8: 32, 32: 16}  # streams: measured steps
+PROMPT, SHORT = 512, 16  # PROMPT: tokens of a measured prompt; SHORT: tokens of the prompt that a decode stream begins with
+STEPS = {1: 64, 8: 32, 32: 16}  # number of streams: number of measured steps
 WORKS = {"prompt": f"prompt {PROMPT}"} | {f"decode {n}": f"decode {n} {steps} {SHORT}" for n, steps in STEPS.items()}
 MODELS = ("demo", "bf16", "q8_0", "q4_0", "q4_k_m")
 TEXT = "The harbour was quiet that morning, and the old pilot"
@@ -26,11 +26,11 @@ Pair = namedtuple("Pair", "model threads path peer bytes")
 
 
 class Ended(SystemExit):
-    """A program ended before it answered. When nobody catches this, the script ends with its message."""
+    """`Ended` is raised when a program ended before it answered. When nobody catches it, the script ends with its message."""
 
 
 class Child:
-    """A program that answers each line with a line of JSON."""
+    """Runs a program that answers each line with a line of JSON."""
 
     def __init__(self, command, env=None):
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -59,7 +59,7 @@ class Child:
 
 
 def program():
-    """Returns bench_cpu_model: from COX_BIN if it is there, else built here."""
+    """Returns the path of bench_cpu_model: from COX_BIN if the program is there, else built here."""
     given = Path(os.environ.get("COX_BIN", "/nowhere")) / "bench_cpu_model"
     if given.exists():
         return given
@@ -68,7 +68,7 @@ def program():
 
 
 def start_children(pair, options):
-    """Returns [ours, the peer's]; the peer's is None when it is not installed."""
+    """Returns both children, [ours, the peer's]. The peer's child is None when the peer is not installed."""
     path, isa = pair.path, "auto" if options.isa == "native" else options.isa
     ours = Child([program(), path, pair.threads, isa])
     command = peers.llama_command(options.isa, "serve", path, pair.threads) if pair.peer == "llama.cpp" else \
@@ -126,7 +126,7 @@ def measure(pair, options):
     skipped = "" if theirs else f"not installed ({options.isa})"
     try:
         describe(pair, ours, theirs)
-        for child in filter(None, (ours, theirs)):  # warms up: memory is used for the first time
+        for child in filter(None, (ours, theirs)):  # the first prompt warms up: the programs use their memory for the first time
             for line in WORKS.values():
                 child.ask(line)
         ours.ask(f"read {pair.threads}")
@@ -153,7 +153,7 @@ def measure(pair, options):
 
 
 def pairs_of(options):
-    """Yields the pairs to measure. vLLM reads no GGUF, so both programs get the checkpoint there."""
+    """Yields the pairs to measure. vLLM does not read GGUF, so for vLLM both programs get a checkpoint."""
     for name in options.models:
         path = peers.model_file(name)
         for threads in options.threads:

@@ -1,10 +1,10 @@
-"""The figures of bench/cpu-peers, their bars, and the table."""
+"""Keeps the figures of bench/cpu-peers and their bars, and prints the table."""
 import math
 import statistics
 from dataclasses import dataclass, field
 
-# Bars by (model, threads): the least ratio of ours to the peer's. "or read": alternatively, this fraction of the read bandwidth. "read": this
-# fraction of the read bandwidth in addition.
+# The bars are given by (model, threads): the least ratio of ours to the peer's. "or read": alternatively, this fraction of the read bandwidth.
+# "read": this fraction of the read bandwidth in addition.
 QUANTISED = {"decode 1": 1.35, "or read": 0.90, "prompt": 2.0, "decode 32": 1.8}
 DEMO = {"decode 1": 1.5, "prompt": 2.5, "decode 8": 2.0, "decode 32": 2.0}
 LLAMA_BARS = {
@@ -23,7 +23,7 @@ BARS = {"llama.cpp": LLAMA_BARS, "vLLM": VLLM_BARS, "llama-server": dict.fromkey
 
 @dataclass
 class Row:
-    """One figure of one model and number of threads, with one value for each round."""
+    """Holds one figure of one model and number of threads, with one value for each round."""
     model: str
     threads: int
     work: str
@@ -31,27 +31,27 @@ class Row:
     ours: list = field(default_factory=list)
     theirs: list = field(default_factory=list)
     read: list = field(default_factory=list)  # the memory's read bandwidth in bytes/s
-    bytes: int = 0  # bytes that a token reads, when they limit it; else 0
+    bytes: int = 0  # bytes that a token reads, when these bytes limit the rate; else 0
     skipped: str = ""
     less_is_more: bool = False
 
     @property
     def ratio(self):
-        """Returns how many times better ours is, in the median round."""
+        """Returns how many times better our figure is than the peer's, in the median round."""
         if not self.ours or not self.theirs:
             return None
         pairs = zip(self.ours, self.theirs)
         return statistics.median(b / a if self.less_is_more else a / b for a, b in pairs)
 
     def share(self, rates):
-        """Returns the fraction of the same round's read bandwidth, in the median round."""
+        """Returns these rates as a fraction of the read bandwidth of the same round, in the median round."""
         if not self.bytes or not rates:
             return None
         return statistics.median(rate * self.bytes / read for rate, read in zip(rates, self.read))
 
     def judge(self):
-        """Returns (the bar in words, the fraction of it that is reached). The fraction is None without a bar, and nan when it was
-        not measured."""
+        """Returns (the bar in words, the fraction of the bar that is reached). The fraction is None when there is no bar, and nan
+        when the figure was not measured."""
         bar = BARS[self.peer].get((self.model, self.threads), {})
         if self.work not in bar:
             return "", None

@@ -1,5 +1,5 @@
-"""Implements bench/cpu-peers --served. Both servers stay up through the rounds, and one of them works at a time. `cox bench serve`
-is the client of both."""
+"""Implements bench/cpu-peers --served. Both servers stay up through the rounds, and only one server works at a time. `cox bench
+serve` is the client of both."""
 import contextlib
 import json
 import os
@@ -13,14 +13,14 @@ import cpu_peers_setup as peers
 from cluster import BIN, Cluster, free_ports, get, wait_for
 from cpu_peers_rows import Row
 
-TOKENS = 128  # tokens of a prompt, and of an answer
+TOKENS = 128  # tokens of a prompt, and also of an answer
 FIGURES = {"output_throughput": "served tokens/s", "p99_ttft_ms": "TTFT p99, ms", "p99_itl_ms": "ITL p99, ms",
            "p100_itl_ms": "longest gap, ms"}
 VLLM_STREAMS = (8, 32)
 
 
 class Server:
-    """A peer's server on a port of its own."""
+    """Runs a peer's server on a port of its own."""
 
     def __init__(self, command, env, seconds):
         self.port = free_ports(1)[0]
@@ -54,7 +54,7 @@ class Server:
 
 
 def llama_server(path, threads, n_streams, isa):
-    """Starts llama-server with a slot for each stream and room for one request in it. Everything else has its default."""
+    """Starts llama-server with a slot for each stream and room for one request in each slot. Everything else has its default."""
     return Server([peers.LLAMA[isa] / "bin/llama-server", "-m", path, "-t", threads, "-tb", threads, "-np", n_streams,
                    "-c", n_streams * 2 * (TOKENS + 64), "--alias", "m"], os.environ, 120)
 

@@ -41,7 +41,7 @@ def run(*command, **kwargs):
 # ---- the peers ----
 
 def llama_source():
-    """Unpacks the sdist and makes a Python environment with the packages that its bindings import."""
+    """Unpacks the source package and makes a Python environment with the packages that its bindings import."""
     if not (LLAMA_VENV / "bin/python").exists() or not list(LLAMA_SOURCE.glob("llama_cpp_python-*/llama_cpp")):
         with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
             venv.create(LLAMA_VENV, with_pip=True)
@@ -53,7 +53,7 @@ def llama_source():
 
 
 def setup_llama(isa, source):
-    """Builds with cmake what `pip install` of the sdist would build, so that its server comes from the same build."""
+    """Builds with cmake what `pip install` of the source package would build, so that the server comes from the same build."""
     build = LLAMA[isa]
     if (build / "bin/llama-server").exists() and (build / "bin/libllama.so").exists():
         return say(f"llama.cpp ({isa}) is in {build}")
@@ -105,7 +105,7 @@ def gguf_string(text):
 
 
 def gguf_value(value):
-    """Encodes a value with its type in front. Lists are of strings, floats or ints."""
+    """Encodes a value with its type in front. A list holds strings, floats or ints."""
     if isinstance(value, bool):
         return struct.pack("<IB", 7, value)
     if isinstance(value, int):
@@ -127,12 +127,12 @@ def vocabulary(n):
     while len(texts) < n:
         k = len(texts)
         texts.append("\u2581" + syllables[k % 70] + syllables[k // 70 % 70] + syllables[k // 4900])
-    types = [2, 3, 3] + [6] * 256 + [1] * (n - 259)  # unknown, control, byte, normal
+    types = [2, 3, 3] + [6] * 256 + [1] * (n - 259)  # types of the tokens: unknown, control, byte, normal
     return texts, [-float(k) for k in range(n)], types
 
 
 def gguf_tensors(c):
-    """Returns {name: shape}, rows first."""
+    """Returns {name: shape} of all tensors, rows first."""
     d, ffn = c["hidden_size"], c["intermediate_size"]
     kv = d // c["num_attention_heads"] * c["num_key_value_heads"]
     found = {"token_embd.weight": (c["vocab_size"], d)}
@@ -144,7 +144,7 @@ def gguf_tensors(c):
 
 
 def gguf_header(c, tensors):
-    """Returns the bytes before the weights. tensors: {name: (shape, type, bytes)}, in file order."""
+    """Returns the bytes of the file before the weights. tensors: {name: (shape, type, bytes)}, in file order."""
     texts, scores, types = vocabulary(c["vocab_size"])
     meta = {"general.architecture": "llama", "general.name": "bench-1.1b", "general.file_type": 32,
             "llama.block_count": c["num_hidden_layers"], "llama.context_length": c["max_position_embeddings"],
@@ -167,7 +167,8 @@ def gguf_header(c, tensors):
 
 
 def write_gguf(path):
-    """Writes normally distributed weights whose size keeps activations as after training: quantisers need realistic numbers."""
+    """Writes normally distributed weights. Their size keeps activations as after training, because quantisers need realistic
+    numbers."""
     c = json.loads(SHAPE.read_text())
     tensors = gguf_tensors(c)
     stored = {name: (shape, *((0, 4) if len(shape) == 1 else (30, 2))) for name, shape in tensors.items()}  # float32 or bfloat16: type, bytes
@@ -196,7 +197,7 @@ def bench_file(name):
 
 
 def model_file(name):
-    """Returns the model's path; makes the file when it is missing. llama.cpp itself makes the quantised ones."""
+    """Returns the model's path, and makes the file when it is missing. llama.cpp itself makes the quantised models."""
     check_models([name])
     path = DEMO if name == "demo" else bench_file(name)
     if path.exists():
@@ -214,7 +215,7 @@ def model_file(name):
 
 
 def checkpoint_folder():
-    """Returns a checkpoint of the same shape, with a tokenizer of letters."""
+    """Returns the folder of a checkpoint of the same shape, with a tokenizer of letters."""
     folder = MODELS / "llama-1.1b-checkpoint"
     if (folder / "config.json").exists():
         return folder
@@ -261,7 +262,7 @@ def skip_gguf_value(f, kind):
 
 
 def bytes_per_token(path):
-    """Returns the bytes of all tensors, without the embeddings unless these are the head as well."""
+    """Returns the bytes of all tensors. The embeddings count only when they are the head as well."""
     with open(path, "rb") as f:
         _, _, n_tensors, n_fields = struct.unpack("<4sIQQ", f.read(24))
         for _ in range(n_fields):

@@ -15,13 +15,13 @@ class Program:
     def __init__(self, path):
         from vllm import LLM, SamplingParams
         self.sampling = SamplingParams
-        # Without prefix caching, because every round repeats its prompts. There is no tokenizer.
+        # Prefix caching is off, because every round repeats its prompts. There is no tokenizer.
         self.llm = LLM(model=path, dtype="bfloat16", skip_tokenizer_init=True, max_model_len=2048, max_num_seqs=32,
                        enable_prefix_caching=False, seed=0)
         self.n_vocab = self.llm.llm_engine.model_config.get_vocab_size()
 
     def run(self, n_streams, n_prompt, n_tokens):
-        """Returns the seconds of this many tokens in each stream. The first token includes its prompt."""
+        """Returns the seconds of this many tokens in each stream. The time of the first token includes its prompt."""
         prompts = [{"prompt_token_ids": [(k * 7919 + i * 104729 + 13) % self.n_vocab for k in range(n_prompt)]}
                    for i in range(n_streams)]
         sampling = self.sampling(temperature=0, max_tokens=n_tokens, ignore_eos=True, detokenize=False)

@@ -11,15 +11,15 @@ from cpu_peers import Child, program
 from options import count, counts_among, option_parser
 from serving import machine, quiet
 
-BAR = 2.2  # most times slower than alone
+BAR = 2.2  # most times that decode may be slower than alone
 STEPS = {1: 96, 8: 48}
 NICE = {"alone": None, "nice 0": 0, "nice 19": 19}
 
 
 @contextlib.contextmanager
 def hog(core, nice):
-    """Runs a busy loop on a core; with nice None, nothing. Where the kernel groups sessions, `nice` has no effect on a process in a
-    session of its own, so its autogroup is set too."""
+    """Runs a busy loop on a core. With nice None, it runs nothing. Where the kernel groups sessions, `nice` has no effect on a
+    process in a session of its own, so the function sets the loop's autogroup too."""
     if nice is None:
         yield
         return
@@ -29,7 +29,7 @@ def hog(core, nice):
         process.stdout.readline()
         group = Path(f"/proc/{process.pid}/autogroup")
         if group.exists():
-            with contextlib.suppress(OSError):  # the kernel accepts one change in a tenth of a second
+            with contextlib.suppress(OSError):  # the kernel accepts only one change in a tenth of a second
                 group.write_text(str(nice))
         yield
     finally:
@@ -64,7 +64,7 @@ def main():
     rates = {(n, name, how): [] for n in options.streams for name in children for how in NICE}
     print(f"{machine()}; cores {cores[0]},{cores[1]}, a busy loop on {cores[1]}; {rounds} rounds, medians", flush=True)
     try:
-        for child in children.values():  # warms up: memory is used for the first time
+        for child in children.values():  # the first run warms up: the programs use their memory for the first time
             for n in options.streams:
                 child.ask(f"decode {n} 4 16")
         for i in range(rounds):

@@ -1,4 +1,4 @@
-"""Implements bench/killed-stream: one stream, a SIGKILL of a process that computes, and how the stream ends."""
+"""Implements bench/killed-stream: it kills a process that computes with SIGKILL during one stream, and reports how the stream ends."""
 import json
 import os
 import signal
@@ -13,11 +13,11 @@ from cluster import Cluster, get
 from cpu_peers_served import vllm_server
 from options import count, names, option_parser
 
-KILLED_AFTER = 30  # events that the client has received at the kill
+KILLED_AFTER = 30  # number of events that the client has received at the kill
 
 
 class Stream(threading.Thread):
-    """A client that reads one stream to its end."""
+    """`Stream` is a client that reads one stream to its end."""
 
     def __init__(self, url, n_tokens):
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Stream(threading.Thread):
 
 
 def struck(url, n_tokens, victim):
-    """Runs a stream and kills a process during it. `victim` returns the process to kill once the stream runs."""
+    """Runs a stream and kills a process during the stream. `victim` returns the process to kill once the stream runs."""
     undisturbed = Stream(url, n_tokens).text()
     stream = Stream(url, n_tokens).until(KILLED_AFTER)
     pid, events = victim(), len(stream.texts)

@@ -8,8 +8,8 @@ from cpu_peers import Child, program
 from options import THREADS, count, option_parser
 from serving import machine, quiet, spread
 
-ROWS, STEPS, LAYERS = 512, 8, 4  # LAYERS: layers of the attention alone, which takes longest
-ROOM = 64  # tokens behind the position
+ROWS, STEPS, LAYERS = 512, 8, 4  # LAYERS: number of layers in which attention alone is measured, because it takes longest
+ROOM = 64  # number of tokens behind the position
 BAR = 1.3
 COLUMNS = {"chunk": f"the last {ROWS} tokens, s", "linears": "the matrices alone, s", "attention": "attention alone, s",
            "prompt bound": "times both", "decode": "a token behind it, ms", "read": "its bytes by the read bandwidth, ms",
@@ -17,7 +17,7 @@ COLUMNS = {"chunk": f"the last {ROWS} tokens, s", "linears": "the matrices alone
 
 
 def one_round(child, info, options, bytes_per_token):
-    """Measures every figure once; prompt and decode also as multiples of their bounds."""
+    """Measures every figure once. Prompt and decode are also given as multiples of their bounds."""
     begin = options.position - ROWS
     linears, chunk = child.ask(f"linears {ROWS} 1"), child.ask(f"chunk {ROWS} {begin}")
     attention = child.ask(f"attention {ROWS} {begin} {LAYERS}")
@@ -55,7 +55,7 @@ def main():
         info = child.ask("info")
         print(f"{machine()}; {info['device']}, KV {info['kv']}, {info['kv_token_bytes']} bytes of it a token; position {options.position}", flush=True)
         child.ask(f"fill {options.position}")
-        child.ask(f"chunk {ROWS} 0")  # warms up: memory is used for the first time
+        child.ask(f"chunk {ROWS} 0")  # the first chunk warms up: the program uses its memory for the first time
         child.ask(f"read {options.threads}")
         child.ask(f"fill {options.position}")
         rounds = []

@@ -10,11 +10,11 @@ from pathlib import Path
 from cluster import ROOT
 from options import count, names, option_parser
 
-PACKAGES = ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"]  # the last versions that need only C
+PACKAGES = ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"]  # these are the last versions that need only C
 FOLDER = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "peers/onednn"
 PROGRAM = FOLDER / "onednn"
 BUILD = ROOT / "build/release"
-LEVELS = {"BF16": "avx512-bf16", "F32": "avx512"}  # arguments of bench_kernels
+LEVELS = {"BF16": "avx512-bf16", "F32": "avx512"}  # dtype: argument of bench_kernels for it
 
 
 def setup():
@@ -33,8 +33,8 @@ def setup():
 
 
 def check_cpu(dtypes):
-    """Ends the script when the CPU lacks an instruction set. bench_kernels refuses one with exit status 2; for an unknown dtype it
-    measures nothing."""
+    """Ends the script when the CPU lacks an instruction set. bench_kernels refuses such a set with exit status 2; for an unknown
+    dtype it measures nothing."""
     for level in map(LEVELS.get, dtypes):
         if subprocess.run([BUILD / "bin/bench_kernels", level, "none", "1"], capture_output=True).returncode != 0:
             sys.exit(f"bench/onednn: this CPU has no {level}; --dtypes names those to compare")
@@ -42,7 +42,7 @@ def check_cpu(dtypes):
 
 def ours(level, dtype):
     out = subprocess.run([BUILD / "bin/bench_kernels", level, dtype, "1"], check=True, capture_output=True, text=True).stdout
-    # columns: dtype n k rows threads us GB/s %read GFLOP/s %fma
+    # The columns are: dtype n k rows threads us GB/s %read GFLOP/s %fma.
     lines = [line.split() for line in out.splitlines() if line.startswith(dtype)]
     return {tuple(map(int, w[1:4])): float(w[8]) for w in lines if w[4] == "1"}, out.splitlines()[0]
 

@@ -1,5 +1,5 @@
 """Makes models of TinyLlama 1.1B's shape in Q4_0 with random weights, without a quantiser: a GGUF file with any maximum length, and
-the files that distributed-llama reads. Both have the same blocks of the same pool, so that two programs multiply the same
+the files that distributed-llama reads. Both kinds have the same blocks of the same pool, so that two programs multiply the same
 numbers. Each file is made once."""
 import json
 import struct
@@ -7,13 +7,13 @@ import struct
 import numpy as np
 from cpu_peers_setup import MODELS, POOL, SHAPE, gguf_header, gguf_tensors, say, vocabulary
 
-BLOCK, BLOCK_BYTES = 32, 18  # numbers in a block; its bytes: a float16 scale and 4 bits for each number
+BLOCK, BLOCK_BYTES = 32, 18  # BLOCK: numbers in a block; BLOCK_BYTES: a float16 scale and 4 bits for each number
 LONG = 40960  # maximum length of the model in tokens
 GGUF_F32, GGUF_Q4_0 = 0, 2
 
 
 def pool():
-    """Returns [blocks, 18] bytes in the layout of GGML and distributed-llama: number i shares a byte with number i + 16."""
+    """Returns [blocks, 18] bytes in the layout of GGML and distributed-llama, where number i shares a byte with number i + 16."""
     x = np.random.default_rng(1).normal(0, 0.02, POOL).astype(np.float32).reshape(-1, BLOCK)
     largest = x[np.arange(len(x)), np.abs(x).argmax(axis=1)]
     scale = (largest / -8).astype(np.float16)
@@ -22,7 +22,7 @@ def pool():
 
 
 def tensor(blocks, i, shape):
-    """Returns the bytes of tensor i. Each tensor begins at another offset in the pool; vectors are ones."""
+    """Returns the bytes of tensor i. Each tensor begins at a different offset in the pool; all elements of a vector are 1."""
     n = int(np.prod(shape))
     if len(shape) == 1:
         return np.ones(n, np.float32).tobytes()
@@ -30,7 +30,7 @@ def tensor(blocks, i, shape):
 
 
 def gguf_file(context=LONG):
-    """Returns the path of the file, which is made when it is missing."""
+    """Returns the path of the file. Makes the file when it is missing."""
     path = MODELS / f"llama-1.1b-q4_0-{context // 1024}k.gguf"
     if path.exists():
         return path
@@ -81,7 +81,7 @@ def dllama_model():
     with open(part, "wb") as f:
         f.write(dllama_numbers(MODEL_MAGIC, fields))
         n = c["vocab_size"] * c["hidden_size"]
-        f.write(np.resize(np.random.default_rng(2).normal(0, 0.02, POOL).astype(np.float32), n).tobytes())  # embeddings are floats
+        f.write(np.resize(np.random.default_rng(2).normal(0, 0.02, POOL).astype(np.float32), n).tobytes())  # the embeddings are floats
         for name in [*names, "output_norm.weight", "output.weight"]:
             f.write(tensor(blocks, places[name], tensors[name]))
     part.rename(path)
@@ -96,7 +96,7 @@ def dllama_tokenizer():
     MODELS.mkdir(parents=True, exist_ok=True)
     n = json.loads(SHAPE.read_text())["vocab_size"]
     words = [text.encode() for text in vocabulary(n)[0][259 + 95:]]
-    bos = n - 2  # texts consist of the tokens before bos
+    bos = n - 2  # text uses only the tokens before bos
     tokens = [letter.encode() for letter in LETTERS] + words + [b"<%d>" % k for k in range(n)]
     tokens = tokens[:bos] + [b"<s>", b"</s>"]
     with open(path, "wb") as f:

@@ -13,17 +13,17 @@ from options import amount, count, option_parser
 from serving import machine
 from vllm_peer import PEER
 
-# Kinds of load, with the flags that both clients have.
+# LOADS names the kinds of load, with the flags that both clients have.
 LOADS = {"one at a time": ["--max-concurrency", "1"], "four at once": ["--max-concurrency", "4"],
          "16 at once": ["--max-concurrency", "16"], "10 a second": ["--request-rate", "10", "--burstiness", "1.0"]}
-# Members of the result's JSON, which have the same names in both clients.
+# FIGURES names members of the result's JSON. Both clients use the same names.
 FIGURES = {"request_throughput": "requests/s", "output_throughput": "output tokens/s", "median_ttft_ms": "TTFT median, ms",
            "median_tpot_ms": "TPOT median, ms", "median_itl_ms": "ITL median, ms", "mean_itl_ms": "ITL mean, ms",
            "median_e2el_ms": "E2EL median, ms", "p99_e2el_ms": "E2EL p99, ms"}
-# Figures that are not judged. The slowest of some 50 requests depends on a single moment of the machine. A first token waits for the end of the
+# These figures are not judged. The slowest of some 50 requests depends on a single moment of the machine. A first token waits for the end of the
 # running step, so a client that sends a moment later, as Python does, waits another number of steps.
 NOT_JUDGED = {"p99_e2el_ms", "median_ttft_ms"}
-# Runs `vllm bench serve` from its module: the whole program needs a package named "vllm", and AVX-512 on import.
+# VLLM runs `vllm bench serve` from its module: the whole program needs a package named "vllm", and AVX-512 on import.
 VLLM = "import argparse; from vllm.benchmarks.serve import add_cli_args, main; " \
        "p = argparse.ArgumentParser(); add_cli_args(p); main(p.parse_args())"
 WORDS = "the head calls the stroke and eight people pull as one while nobody on the bank knows how fast they go".split()
@@ -55,7 +55,7 @@ def run(client, load, url, folder, options):
 
 
 def table(load, rounds):
-    """Prints the table. Yields (title, relative difference) of the figures that are judged."""
+    """Prints the table. Yields (title, relative difference) of each figure that is judged."""
     print(f"\n| {load} | cox | vLLM | apart |\n|---|---|---|---|")
     for name, title in FIGURES.items():
         ours, theirs = (statistics.median(r[client][name] for r in rounds) for client in ("cox", "vllm"))

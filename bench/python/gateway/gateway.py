@@ -27,7 +27,7 @@ def client(port, pids, *args):
 
 
 class Run:
-    """A cluster of one null worker, and the line that the client prints about it."""
+    """Runs a cluster of one null worker, and keeps the line that the client prints about it."""
 
     def __init__(self, step_us, *args, cluster=(), log=False, first=False):
         c = Cluster("--null-step-us", str(step_us), "--max-num-seqs", "512", *cluster, workers=1, tp=1)
@@ -66,8 +66,8 @@ def memory(o):
 
 
 def against(peer, o, rounds):
-    """Compares tokens/s with a peer's, by the number of streams, in turns. The peer's server stays up and idle meanwhile. Returns
-    True when a ratio is below its bar."""
+    """Compares tokens/s with a peer's, by the number of streams, in turns. The peer's server stays up and idle while ours is
+    measured. Returns True when a ratio is below its bar."""
     ours, theirs = {n: [] for n in PEER_STREAMS}, {n: [] for n in PEER_STREAMS}
     length = ["--tokens", o.tokens, "--seconds", o.seconds]
     for _ in range(rounds):

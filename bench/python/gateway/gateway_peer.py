@@ -1,5 +1,5 @@
-"""The peers of bench/gateway: vLLM's whole server and llama.cpp's on a model that computes next to nothing, or a server that already
-runs."""
+"""Runs the peers of bench/gateway: vLLM's whole server and llama.cpp's on a model that computes next to nothing, or a server that
+already runs."""
 import json
 import os
 import shutil
@@ -31,7 +31,7 @@ def family(pid):
 
 
 class Server:
-    """A server that is started here on a model of one layer of width 128. `bar`: the least ratio of our tokens/s to its own."""
+    """Starts a server on a model of one layer of width 128. `bar`: the least ratio of our tokens/s to the server's."""
 
     def __init__(self, tokenizer):
         self.folder = tempfile.TemporaryDirectory(prefix="coxbench-")
@@ -64,7 +64,7 @@ class Server:
 
 
 class Vllm(Server):
-    """vLLM's server in the venv of bench/scheduler --setup-peer, with its defaults except for the model's length."""
+    """Runs vLLM's server in the venv of bench/scheduler --setup-peer, with its defaults except for the model's length."""
 
     name, bar = "vllm", 10
     env = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -75,7 +75,7 @@ class Vllm(Server):
 
 
 class Llama(Server):
-    """llama-server with a slot of 256 tokens for each stream, and as many threads as there are cores."""
+    """Runs llama-server with a slot of 256 tokens for each stream, and as many threads as there are cores."""
 
     name, bar = "llama-server", 25
     env = {}
@@ -92,7 +92,7 @@ class Llama(Server):
 
 
 class Listening:
-    """A server that somebody else has started, such as llama-server."""
+    """`Listening` is a server that somebody else has started, such as llama-server."""
 
     name, bar = "peer", None
 

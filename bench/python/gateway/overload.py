@@ -15,7 +15,7 @@ from options import amount, count, option_parser
 from serving import machine
 
 SLOTS, QUEUE, TOKENS = 32, 32, 50
-SLACK = 1 << 20  # bytes of growth that an allocator may cause
+SLACK = 1 << 20  # bytes by which memory may grow, because of the allocator
 
 
 def options():
@@ -67,7 +67,7 @@ def main():
             Cluster("--null-step-us", 2000, "--max-num-seqs", SLOTS, "--max-num-queued-reqs", QUEUE) as c:
         folder = Path(folder)
         (folder / "body").write_bytes(body)
-        load(c, folder, o.clients, 2)  # warms up: memory is used for the first time
+        load(c, folder, o.clients, 2)  # this load warms up: the processes use their memory for the first time
         for clients in (SLOTS + QUEUE, o.clients, SLOTS + QUEUE, o.clients):
             found = load(c, folder, clients, o.seconds)
             c.wait_idle(30)
@@ -83,7 +83,7 @@ def main():
                 failures.append(f"other answers: {dict((k, len(v)) for k, v in found.items())}")
             if bool(refused) != (clients > SLOTS + QUEUE):
                 failures.append(f"{len(refused)} refused of {clients} clients")
-    calm, over = min(p99[0], p99[2]), min(p99[1], p99[3])  # the better one of two, because others use the machine too
+    calm, over = min(p99[0], p99[2]), min(p99[1], p99[3])  # the better one of two rounds counts, because others use the machine too
     if over > o.ratio * calm:
         failures.append(f"p99 {over:.0f} ms, {calm:.0f} ms without overload")
     for name in sizes[0]:

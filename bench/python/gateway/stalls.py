@@ -15,7 +15,7 @@ from options import count, names, option_parser
 from serving import PROGRAMS, build, machine
 
 BAR_MS = 50
-MEASURED = struct.Struct("ddd")  # values written by bench/gateway_load/stalls_turns.c: own, clock, sum
+MEASURED = struct.Struct("ddd")  # three doubles that bench/gateway_load/stalls_turns.c writes: own time, clock, sum
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "responses": "/v1/responses",
          "embeddings": "/v1/embeddings", "messages": "/v1/messages", "tokenize": "/tokenize", "detokenize": "/detokenize",
          "invocations": "/invocations", "files": "/v1/files", "batches": "/v1/batches", "adapters": "/v1/load_lora_adapter"}
@@ -27,7 +27,7 @@ ADMIN_KEY = "a-key-for-the-bench"
 # ---- bodies of about n bytes ----
 
 def field_of(endpoint):
-    """Returns the name of the field for the prompt, and a function that writes a text there."""
+    """Returns the name of the field for the prompt, and a function that writes a text into that field."""
     chat = {"chat": "messages", "messages": "messages"}.get(endpoint)
     if chat:
         return chat, lambda text: f'[{{"role":"user","content":{text}}}]'
@@ -98,7 +98,7 @@ def values(endpoint, n):
 
 
 def broken(endpoint, n):
-    """Makes a body whose last byte is missing, so that it is no JSON."""
+    """Makes a body that is not JSON, because its last byte is missing."""
     return with_text(endpoint, '"' + "word " * (n // 5) + '"')[:-1]
 
 
@@ -138,7 +138,7 @@ def read_answer(s):
 
 
 def probe(port):
-    """Runs in a process of its own: requests /health until stdin ends, then prints the longest time of an answer in ms."""
+    """Runs in a process of its own: it requests /health until stdin ends, then prints the longest time of an answer in ms."""
     s = socket.create_connection(("127.0.0.1", port))
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     os.set_blocking(0, False)
@@ -190,9 +190,9 @@ class Gateway:
             try:
                 s.sendall(head + body)
                 status, answer = read_answer(s)
-            except OSError as why:  # the gateway refused it before it was read whole, or never answered
+            except OSError as why:  # the gateway refused the request before it was read whole, or never answered
                 status, answer = 0, str(why).encode()
-        time.sleep(0.3)  # includes the work of freeing the request after the answer
+        time.sleep(0.3)  # the measured time includes the work of freeing the request after the answer
         wait = float(prober.communicate()[0])
         turn, _, loop = self.measured()
         return {"status": status, "answer": answer, "wait": wait, "turn": turn, "loop": loop}

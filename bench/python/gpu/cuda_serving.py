@@ -12,13 +12,13 @@ from cluster import BIN, ROOT, Cluster
 from options import amount, count, option_parser
 from serving import load, machine
 
-BAR = 2500  # tokens/s of one stream
+BAR = 2500  # least tokens/s of one stream
 TINY = ROOT / "build/goldens/llama_tiny"
 NO_DEVICE = "no CUDA device found"
 
 
 def emulated_programs(folder):
-    """`cox up` looks for the worker beside itself; in this folder it finds the emulated one."""
+    """`cox up` looks for the worker beside itself, so in this folder it finds the emulated worker."""
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(BIN / name, folder / name)
     shutil.copy(BIN.parent / "tests/cox-worker-emulated", folder / "cox-worker")
@@ -34,7 +34,7 @@ def cluster_of(options, folder):
 
 
 def measure(c, options, tokens):
-    """Returns tokens/s and ms to the first token of each round. A first round, which records the passes, is not counted."""
+    """Returns tokens/s and ms to the first token of each round. One round before them, which records the passes, is not counted."""
     asyncio.run(load(c.ports[0], 1, min(tokens, 64)))
     rounds, begin = [], time.monotonic()
     while len(rounds) < options.rounds:

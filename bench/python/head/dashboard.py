@@ -11,7 +11,7 @@ from options import amount, count, option_parser
 from serving import machine
 
 PERIOD_MS, LATE, MEMORY_MB = 1000 / 60, 1.5, 100
-# Scrolls at a steady pace to the end and back, one step in each frame. Returns the times between frames in ms.
+# The script scrolls at a steady pace to the end and back, one step in each frame. It returns the times between frames in ms.
 SCROLL = """
 const [selector, seconds, pace] = arguments, box = document.querySelector(selector);
 const end = box.scrollHeight - box.clientHeight, times = [];
@@ -35,7 +35,7 @@ def durations(b):
 
 
 def is_below(process, ancestor):
-    """Returns whether `process` is `ancestor` or a descendant of it; both are process ids."""
+    """Returns whether the process id `process` is `ancestor` or a descendant of it."""
     while process > 1 and process != ancestor:
         process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
     return process == ancestor
@@ -53,7 +53,7 @@ def memory_mb(b):
                 rows = dict(line.split(":") for line in (process / "smaps_rollup").read_text().splitlines()[1:])
                 private.append(sum(int(rows[name].split()[0]) for name in ("Private_Clean", "Private_Dirty")) / 1000)
         except OSError:
-            continue  # the process has ended meanwhile
+            continue  # the process has ended in the meantime
     return heap, max(private), b.devtools("Memory.getDOMCounters")
 
 

@@ -36,7 +36,7 @@ def measure(options, bodies, *args):
 
     with Cluster("--device", "cpu", "--served-model-name", "m", "--max-model-len", 2048, "--block-size", BLOCK, *args,
                  model=options.model, workers=options.tp, tp=options.tp) as c:
-        asyncio.run(stream_one(c, bodies[0]["prompt"][::-1]))  # warms up: memory is used for the first time
+        asyncio.run(stream_one(c, bodies[0]["prompt"][::-1]))  # this request warms up: the processes use their memory for the first time
         return asyncio.run(all_at_once())
 
 

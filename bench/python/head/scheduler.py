@@ -10,7 +10,7 @@ from options import count, counts, option_parser
 from serving import BUILD, build, machine
 from vllm_peer import PEER, setup_peer
 
-ASYNC_COUNTS = 256  # largest count at which vLLM's AsyncScheduler is measured too; the ratio compares with the faster one
+ASYNC_COUNTS = 256  # largest count at which vLLM's AsyncScheduler is measured too; the ratio then uses the faster of vLLM's two schedulers
 BARS_US = {256: 15, 4096: 250}
 PEER_RATIO = {256: 100}
 PHASES = ("schedule", "plan", "result", "apply", "tokens")
@@ -19,7 +19,7 @@ PEER_COLUMNS = ("vllm", "p99", "arrival", "ratio")
 
 
 def lines_of(command, most=0, env=None):
-    """Runs a command that prints a JSON object per line. Returns the objects by count. The command reports errors on stderr itself."""
+    """Runs a command that prints a JSON object per line. Returns the objects by count. The command itself reports errors on stderr."""
     out = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, env=env)
     if out.returncode > most:
         sys.exit(f"{command[0]}: exit status {out.returncode}")
@@ -36,7 +36,7 @@ def number(v):
 
 
 class Rounds:
-    """The figures of every round, by count."""
+    """Keeps the figures of every round, by count."""
 
     def __init__(self, options):
         self.alone, self.turn, self.peer, self.peer_async = [], [], [], []

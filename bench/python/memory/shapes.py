@@ -21,7 +21,7 @@ broken = []
 
 
 def mappings(pid):
-    """Returns [(size, rss)] of the mappings with huge pages, and the rss of all others."""
+    """Returns [(size, rss)] of the mappings with huge pages, and the rss of all other mappings."""
     large, rest = [], 0
     for text in re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path(f"/proc/{pid}/smaps").read_text(), flags=re.MULTILINE)[1:]:
         rows = kib_rows(text)
@@ -51,7 +51,7 @@ def show(title, plan, tables, c):
     for rank, planned in enumerate(plan["ranks"]):
         table, (large, rest) = tables[rank], mappings(c.pids()[f"worker-{rank}"])
         resident = rest + sum(rss for _, rss in large)
-        named, drawn = {}, table["sampler_bytes"]  # the samplers are on the heap, one for each thread
+        named, drawn = {}, table["sampler_bytes"]  # the samplers are on the heap; each thread has one sampler
         table = {**table, "activation_bytes": table["activation_bytes"] - drawn}
         planned = {**planned, "activation_bytes": planned["activation_bytes"] - drawn}
         for key in sorted(("weights_bytes", "kv_bytes", "activation_bytes"), key=lambda k: -table[k]):

@@ -13,9 +13,9 @@ from options import amount, count, counts, option_parser
 from serving import cold_cache, cpu_ns, load, long_prompt, processes, stream
 
 STREAMS, TOKENS = 16, 256
-CPU_BOUND = 1.0  # % of a core, for all processes of an idle cluster together
+CPU_BOUND = 1.0  # % of a core that all processes of an idle cluster may use together
 GROWTH_BOUND = MIB  # bytes that a process may grow in the second half of a soak
-KV_BYTES = 128 * MIB  # small enough that a soak uses all of it within half of its time
+KV_BYTES = 128 * MIB  # bytes of KV cache, so few that a soak uses all of them within half of its time
 
 broken = []
 
@@ -47,7 +47,7 @@ def show_tables(c):
 
 
 def show_cpu(title, c, seconds):
-    time.sleep(2)  # waits for the work that follows a start or a load
+    time.sleep(2)  # the work that follows a start or a load must end first
     before = {n: cpu_ns(p) for n, p in processes(c).items()}
     time.sleep(seconds)
     share = {n: (cpu_ns(p) - before[n]) / seconds / 1e7 for n, p in processes(c).items()}

@@ -68,7 +68,7 @@ def one(c, cold):
     asked = time.time()
     came = first_token(c)
     clock = time.time() - time.monotonic()
-    # a name is used once a round, and its log starts anew with it
+    # a process of this name starts once a round, and its log starts anew each time
     started = [when + clock for when, n in c.scaler.log[n_before:] if n > 0][0]
     events = json.loads(get(c.admin + "/api/events?since=0")[1])["events"]
     wanted = [e["time"] for e in events if e["event"] == "scaled_from_zero"][-1]
@@ -97,7 +97,7 @@ def main():
         c.scaler.start()
         wait_for("the gateway takes requests", lambda: get(c.url + "/health")[0] == 200, 60)
         rounds = {cold: [] for cold in (False, True)}
-        one(c, False)  # warms up: the tokenizer is compiled, and pages of the programs are in memory
+        one(c, False)  # this start warms up: the tokenizer is compiled, and pages of the programs are in memory
         for _ in range(o.rounds):
             for cold, all_of in rounds.items():
                 all_of.append(one(c, cold))

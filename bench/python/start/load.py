@@ -54,7 +54,7 @@ def main():
         go_first("self")
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
         n_bytes = checkpoint.write(options.shape, options.tokenizer, Path(folder))
-        subprocess.run(["sync", "-f", folder], check=True)  # writing the file back must not be part of the measured load
+        subprocess.run(["sync", "-f", folder], check=True)  # the measured load must not include writing the file back
         print(f"{machine()}; {n_bytes / 1e9:.2f} GB, --tp {options.tp}, {options.rounds} rounds: median (least … most)")
         before = Round(Path(folder), options)
         rounds = [Round(Path(folder), options) for _ in range(options.rounds)]

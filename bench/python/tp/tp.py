@@ -15,15 +15,15 @@ from options import THREADS, count, counts, names, option_parser
 from serving import machine, quiet, spread
 from tp_places import MODELS, Here, TwoHosts, model_path
 
-TOKENS = {"demo": 96, "1b": 48}  # tokens of each stream
+TOKENS = {"demo": 96, "1b": 48}  # tokens of each stream, by model
 PROMPT = 512
-BARS = {"`--tp 2`": 0.95, TwoHosts.name: 0.90}  # least ratio to the first place's figures
-PEER_BAR = 1.6  # least ratio to the better one of the peer's one node and its two
+BARS = {"`--tp 2`": 0.95, TwoHosts.name: 0.90}  # least ratio of a place's figures to the first place's
+PEER_BAR = 1.6  # least ratio of ours to the better figure of the peer on one node and on two nodes
 ONE_STREAM, PROMPTS = "1 streams, tokens/s in all", f"a prompt of {PROMPT}, tokens/s"
 
 
 class Table:
-    """The figures: {figure: {place: [one value for each round]}}."""
+    """Keeps the figures: {figure: {place: [one value for each round]}}."""
 
     def __init__(self, model):
         self.model, self.figures, self.places, self.others = model, {}, [], []
@@ -47,7 +47,7 @@ class Table:
         return statistics.median(a / b for a, b in zip(rows[ours], rows[theirs]))
 
     def verdicts(self):
-        """Returns [(words, fraction of the bar that is reached)]. The fraction is None when it cannot be judged."""
+        """Returns [(words, fraction of the bar that is reached)]. The fraction is None when the figure cannot be judged."""
         for ours, bar in BARS.items():
             for figure in self.figures if ours in self.places[1:] else ():
                 if not figure.startswith("ready") and (ratio := self.ratio(figure, ours, self.places[0])) is not None:
@@ -72,7 +72,7 @@ def measure_all(table, places, options, i_round):
         for place in places:
             table.add(figure, place.name, statistics.fmean(values[place.name]))
 
-    for place in places:  # warms up: memory is used for the first time
+    for place in places:  # the first requests warm up: the processes use their memory for the first time
         place.decode(max(options.streams), 8)
         place.prompt(PROMPT)
     for n in options.streams:
@@ -142,7 +142,7 @@ def arguments():
 
 
 def refused(options):
-    """Returns the reason why these are not measured; None when they are."""
+    """Returns the reason why these options cannot be measured; None when they can."""
     if options.hey and (options.hosts or options.pp != [1]):
         return "--hey is of ranks on this machine: not with --hosts, --peer or --pp"
     if options.peer and not tp_peer.program(options.peer):
@@ -160,7 +160,7 @@ def refused(options):
 
 def main():
     options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exits normally, so that started processes are ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the script then exits normally, so that the processes that it started are ended
     cores = sorted(os.sched_getaffinity(0))[:options.cores]
     peers.check_models(options.models)
     if not (BIN / "cox").exists():

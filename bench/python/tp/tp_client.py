@@ -1,5 +1,5 @@
-"""The client of bench/tp. It is a process of its own, because it may have to run inside a network namespace. Each line on stdin is
-answered by a line of JSON: `decode PORT STREAMS TOKENS` or `prompt PORT TOKENS VOCABULARY`."""
+"""Implements the client of bench/tp. It is a process of its own, because it may have to run inside a network namespace. It answers
+each line on stdin with a line of JSON: `decode PORT STREAMS TOKENS` or `prompt PORT TOKENS VOCABULARY`."""
 import asyncio
 import json
 import random
@@ -14,7 +14,7 @@ def answer(line):
     if name == "decode":
         rate, first_ms = asyncio.run(load(port, n, more))
         return {"rate": rate, "first_ms": first_ms}
-    ids = [random.randrange(300, more) for _ in range(n)]  # new ids, so that nothing is in the prefix cache
+    ids = [random.randrange(300, more) for _ in range(n)]  # the ids are new, so that no part of the prompt is in the prefix cache
     return {"rate": n / asyncio.run(stream(port, 0, 1, ids))}
 
 

@@ -1,4 +1,4 @@
-"""Implements bench/tp --hey: requests/s of hey, an independent client, with the body that its users send."""
+"""Implements bench/tp --hey: it measures requests/s with hey, an independent client, and the body that hey's users send."""
 import contextlib
 import json
 import os
@@ -13,9 +13,9 @@ from serving import quiet, spread
 from tp_places import Here, model_path
 
 BODY = {"prompt": "Singapore is a", "temperature": 0}
-TOKENS = {"demo": 64, "1b": 16}  # most tokens of a request
+TOKENS = {"demo": 64, "1b": 16}  # most tokens of a request, by model
 LOAD = ["-c", "5", "-n", "50"]
-BAR = 0.95  # least ratio of the most ranks to one rank
+BAR = 0.95  # least ratio of the figure of the most ranks to the figure of one rank
 
 
 def program():

@@ -1,7 +1,7 @@
 """Runs distributed-llama as the peer of bench/tp: on two hosts of its own, each node with one thread and one core like our ranks,
 while none of our clusters is up. Its nodes spin while they wait for each other, so any other load on one of their cores stops
-both at each of two sums a layer. The load of other processes is therefore a figure too. One node alone is measured as well, which
-shows when the two were short of CPU time."""
+both nodes at each of two sums a layer. The script therefore also prints the load of other processes. It measures one node alone
+as well, which shows when the two nodes were short of CPU time."""
 import os
 import re
 import resource
@@ -16,14 +16,14 @@ from cpu_peers import cpu_seconds
 from tp_places import Pair
 
 ONE, TWO = "distributed-llama, one node", "distributed-llama, two hosts"
-PROMPT, TOKENS = 128, 32  # tokens evaluated in batches, and tokens predicted one by one
+PROMPT, TOKENS = 128, 32  # PROMPT: tokens evaluated in batches; TOKENS: tokens predicted one by one
 PORT = 9998
 FLAGS = ["--buffer-float-type", "q80", "--max-seq-len", 2048, "--temperature", 0, "--steps", PROMPT + TOKENS]
-QUIET = 0.1  # fraction of the machine; with more used by others the figure is not judged
+QUIET = 0.1  # fraction of the machine that other processes may use; above it the figure is not judged
 
 
 def program(folder):
-    """Returns distributed-llama's program in the folder where it was built; None when it is missing."""
+    """Returns the path of distributed-llama's program in the folder where it was built; None when it is missing."""
     path = Path(folder).resolve() / "dllama"
     return path if path.is_file() and os.access(path, os.X_OK) else None
 
@@ -37,8 +37,8 @@ def listens(process, port):
 
 
 class DistributedLlama:
-    """Runs distributed-llama. Each run is a process at the root, which loads the weights and sends the other node its part. It
-    prints the figures of evaluation and prediction itself."""
+    """Runs distributed-llama. Each run is a process at the root, which loads the weights and sends the other node its part. The
+    process itself prints the figures of evaluation and prediction."""
 
     def __init__(self, folder, cores):
         self.program, self.cores, self.folder = program(folder), cores, tempfile.TemporaryDirectory(prefix="coxbench-")
@@ -54,7 +54,7 @@ class DistributedLlama:
         self.folder.cleanup()
 
     def start(self, i, *args):
-        """Starts a node on host i, on its core."""
+        """Starts a node on host i, on the core of that host."""
         command = ["taskset", "-c", self.cores[i], self.program, *args, "--nthreads", 1]
         return subprocess.Popen(self.pair.workers[i].inside(*command), stdout=subprocess.PIPE if i == 0 else subprocess.DEVNULL,
                                 stderr=subprocess.STDOUT, text=True)

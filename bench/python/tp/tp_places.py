@@ -1,4 +1,4 @@
-"""The places where bench/tp's ranks run: this machine, and two hosts that are network namespaces."""
+"""Defines the places where bench/tp's ranks run: this machine, and two hosts that are network namespaces."""
 import os
 import sys
 import tempfile
@@ -34,7 +34,7 @@ def settle(pids):
 
 
 class Place:
-    """A cluster, with a client beside its gateway."""
+    """`Place` is a cluster, with a client beside its gateway."""
     client = port = None
 
     def decode(self, streams, tokens):
@@ -45,7 +45,7 @@ class Place:
 
 
 class Here(Place):
-    """tp x pp ranks on this machine, on `cores` in all."""
+    """`Here` is a cluster of tp x pp ranks on this machine, on `cores` in all."""
 
     def __init__(self, path, tp, pp, cores, threads=None):
         threads = threads or max(1, len(cores) // (tp * pp))
@@ -55,7 +55,7 @@ class Here(Place):
 
     def __enter__(self):
         begin = time.perf_counter()
-        self.cluster.__enter__()  # ends the processes that it started when the cluster never becomes ready
+        self.cluster.__enter__()  # this call ends the processes that it started when the cluster never becomes ready
         self.ready_s = time.perf_counter() - begin
         settle(self.cluster.pids().values())
         self.client, self.port = Child(CLIENT), self.cluster.ports[0]
@@ -67,12 +67,13 @@ class Here(Place):
 
 
 class Pair(hosts.HostCluster):
-    """Two hosts and one cable: head, gateway and rank 0 are on the first, rank 1 is on the second. Rank i runs on cores[i]."""
+    """`Pair` consists of two hosts and one cable: head, gateway and rank 0 are on the first host, rank 1 is on the second. Rank i
+    runs on cores[i]."""
     cores = ()
 
     def start_worker(self, i, *args, **kwargs):
         before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, self.cores[i:i + 1] or before)  # started processes inherit it
+        os.sched_setaffinity(0, self.cores[i:i + 1] or before)  # processes that are started now inherit these cores
         try:
             return super().start_worker(i, *args, **kwargs)
         finally:
@@ -93,7 +94,7 @@ class Pair(hosts.HostCluster):
 
 
 class TwoHosts(Place):
-    """--tp 2 over the cable of a Pair, with one thread for each rank."""
+    """Runs --tp 2 over the cable of a Pair, with one thread for each rank."""
     name, port = "`--tp 2`, two hosts", hosts.HTTP_PORT
 
     def __init__(self, path, cores):

@@ -1,4 +1,4 @@
-"""A small client of the tests' API server: JSON over HTTPS with the administrator's certificate."""
+"""Implements a small client of the tests' API server: JSON over HTTPS with the administrator's certificate."""
 import http.client
 import json
 import ssl
@@ -11,7 +11,8 @@ class ApiError(Exception):
 
 
 class Api:
-    """One connection to the API server, opened again after it broke. Objects are dicts. Not safe for several threads."""
+    """`Api` is one connection to the API server, opened again after it broke. Objects are dicts. An `Api` is not safe for several
+    threads."""
 
     def __init__(self, host, pki, port=6443, timeout=30):
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))

@@ -1,4 +1,4 @@
-"""Keys, certificates and configuration files of the tests' cluster, and the command lines that read them."""
+"""Makes keys, certificates and configuration files of the tests' cluster, and the command lines that read them."""
 import json
 import os
 import subprocess
@@ -8,13 +8,13 @@ DOMAIN = "cluster.local"
 
 
 class Net:
-    """Addresses of cluster number N (0 … 255). They differ between clusters on one machine, and from the host's routes."""
+    """Holds the addresses of cluster number N (0 … 255). They differ between clusters on one machine, and from the host's routes."""
 
     def __init__(self, number):
         self.number = number
-        self.outer, self.node = f"10.250.{number}.1", f"10.250.{number}.2"  # the host's and the node's end of the veth pair
+        self.outer, self.node = f"10.250.{number}.1", f"10.250.{number}.2"  # addresses of the host's and the node's end of the veth pair
         self.pods, self.services = f"10.251.{number}.0/24", f"10.252.{number}.0/24"
-        self.api = f"10.252.{number}.1"  # Service `kubernetes`, always the first address
+        self.api = f"10.252.{number}.1"  # address of the Service `kubernetes`, which is always the first address
         self.cable = f"coxk8s{number}"
         self.cgroup = f"cox-k8s-{number}"
 
@@ -116,7 +116,7 @@ def kubelet_config(state, net, most_files):
         "cgroupDriver": "cgroupfs", "cgroupRoot": f"/{net.cgroup}", "cgroupsPerQOS": True, "enforceNodeAllocatable": [],
         "failSwapOn": False, "failCgroupV1": False, "protectKernelDefaults": True,
         "oomScoreAdj": 0, "maxOpenFiles": most_files, "maxPods": 200,
-        # Others use this disk too, so the node must not clean it up: no eviction, no removal of images.
+        # Other programs use this disk too, so the node must not clean it up: no eviction, no removal of images.
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%",
                          "nodefs.inodesFree": "0%", "imagefs.inodesFree": "0%"},
         "imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
@@ -154,7 +154,7 @@ def write_all(state, net, most_files, pause):
 
 
 def commands(state, net, bin):
-    """Returns {name: command line}, in the order of starting."""
+    """Returns {name: command line} of the programs, in the order in which they start."""
     pki = state / "pki"
     return {
         "etcd": [bin / "etcd", f"--data-dir={state}/etcd/data", "--listen-client-urls=http://127.0.0.1:2379",
@@ -164,7 +164,7 @@ def commands(state, net, bin):
             bin / "kube-apiserver", f"--advertise-address={net.node}", "--bind-address=0.0.0.0", "--secure-port=6443",
             "--etcd-servers=http://127.0.0.1:2379", f"--service-cluster-ip-range={net.services}",
             "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
-            # A test simulates OpenShift with such a policy, which changes pods as an SCC does.
+            # A test simulates OpenShift with a policy of this kind, which changes pods as an SCC does.
             "--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
             f"--client-ca-file={pki}/ca.crt", f"--tls-cert-file={pki}/apiserver.crt",
             f"--tls-private-key-file={pki}/apiserver.key", f"--kubelet-certificate-authority={pki}/ca.crt",

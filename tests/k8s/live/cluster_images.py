@@ -21,7 +21,8 @@ def compile_c(source, target, *flags):
 
 
 def libraries(program):
-    """Returns the files that the dynamic loader opens for a program, by the names that the program asks for; also the loader itself."""
+    """Returns the files that the dynamic loader opens for a program, by the names that the program asks for. The loader itself is
+    one of these files."""
     said = subprocess.run(["ldd", str(program)], check=True, capture_output=True, text=True).stdout
     return sorted(set(re.findall(r"(?:=> )?(/\S+) \(0x", said)))
 

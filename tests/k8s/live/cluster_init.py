@@ -1,4 +1,4 @@
-"""PID 1 of the tests' cluster: it makes the mounts, starts the node's programs, and takes all of them with it when it dies.
+"""Runs as PID 1 of the tests' cluster: it makes the mounts, starts the node's programs, and takes all of them with it when it dies.
 
 `cluster` starts it in new namespaces (mount, pid, net, ipc, uts). Everything that a node changes is inside these namespaces. When
 this process dies for any reason, the kernel ends every program and container and removes every mount, network device and iptables
@@ -19,7 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-# Values that a kubelet would set for the whole machine. It finds them set here, so it does not change the machine's own.
+# SYSCTLS are values that a kubelet would set for the whole machine. The kubelet finds them set here, so it does not change the machine's own
+# values.
 SYSCTLS = {"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
            "kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000"}
 STOP_S = 20
@@ -49,7 +50,7 @@ def make_mounts(state):
 
 
 class Programs:
-    """The node's running programs by name, and the exit codes of the ended ones."""
+    """Keeps the node's running programs by name, and the exit codes of programs that have ended."""
 
     def __init__(self, state):
         self.state, self.pids, self.ended = state, {}, {}
@@ -64,7 +65,7 @@ class Programs:
             return {"error": f"{name}: {error}"}
         finally:
             os.close(log)
-        child.returncode = 0  # reap() waits for the child, not subprocess
+        child.returncode = 0  # this tells subprocess not to wait for the child, because reap() waits for it
         self.pids[name] = child.pid
         self.ended.pop(name, None)
         return {"pid": child.pid}

@@ -1,5 +1,5 @@
-// The program of the smallest useful test pod: a server that tells its user and group, and a
-// client that finds a server by name.
+// This program runs in the smallest useful test pod. It is a server that tells its user and group,
+// and a client that finds a server by name.
 //   probe serve PORT         answers each connection with one line, "uid=U gid=G", and closes it
 //   probe ask HOST PORT      looks up HOST, prints the server's line; tries for one minute
 //   probe keep FILE          writes FILE, reads it back and prints its text
@@ -107,7 +107,7 @@ static void leave(int number)
 int main(int argc, char **argv)
 {
     const struct sigaction go = {.sa_handler = leave};
-    sigaction(SIGTERM, &go, NULL); // PID 1 ignores SIGTERM by default
+    sigaction(SIGTERM, &go, NULL); // without a handler, PID 1 ignores SIGTERM
     if (argc == 3 && strcmp(argv[1], "serve") == 0) {
         return serve(argv[2]);
     }

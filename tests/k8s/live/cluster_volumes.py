@@ -25,7 +25,7 @@ def volume(claim, folder):
         "spec": {
             "storageClassName": CLASS, "accessModes": spec["accessModes"], "volumeMode": "Filesystem",
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
-            "persistentVolumeReclaimPolicy": "Retain",  # this loop deletes the volume, not the controller
+            "persistentVolumeReclaimPolicy": "Retain",  # this loop, not the controller, deletes the volume
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta["namespace"],
                          "name": meta["name"], "uid": meta["uid"]},
             "local": {"path": str(folder)},
@@ -40,7 +40,7 @@ def look(api, folders):
         if claim["spec"].get("storageClassName") == CLASS and not claim["spec"].get("volumeName"):
             folder = folders / f"pvc-{claim['metadata']['uid']}"
             folder.mkdir(exist_ok=True)
-            folder.chmod(0o770)  # owned by root; the kubelet gives it to a pod's fsGroup
+            folder.chmod(0o770)  # root owns the folder, and the kubelet gives it to a pod's fsGroup
             api.create("/api/v1/persistentvolumes", volume(claim, folder))
             print(f"made {folder.name} for {claim['metadata']['namespace']}/{claim['metadata']['name']}", flush=True)
     for one in api.get("/api/v1/persistentvolumes")["items"]:

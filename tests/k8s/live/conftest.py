@@ -1,4 +1,4 @@
-"""Fixtures with the cluster of these tests. In ctest a file counts as skipped when all of its tests were skipped."""
+"""Defines fixtures with the cluster of these tests. In ctest a file counts as skipped when all of its tests were skipped."""
 import re
 
 import pytest

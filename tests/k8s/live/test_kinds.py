@@ -1,4 +1,4 @@
-"""Special releases: two models in one release, several ranks in a pod, and a namespace with a quota."""
+"""Tests special releases: two models in one release, several ranks in a pod, and a namespace with a quota."""
 import httpx
 import null_oracle as oracle
 import pytest
@@ -14,7 +14,8 @@ def answer(base, model):
 
 
 def test_two_models_in_one_release(kube, space):
-    """The null model and the demo model each answer with their own tokens, at their own Service and path. One can be removed alone."""
+    """The null model and the demo model each answer with their own tokens, at their own Service and path. One model can be removed
+    alone."""
     source = demo_model()
     if source is None:
         pytest.skip("no demo model: scripts/fetch-demo-model")
@@ -24,7 +25,7 @@ def test_two_models_in_one_release(kube, space):
     release.install()
     release.wait_serving(2)
     null, small = release.url(), release.url("small")
-    release.helm("test", release.name, "--timeout", "5m")  # runs one pod for each model
+    release.helm("test", release.name, "--timeout", "5m")  # `helm test` runs one pod for each model
     want = oracle.text("Once upon a time", 24, temperature=0)
     said = kube.wait("the demo model", lambda: (r := answer(small, "demo")).status_code == 200 and r)
     text = said.json()["choices"][0]["text"]
@@ -97,8 +98,8 @@ def without_limits(kube, space):
 
 
 def test_a_namespace_with_a_quota_admits_every_pod(kube, space, tmp_path):
-    """A namespace with a quota admits the release. It refuses containers without limits, so all containers have some: also those
-    of Jobs and of `helm test`."""
+    """A namespace with a quota admits the release. The namespace refuses containers without limits, so all containers have limits,
+    also those of Jobs and of `helm test`."""
     source = demo_model()
     if source is None or REDIS is None:
         pytest.skip("no demo model (scripts/fetch-demo-model), or no redis-tools")

@@ -1,4 +1,5 @@
-"""Workers in pods that LeaderWorkerSet's own controller makes. These workers have no ordinals; the head forms replicas of those present."""
+"""Tests workers in pods that LeaderWorkerSet's own controller makes. These workers have no ordinals; the head forms replicas of the
+workers that are present."""
 import json
 import shutil
 import subprocess

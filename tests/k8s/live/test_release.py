@@ -1,7 +1,7 @@
-"""The chart on a real Kubernetes, in a namespace that admits restricted pods only: install, scale, kill, upgrade, remove.
+"""Tests the chart on a real Kubernetes, in a namespace that admits restricted pods only: install, scale, kill, upgrade, remove.
 
-Streams run meanwhile (steady.py of tests/e2e). Each answer is compared with the expected one, and none may fail.
-Times are printed, not judged.
+Streams run during the tests (steady.py of tests/e2e). Each answer is compared with the expected one, and none may fail. Times are
+printed, not judged.
 """
 import json
 import time
@@ -11,7 +11,7 @@ from release import KINDS, SMALL, UID, Release, demo_model, fill_claim, more, nu
 from steady import Steady
 
 pytestmark = pytest.mark.usefixtures("image")
-# Policies that act like OpenShift's SCC restricted-v2. They give a pod a user and group of its namespace's range, and refuse others.
+# SCC has policies that act like OpenShift's SCC restricted-v2. They give a pod a user and group of its namespace's range, and refuse other users.
 SCC = [
     {"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "scc"},
      "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
@@ -37,7 +37,7 @@ SCC = [
 
 @pytest.fixture(scope="module")
 def serving(kube, image):
-    """A release with two replicas of one null worker each and two gateways. Tests share it and must leave it unchanged."""
+    """Yields a release with two replicas of one null worker each and two gateways. Tests share it and must leave it unchanged."""
     release = Release(kube, kube.namespace("t-serving"), **null_values())
     release.install()
     release.wait_serving(2)
@@ -46,7 +46,8 @@ def serving(kube, image):
 
 
 def test_workers_are_scaled_under_load(kube, serving):
-    """Workers are scaled 2 → 4 → 2. More workers are more replicas, and old pods stay. With fewer, the others take over their requests."""
+    """Workers are scaled 2 → 4 → 2. With more workers there are more replicas, and old pods stay. With fewer workers, the remaining
+    replicas take over the requests."""
     before = serving.uids()
     with Steady([serving.url()], n_users=16) as load:
         more(load, kube)
@@ -76,7 +77,8 @@ def test_a_pod_that_is_deleted_is_replaced_under_load(kube, serving, part, how):
 
 
 def test_a_gateway_pod_that_is_deleted_ends_its_streams_first(kube, serving):
-    """The other gateway takes new connections. The deleted one still serves connections that the node sends to it."""
+    """After a gateway is deleted, the other gateway takes new connections. The deleted gateway still serves connections that the
+    node sends to it."""
     before = serving.uids("gateway")
     with Steady([serving.url()], n_users=16) as load:
         more(load, kube)
@@ -90,7 +92,7 @@ def test_an_upgrade_of_every_part_under_load_keeps_keys_and_streams(kube, servin
     secrets = {one["metadata"]["name"]: one["data"] for one in kube.get("secrets", serving.namespace, selector=serving.selector)}
     before = {part: serving.uids(part) for part in ("head", "worker", "gateway")}
     changed = {part: {"podAnnotations": {"coxswain.test/round": "2"}} for part in before}
-    # The two long streams last more than a minute, longer than most charts allow a pod for its end.
+    # The two long streams last more than a minute, longer than most charts give a pod for its end.
     with Steady([serving.url()], n_users=16) as load, Steady([serving.url()], n_users=2, n_tokens=4000) as long:
         more(load, kube)
         kube.wait("the long streams", lambda: long.check().n_tokens_seen > 100)
@@ -114,7 +116,7 @@ def test_helm_test_and_a_second_release_beside_it(kube, serving):
     other = Release(kube, serving.namespace, "other", **null_values(replicas=1))
     other.install()
     other.wait_serving(1)
-    serving.wait_serving(2)  # no worker joined the other head
+    serving.wait_serving(2)  # the head still has two workers, so no worker joined the other head
     for release in (serving, other):
         release.helm("test", release.name, "--timeout", "5m")
         assert release.chat()
@@ -152,9 +154,9 @@ def scale(kube, release, n):
 
 @pytest.mark.parametrize("program", ["helm", "helm4"])
 def test_whoever_scales_by_kubectl_is_in_nobodys_way(kube, space, program):
-    """Workers are scaled 2 → 4 → 2 by `kubectl scale`, then upgraded and rolled back. With a number in the values, an
-    upgrade sets that number again; Helm 4 needs force for it, as it refuses a conflict. With no number in the values, an
-    upgrade keeps any number."""
+    """Workers are scaled 2 → 4 → 2 by `kubectl scale`, then upgraded and rolled back. With a number in the values, an upgrade sets
+    that number again. Helm 4 needs force for that, because it refuses a conflict. With no number in the values, an upgrade keeps
+    any number."""
     release = Release(kube, space, program=program, **null_values())
     release.install()
     release.wait_serving(2)
@@ -223,7 +225,7 @@ def test_pods_pass_what_openshift_does_to_them(kube, space):
     kube.apply("default", *SCC)
     try:
         kube.kubectl("label", "namespace", space, "coxswain.test/scc=restricted-v2")
-        # The two policies take effect one after the other.
+        # The API server applies the two policies one after the other.
         kube.wait("the policy that gives a user", lambda: f'"fsGroup": {UID}' in tried(kube, space))
         kube.wait("the policy that refuses others", lambda: "not of the namespace's range" in tried(kube, space, runAsUser=1001))
         release = Release(kube, space, openshift={"enabled": True}, **null_values())
@@ -252,6 +254,6 @@ def test_the_demo_model_answers_from_a_claim(kube, space, program):
     release.wait_serving(2)
     release.helm("test", release.name, "--timeout", "5m")
     assert release.chat().strip()
-    prefetch = "app.kubernetes.io/component=prefetch"  # its pod may start last
+    prefetch = "app.kubernetes.io/component=prefetch"  # the pod of the prefetch Job may start last
     kube.kubectl("-n", space, "wait", "--for=condition=complete", "job", "-l", prefetch, "--timeout=120s")
     assert "it is there" in kube.kubectl("-n", space, "logs", "-l", prefetch)

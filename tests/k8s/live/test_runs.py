@@ -1,4 +1,5 @@
-"""`cox run render | kubectl apply -f -` turns a run file into objects that serve on a real Kubernetes, in a restricted namespace."""
+"""Tests that `cox run render | kubectl apply -f -` turns a run file into objects that serve on a real Kubernetes, in a restricted
+namespace."""
 import subprocess
 
 import httpx

@@ -1,5 +1,5 @@
-"""A release without workers while there are no requests, on a real Kubernetes. The test scales the StatefulSet as KEDA would by the
-rendered ScaledObject; KEDA itself does not run here. Times are printed, not judged."""
+"""Tests a release without workers while there are no requests, on a real Kubernetes. The test scales the StatefulSet as KEDA would
+by the rendered ScaledObject; KEDA itself does not run here. Times are printed, not judged."""
 import base64
 import json
 import threading

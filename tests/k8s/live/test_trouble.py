@@ -1,4 +1,5 @@
-"""A release in trouble: faults of heads, Redis and the node, evictions, and wrong upgrades. Streams run meanwhile, and none fails.
+"""Tests a release in trouble: faults of heads, Redis and the node, evictions, and wrong upgrades. Streams run during the tests, and
+none fails.
 
 A part stays away for the time of a check because the node takes no pod, or no kubelet runs. No check depends on timing.
 """
@@ -18,8 +19,8 @@ def redis(kube, tmp_path_factory):
 
 
 def installed(kube, space, n_groups=2, **more_values):
-    """Installs a release of the null model. The node never pulls its image, so pods with a tag that the node does not have fail at
-    once."""
+    """Installs a release of the null model. The node never pulls the release's image, so pods with a tag that the node does not have
+    fail at once."""
     release = Release(kube, space, **null_values(**more_values.pop("worker", {})), image={"pullPolicy": "Never"})
     release.put("install", "--wait", **more_values)
     release.wait_serving(n_groups)
@@ -74,7 +75,7 @@ def test_a_node_without_its_kubelet_serves_and_what_crashed_comes_back(kube, spa
         try:
             more(load, kube)
             kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(space, f"{release.full}-worker-0", "worker"))
-            release.wait_serving(1, release.status_by_http)  # without a kubelet nothing restarts the other replica
+            release.wait_serving(1, release.status_by_http)  # one replica serves, because without a kubelet nothing restarts the other replica
             more(load, kube)
             kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(space, f"{release.full}-head-0", "head"))
         finally:
@@ -97,7 +98,8 @@ def allowed(kube, release, part):
 
 
 def test_budgets_let_a_group_and_a_gateway_go_at_a_time(kube, space):
-    """With two replicas of two ranks, the pods of one replica may be evicted and no third pod. One of the two gateways may be evicted."""
+    """With two replicas of two ranks, the two pods of one replica may be evicted, and no third pod. One of the two gateways may be
+    evicted."""
     release = installed(kube, space, worker={"tp": 2, "replicas": 4})
     workers, gateways = sorted(release.uids("worker")), sorted(release.uids("gateway"))
     assert allowed(kube, release, "worker") == 2 and allowed(kube, release, "gateway") == 1
@@ -137,7 +139,8 @@ WRONG = {"image": {"image": {"tag": "none-of-that-name"}}, "model": {"model": {"
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_upgrade_leaves_those_who_serve_and_is_rolled_back(kube, space, redis, wrong):
-    """After an upgrade to a missing image or model, one pod of each part is stuck. The next pod is not replaced, so the others serve."""
+    """After an upgrade to a missing image or model, one pod of each part is stuck. The next pod is not replaced, so the other pods
+    serve."""
     release = with_standby(kube, space)
     before = release.uids()
     good = release.values["image"].copy(), release.values["model"].copy()

@@ -14,10 +14,10 @@ from walker import Shell, reader_folder, substituted  # noqa: E402
 from walks import SUBSTITUTIONS  # noqa: E402
 
 IMAGE = "docker.io/library/coxswain:0.1.0"
-FEW = {"resources": {"requests": {"cpu": "10m", "memory": "32Mi"}}}  # many pods on a node of two cores
+FEW = {"resources": {"requests": {"cpu": "10m", "memory": "32Mi"}}}  # small requests, because many pods share a node of two cores
 VALUES = {"head": FEW, "worker": FEW, "gateway": FEW, "redis": FEW | {"image": REDIS_IMAGE}, "model": {"pullResources": FEW["resources"]}}
 NULL = {"model": {"name": "null", "servedNames": ["demo"]}}
-# Kinds of OpenShift that the API server must accept; no controller acts on them.
+# The API server must accept these kinds of OpenShift; no controller acts on them.
 OPENSHIFT = [("route.openshift.io", "v1", "Route"), ("security.openshift.io", "v1", "SecurityContextConstraints"),
              ("monitoring.coreos.com", "v1", "ServiceMonitor"), ("monitoring.coreos.com", "v1", "PrometheusRule")]
 
@@ -32,7 +32,7 @@ def definition(group, version, kind):
 
 
 class Typist:
-    """One shell in a folder that looks like the repository. Its own kubeconfig selects the walk's namespace."""
+    """`Typist` is one shell in a folder that looks like the repository. Its own kubeconfig selects the walk's namespace."""
 
     def __init__(self, kube, namespace, folder, model):
         self.kube, self.namespace, self.folder, self.model = kube, namespace, reader_folder(folder), model
@@ -75,7 +75,7 @@ class Typist:
     def release(self, name):
         key = (self.namespace, name)
         if key not in self.releases:
-            self.releases[key] = Release(self.kube, *key, head={"standby": True})  # also asks a standby, if one exists
+            self.releases[key] = Release(self.kube, *key, head={"standby": True})  # with "standby", the release also asks a standby, if one exists
         return self.releases[key]
 
     def install(self, name, more=""):
@@ -85,7 +85,7 @@ class Typist:
         return said
 
     def types_in(self, namespace):
-        """Switches to another namespace. The namespace stays at the end; the release in it is uninstalled."""
+        """Switches to another namespace. At the end the namespace stays, and the release in it is uninstalled."""
         self.namespace = namespace
         self.undo.append(lambda: self.kube.helm("uninstall", "demo", "-n", namespace, "--wait"))
 
@@ -106,7 +106,7 @@ class Typist:
         self.kube.wait(f"{count} pods of {name}", lambda: len(self.release(name).pods(part)) == count)
 
     def has_secrets(self, names, release):
-        """Checks that the release's pods mount these Secrets and that Helm made none for it."""
+        """Checks that the release's pods mount these Secrets and that Helm made no Secret for the release."""
         mounted = {v["secret"]["secretName"] for pod in self.release(release).pods().values() for v in pod["spec"]["volumes"] if "secret" in v}
         assert set(names) <= mounted, mounted
         assert not [s for s in self.kube.get("secrets", self.namespace) if s["metadata"]["name"].startswith(f"{release}-coxswain")]
@@ -134,7 +134,7 @@ class Typist:
         (self.folder / "values.json").write_text(json.dumps(VALUES))
 
     def has_base(self):
-        """Makes a smaller deploy/k8s/base with the model on an existing claim, so that nothing has to be fetched."""
+        """Makes a smaller deploy/k8s/base with the model on an existing claim, so that nothing is fetched."""
         small = self.folder / "small"
         small.mkdir()
         pods = {"Deployment": ["gateway"], "StatefulSet": ["head", "worker"]}

@@ -1,4 +1,4 @@
-/* The exit status of a GPU benchmark follows from its figures and their bars. */
+/* Tests that the exit status of a GPU benchmark follows from its figures and their bars. */
 #include "bench/gpu/bars.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The terms of which bench/gpu/model.c makes its figures, for the true shapes of bench/models:
- * bytes and operations as they follow from config.json by hand. */
+/* Tests the terms from which bench/gpu/model.c computes its figures, for the true shapes of
+ * bench/models. The expected bytes and operations were computed by hand from config.json. */
 #include "bench/gpu/work.h"
 
 #include <setjmp.h>
@@ -11,27 +11,30 @@
 
 #include "worker/engine/engine.h"
 
-/* Expected values, counted by hand in weights: matrices of the layers (a mixture's without its
- * experts), then embedding or head. `bits` is per weight of the layers; the embedding has 16. */
+/* `expected` holds values counted by hand in weights. `layers` counts the matrices of the layers
+ * (a mixture's without its experts), `vocabulary` the embedding or head. `bits` is per weight of
+ * the layers; the embedding has 16. */
 struct expected {
     const char *folder;
     double layers, vocabulary, bits;
     bool tied;
     double plain; /* part of `layers` that stays in 16 bits beside codes */
-    /* weights of one expert; weights that a token passes in all layers */
+    /* expert: weights of one expert; experts_token: weights of experts that a token passes in
+     * all layers */
     double expert, experts_token;
     double pair_ops, kv_token, n_mixtures;
 };
 
 #define LLAMA_LAYERS (32.0 * (4096 * (4096 + 1024 + 1024 + 4096) + 3 * 4096 * 14336))
 #define PHI_LAYERS   (32.0 * (3072 * (9216 + 3072) + 3 * 3072 * 8192))
-/* Q, the latent, the keys and values made from it (absorbed: as many weights), the output. */
+/* LITE_ATTENTION counts Q, the latent, the keys and values made from the latent (the absorbed
+ * form has as many weights), and the output. */
 #define LITE_ATTENTION (27.0 * (2048 * (3072 + 576) + 512 * 16 * (128 + 128) + 2048 * 2048))
 #define LITE_EXPERT    (3.0 * 2048 * 1408)
 #define LITE_ROUTERS   (26.0 * 64 * 2048)
 #define LITE_LAYERS    (LITE_ATTENTION + 3.0 * 2048 * 10944 + 26 * 2 * LITE_EXPERT + LITE_ROUTERS)
 #define GEMMA_LAYERS   (18.0 * (640 * (1024 + 256 + 256 + 1024) + 3 * 640 * 2048))
-/* AWQ: codes of 4 bits, and for each group a scale of 16 bits and a zero of 4. */
+/* AWQ has codes of 4 bits, and for each group a scale of 16 bits and a zero of 4 bits. */
 #define AWQ_128 (4 + 20 / 128.0)
 #define AWQ_64  (4 + 20 / 64.0)
 
@@ -88,7 +91,7 @@ static void test_by_hand(void **state)
         const struct work w = work_for(e);
         double dense = (x->layers - x->plain) * x->bits / 8 + 2 * (x->plain + x->vocabulary);
         near(w.dense_bytes, dense, x->folder, "bytes of weights");
-        /* a tied embedding counts as the head alone, which is read whole */
+        /* A tied embedding counts as the head alone, which is read whole. */
         near(w.embedding_row_bytes, x->tied ? 0 : 2.0 * e->config.hidden, x->folder, "a row");
         near(w.token_ops, 2 * (x->layers + x->experts_token), x->folder, "operations of a token");
         near(w.head_ops, 2 * x->vocabulary, x->folder, "operations of the head");
@@ -100,7 +103,8 @@ static void test_by_hand(void **state)
     }
 }
 
-/* The published numbers of parameters, norms included: the counted weights are the whole model. */
+/* With the norms, the counted weights are the whole model: their number equals the published
+ * number of parameters. */
 static void test_published(void **state)
 {
     static const struct {
@@ -132,14 +136,15 @@ static void test_steps(void **state)
     engine_close(e);
 }
 
-/* Phi-3-mini has a window of 2,047 in all layers; Gemma 3 has one of 512 in 15 of 18 layers. */
+/* Phi-3-mini has a window of 2,047 in all layers; Gemma 3 has a window of 512 in 15 of 18
+ * layers. */
 static void test_windows(void **state)
 {
     struct engine *e = open_model("phi3_mini_4k");
     struct work w = work_for(e);
     near(work_kv_bytes(&w, 2047), 2047 * 393216.0, "phi3", "KV of the window");
     near(work_kv_bytes(&w, 4000), 2047 * 393216.0, "phi3", "KV beyond the window");
-    /* 2,047 positions see all positions before them, 3 positions see 2,047 */
+    /* In this prompt, 2,047 positions see all positions before them, and 3 positions see 2,047. */
     near(work_prompt_ops(&w, 2050) - 2050 * w.token_ops - w.head_ops,
          32 * w.pair_ops * (2047 * 2048 / 2.0 + 3 * 2047), "phi3", "attention of a prompt");
     engine_close(e);

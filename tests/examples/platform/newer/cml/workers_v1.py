@@ -1,4 +1,4 @@
-"""The calls of `cdsw` under the library's newer name. Each call passes that name on."""
+"""This module offers the calls of `cdsw` under the library's newer name. Each call passes that name on."""
 import cdsw
 
 
