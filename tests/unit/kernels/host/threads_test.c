@@ -30,7 +30,7 @@ struct counts {
     uint64_t
         /* plain[i] is written by a task and read after the run, which must order the two accesses
          */
-            plain[MAX_TASKS];
+        plain[MAX_TASKS];
 };
 
 static void count(void *ctx, uint32_t i_task, uint32_t i_thread)
