@@ -55,9 +55,8 @@ struct compute {
     pthread_cond_t wake;
     struct job_list queue, done;
     bool stop, ended;
-    struct job_list
-        /* compute thread only; begun plans, and refused plans that came after a begun plan */
-        in_flight;
+    /* compute thread only; begun plans, and refused plans that came after a begun plan */
+    struct job_list in_flight;
     uint64_t idle_since_ns;
 };
 

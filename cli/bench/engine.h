@@ -10,9 +10,8 @@ enum { BENCH_ENGINE_FLAGS = 14 };
 
 struct bench_engine_options {
     struct bench_access access;
-    const char
-        /* values of the options in bench_engine_names, for `cox up`; NULL = not given */
-        *flags[BENCH_ENGINE_FLAGS];
+    /* values of the options in bench_engine_names, for `cox up`; NULL = not given */
+    const char *flags[BENCH_ENGINE_FLAGS];
 };
 
 extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];

@@ -65,8 +65,8 @@ struct worker {
     bool draining, drain_wish, knows_drain; /* knows_drain: drain state last sent in this session */
     /* waits_for_predecessor: the old process of its rank slot may still live */
     bool is_spare, waits_for_predecessor;
-    uint64_t lone_since_ns /* lone since; see readiness.h */, joined_ns, free_since_ns,
-        abort_since_ns, load_moved_ns, beat_ns;
+    uint64_t lone_since_ns; /* first time without partners; see readiness.h */
+    uint64_t joined_ns, free_since_ns, abort_since_ns, load_moved_ns, beat_ns;
     struct own_time own; /* time that the worker spent on its own steps */
     struct worker_adapters adapters;
     struct vocabulary vocabulary; /* vocabulary of the worker's model; n_tokens 0 = not reported */

@@ -157,8 +157,8 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
         return;
     if (rest(h, c, load, now_ns)) {
         h->low_since_ns = 0;
-    } else if (load->n_replicas ==
-               0) { /* after a loss or at the first start the load tells nothing about the size */
+    } else if (load->n_replicas == 0) {
+        /* After a loss or at the first start the load tells nothing about the size. */
         h->low_since_ns = 0;
         say(h, "no replica serves; ");
     } else {

@@ -51,7 +51,6 @@ struct step_in_flight {
     /* if on_device, its places follow those of `sampled` */
     struct step_prompt_logprobs prompt_logprobs;
     struct item_in_flight *items; /* [sampled.n_items]; set if on_device without draft tokens */
-    struct sequence_runs
-        /* set if on_device with draft tokens: no plan is applied before the step is resolved */
-        runs;
+    /* set if on_device with draft tokens: no plan is applied before the step is resolved */
+    struct sequence_runs runs;
 };

@@ -42,9 +42,8 @@ struct grammar_places {
     uint32_t first, n;
     /* masks, [n][(vocab_size + 31) / 32]; bit i % 32 of word i / 32 is set when id i is allowed */
     uint32_t *words;
-    bool
-        /* [n]; false = the grammar rejects an earlier draft token, so the place does not count */
-        *has;
+    /* [n]; false = the grammar rejects an earlier draft token, so the place does not count */
+    bool *has;
     /* [n]; reason of each place. When a place has a reason, its mask allows only the ids that
      * end a text, and the log says why. */
     enum grammar_end *ends;

@@ -27,10 +27,8 @@ struct counts {
     atomic_uint done[MAX_TASKS];
     atomic_uint bad_thread;
     uint32_t n_threads;
-    uint64_t
-        /* plain[i] is written by a task and read after the run, which must order the two accesses
-         */
-        plain[MAX_TASKS];
+    /* plain[i] is written by a task and read after the run, which must order the two accesses */
+    uint64_t plain[MAX_TASKS];
 };
 
 static void count(void *ctx, uint32_t i_task, uint32_t i_thread)
