@@ -22,7 +22,8 @@ static enum status get_u32_of_layers(const struct gguf_reader *r, const char *na
         return gguf_reader_u32(r, name, max, out);
     uint64_t first = gguf_array_u64(&v->array, 0);
     if (v->array.n != n_layers || (v->array.type != GGUF_U32 && v->array.type != GGUF_I32))
-        return error_set(r->err, STATUS_INVALID, "%s: %s must be a list of %u integers",
+        return error_set(r->err, STATUS_INVALID,
+                         "%s: %s must be a list of %u integers. Convert or fetch the model again",
                          gguf_path(r->g), key.text, n_layers);
     for (uint32_t i = 1; i < n_layers; i++)
         if (gguf_array_u64(&v->array, i) != first)
@@ -98,7 +99,8 @@ static enum status read_windows(const struct gguf_reader *r, const struct config
         return STATUS_OK; /* no layer has a window */
     if (v && v->type == GGUF_ARRAY) {
         if (v->array.type != GGUF_BOOL || v->array.n != out->n_layers)
-            return error_set(r->err, STATUS_INVALID, "%s: %s must be a list of %u bools",
+            return error_set(r->err, STATUS_INVALID,
+                             "%s: %s must be a list of %u bools. Convert or fetch the model again",
                              gguf_path(r->g), key.text, out->n_layers);
         for (uint32_t i = 0; i < out->n_layers; i++)
             out->layer_is_window[i] = gguf_array_u64(&v->array, i) != 0;
