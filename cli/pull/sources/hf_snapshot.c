@@ -153,8 +153,8 @@ static enum status check_parts(const struct pull_list *l, struct error *err)
                 n_there++;
         if (n_there < n)
             return error_set(err, STATUS_NOT_FOUND,
-                             "the cache lacks files of the model: of %u files like %s it has %u", n,
-                             name, n_there);
+                             "the model is incomplete: of %u files like %s it has %u", n, name,
+                             n_there);
     }
     return STATUS_OK;
 }
