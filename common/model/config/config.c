@@ -74,7 +74,7 @@ static enum status check_experts(const struct model_info *m, const struct model_
         return error_set(
             err, STATUS_UNSUPPORTED,
             "%s: the model has %u layers of %u experts and %llu latent heads; this build supports "
-            "at most %d experts and latent heads in all layers together",
+            "at most %d experts and latent heads in all layers together. Use another model",
             m->path, c->n_layers, x->n_experts, (unsigned long long)n_heads, MAX_PARTS);
     if (x->n_experts == 0)
         return STATUS_OK;

@@ -27,11 +27,12 @@ static enum status get_u32_of_layers(const struct gguf_reader *r, const char *na
                          gguf_path(r->g), key.text, n_layers);
     for (uint32_t i = 1; i < n_layers; i++)
         if (gguf_array_u64(&v->array, i) != first)
-            return error_set(r->err, STATUS_UNSUPPORTED,
-                             "%s: %s differs between layers (%lld, but %lld in layer %u). This "
-                             "build runs only models where all layers have the same value",
-                             gguf_path(r->g), key.text, (long long)first,
-                             (long long)gguf_array_u64(&v->array, i), i);
+            return error_set(
+                r->err, STATUS_UNSUPPORTED,
+                "%s: %s differs between layers (%lld, but %lld in layer %u). This "
+                "build runs only models where all layers have the same value. Use another model",
+                gguf_path(r->g), key.text, (long long)first,
+                (long long)gguf_array_u64(&v->array, i), i);
     if (first < 1 || first > max)
         return error_set(r->err, STATUS_INVALID, "%s: %s is %lld; it must be from 1 to %u",
                          gguf_path(r->g), key.text, (long long)first, max);
@@ -76,7 +77,7 @@ static enum status read_head_dim(const struct gguf_reader *r, struct model_confi
     if (value_dim != out->head_dim)
         return error_set(r->err, STATUS_UNSUPPORTED,
                          "%s: attention heads have keys of %u dimensions and values of %u. This "
-                         "build runs only models where the two are equal",
+                         "build runs only models where the two are equal. Use another model",
                          gguf_path(r->g), out->head_dim, value_dim);
     return STATUS_OK;
 }

@@ -141,12 +141,13 @@ static enum status find_storage(const struct torch_file *f, const struct torch_t
                          s->key.ptr);
     if ((s->dtype != DTYPE_OPAQUE && !dtype_bytes(s->dtype, s->n_elems, 1, &n_bytes)) ||
         n_bytes > m->n_bytes)
-        return error_set(err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT ": its storage " STR_FMT
-                         " has %llu bytes, which is too few for %llu elements of %s",
-                         f->path, STR_ARG(t->name), STR_ARG(m->name),
-                         (unsigned long long)m->n_bytes, (unsigned long long)s->n_elems,
-                         s->dtype == DTYPE_OPAQUE ? "a byte" : dtype_traits(s->dtype).name);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: tensor " STR_FMT ": its storage " STR_FMT
+            " has %llu bytes, which is too few for %llu elements of %s. Fetch the file again",
+            f->path, STR_ARG(t->name), STR_ARG(m->name), (unsigned long long)m->n_bytes,
+            (unsigned long long)s->n_elems,
+            s->dtype == DTYPE_OPAQUE ? "a byte" : dtype_traits(s->dtype).name);
     *out = (struct str){(const char *)m->data, n_bytes};
     return STATUS_OK;
 }
