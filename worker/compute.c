@@ -168,9 +168,11 @@ static void run_job(struct compute *c, struct job *j)
         j->status = e->ops->check(e, &j->error);
         break;
     case JOB_ADAPTER:
-        j->status = e->ops->adapter ? e->ops->adapter(e, &j->msg.adapter, &j->error)
-                                    : error_set(&j->error, STATUS_UNSUPPORTED,
-                                                "this device does not support adapters");
+        j->status =
+            e->ops->adapter
+                ? e->ops->adapter(e, &j->msg.adapter, &j->error)
+                : error_set(&j->error, STATUS_UNSUPPORTED,
+                            "cannot load the adapter: this device does not support adapters");
         break;
     case JOB_ABORT:
         end_in_flight(c);
@@ -368,7 +370,9 @@ enum status compute_push_plan(struct compute *c, const struct msg_plan *m, uint6
     uint32_t n = c->queue.n + c->done.n;
     pthread_mutex_unlock(&c->mutex);
     if (n >= COMPUTE_QUEUE_MAX)
-        return error_set(err, STATUS_LIMIT, "this rank has %u unexecuted plans, the maximum", n);
+        return error_set(
+            err, STATUS_LIMIT,
+            "cannot take another plan: %u plans already wait to be executed, the maximum", n);
     struct job *j = job_take(c, JOB_PLAN);
     if (!strbuf_append_str(&j->frame, frame)) {
         job_give_back(c, j);

@@ -45,28 +45,30 @@ static bool form_is_sane(const struct worker_process *w, const struct msg_form *
     uint32_t n_blocks[SEQUENCES_MAX_KV_GROUPS];
     enum status s = STATUS_OK;
     if (f->tp == 0 || f->pp == 0 || f->rank >= f->tp || f->stage >= f->pp)
-        s = error_set(
-            err, STATUS_PROTOCOL,
-            "the message Form names rank %u of %u in stage %u of %u, which does not exist", f->rank,
-            f->tp, f->stage, f->pp);
+        s = error_set(err, STATUS_PROTOCOL,
+                      "the message Form names rank %u of %u in stage %u of %u, which does not "
+                      "exist. Report this bug",
+                      f->rank, f->tp, f->stage, f->pp);
     else if (!blocks_at(w, f->tp, n_blocks))
         s = error_set(err, STATUS_PROTOCOL,
                       "the message Form asks for TP %u, but this worker was started for TP %lld%s",
                       f->tp, (long long)w->s.options->tp,
                       i->n_elastic > 0 ? " and does not offer this smaller TP" : "");
     else if (f->n_comm_addresses != 0 && f->n_comm_addresses != (uint64_t)f->tp * f->pp)
-        s = error_set(err, STATUS_PROTOCOL, "the message Form has %u addresses for %u x %u ranks",
+        s = error_set(err, STATUS_PROTOCOL,
+                      "the message Form has %u addresses for %u x %u ranks. Report this bug",
                       f->n_comm_addresses, f->tp, f->pp);
     else if (f->n_blocks.n != i->limits.n_kv_groups)
         s = error_set(err, STATUS_PROTOCOL,
-                      "the message Form has blocks for %u KV groups, but this rank has %u groups",
+                      "the message Form has blocks for %u KV groups, but this rank has %u groups. "
+                      "Report this bug",
                       f->n_blocks.n, i->limits.n_kv_groups);
     for (uint32_t g = 0; s == STATUS_OK && g < f->n_blocks.n; g++)
         if (f->n_blocks.ptr[g] == 0 || f->n_blocks.ptr[g] > n_blocks[g])
-            s = error_set(
-                err, STATUS_PROTOCOL,
-                "the message Form asks for %u blocks in KV group %u, but this rank has %u",
-                f->n_blocks.ptr[g], g, n_blocks[g]);
+            s = error_set(err, STATUS_PROTOCOL,
+                          "the message Form asks for %u blocks in KV group %u, but this rank has "
+                          "%u. Report this bug",
+                          f->n_blocks.ptr[g], g, n_blocks[g]);
     return s == STATUS_OK;
 }
 

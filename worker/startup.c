@@ -28,8 +28,9 @@ static enum status read_word(const char *flag, const char *path, char *out, size
     fclose(f);
     out[got ? strcspn(out, "\r\n \t") : 0] = '\0';
     if (!out[0])
-        return error_set(err, STATUS_INVALID, "%s %s: the first line of the file is empty", flag,
-                         path);
+        return error_set(err, STATUS_INVALID,
+                         "%s %s: the first line of the file is empty. Write the value into it",
+                         flag, path);
     return STATUS_OK;
 }
 

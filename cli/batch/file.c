@@ -28,7 +28,8 @@ static enum status map(struct batch_file *f, const char *path, struct error *err
     }
     (void)close(fd);
     if (!is_file)
-        return error_set(err, STATUS_INVALID, "%s is not a regular file", path);
+        return error_set(err, STATUS_INVALID,
+                         "%s is not a regular file. Copy it to a regular file first", path);
     if (!f->mapped && st.st_size > 0)
         return error_set(err, STATUS_IO, "cannot map %s into memory: %s", path, strerror(errno));
     return STATUS_OK;

@@ -189,7 +189,10 @@ static enum status answer(struct run *r, uint32_t i, struct strbuf *out, int *co
         return STATUS_OK;
     }
     if (!batch_input_read(line->text, "", &l, why)) /* the file has changed since it was checked */
-        return error_set(err, STATUS_INVALID, "line %u: %s", line->number, why);
+        return error_set(err, STATUS_INVALID,
+                         "line %u of the input is no longer valid: %s. Do not change the file "
+                         "while the batch runs",
+                         line->number, why);
     strbuf_init(&body, ANSWER_LIMIT);
     enum status s = call(r, &l, code, &body, err);
     if (s == STATUS_OK && *code == 401)

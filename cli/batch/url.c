@@ -68,12 +68,14 @@ static enum status call(const char *method, const char *url, struct str body, st
     strbuf_init(&shown, 0);
     batch_url_append(&shown, url);
     if (sink->error != 0)
-        s = error_set(err, STATUS_IO, "%s " STR_FMT ": %s", what, STR_ARG(strbuf_str(&shown)),
-                      strerror(sink->error));
+        s = error_set(err, STATUS_IO, "%s " STR_FMT ": cannot write the received data: %s", what,
+                      STR_ARG(strbuf_str(&shown)), strerror(sink->error));
     else if (s != STATUS_OK)
-        (void)error_set(err, s, "%s: %s", what, why.text);
+        (void)error_set(err, s, "cannot transfer the file of %s: %s", what, why.text);
     else if (code < 200 || code > 299)
-        s = error_set(err, STATUS_IO, "%s " STR_FMT ": the server answered with status %d to %s",
+        s = error_set(err, STATUS_IO,
+                      "%s " STR_FMT ": the server answered with status %d to %s. Check that the "
+                      "URL is valid and allows this method",
                       what, STR_ARG(strbuf_str(&shown)), code, method);
     strbuf_fini(&shown);
     return s;
@@ -84,7 +86,9 @@ enum status batch_url_make_file(const char *folder, char *path, struct error *er
     int n = snprintf(path, PATH_MAX, "%s/cox-run-batch-XXXXXX", folder);
     if (n < 0 || n >= PATH_MAX)
         return error_set(err, STATUS_INVALID,
-                         "cannot make a file in the folder %.200s: its path is too long", folder);
+                         "cannot make a file in the folder %.200s: its path is too long. Choose a "
+                         "folder with a shorter path",
+                         folder);
     int fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0)
         return error_set(err, STATUS_IO, "cannot make a file in the folder %s: %s", folder,

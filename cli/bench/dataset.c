@@ -280,7 +280,7 @@ static enum status plan_poem(struct load *l, struct poem *p, int64_t n_in, struc
     if (n_in <= n_task || mean <= 0)
         return error_set(err, STATUS_INVALID,
                          "--sonnet-input-len %lld is too low: the instruction before the poem's "
-                         "lines already has %u tokens",
+                         "lines already has %u tokens. Use a higher value",
                          (long long)n_in, n_task);
     double n_lines = round(((double)n_in - n_task) / mean);
     double n_prefix = round(((double)l->o->sonnet_prefix_len - n_task) / mean);
@@ -297,9 +297,11 @@ static enum status load_sonnet(struct load *l, struct error *err)
     struct strbuf b;
     uint32_t n = 0;
     strbuf_init(&b, 0);
-    enum status s = p.lines.n > 0
-                        ? plan_poem(l, &p, n_in, err)
-                        : error_set(err, STATUS_INVALID, "%s contains no lines", l->o->path);
+    enum status s =
+        p.lines.n > 0
+            ? plan_poem(l, &p, n_in, err)
+            : error_set(err, STATUS_INVALID,
+                        "%s contains no lines. Give a file with at least one line", l->o->path);
     for (int i_try = 0; s == STATUS_OK && !is_full(l); i_try++) {
         write_poem(l, &p, &b);
         s = bench_tokens_count(l->tokens, strbuf_str(&b), &n, err);
@@ -360,7 +362,9 @@ static enum status load_custom(struct load *l, struct error *err)
 {
     struct pieces p = split_lines(l->text);
     enum status s =
-        p.n > 0 ? STATUS_OK : error_set(err, STATUS_INVALID, "%s contains no lines", l->o->path);
+        p.n > 0 ? STATUS_OK
+                : error_set(err, STATUS_INVALID,
+                            "%s contains no lines. Give a file with at least one line", l->o->path);
     shuffle(l, &p);
     for (size_t i = 0; s == STATUS_OK && i < p.n && !is_full(l); i++)
         s = add_line(l, &p.items[i], err);
@@ -374,7 +378,8 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
 {
     size_t n = strlen(path), at = skip_blanks(text, 0);
     if (at >= text.len)
-        return error_set(err, STATUS_INVALID, "the dataset file %s is empty", path);
+        return error_set(err, STATUS_INVALID, "the dataset file %s is empty. Give another file",
+                         path);
     if ((n > 6 && strcmp(path + n - 6, ".jsonl") == 0) || text.ptr[at] == '{')
         *kind = BENCH_DATASET_CUSTOM;
     else if (text.ptr[at] == '[')

@@ -155,7 +155,8 @@ enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_opti
                          "--base-url URL of a running server");
     if (o->access.gateway.api_key && setenv("COX_API_KEY", o->access.gateway.api_key, 1) != 0)
         return error_set(err, STATUS_LIMIT,
-                         "cannot pass --api-key to the cluster: the environment is full");
+                         "cannot pass --api-key to the cluster: there is no memory for one more "
+                         "environment variable");
     TRY(start(c, o, extra, words, err));
     bench_catch_signals(); /* the start of the cluster has replaced the signal handlers */
     o->access.gateway.uds = c->uds;

@@ -214,9 +214,12 @@ static void begin(struct run *r, const struct bench_prompt *p, struct bench_resu
     result->n_prompt_tokens = p->n_prompt_tokens;
     result->start_ns = clock_mono_ns() - r->begin_ns;
     r->n_open++;
-    enum status s = a->owned_body ? http_streams_begin(r->streams, &c, on_end, &err)
-                                  : error_set(&err, STATUS_INVALID,
-                                              "the request was not sent: its prompt is not UTF-8");
+    enum status s =
+        a->owned_body
+            ? http_streams_begin(r->streams, &c, on_end, &err)
+            : error_set(
+                  &err, STATUS_INVALID,
+                  "the request was not sent: its prompt is not UTF-8. Use a dataset in UTF-8");
     if (s != STATUS_OK)
         on_end(a, s, 0, &err);
 }

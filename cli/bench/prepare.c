@@ -32,9 +32,10 @@ static enum status wait_for_server(const struct bench_target *t, double ready_s,
         if (s == STATUS_OK && code < 500)
             return STATUS_OK;
         if (s == STATUS_OK)
-            s = error_set(err, STATUS_IO,
-                          "the server is not ready: %s/health answered with status %d", t->base,
-                          code);
+            s = error_set(
+                err, STATUS_IO,
+                "the server is not ready: %s/health answered with status %d. See the server's log",
+                t->base, code);
         if (bench_is_interrupted())
             return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
         bool passes = s == STATUS_IO || s == STATUS_TIMEOUT;

@@ -16,7 +16,7 @@ enum status bench_target_open(struct bench_target *t, const struct gateway_acces
     if (n > 3 && strncmp(gateway->url + n - 3, "/v1", 3) == 0)
         n -= 3;
     if (n >= sizeof t->base)
-        return error_set(err, STATUS_INVALID, "--base-url is too long for a URL of this command");
+        return error_set(err, STATUS_INVALID, "--base-url is too long. Give a shorter URL");
     memcpy(t->base, gateway->url, n);
     if (!endpoint)
         endpoint = is_chat ? "/v1/chat/completions" : "/v1/completions";

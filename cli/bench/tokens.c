@@ -101,8 +101,8 @@ static enum status ask(const struct bench_tokens *t, const char *path, json_t *o
     json_decref(*answer);
     *answer = NULL;
     return error_set(err, code == 401 || code == 403 ? STATUS_DENIED : STATUS_UNSUPPORTED,
-                     "%s%s answered with status %d%s%s", t->target->base, path, code,
-                     why[0] ? ": " : "", why);
+                     "cannot use the server's tokenizer: %s%s answered with status %d%s%s",
+                     t->target->base, path, code, why[0] ? ": " : "", why);
 }
 
 static enum status encode_there(const struct bench_tokens *t, struct str text,
@@ -116,7 +116,9 @@ static enum status encode_there(const struct bench_tokens *t, struct str text,
     const json_t *list = json_object_get(j, "tokens");
     if (!json_is_array(list)) {
         json_decref(j);
-        return error_set(err, STATUS_UNSUPPORTED, "the answer of %s/tokenize has no \"tokens\"",
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "cannot use the server's tokenizer: the answer of %s/tokenize has no "
+                         "\"tokens\". Give --tokenizer FILE",
                          t->target->base);
     }
     out->n = json_array_size(list);
@@ -143,7 +145,9 @@ static enum status decode_there(const struct bench_tokens *t, const struct bench
     json_decref(j);
     return fine ? STATUS_OK
                 : error_set(err, STATUS_UNSUPPORTED,
-                            "the answer of %s/detokenize has no \"prompt\"", t->target->base);
+                            "cannot use the server's tokenizer: the answer of %s/detokenize has no "
+                            "\"prompt\". Give --tokenizer FILE",
+                            t->target->base);
 }
 
 /* ---- a tokenizer file ---- */
@@ -302,9 +306,9 @@ enum status bench_tokens_open(struct bench_tokens **out, const char *path,
     else
         s = bench_tokens_encode(t, STR(words), &t->pool, err);
     if (s == STATUS_OK && t->pool.n == 0)
-        s = error_set(
-            err, STATUS_PROTOCOL,
-            "the tokenizer cannot be used for prompts: it makes no tokens from English words");
+        s = error_set(err, STATUS_PROTOCOL,
+                      "the tokenizer cannot be used for prompts: it makes no tokens from English "
+                      "words. Give another --tokenizer");
     if (s != STATUS_OK) {
         bench_tokens_close(t);
         return s;

@@ -115,8 +115,9 @@ static enum status remove_folder(int at, const char *name, int depth, struct cac
                                  struct error *err)
 {
     if (depth == 0)
-        return error_set(err, STATUS_LIMIT, "cannot remove %s: its folders are nested too deeply",
-                         name);
+        return error_set(
+            err, STATUS_LIMIT,
+            "cannot remove %s: its folders are nested too deeply. Remove it with rm -r", name);
     int fd = open_folder(at, name);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (!d) {

@@ -25,10 +25,12 @@ enum status chat_file_load(const char *path, json_t **messages, struct error *er
     struct stat st;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX) {
-        enum status s =
-            fd < 0 ? error_set(err, STATUS_IO, "cannot open %s: %s", path, strerror(errno))
-                   : error_set(err, STATUS_INVALID, "%s is not a regular file of at most %d MiB",
-                               path, FILE_MAX >> 20);
+        enum status s = fd < 0
+                            ? error_set(err, STATUS_IO, "cannot open %s: %s", path, strerror(errno))
+                            : error_set(err, STATUS_INVALID,
+                                        "%s is not a regular file of at most %d MiB. Give a "
+                                        "conversation that /save has written",
+                                        path, FILE_MAX >> 20);
         if (fd >= 0)
             (void)close(fd);
         return s;
@@ -68,8 +70,9 @@ enum status chat_file_save(const char *path, const char *model, const json_t *me
     char fresh[PATH_MAX];
     int n = snprintf(fresh, sizeof fresh, "%s.new-%d", path, (int)getpid());
     if (n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_INVALID,
-                         "cannot save the conversation: the file's path is too long");
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot save the conversation: the file's path is too long. Choose a shorter path");
     TRY(check_overwrite(path, err));
     json_t *root = json_pack("{s:s, s:O}", "model", model, "messages", messages);
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

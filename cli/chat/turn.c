@@ -211,7 +211,8 @@ bool chat_turn_run(struct chat_turn *t, const json_t *messages, const char *prom
     call.ctx = t;
     enum status s =
         text ? http_client_call(&call, &code, NULL, &err)
-             : error_set(&err, STATUS_INVALID, "the message was not sent: it is not UTF-8");
+             : error_set(&err, STATUS_INVALID,
+                         "the message was not sent: it is not UTF-8. Set the terminal to UTF-8");
     free(text);
     end_reasoning(t);
     if (!interrupted && s != STATUS_OK)
@@ -255,7 +256,7 @@ static enum status read_url(struct chat_turn *t, struct error *err)
     if (n > 3 && strncmp(url + n - 3, "/v1", 3) == 0)
         n -= 3;
     if (n >= sizeof t->url)
-        return error_set(err, STATUS_INVALID, "--url is too long for a URL of this command");
+        return error_set(err, STATUS_INVALID, "--url is too long. Give a shorter URL");
     snprintf(t->url, sizeof t->url, "%.*s", (int)n, url);
     return STATUS_OK;
 }
@@ -277,7 +278,8 @@ static enum status ask_models(struct chat_turn *t, json_t **owned, struct error 
         s = error_set(err, STATUS_DENIED,
                       "%s requires an API key: set COX_API_KEY or give --api-key KEY", url);
     else if (s == STATUS_OK && !model_at(j, 0))
-        s = error_set(err, STATUS_PROTOCOL, "%s answered with status %d and lists no model%s%s",
+        s = error_set(err, STATUS_PROTOCOL,
+                      "cannot choose a model: %s answered with status %d and lists no model%s%s",
                       url, code, why ? ": " : "", why ? why : "");
     strbuf_fini(&text);
     *owned = s == STATUS_OK ? j : NULL;

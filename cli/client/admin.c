@@ -39,9 +39,10 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
     }
     fclose(f);
     if (!got)
-        return error_set(
-            err, STATUS_INVALID,
-            "the admin key file %s contains no key (--admin-key-file, COX_ADMIN_KEY_FILE)", path);
+        return error_set(err, STATUS_INVALID,
+                         "the admin key file %s (--admin-key-file, COX_ADMIN_KEY_FILE) contains no "
+                         "key. Write a key into it, or give another file",
+                         path);
     return STATUS_OK;
 }
 
@@ -97,9 +98,13 @@ static enum status judge(const struct admin_access *o, int code, const char *url
     const char *text = json_string_value(json_is_object(e) ? json_object_get(e, "message") : e);
     enum status s = status_of(code);
     if (text && text[0])
-        (void)error_set(err, s, "%.400s (%.90s answered with status %d)", text, url, code);
+        (void)error_set(err, s, "the request failed: %.400s (%.90s answered with status %d)", text,
+                        url, code);
     else
-        (void)error_set(err, s, "%.400s answered with status %d", url, code);
+        (void)error_set(err, s,
+                        "the request failed: %.400s answered with status %d. Check that --address "
+                        "is the head's admin port",
+                        url, code);
     for (char *c = err->text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
@@ -119,7 +124,7 @@ enum status admin_call(const struct admin_access *o, const char *method, const c
     *owned_answer = NULL;
     int n = snprintf(url, sizeof url, "http://%s%s", admin_address(o), path);
     if (n < 0 || (size_t)n >= sizeof url)
-        return error_set(err, STATUS_INVALID, "--address is too long for a URL of this command");
+        return error_set(err, STATUS_INVALID, "--address is too long. Give a shorter address");
     if (!bearer && o->admin_key_file) {
         TRY(read_key(o->admin_key_file, key, sizeof key, err));
         bearer = key;

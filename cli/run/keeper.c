@@ -104,7 +104,9 @@ static enum status open_all(struct run_keeper *k, struct error *err)
     k->program[n] = '\0';
     k->state = run_store_read_json(k->start->folder, "state.json");
     if (!k->state || !run_process_read(getpid(), &me))
-        return error_set(err, STATUS_IO, "cannot read the run's record %s/state.json",
+        return error_set(err, STATUS_IO,
+                         "cannot read the run's record %s/state.json. Check that the file exists "
+                         "and is valid JSON",
                          k->start->folder);
     (void)json_object_set_new(k->state, "keeper", run_process_json(&me));
     snprintf(k->root, sizeof k->root, "%s/root", k->start->folder);

@@ -53,7 +53,9 @@ enum status run_log_open(struct run_log *l, const char *folder, int echo_fd, str
     *l = (struct run_log){.fd = -1, .echo_fd = open_echo(echo_fd), .max_bytes = RUN_LOG_MAX_BYTES};
     int n = snprintf(l->path, sizeof l->path, "%s/log", folder);
     if (n < 0 || (size_t)n + 2 >= sizeof l->path)
-        return error_set(err, STATUS_INVALID, "the path of the log in %s is too long", folder);
+        return error_set(err, STATUS_INVALID,
+                         "the path of the log in %s is too long. Give a shorter --runs-dir",
+                         folder);
     return open_file(l, err);
 }
 

@@ -86,7 +86,8 @@ enum status run_prepare(struct run_start *r, struct error *err)
     if (s == STATUS_OK)
         s = state ? run_store_write_state(r->folder, state, false, err)
                   : error_set(err, STATUS_INVALID,
-                              "the run file %s contains text that is not UTF-8", r->path);
+                              "the run file %s contains text that is not UTF-8. Save it as UTF-8",
+                              r->path);
     if (s != STATUS_OK) /* a folder without a state would never be listed */
         pull_remove_tree(r->folder);
     strbuf_fini(&options);

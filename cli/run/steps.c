@@ -52,7 +52,9 @@ enum status run_place(struct run_keeper *k, const char *path, bool with_itself,
     const char *tail = strcmp(path, "/") == 0 ? "" : path;
     int n = snprintf(out, RUN_PATH_BYTES, "%s%s", k->root, tail);
     if (n < 0 || n >= RUN_PATH_BYTES)
-        return error_set(err, STATUS_INVALID, "the path %s in the run's folder is too long", path);
+        return error_set(err, STATUS_INVALID,
+                         "the path %s in the run's folder is too long. Choose a shorter path",
+                         path);
     return make_folders(out, k->root, with_itself || !tail[0], err);
 }
 
@@ -80,9 +82,12 @@ static enum status read_pulled(int fd, char *out, size_t size, struct error *err
     ssize_t n = pread(fd, out, size - 1, 0);
     out[n > 0 ? n : 0] = '\0';
     out[strcspn(out, "\n")] = '\0';
-    return out[0] == '/' ? STATUS_OK
-                         : error_set(err, STATUS_IO,
-                                     "the output of `cox pull` is not a path: \"%.60s\"", out);
+    return out[0] == '/'
+               ? STATUS_OK
+               : error_set(
+                     err, STATUS_IO,
+                     "`cox pull` did not print the model's path, but \"%.60s\". See the run's log",
+                     out);
 }
 
 static enum status import_model(struct run_keeper *k, const struct run_import *im, const char *to,
@@ -110,7 +115,8 @@ static enum status artifact_folder(struct run_keeper *k, const char *name, char 
     int n = snprintf(out, RUN_PATH_BYTES, "%s/volumes/artifact/%s", k->start->store->dir, name);
     return n > 0 && n < RUN_PATH_BYTES
                ? STATUS_OK
-               : error_set(err, STATUS_INVALID, "the path of the artifact %s is too long", name);
+               : error_set(err, STATUS_INVALID,
+                           "the path of the artifact %s is too long. Choose a shorter name", name);
 }
 
 /* Imports an artifact. When the run exports the artifact at the same place, the place is a link
@@ -229,7 +235,8 @@ static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
                      is_claim ? "claim/" : "run/", is_claim ? v->what : k->file->name.s,
                      is_claim ? "" : v->path);
     if (n < 0 || n >= RUN_PATH_BYTES)
-        return error_set(err, STATUS_INVALID, "the path of the volume %s is too long", v->path);
+        return error_set(err, STATUS_INVALID,
+                         "the path of the volume %s is too long. Choose a shorter path", v->path);
     size_t tail = strlen(k->start->store->dir) + strlen("/volumes/") + strlen("run/");
     for (size_t i = 0; !is_claim && k->file->name.s[i]; i++)
         if (out[tail + i] == '/' || (i == 0 && out[tail] == '.'))

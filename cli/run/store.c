@@ -113,7 +113,8 @@ static enum status choose_dir(struct run_store *s, const char *dir, struct error
                          "no folder for runs: HOME is not set. Give a folder with --runs-dir DIR "
                          "or COX_RUNS_DIR");
     if (n < 0 || (size_t)n >= sizeof s->dir)
-        return error_set(err, STATUS_INVALID, "the path of --runs-dir is too long");
+        return error_set(err, STATUS_INVALID,
+                         "the path of --runs-dir is too long. Choose a shorter path");
     while (n > 1 && s->dir[n - 1] == '/')
         s->dir[--n] = '\0';
     return STATUS_OK;
@@ -191,7 +192,8 @@ static enum status two_names(const char *folder, const char *name, char path[RUN
     int n = snprintf(path, RUN_PATH_BYTES, "%s/%s", folder, name);
     int m = snprintf(fresh, RUN_PATH_BYTES, "%s/.%s.new", folder, name);
     if (n < 0 || m < 0 || m >= RUN_PATH_BYTES)
-        return error_set(err, STATUS_INVALID, "the path of a file in %s is too long", folder);
+        return error_set(err, STATUS_INVALID,
+                         "the path of a file in %s is too long. Give a shorter --runs-dir", folder);
     return STATUS_OK;
 }
 
@@ -226,8 +228,9 @@ enum status run_store_write_state(const char *folder, const json_t *state, bool 
     char path[RUN_PATH_BYTES], fresh[RUN_PATH_BYTES];
     char *text = json_dumps(state, JSON_INDENT(1));
     if (!text)
-        return error_set(err, STATUS_INTERNAL,
-                         "cannot write the run's state.json: its values cannot be JSON");
+        return error_set(
+            err, STATUS_INTERNAL,
+            "cannot write the run's state.json: its values cannot be JSON. Report this bug");
     enum status s = two_names(folder, "state.json", path, fresh, err);
     int e = 0;
     if (s == STATUS_OK) {
@@ -256,7 +259,8 @@ enum status run_store_write_json(const char *folder, const char *name, const jso
     char *text = json_dumps(j, JSON_INDENT(1));
     enum status s =
         text ? run_store_write(folder, name, str_from(text), err)
-             : error_set(err, STATUS_INTERNAL, "cannot write %s: its values cannot be JSON", name);
+             : error_set(err, STATUS_INTERNAL,
+                         "cannot write %s: its values cannot be JSON. Report this bug", name);
     free(text);
     return s;
 }

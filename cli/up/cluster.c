@@ -283,10 +283,12 @@ static void start_control(struct up *u)
                                          .n_workers = n_workers,
                                          .scale = scale,
                                          .ctx = u};
-    enum status s = u->machine.throw_away.path[0]
-                        ? up_control_start(&o, &u->control, &err)
-                        : error_set(&err, STATUS_IO, "cannot make a folder in %s (TMPDIR)",
-                                    local_cluster_folder());
+    enum status s =
+        u->machine.throw_away.path[0]
+            ? up_control_start(&o, &u->control, &err)
+            : error_set(&err, STATUS_IO,
+                        "cannot make a folder in %s. Set TMPDIR to a folder that you may write to",
+                        local_cluster_folder());
     if (s == STATUS_OK)
         return;
     u->control = NULL;

@@ -128,21 +128,22 @@ enum status up_machine_export_secrets(const struct up_options *o, struct error *
     }
     const char *password = o->ssl.keyfile_password;
     if (s == STATUS_OK && password && setenv("COX_SSL_KEYFILE_PASSWORD", password, 1) != 0)
-        s = error_set(
-            err, STATUS_LIMIT,
-            "cannot pass --ssl-keyfile-password to the gateways: the environment is full");
+        s = error_set(err, STATUS_LIMIT,
+                      "cannot pass --ssl-keyfile-password to the gateways: there is no memory for "
+                      "one more environment variable");
     const char *collector = o->trace.endpoint;
     if (s == STATUS_OK && collector && setenv("COX_OTLP_TRACES_ENDPOINT", collector, 1) != 0)
-        s = error_set(
-            err, STATUS_LIMIT,
-            "cannot pass --otlp-traces-endpoint to the processes: the environment is full");
+        s = error_set(err, STATUS_LIMIT,
+                      "cannot pass --otlp-traces-endpoint to the processes: there is no memory for "
+                      "one more environment variable");
     if (s == STATUS_OK && o->redis && setenv("COX_REDIS", o->redis, 1) != 0)
         s = error_set(err, STATUS_LIMIT,
-                      "cannot pass --redis to the head: the environment is full");
+                      "cannot pass --redis to the head: there is no memory for one more "
+                      "environment variable");
     if (s == STATUS_OK && keys.len > 0 && setenv("COX_API_KEY", keys.ptr, 1) != 0)
         s = error_set(err, STATUS_LIMIT,
-                      "cannot pass the API keys to the gateways: the environment is full. Use "
-                      "--api-key-file");
+                      "cannot pass the API keys to the gateways: there is no memory for one more "
+                      "environment variable. Use --api-key-file");
     strbuf_fini(&keys);
     return s;
 }

@@ -493,8 +493,9 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
 {
     if (!o->insecure && (is_router ? !o->authorized : !o->server_public_key))
         return error_set(err, STATUS_INVALID, "cannot use %s with encryption: %s", o->endpoint,
-                         is_router ? "there is no list of authorized keys"
-                                   : "the public key of the head is missing");
+                         is_router
+                             ? "there is no list of authorized keys. Set --keys-dir"
+                             : "the public key of the head is missing. Set --keys-dir or --join");
     struct bus *b = mem_zalloc(sizeof *b);
     b->loop = l;
     b->h = *h;
@@ -558,7 +559,8 @@ static void close_ports(struct bus *b)
 enum status bus_reconnect(struct bus *b, struct error *err)
 {
     if (b->is_router)
-        return error_set(err, STATUS_INVALID, "a socket that listens cannot connect again");
+        return error_set(err, STATUS_INVALID,
+                         "a socket that listens cannot connect again. Report this bug");
     close_ports(b);
     /* true = try the same address again, with the head's other key */
     bool same = b->try_others && b->i_server > 0;

@@ -13,7 +13,8 @@
 
 static enum status needs_value(struct config_parser *p, const struct argv_scan *a)
 {
-    return error_set(p->err, STATUS_INVALID, STR_FMT " needs a value", STR_ARG(a->as));
+    return error_set(p->err, STATUS_INVALID, "the option " STR_FMT " needs a value",
+                     STR_ARG(a->as));
 }
 
 /* Takes the value of the current option: the text after '=', or the next argument when that is

@@ -35,8 +35,8 @@ static enum status next(struct yaml_reader *r)
 
 static enum status complain(struct yaml_reader *r, const char *what)
 {
-    return error_set(r->p->err, STATUS_INVALID, "%s:%zu: %s", r->path, r->event.start_mark.line + 1,
-                     what);
+    return error_set(r->p->err, STATUS_INVALID, "%s:%zu: the file is not valid: %s", r->path,
+                     r->event.start_mark.line + 1, what);
 }
 
 static struct str scalar(const struct yaml_reader *r)
@@ -253,9 +253,11 @@ static enum status read_whole(struct config_parser *p, const char *path, struct 
     bool bad = ferror(f) != 0;
     fclose(f);
     if (text->failed)
-        return error_set(p->err, STATUS_LIMIT, "the configuration file %s is larger than %d bytes",
-                         path, CONFIG_FILE_MAX);
-    return bad ? error_set(p->err, STATUS_IO, "cannot read the configuration file %s", path)
+        return error_set(p->err, STATUS_LIMIT,
+                         "the configuration file %s is larger than the limit of %d bytes", path,
+                         CONFIG_FILE_MAX);
+    return bad ? error_set(p->err, STATUS_IO, "cannot read the configuration file %s to its end",
+                           path)
                : STATUS_OK;
 }
 
@@ -266,7 +268,9 @@ enum status config_read_file(struct config_parser *p, const char *path)
     enum status s = read_whole(p, path, &text);
     struct yaml_reader r = {.p = p, .path = path};
     if (s == STATUS_OK && !yaml_parser_initialize(&r.yaml))
-        s = error_set(p->err, STATUS_NO_MEMORY, "not enough memory for the YAML parser");
+        s = error_set(
+            p->err, STATUS_NO_MEMORY,
+            "cannot read the configuration file: there is not enough memory for the YAML parser");
     if (s == STATUS_OK) {
         bool *seen = mem_array(p->n_specs, sizeof *seen);
         struct str bytes = strbuf_str(&text);

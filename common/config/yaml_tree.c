@@ -78,7 +78,8 @@ static enum status read_key(struct reader *r, const struct yaml_node *map, struc
     for (const struct yaml_node *c = map->first; c; c = c->next)
         if (strcmp(c->key->text, (const char *)r->event.data.scalar.value) == 0) {
             *r->at = mark_of(r->event.start_mark);
-            return error_set(r->err, STATUS_INVALID, "\"%.60s\" is already set in line %u",
+            return error_set(r->err, STATUS_INVALID,
+                             "\"%.60s\" is already set in line %u. Remove one of the two",
                              c->key->text, c->key->at.line);
         }
     TRY(read_text(r, key));
@@ -146,7 +147,8 @@ enum status yaml_tree_parse(struct str text, struct arena *arena, struct yaml_no
     *root = NULL;
     *at = (struct yaml_mark){1, 1};
     if (!yaml_parser_initialize(&r.yaml))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the YAML parser");
+        return error_set(err, STATUS_NO_MEMORY,
+                         "cannot read the file: there is not enough memory for the YAML parser");
     yaml_parser_set_input_string(&r.yaml, (const unsigned char *)text.ptr, text.len);
     enum status s = read_document(&r, root);
     yaml_event_delete(&r.event);

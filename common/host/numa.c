@@ -169,7 +169,8 @@ enum status numa_read(const char *root, struct numa *out, struct error *err)
         }
     }
     if (out->n_nodes == 0)
-        return error_set(err, STATUS_INVALID, "%s" SYSTEM "/node/online lists no NUMA node", root);
+        return error_set(err, STATUS_INVALID,
+                         "cannot find the NUMA nodes: %s" SYSTEM "/node/online lists none", root);
     read_cores(root, out);
     return STATUS_OK;
 }
@@ -242,7 +243,8 @@ uint32_t numa_order(const struct numa *n, const cpu_set_t *set, uint16_t out[CPU
 static enum status know_no_nodes(struct error *err)
 {
     return error_set(err, STATUS_NOT_FOUND,
-                     "this machine's kernel reports no NUMA nodes (" SYSTEM "/node)");
+                     "cannot bind to a NUMA node: this machine's kernel reports none (" SYSTEM
+                     "/node)");
 }
 
 enum status numa_bind_any(const struct numa *n, const cpu_set_t *allowed, uint32_t i,
@@ -274,7 +276,8 @@ static enum status find_node(const struct numa *n, const struct numa_words *w, u
     const char *at = s.ptr;
     int64_t node = take_number(&at, s.ptr + s.len, INT32_MAX);
     if (node < 0 || at != s.ptr + s.len)
-        return error_set(err, STATUS_INVALID, "%s \"%.80s\" is not the number of a NUMA node",
+        return error_set(err, STATUS_INVALID,
+                         "%s \"%.80s\" is not the number of a NUMA node. Give a number such as 0",
                          w->node_flag, w->node);
     if (n->n_nodes == 0)
         return know_no_nodes(err);
@@ -327,7 +330,8 @@ static enum status take_cpus(const struct numa *n, const cpu_set_t *allowed,
     if (s != STATUS_OK)
         return error_prefix(err, s, "%s", w->cpus_flag);
     if (CPU_COUNT(&out->cpus) == 0)
-        return error_set(err, STATUS_INVALID, "%s \"\": the list contains no CPU", w->cpus_flag);
+        return error_set(err, STATUS_INVALID,
+                         "%s \"\": the list contains no CPU. Give at least one", w->cpus_flag);
     for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++) {
         if (!CPU_ISSET(i, &out->cpus))
             continue;

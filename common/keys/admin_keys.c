@@ -67,12 +67,15 @@ static enum status add_line(struct admin_keys *k, const char *line, struct error
         return error_set(err, STATUS_INVALID,
                          "the NAME of the key contains a control character or is not UTF-8");
     if (k->n == ADMIN_KEYS_MAX)
-        return error_set(err, STATUS_LIMIT, "the file has more than %d admin keys", ADMIN_KEYS_MAX);
+        return error_set(err, STATUS_LIMIT,
+                         "the file has more than %d admin keys, the limit. Remove some of them",
+                         ADMIN_KEYS_MAX);
     if (!k->all)
         k->all = mem_array(ADMIN_KEYS_MAX, sizeof *k->all);
     struct admin_key *key = &k->all[k->n];
     if (!key_digest(word, key->digest))
-        return error_set(err, STATUS_INVALID, "sha256: must be followed by 64 hexadecimal digits");
+        return error_set(err, STATUS_INVALID,
+                         "a key that begins with sha256: must have 64 hexadecimal digits after it");
     if (is_known(k, key->digest))
         return error_set(err, STATUS_INVALID,
                          "an earlier line has the same key. Give each person a different key");
@@ -88,16 +91,18 @@ static enum status read_lines(FILE *f, struct admin_keys *out, struct error *err
     for (int n = 1; s == STATUS_OK && fgets(line, sizeof line, f); n++) {
         s = strlen(line) + 1 < sizeof line
                 ? add_line(out, line, err)
-                : error_set(err, STATUS_INVALID, "the line is longer than %d bytes",
+                : error_set(err, STATUS_INVALID, "the line is longer than %d bytes, the limit",
                             KEY_LINE_BYTES - 2);
         if (s != STATUS_OK)
             s = error_prefix(err, s, "line %d", n);
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
-        s = error_set(err, STATUS_INVALID, "the file cannot be read");
+        s = error_set(err, STATUS_INVALID,
+                      "the key file cannot be read to its end. Check the disk");
     if (s == STATUS_OK && out->n == 0)
-        s = error_set(err, STATUS_INVALID, "the file contains no key");
+        s = error_set(err, STATUS_INVALID,
+                      "the key file contains no key. Write at least one key into it");
     return s;
 }
 

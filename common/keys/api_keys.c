@@ -63,11 +63,14 @@ static enum status add(struct api_keys *k, struct str key, struct error *err)
 {
     uint8_t digest[KEY_DIGEST_BYTES];
     if (k->n >= MAX_KEYS)
-        return error_set(err, STATUS_INVALID, "there are more than %d API keys", MAX_KEYS);
-    if (key.len == 0 || !key_digest(key, digest))
         return error_set(err, STATUS_INVALID,
-                         key.len ? "sha256: must be followed by 64 hexadecimal digits"
-                                 : "the key is empty");
+                         "there are more than %d API keys, the limit. Remove some of them",
+                         MAX_KEYS);
+    if (key.len == 0 || !key_digest(key, digest))
+        return error_set(
+            err, STATUS_INVALID,
+            key.len ? "a key that begins with sha256: must have 64 hexadecimal digits after it"
+                    : "the API key is empty. Remove it, or give a key");
     if ((k->n & (k->n - 1)) == 0)
         k->digests = mem_realloc(k->digests, (k->n ? (size_t)k->n * 2 : 1) * sizeof *k->digests);
     memcpy(k->digests[k->n++], digest, sizeof digest);
@@ -87,7 +90,7 @@ static enum status add_file(struct api_keys *k, struct error *err)
         const char *at = line;
         struct str key = key_next_word(&at);
         if (strlen(line) + 1 >= sizeof line)
-            s = error_set(err, STATUS_INVALID, "the line is longer than %d bytes",
+            s = error_set(err, STATUS_INVALID, "the line is longer than %d bytes, the limit",
                           KEY_LINE_BYTES - 2);
         else if (key.len > 0 && key.ptr[0] != '#')
             s = add(k, key, err);
@@ -96,7 +99,7 @@ static enum status add_file(struct api_keys *k, struct error *err)
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
-        s = error_set(err, STATUS_IO, "the file cannot be read");
+        s = error_set(err, STATUS_IO, "the key file cannot be read to its end. Check the disk");
     (void)fclose(f);
     return s;
 }
@@ -107,13 +110,15 @@ enum status api_keys_init(struct api_keys *k, const struct option_list *flags, c
     enum status s = STATUS_OK;
     *k = (struct api_keys){.flags = flags, .file = file};
     if (sodium_init() < 0)
-        return error_set(err, STATUS_INTERNAL, "libsodium cannot be initialised");
+        return error_set(err, STATUS_INTERNAL,
+                         "cannot check API keys: the library libsodium cannot be initialised");
     for (size_t i = 0; i < flags->n_items && s == STATUS_OK; i++)
         if ((s = add(k, str_from(flags->items[i]), err)) != STATUS_OK)
             s = error_prefix(err, s, "--api-key");
     uint32_t n_flags = k->n;
     if (s == STATUS_OK && file && (s = add_file(k, err)) == STATUS_OK && k->n == n_flags)
-        s = error_set(err, STATUS_INVALID, "the file contains no key");
+        s = error_set(err, STATUS_INVALID,
+                      "the key file contains no key. Write at least one key into it");
     if (s != STATUS_OK && file && n_flags == flags->n_items)
         s = error_prefix(err, s, "API key file %s", file);
     if (s != STATUS_OK)

@@ -21,7 +21,8 @@ static enum status add_entry(struct authorized *out, enum peer_role role, const 
                              const char *path, struct error *err)
 {
     if (out->n_entries == AUTHORIZED_MAX_ENTRIES)
-        return error_set(err, STATUS_LIMIT, "%s has more than %d keys", path,
+        return error_set(err, STATUS_LIMIT,
+                         "%s has more than %d keys, the limit. Remove some of them", path,
                          AUTHORIZED_MAX_ENTRIES);
     if ((out->n_entries & (out->n_entries - 1)) == 0)
         out->entries = mem_realloc(out->entries, (out->n_entries ? out->n_entries * 2 : 1) *
@@ -62,7 +63,8 @@ static enum status add_file(struct authorized *out, enum peer_role role, struct 
                          AUTHORIZED_FILES_MAX - 1);
     if (snprintf(file, sizeof file, "%.*s" STR_FMT, slash ? (int)(slash + 1 - path) : 0, path,
                  STR_ARG(name)) >= KEY_PATH_BYTES)
-        return error_set(err, STATUS_INVALID, "the path of the key folder is too long");
+        return error_set(err, STATUS_INVALID,
+                         "the path of the key folder is too long. Use a shorter path (--keys-dir)");
     struct authorized_file *f = &out->files[out->n_files++];
     memcpy(f->name, name.ptr, name.len);
     f->name[name.len] = '\0';
@@ -70,7 +72,8 @@ static enum status add_file(struct authorized *out, enum peer_role role, struct 
     enum status s = key_text_read_keys(file, k.keys, PUBLIC_KEYS_MAX, &k.n, NULL, &f->stamp, err);
     /* the caller must not see STATUS_NOT_FOUND, because `authorized` itself exists */
     if (s == STATUS_NOT_FOUND)
-        s = error_set(err, STATUS_INVALID, "the file %s does not exist", file);
+        s = error_set(err, STATUS_INVALID,
+                      "the key file %s does not exist. Create it, or remove this line", file);
     for (uint32_t i = 0; s == STATUS_OK && i < k.n; i++)
         s = add_entry(out, role, k.keys[i], path, err);
     return s;

@@ -110,7 +110,10 @@ enum status join_token_encode(const struct join_token *t, char *out, size_t out_
     n += TOKEN_SUM_BYTES;
     enum status s = STATUS_OK;
     if (out_size < prefix + sodium_base64_ENCODED_LEN(n, sodium_base64_VARIANT_URLSAFE_NO_PADDING))
-        s = error_set(err, STATUS_LIMIT, "the join token does not fit in %zu bytes", out_size);
+        s = error_set(err, STATUS_LIMIT,
+                      "cannot make a join token: it does not fit in %zu bytes. Name fewer or "
+                      "shorter addresses",
+                      out_size);
     else {
         memcpy(out, token_prefix, prefix);
         sodium_bin2base64(out + prefix, out_size - prefix, raw, n,

@@ -19,7 +19,9 @@ static enum status make_folder(const char *dir, struct error *err)
 {
     char path[KEY_PATH_BYTES];
     if (snprintf(path, sizeof path, "%s", dir) >= KEY_PATH_BYTES || !*dir)
-        return error_set(err, STATUS_INVALID, "the path of the key folder is empty or too long");
+        return error_set(
+            err, STATUS_INVALID,
+            "the path of the key folder is empty or too long. Set --keys-dir to another path");
     for (char *p = path + 1; *p; p++)
         if (*p == '/') {
             *p = '\0';

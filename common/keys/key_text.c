@@ -34,7 +34,8 @@ enum status key_text_path(char out[KEY_PATH_BYTES], const char *dir, const char 
 {
     if (snprintf(out, KEY_PATH_BYTES, "%s/%s%s", dir, name, suffix) < KEY_PATH_BYTES)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID, "the path of the key folder is too long");
+    return error_set(err, STATUS_INVALID,
+                     "the path of the key folder is too long. Use a shorter path (--keys-dir)");
 }
 
 /* Reads a key file as text. `stamp` may be NULL; a missing file leaves it unchanged. */
@@ -54,7 +55,8 @@ enum status key_text_read(const char *path, struct strbuf *out, struct key_file_
                          "cannot open %s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(fd);
-        return error_set(err, STATUS_INVALID, "%s is not a regular file", path);
+        return error_set(err, STATUS_INVALID,
+                         "the key file %s is not a regular file. Give a regular file", path);
     }
     if (stamp)
         *stamp = key_file_stamp_of(&st);
@@ -64,7 +66,8 @@ enum status key_text_read(const char *path, struct strbuf *out, struct key_file_
     close(fd);
     sodium_memzero(chunk, sizeof chunk);
     if (out->failed)
-        return error_set(err, STATUS_LIMIT, "%s is too large for a key file", path);
+        return error_set(err, STATUS_LIMIT,
+                         "%s is too large for a key file. Give the file of a key", path);
     return n < 0 ? error_set(err, STATUS_IO, "cannot read %s: %s", path, strerror(e)) : STATUS_OK;
 }
 

@@ -109,7 +109,9 @@ static enum status secret_of(EVP_PKEY *key, const char *path, uint8_t out[PEM_KE
         memcpy(out, raw, sizeof raw);
     sodium_memzero(raw, sizeof raw);
     sodium_memzero(hash, sizeof hash);
-    return ok ? STATUS_OK : error_set(err, STATUS_INVALID, "%s contains no private key", path);
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_INVALID,
+                          "%s contains no private key. Give the file of the private key", path);
 }
 
 static enum status public_of(EVP_PKEY *key, const char *path, uint8_t out[PEM_KEY_BYTES],
@@ -121,20 +123,24 @@ static enum status public_of(EVP_PKEY *key, const char *path, uint8_t out[PEM_KE
     if (!is_ed && !EVP_PKEY_is_a(key, "X25519"))
         return of_other_kind(key, path, err);
     if (EVP_PKEY_get_raw_public_key(key, raw, &n) != 1 || n != sizeof raw)
-        return error_set(err, STATUS_INVALID, "%s contains no public key", path);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s contains no public key. Give the file of the public key or certificate", path);
     if (!is_ed)
         memcpy(out, raw, sizeof raw);
     else if (crypto_sign_ed25519_pk_to_curve25519(out, raw) != 0)
         return error_set(err, STATUS_INVALID,
-                         "the Ed25519 key in %s is not a valid point of the curve", path);
+                         "the Ed25519 key in %s is not a valid point of the curve. Make a new key",
+                         path);
     return STATUS_OK;
 }
 
 static enum status not_read(const struct block *b, const char *path, struct error *err)
 {
-    return error_set(err, STATUS_INVALID,
-                     "%s: the %s cannot be read, because it is damaged or incomplete", path,
-                     b->label);
+    return error_set(
+        err, STATUS_INVALID,
+        "%s: the %s cannot be read, because it is damaged or incomplete. Replace the file", path,
+        b->label);
 }
 
 enum status key_pem_secret(struct str text, const char *path, uint8_t out[PEM_KEY_BYTES],
@@ -196,9 +202,12 @@ enum status key_pem_publics(struct str text, const char *path, uint8_t (*out)[PE
             return error_set(err, STATUS_INVALID,
                              "%s contains something besides complete PEM blocks; remove it", path);
         if (*n == max)
-            return error_set(err, STATUS_INVALID, "%s contains more than %u keys", path, max);
+            return error_set(err, STATUS_INVALID,
+                             "%s contains more than %u keys. Remove the others", path, max);
         TRY(read_public(&b, path, out[*n], err));
         ++*n;
     }
-    return *n ? STATUS_OK : error_set(err, STATUS_INVALID, "%s contains no key", path);
+    return *n ? STATUS_OK
+              : error_set(err, STATUS_INVALID,
+                          "%s contains no key. Give the file of a key or certificate", path);
 }

@@ -56,7 +56,7 @@ static enum status openssl_error(const char *what, const char *path, struct erro
     unsigned long e = ERR_peek_error();
     const char *reason =
         ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
-    enum status s = error_set(err, STATUS_INVALID, "%s %s: %s", what, path,
+    enum status s = error_set(err, STATUS_INVALID, "cannot use the %s %s: %s", what, path,
                               reason ? reason : "OpenSSL gives no reason");
     ERR_clear_error();
     return s;

@@ -66,7 +66,8 @@ static enum status add_key(struct auth *a, struct str key, struct str tenant,
     bool fine = key_digest(key, e.digest);
     if (a->n_entries >= MAX_KEYS || !fine) {
         key_limits_fini(limits);
-        return fine ? error_set(err, STATUS_INVALID, "too many API keys: at most %d are allowed",
+        return fine ? error_set(err, STATUS_INVALID,
+                                "too many API keys: at most %d are allowed. Remove some of them",
                                 MAX_KEYS)
                     : error_set(err, STATUS_INVALID,
                                 "a key in the form sha256:DIGEST must have 64 hexadecimal digits");
@@ -147,7 +148,8 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
-        s = error_set(err, STATUS_INVALID, "the file could not be read to its end");
+        s = error_set(err, STATUS_INVALID,
+                      "the key file cannot be read to its end. Check the disk");
     fclose(f);
     return s == STATUS_OK ? s : error_prefix(err, s, "API key file %s", path);
 }

@@ -353,7 +353,8 @@ static bool make_context(const struct params *p, const struct text_tokenizer *to
         free(text);
     } else {
         api_error_set(e, 400, "messages",
-                      "messages cannot be written as JSON for the chat template.");
+                      "messages cannot be written as JSON for the chat template. Send all texts as "
+                      "valid UTF-8.");
     }
     json_decref(context);
     return e->http_status == 0 && !out->failed;
@@ -466,7 +467,8 @@ static int render_context(const struct prepare_model *m, const struct chosen *c,
         strbuf_append(out, rendered, len);
     else if (s == TEXT_LIMIT && on_loop)
         api_error_set(e, PREPARE_WANTS_POOL, NULL,
-                      "rendering the chat template takes too long on the event loop");
+                      "rendering the chat template takes too long on the event loop, so another "
+                      "thread renders it");
     text_free(rendered);
     return s;
 }
@@ -540,8 +542,9 @@ static bool choose_own(struct str wanted, const struct prepare_model *m, struct 
     if (m->chat_template)
         s = text_template_pick(m->chat_template, wanted.ptr, wanted.len, own, why);
     if (s == TEXT_UNSUPPORTED && m->place != PREPARE_COMPILING)
-        return api_error_set(e, PREPARE_WANTS_COMPILING, NULL,
-                             "the request has its own chat template");
+        return api_error_set(
+            e, PREPARE_WANTS_COMPILING, NULL,
+            "the request has its own chat template, so a process of its own renders it");
     *out = (struct chosen){.source = wanted};
     if (s == TEXT_UNSUPPORTED && m->compilers)
         return true;

@@ -170,7 +170,9 @@ static enum generation_event push_token(struct generation *g, const struct gener
     if (hidden)
         return GENERATION_NOTHING;
     if (!g->decoder || text_decoder_push(g->decoder, id, &delta, &len, why) != TEXT_OK)
-        return fail(g, 500, why[0] ? why : "A token of the answer could not be decoded.");
+        return fail(g, 500,
+                    why[0] ? why
+                           : "A token of the answer could not be decoded. Send the request again.");
     if (push_text(g, r, (struct str){delta, len}))
         return GENERATION_STOPPED;
     if (!is_marker(r, id))
@@ -266,7 +268,8 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
         return GENERATION_RESUBMIT;
     if (v == STREAM_BROKEN)
         return fail(g, 500,
-                    "The cluster ended the request with fewer tokens than it had already sent.");
+                    "The cluster ended the request with fewer tokens than it had already sent. "
+                    "Send the request again.");
     if (t->n_cached > g->n_cached)
         g->n_cached = t->n_cached;
     for (uint32_t i = skip; i < t->ids.n && !r->prompt_only; i++) {

@@ -219,7 +219,9 @@ enum status adapters_unload(struct cluster *c, const struct adapter_order *o, st
     struct adapter *failed = find(t, o->name, 1u << ADAPTER_FAILED);
     struct adapter *a = ready ? ready : loading ? loading : failed;
     if (!a)
-        return error_set(err, STATUS_NOT_FOUND, "no adapter is named " STR_FMT, STR_ARG(o->name));
+        return error_set(err, STATUS_NOT_FOUND,
+                         "no adapter is named " STR_FMT ". `cox lora` lists the adapters",
+                         STR_ARG(o->name));
     if (loading) {
         answer(t, &loading->asker, STATUS_CLOSED,
                "the adapter was unloaded before it had been loaded");

@@ -74,36 +74,43 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
     const struct worker_info *i = &h->worker;
     /* the head's next term must still fit in the upper half of an epoch */
     if (h->term_seen >= UINT32_MAX)
-        return error_set(
-            err, STATUS_INVALID,
-            "the head has seen term %llu and cannot take a higher one: no larger number exists",
-            (unsigned long long)h->term_seen);
+        return error_set(err, STATUS_INVALID,
+                         "this process is refused: it names term %llu of a head, and no larger "
+                         "term exists. Restart the process",
+                         (unsigned long long)h->term_seen);
     if (h->role != ROLE_WORKER)
         return STATUS_OK;
     if (!h->has_worker)
         return error_set(err, STATUS_PROTOCOL,
-                         "the worker's Hello message lacks the worker fields");
+                         "the worker's Hello message lacks the worker fields. Run the same release "
+                         "on the head and the worker");
     if (i->tp != c->config.tp || i->pp != c->config.pp)
         return error_set(err, STATUS_INVALID,
                          "this worker was started with --tp %u --pp %u, but the head with --tp %u "
                          "--pp %u: start both with the same values",
                          i->tp, i->pp, c->config.tp, c->config.pp);
     if (i->n_kv_groups == 0 || i->n_kv_groups > CLUSTER_MAX_KV_GROUPS)
-        return error_set(err, STATUS_INVALID, "the worker has %u KV groups; 1 to %u are possible",
+        return error_set(err, STATUS_INVALID,
+                         "the worker is refused: it has %u KV groups; 1 to %u are possible. Run "
+                         "the same release on the head and the worker",
                          i->n_kv_groups, CLUSTER_MAX_KV_GROUPS);
     for (uint32_t k = 0; k < i->n_kv_groups; k++)
         TRY(blocks_check_group(&i->kv_groups[k], k, err));
     TRY(check_elastic(i, err));
     if (i->max_model_len < BLOCKS_MIN_MODEL_LEN || i->max_model_len > BLOCKS_MAX_MODEL_LEN)
         return error_set(err, STATUS_INVALID,
-                         "the worker's max_model_len is %u; it must be from %u to %u",
+                         "the worker is refused: its max_model_len is %u; it must be from %u to "
+                         "%u. Run the same release on the head and the worker",
                          i->max_model_len, BLOCKS_MIN_MODEL_LEN, BLOCKS_MAX_MODEL_LEN);
     if (i->vocab_size == 0)
-        return error_set(err, STATUS_INVALID, "the worker's vocab_size is 0");
+        return error_set(
+            err, STATUS_INVALID,
+            "the worker's vocab_size is 0. Run the same release on the head and the worker");
     if (i->term_epoch != 0 && (i->rank >= CLUSTER_MAX_WORLD || i->stage >= CLUSTER_MAX_WORLD))
         return error_set(err, STATUS_INVALID,
-                         "the worker names rank %u of stage %u, which does not exist", i->rank,
-                         i->stage);
+                         "the worker names rank %u of stage %u, which does not exist. Run the same "
+                         "release on the head and the worker",
+                         i->rank, i->stage);
     return STATUS_OK;
 }
 

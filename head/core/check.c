@@ -8,17 +8,25 @@
 static bool check_request(const struct head_core *h, const struct request *r, struct error *err)
 {
     if (r->i_gateway >= GATEWAYS_MAX || !h->gateways[r->i_gateway])
-        return error_set(err, STATUS_INTERNAL, "a request belongs to no gateway"), false;
+        return error_set(
+                   err, STATUS_INTERNAL,
+                   "the head's state is wrong: a request belongs to no gateway. Report this bug"),
+               false;
     bool live = r->finish == FINISH_NONE;
     if (live && r->i_replica != NO_REPLICA && !h->engine_slots[r->i_replica].scheduler)
-        return error_set(err, STATUS_INTERNAL, "a request is assigned to a replica that is down"),
+        return error_set(err, STATUS_INTERNAL,
+                         "the head's state is wrong: a request is assigned to a replica that is "
+                         "down. Report this bug"),
                false;
     if (!live && r->sched)
-        return error_set(err, STATUS_INTERNAL, "a request that has ended is still in a scheduler"),
+        return error_set(err, STATUS_INTERNAL,
+                         "the head's state is wrong: a request that has ended is still in a "
+                         "scheduler. Report this bug"),
                false;
     if (r->n_delivered > request_n_generated(r))
         return error_set(err, STATUS_INTERNAL,
-                         "a request has more tokens delivered than generated"),
+                         "the head's state is wrong: a request has more tokens delivered than "
+                         "generated. Report this bug"),
                false;
     return true;
 }
@@ -38,8 +46,9 @@ static bool check_outbox(const struct head_core *h, const struct gateway_peer *g
     if (ok && n == n_with_place)
         return true;
     return error_set(err, STATUS_INTERNAL,
-                     "the outbox of gateway %u has %u entries for %u requests", g->index, n,
-                     n_with_place),
+                     "the head's state is wrong: the outbox of gateway %u has %u entries for %u "
+                     "requests. Report this bug",
+                     g->index, n, n_with_place),
            false;
 }
 
@@ -49,19 +58,33 @@ static bool check_replica(const struct head_core *h, const struct replica *g, st
     if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
         (replica_is_shrunk(&h->cluster, g) &&
          (!h->cluster.config.elastic_tp || g->state == REPLICA_WAITING)))
-        return error_set(err, STATUS_INTERNAL, "a replica of TP %u has %u ranks", g->tp, g->world),
+        return error_set(
+                   err, STATUS_INTERNAL,
+                   "the head's state is wrong: a replica of TP %u has %u ranks. Report this bug",
+                   g->tp, g->world),
                false;
     for (uint32_t i = 0; i < g->world; i++) {
         const struct worker *w = g->members[i];
         if (!w && g->state != REPLICA_WAITING && g->state != REPLICA_ABORTING)
-            return error_set(err, STATUS_INTERNAL, "a live replica lacks a rank"), false;
+            return error_set(
+                       err, STATUS_INTERNAL,
+                       "the head's state is wrong: a live replica lacks a rank. Report this bug"),
+                   false;
         if (w && (w->replica != g || w->position != i || w->held_epoch != 0))
-            return error_set(err, STATUS_INTERNAL, "a worker is a member in two places"), false;
+            return error_set(err, STATUS_INTERNAL,
+                             "the head's state is wrong: a worker is a member in two places. "
+                             "Report this bug"),
+                   false;
         if (w && (w->abort_epoch != 0) != (g->state == REPLICA_ABORTING && !w->aborted))
-            return error_set(err, STATUS_INTERNAL, "a worker has not answered an Abort"), false;
+            return error_set(err, STATUS_INTERNAL,
+                             "the head's state is wrong: a worker has not answered an Abort. "
+                             "Report this bug"),
+                   false;
     }
     if ((g->state == REPLICA_READY) != (l->scheduler != NULL))
-        return error_set(err, STATUS_INTERNAL, "a replica's state and its scheduler disagree"),
+        return error_set(err, STATUS_INTERNAL,
+                         "the head's state is wrong: a replica's state and its scheduler disagree. "
+                         "Report this bug"),
                false;
     return !l->scheduler || scheduler_check(l->scheduler, err);
 }
@@ -78,17 +101,25 @@ static bool check_live(const struct head_core *h, struct error *err)
             continue;
         if (n_live == h->n_live || h->live[n_live++] != i)
             return error_set(err, STATUS_INTERNAL,
-                             "replica %u is missing from the list of live replicas", i),
+                             "the head's state is wrong: replica %u is missing from the list of "
+                             "live replicas. Report this bug",
+                             i),
                    false;
         scheduler_get_stats(l->scheduler, &x);
         if (!l->due && (x.running != l->n_running || x.waiting != l->n_queued))
-            return error_set(err, STATUS_INTERNAL, "the counts of replica %u are out of date", i),
+            return error_set(err, STATUS_INTERNAL,
+                             "the head's state is wrong: the counts of replica %u are out of date. "
+                             "Report this bug",
+                             i),
                    false;
         n_running += l->n_running;
         n_queued += l->n_queued;
     }
     if (n_live != h->n_live || n_running != h->n_running || n_queued != h->n_queued)
-        return error_set(err, STATUS_INTERNAL, "the sums over all live replicas are wrong"), false;
+        return error_set(err, STATUS_INTERNAL,
+                         "the head's state is wrong: the sums over all live replicas are wrong. "
+                         "Report this bug"),
+               false;
     return true;
 }
 
@@ -99,8 +130,9 @@ bool head_core_check(const struct head_core *h, struct error *err)
         n_held++;
     if (n_held != h->n_held)
         return error_set(err, STATUS_INTERNAL,
-                         "the list of held requests has %u entries, but the count is %u", n_held,
-                         h->n_held),
+                         "the head's state is wrong: the list of held requests has %u entries, but "
+                         "the count is %u. Report this bug",
+                         n_held, h->n_held),
                false;
     for (const struct request *r = request_table_next(h->requests, NULL); r;
          r = request_table_next(h->requests, r)) {
@@ -116,8 +148,9 @@ bool head_core_check(const struct head_core *h, struct error *err)
     }
     if (n_open != request_table_count(h->requests))
         return error_set(err, STATUS_INTERNAL,
-                         "the gateways have %u requests, but the request table has %u", n_open,
-                         request_table_count(h->requests)),
+                         "the head's state is wrong: the gateways have %u requests, but the "
+                         "request table has %u. Report this bug",
+                         n_open, request_table_count(h->requests)),
                false;
     uint32_t n_replicas = 0;
     for (uint32_t i = 0; i < h->config.cluster.max_replicas; i++) {
@@ -126,8 +159,10 @@ bool head_core_check(const struct head_core *h, struct error *err)
             return false;
     }
     if (n_replicas != h->cluster.n_replicas)
-        return error_set(err, STATUS_INTERNAL, "%u replicas exist, but the count is %u", n_replicas,
-                         h->cluster.n_replicas),
+        return error_set(err, STATUS_INTERNAL,
+                         "the head's state is wrong: %u replicas exist, but the count is %u. "
+                         "Report this bug",
+                         n_replicas, h->cluster.n_replicas),
                false;
     return check_live(h, err) && transfers_check(h, err) && grammars_check(h, err);
 }

@@ -322,10 +322,10 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     struct error err = {0};
     enum status s = STATUS_OK;
     if (!tokens_exist(m, g->vocab_size)) {
-        s = error_set(
-            &err, STATUS_PROTOCOL,
-            "the result of step %llu has a token id that is not below the vocabulary size %u",
-            (unsigned long long)m->step, g->vocab_size);
+        s = error_set(&err, STATUS_PROTOCOL,
+                      "the result of step %llu has a token id that is not below the vocabulary "
+                      "size %u. The head forms the replica again",
+                      (unsigned long long)m->step, g->vocab_size);
     } else {
         step_log_result(h->config.step_log, g->index, m, h->now_ns);
         s = scheduler_on_result(l->scheduler, m, h->now_ns, &events, &n_events, &err);

@@ -375,10 +375,10 @@ static bool check_list(const struct block_pool *p, int i, struct error *err)
     for (uint32_t k = 0; k < BLOCK_POOL_MAX_DEPTH; k++)
         ok = ok && t.by_step[k] == l->by_step[k];
     if (!ok)
-        error_set(
-            err, STATUS_INTERNAL,
-            "block list %d has %u blocks, %u of them in quarantine, but its counts are %u and %u",
-            i, t.n, t.n_quarantined, l->n, l->n_quarantined);
+        error_set(err, STATUS_INTERNAL,
+                  "block list %d has %u blocks, %u of them in quarantine, but its counts are %u "
+                  "and %u. Report this bug",
+                  i, t.n, t.n_quarantined, l->n, l->n_quarantined);
     return ok;
 }
 
@@ -391,7 +391,8 @@ bool block_pool_check(const struct block_pool *p, struct error *err)
         n_owned += owners_of(&p->blocks[id]) > 0;
     if (n_owned + n_listed == p->n_blocks)
         return true;
-    error_set(err, STATUS_INTERNAL, "%u blocks are owned and %u are in lists, but the pool has %u",
+    error_set(err, STATUS_INTERNAL,
+              "%u blocks are owned and %u are in lists, but the pool has %u. Report this bug",
               n_owned, n_listed, p->n_blocks);
     return false;
 }

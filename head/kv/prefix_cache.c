@@ -315,7 +315,9 @@ bool prefix_cache_check(const struct prefix_cache *c, struct error *err)
         if (place == place_of(c, e->hash) && i < SLOTS && block_at(bucket_of(c, place), i) == k &&
             e->n >= 1 && e->n <= c->block_tokens)
             continue;
-        error_set(err, STATUS_INTERNAL, "prefix cache: block %u cannot be found by its hash", k);
+        error_set(
+            err, STATUS_INTERNAL,
+            "the prefix cache is wrong: block %u cannot be found by its hash. Report this bug", k);
         return false;
     }
     return true;

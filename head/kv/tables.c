@@ -27,17 +27,18 @@ enum status blocks_check_group(const struct kv_group *k, uint32_t i, struct erro
 {
     if (k->block_tokens == 0 || k->block_tokens % BLOCK_TOKENS_STEP ||
         k->block_tokens > PREFIX_MAX_BLOCK_TOKENS)
-        return error_set(
-            err, STATUS_INVALID,
-            "KV group %u: block_tokens is %u; it must be a multiple of %d and at most %u", i,
-            k->block_tokens, BLOCK_TOKENS_STEP, PREFIX_MAX_BLOCK_TOKENS);
+        return error_set(err, STATUS_INVALID,
+                         "KV group %u is invalid: block_tokens is %u, but must be a multiple of %d "
+                         "and at most %u",
+                         i, k->block_tokens, BLOCK_TOKENS_STEP, PREFIX_MAX_BLOCK_TOKENS);
     if (k->n_blocks == 0 || k->n_blocks > MAX_BLOCKS)
         return error_set(err, STATUS_INVALID,
-                         "KV group %u: n_blocks is %u; it must be from 1 to %d", i, k->n_blocks,
-                         MAX_BLOCKS);
+                         "KV group %u is invalid: n_blocks is %u, but must be from 1 to %d", i,
+                         k->n_blocks, MAX_BLOCKS);
     if (k->kind == KV_WINDOW && k->window_tokens == 0)
         return error_set(err, STATUS_INVALID,
-                         "KV group %u: its window has 0 tokens; it needs at least 1", i);
+                         "KV group %u is invalid: its window has 0 tokens, but needs at least 1",
+                         i);
     return STATUS_OK;
 }
 
@@ -83,7 +84,8 @@ enum status blocks_new(const struct blocks_config *c, struct blocks **out, struc
         if (!open_group(&b->groups[i], &c->groups[i], c)) {
             blocks_free(b);
             return error_set(err, STATUS_NO_MEMORY,
-                             "the head has no memory for a table of %u KV blocks",
+                             "the head has no memory for a table of %u KV blocks. Free some memory "
+                             "on this machine",
                              c->groups[i].n_blocks);
         }
         align = common_multiple(align, b->groups[i].block_tokens);

@@ -195,7 +195,9 @@ static enum peers_event receive_hello(struct peers *p, const struct peers_input 
     struct error err = {0};
     enum status s = STATUS_OK;
     if (h->session != 0 || h->seq != 1)
-        s = error_set(&err, STATUS_PROTOCOL, "a Hello must be frame 1 of session 0");
+        s = error_set(&err, STATUS_PROTOCOL,
+                      "the connection is refused: a Hello must be frame 1 of session 0. Run the "
+                      "same release on every machine");
     if (s == STATUS_OK)
         s = codec_decode(in->frame, h, &p->decode, msg, &err);
     if (s == STATUS_OK && !role_is_allowed(p, in->role, msg->hello.role))
@@ -205,7 +207,9 @@ static enum peers_event receive_hello(struct peers *p, const struct peers_input 
             peer_role_name(msg->hello.role));
     /* a connection may be older than the removal of its key */
     if (s == STATUS_OK && p->authorized && !authorized_has(p->authorized, in->role, in->key))
-        s = error_set(&err, STATUS_CLOSED, "this key was removed from the head's authorized file");
+        s = error_set(
+            &err, STATUS_CLOSED,
+            "this key was removed from the head's authorized file. Use a key that the file lists");
     if (s != STATUS_OK) {
         peers_refuse(p, in->from, s, err.text, now_ns);
         return PEERS_NOTHING;

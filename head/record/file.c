@@ -145,13 +145,16 @@ static enum status on_write(void *ctx, struct str bytes, struct error *err)
     pthread_mutex_lock(&f->mutex);
     size_t before = f->front.len;
     if (f->max_bytes > 0 && f->n_bytes + bytes.len > f->max_bytes)
-        s = error_set(err, STATUS_LIMIT, "the step log has reached --step-log-max-bytes");
+        s = error_set(
+            err, STATUS_LIMIT,
+            "recording stops: the step log has reached --step-log-max-bytes. Raise the option");
     else if (f->write_errno != 0)
         s = error_set(err, STATUS_IO, "%s", strerror(f->write_errno));
     else if (f->front.len + bytes.len > STEP_LOG_BACKLOG_MAX ||
              !strbuf_append(&f->front, bytes.ptr, bytes.len))
         s = error_set(err, STATUS_LIMIT,
-                      "the disk is too slow: %zu bytes of the step log wait to be written",
+                      "recording stops: the disk is too slow, and %zu bytes of the step log wait "
+                      "to be written",
                       f->front.len);
     else if (before == 0 || (before < MUCH_BYTES && f->front.len >= MUCH_BYTES))
         pthread_cond_signal(&f->wake);
@@ -247,7 +250,9 @@ enum status step_log_file_open(const char *path, uint64_t max_bytes, struct step
     if (pthread_create(&f->thread, NULL, writer_main, f) != 0) {
         close(f->fd);
         mem_free(f);
-        return error_set(err, STATUS_IO, "--step-log: cannot start the thread that writes the log");
+        return error_set(err, STATUS_IO,
+                         "--step-log: cannot start the thread that writes the log. Raise the "
+                         "process limit (ulimit -u)");
     }
     *out = f;
     return STATUS_OK;

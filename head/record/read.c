@@ -391,14 +391,16 @@ static enum status next_chunk(struct step_log_reader *r, struct error *err)
     memcpy(&sum, head + 8, 4);
     if (head_sum != (step_log_sum(head, 4, r->i_chunk) ^ sum) || n > STEP_LOG_CHUNK_MAX)
         return error_set(err, STATUS_INVALID,
-                         "the log is damaged at byte %zu, in the header of chunk %llu", r->at,
-                         (unsigned long long)r->i_chunk);
+                         "cannot read the step log: it is damaged at byte %zu, in the header of "
+                         "chunk %llu. Record a new log",
+                         r->at, (unsigned long long)r->i_chunk);
     if (left - STEP_LOG_HEAD_BYTES < n)
         return STATUS_CLOSED;
     if (sum != step_log_sum(head + STEP_LOG_HEAD_BYTES, n, r->i_chunk))
         return error_set(err, STATUS_INVALID,
-                         "the log is damaged between bytes %zu and %zu, in chunk %llu", r->at,
-                         r->at + STEP_LOG_HEAD_BYTES + n, (unsigned long long)r->i_chunk);
+                         "cannot read the step log: it is damaged between bytes %zu and %zu, in "
+                         "chunk %llu. Record a new log",
+                         r->at, r->at + STEP_LOG_HEAD_BYTES + n, (unsigned long long)r->i_chunk);
     r->p = head + STEP_LOG_HEAD_BYTES;
     r->end = r->p + n;
     r->at += STEP_LOG_HEAD_BYTES + n;
@@ -415,7 +417,9 @@ enum status step_log_next(struct step_log_reader *r, struct step_log_event *e, s
     size_t at = (size_t)(r->p - (const uint8_t *)r->file.ptr);
     get_event(r, e);
     if (r->bad)
-        return error_set(err, STATUS_INVALID, "the log has an invalid event at byte %zu (kind %d)",
+        return error_set(err, STATUS_INVALID,
+                         "cannot read the step log: it has an invalid event at byte %zu (kind %d). "
+                         "Record a new log",
                          at, (int)e->kind);
     return STATUS_OK;
 }
@@ -430,7 +434,8 @@ static enum status check_magic(struct str bytes, struct error *err)
 {
     const size_t at = STEP_LOG_MAGIC_BYTES - 1;
     if (bytes.len <= at || memcmp(bytes.ptr, STEP_LOG_MAGIC, at) != 0)
-        return error_set(err, STATUS_INVALID, "not a step log");
+        return error_set(err, STATUS_INVALID,
+                         "the file is not a step log. Give a file that --step-log wrote");
     if (bytes.ptr[at] == STEP_LOG_MAGIC[at])
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
@@ -457,16 +462,18 @@ enum status step_log_open(const char *path, struct step_log_reader **out, struct
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open the step log %s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)STEP_LOG_MAGIC_BYTES) {
         close(fd);
-        return error_set(err, STATUS_INVALID, "%s is not a step log", path);
+        return error_set(err, STATUS_INVALID,
+                         "%s is not a step log. Give a file that --step-log wrote", path);
     }
     size_t n = (size_t)st.st_size;
     void *mapped = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (mapped == MAP_FAILED)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot map the step log %s into memory: %s", path,
+                         strerror(errno));
     enum status s = step_log_open_bytes((struct str){mapped, n}, out, err);
     if (s != STATUS_OK) {
         munmap(mapped, n);
@@ -564,7 +571,9 @@ enum status step_log_get_plan(struct str bytes, struct arena *arena, struct msg_
     get_runs(&r, out);
     *arena = r.arena;
     if (r.bad || r.p != r.end)
-        return error_set(err, STATUS_INVALID, "a plan of %zu bytes in the log is invalid",
-                         bytes.len);
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot read the step log: a plan of %zu bytes in it is invalid. Record a new log",
+            bytes.len);
     return STATUS_OK;
 }

@@ -61,7 +61,9 @@ static enum status remember(struct replica_replay *g, const struct request *logg
 {
     struct request **at = find(g, logged->arrival_seq);
     if (*at)
-        return error_set(err, STATUS_INVALID, "the log adds request %" PRIu64 " twice",
+        return error_set(err, STATUS_INVALID,
+                         "the step log is damaged: it adds request %" PRIu64
+                         " twice. Record a new log",
                          logged->arrival_seq);
     struct request *r = request_alloc(NULL);
     *r = *logged;
@@ -114,7 +116,9 @@ static enum status on_replica(struct replay *p, struct replica_replay *g,
                               const struct step_log_event *e, struct error *err)
 {
     if (g->scheduler)
-        return error_set(err, STATUS_INVALID, "the log makes replica %" PRIu64 " ready twice",
+        return error_set(err, STATUS_INVALID,
+                         "the step log is damaged: it makes replica %" PRIu64
+                         " ready twice. Record a new log",
                          e->id);
     TRY(scheduler_new(&e->config, &g->scheduler, err));
     g->id = e->id;
@@ -172,7 +176,8 @@ static enum status on_plan(struct replay *p, struct replica_replay *g,
 {
     struct msg_plan logged;
     if (p->stepped != g)
-        return error_set(err, STATUS_INVALID, "the log has a plan without a step");
+        return error_set(err, STATUS_INVALID,
+                         "the step log is damaged: it has a plan without a step. Record a new log");
     p->stepped = NULL;
     const struct msg_plan *plan = g->plan;
     p->bytes.n = 0;
@@ -235,7 +240,9 @@ static enum status on_refused(struct replay *p, struct replica_replay *g,
                               const struct step_log_event *e, struct error *err)
 {
     if (!g->last_added)
-        return error_set(err, STATUS_INVALID, "the log refuses a request that it did not add");
+        return error_set(
+            err, STATUS_INVALID,
+            "the step log is damaged: it refuses a request that it did not add. Record a new log");
     if (g->last_add != e->status)
         return differs(
             p, g, err,
@@ -252,8 +259,8 @@ static enum status on_remove(struct replay *p, struct replica_replay *g,
     struct request *r = *find(g, e->arrival_seq);
     if (!r || !r->sched)
         return error_set(err, STATUS_INVALID,
-                         "the log removes request %" PRIu64
-                         ", which the replay's scheduler does not have",
+                         "the step log is damaged: it removes request %" PRIu64
+                         ", which the replay's scheduler does not have. Record a new log",
                          e->arrival_seq);
     scheduler_remove(g->scheduler, r);
     forget(g, r);
@@ -323,8 +330,8 @@ static enum status on_hold(struct replay *p, struct replica_replay *g,
     const struct request *r = *find(g, e->arrival_seq);
     if (!r || !r->sched)
         return error_set(err, STATUS_INVALID,
-                         "the log holds request %" PRIu64
-                         ", which the replay's scheduler does not have",
+                         "the step log is damaged: it holds request %" PRIu64
+                         ", which the replay's scheduler does not have. Record a new log",
                          e->arrival_seq);
     if (scheduler_hold(g->scheduler, r, e->n_tokens, e->id) != STATUS_OK)
         return STATUS_OK;
@@ -359,8 +366,8 @@ static enum status on_leave(struct replay *p, struct replica_replay *g,
     struct request *r = *find(g, e->arrival_seq);
     if (!r || !r->sched || r->state == REQUEST_FINISHED)
         return error_set(err, STATUS_INVALID,
-                         "the log moves request %" PRIu64
-                         " away, but the replay's scheduler does not have it",
+                         "the step log is damaged: it moves request %" PRIu64
+                         " away, but the replay's scheduler does not have it. Record a new log",
                          e->arrival_seq);
     (void)scheduler_leave(g->scheduler, r);
     return check(p, g, err);
@@ -387,7 +394,9 @@ static enum status take(struct replay *p, const struct step_log_event *e, struct
     if (!g)
         g = p->replicas[e->i_replica] = mem_zalloc(sizeof *g);
     if (!g->scheduler && e->kind != STEP_LOG_REPLICA)
-        return error_set(err, STATUS_INVALID, "the log has an event for a replica that is down");
+        return error_set(err, STATUS_INVALID,
+                         "the step log is damaged: it has an event for a replica that is down. "
+                         "Record a new log");
     return on_event[e->kind](p, g, e, err);
 }
 

@@ -88,12 +88,13 @@ static enum status check_lengths(const struct msg_submit *m, uint32_t max_model_
         return error_set(err, STATUS_INVALID, "The prompt is empty. It needs at least one token.");
     if (m->ids.n < m->n_prompt)
         return error_set(err, STATUS_INVALID,
-                         "the gateway announced a prompt of %u tokens, but sent only %u",
+                         "the gateway announced a prompt of %u tokens, but sent only %u. Run the "
+                         "same release on the head and the gateway",
                          m->n_prompt, m->ids.n);
     if (m->ids.n > m->n_prompt && m->sampling.pooling != POOLING_NONE)
         return error_set(err, STATUS_INVALID,
                          "the gateway sent %u generated tokens with a request for an embedding, "
-                         "which generates none",
+                         "which generates none. Run the same release on the head and the gateway",
                          m->ids.n - m->n_prompt);
     if (m->n_prompt + (m->sampling.pooling == POOLING_NONE) > max_model_len)
         return error_set(err, STATUS_INVALID,
@@ -201,7 +202,7 @@ static enum status copy_ids_and_sampling(struct request *r, const struct msg_sub
     r->ids = mem_try_alloc((size_t)r->ids_room * sizeof *r->ids);
     if (!r->ids || !reserve_arena(r) || !copy_sampling(&r->arena, &r->sampling))
         return error_set(err, STATUS_NO_MEMORY,
-                         "the head has the head has no memory for the request of %u tokens",
+                         "the head has no memory for the request of %u tokens. Try again later",
                          m->ids.n);
     memcpy(r->ids, m->ids.ptr, (size_t)m->ids.n * sizeof *r->ids);
     r->n_ids = m->ids.n;
@@ -287,13 +288,14 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     uint32_t wanted = pools ? 1 : m->sampling.max_tokens;
     uint32_t max_tokens = wanted < room ? wanted : room;
     if (m->ids.n - m->n_prompt > max_tokens)
-        return error_set(
-            err, STATUS_INVALID,
-            "the gateway sent %u generated tokens with the request, but its max_tokens is %u",
-            m->ids.n - m->n_prompt, max_tokens);
+        return error_set(err, STATUS_INVALID,
+                         "the gateway sent %u generated tokens with the request, but its "
+                         "max_tokens is %u. Run the same release on the head and the gateway",
+                         m->ids.n - m->n_prompt, max_tokens);
     struct request *r = request_alloc(slab);
     if (!r)
-        return error_set(err, STATUS_NO_MEMORY, "the head has no memory for the request");
+        return error_set(err, STATUS_NO_MEMORY,
+                         "the head has no memory for the request. Try again later");
     arena_init(&r->arena, 0); /* the message and ids_cap bound the arena */
     r->id = m->id;
     r->i_choice = m->i_choice;
@@ -310,7 +312,8 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     r->ids_cap = m->n_prompt + max_tokens;
     enum status s = copy_ids_and_sampling(r, m, err);
     if (s == STATUS_OK && !request_prompt_logprobs_init(r, m->n_known_logprobs))
-        s = error_set(err, STATUS_NO_MEMORY, "the head has no memory for the request");
+        s = error_set(err, STATUS_NO_MEMORY,
+                      "the head has no memory for the request. Try again later");
     if (s != STATUS_OK) {
         request_free(r);
         return s;

@@ -475,14 +475,16 @@ static bool check_engine_slot(const struct engine_slot *l, struct error *err)
         n_bytes += x->n_bytes;
         if ((i > 0 && t->all[i - 1].id >= x->id) || (x->ready && !x->sent))
             return error_set(err, STATUS_INTERNAL,
-                             "an engine slot's list of grammars is out of order"),
+                             "the head's state is wrong: an engine slot's list of grammars is out "
+                             "of order. Report this bug"),
                    false;
     }
     if (n_asked != t->n_asked || n_asked > ASKED_AT_ONCE || n_bytes != t->n_bytes ||
         memory_bytes != t->memory_bytes)
         return error_set(err, STATUS_INTERNAL,
-                         "%u grammars are being compiled, but the count is %u", n_asked,
-                         t->n_asked),
+                         "the head's state is wrong: %u grammars are being compiled, but the count "
+                         "is %u. Report this bug",
+                         n_asked, t->n_asked),
                false;
     return true;
 }
@@ -503,17 +505,20 @@ bool grammars_check(const struct head_core *h, struct error *err)
          r = request_table_next(h->requests, r)) {
         n_waiting += r->awaits_grammar;
         if (r->awaits_grammar && (r->sched || r->finish != FINISH_NONE))
-            return error_set(
-                       err, STATUS_INTERNAL,
-                       "a request that waits for a grammar is not in the list of held requests"),
+            return error_set(err, STATUS_INTERNAL,
+                             "the head's state is wrong: a request that waits for a grammar is not "
+                             "in the list of held requests. Report this bug"),
                    false;
         if (r->sched && has_grammar(r) && !check_placed(&h->engine_slots[r->i_replica], r))
             return error_set(err, STATUS_INTERNAL,
-                             "a request is in a scheduler although its grammar is not ready"),
+                             "the head's state is wrong: a request is in a scheduler although its "
+                             "grammar is not ready. Report this bug"),
                    false;
     }
     if (n_waiting != h->grammars.n_waiting)
-        return error_set(err, STATUS_INTERNAL, "%u requests wait for grammars, but the count is %u",
+        return error_set(err, STATUS_INTERNAL,
+                         "the head's state is wrong: %u requests wait for grammars, but the count "
+                         "is %u. Report this bug",
                          n_waiting, h->grammars.n_waiting),
                false;
     return true;

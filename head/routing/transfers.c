@@ -396,7 +396,8 @@ static void go_on_copying(struct head_core *h, struct transfer *x)
     if (!x->failed)
         tell_all(h, x);
     if (!x->failed && late)
-        fail(x, "timeout", STR("a rank did not report the end of the copy"));
+        fail(x, "timeout",
+             STR("cannot copy the KV blocks: a rank did not report the end of the copy in time"));
     if (x->failed) { /* other requests do not wait until these ranks notice */
         failed(h, x);
         return;
@@ -477,7 +478,8 @@ void transfers_on_down(struct head_core *h, const struct replica *g)
                 continue;
             side->is_over = true;
             if (x->state == TRANSFER_COPYING)
-                fail(x, "lost", STR("the epoch of one of the two replicas has ended"));
+                fail(x, "lost",
+                     STR("cannot copy the KV blocks: one of the two replicas has ended"));
         }
     }
     h->engine_slots[g->index].transfer = NULL;
@@ -523,12 +525,15 @@ bool transfers_check(const struct head_core *h, struct error *err)
             const struct engine_slot *l = engine_slot_of(h, &x->sides[s]);
             if (l && (!l->scheduler || l->replica->epoch != x->sides[s].epoch))
                 return error_set(err, STATUS_INTERNAL,
-                                 "a transfer belongs to an epoch that has ended"),
+                                 "the head's state is wrong: a transfer belongs to an epoch that "
+                                 "has ended. Report this bug"),
                        false;
             bool keeps =
                 x->state == TRANSFER_COPYING || (x->state == TRANSFER_STUCK && s == TRANSFER_TO);
             if (l && keeps != (l->transfer == x))
-                return error_set(err, STATUS_INTERNAL, "an engine slot and its transfer disagree"),
+                return error_set(err, STATUS_INTERNAL,
+                                 "the head's state is wrong: an engine slot and its transfer "
+                                 "disagree. Report this bug"),
                        false;
         }
         bool counts = engine_slot_of(h, &x->sides[TRANSFER_TO]) != NULL;
@@ -542,7 +547,8 @@ bool transfers_check(const struct head_core *h, struct error *err)
     if (n == h->transfers.n && n_coming == 0 && n_tokens == 0)
         return true;
     return error_set(err, STATUS_INTERNAL,
-                     "%u transfers exist, but the count is %u; engine slots expect %d too many", n,
-                     h->transfers.n, (int)n_coming),
+                     "the head's state is wrong: %u transfers exist, but the count is %u; engine "
+                     "slots expect %d too many. Report this bug",
+                     n, h->transfers.n, (int)n_coming),
            false;
 }

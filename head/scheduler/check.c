@@ -14,7 +14,8 @@
 static bool holds(bool ok, const char *text, int line, struct error *err)
 {
     if (!ok)
-        error_set(err, STATUS_INTERNAL, "scheduler_check: %s is false (line %d)", text, line);
+        error_set(err, STATUS_INTERNAL, "scheduler_check: %s is false (line %d). Report this bug",
+                  text, line);
     return ok;
 }
 

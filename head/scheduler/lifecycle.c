@@ -47,7 +47,8 @@ static enum status check_config(const struct scheduler_config *c, struct error *
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].low || ranges[i].value > ranges[i].high)
-            return error_set(err, STATUS_INVALID, "scheduler: %s is %u; it must be from %u to %u",
+            return error_set(err, STATUS_INVALID,
+                             "cannot start a scheduler: %s is %u, but must be from %u to %u",
                              ranges[i].name, ranges[i].value, ranges[i].low, ranges[i].high);
     return STATUS_OK;
 }

@@ -45,11 +45,13 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
 {
     if (m->term_epoch != s->term_epoch)
         return error_set(err, STATUS_PROTOCOL,
-                         "the result belongs to epoch %llx, but the replica is in epoch %llx",
+                         "the result belongs to epoch %llx, but the replica is in epoch %llx. The "
+                         "head forms the replica again",
                          (unsigned long long)m->term_epoch, (unsigned long long)s->term_epoch);
     if (scheduler_in_flight(s) == 0 || m->step != s->step_done + 1)
         return error_set(err, STATUS_PROTOCOL,
-                         "the result is of step %llu, but step %llu is next (%u in flight)",
+                         "the result is of step %llu, but step %llu is next (%u in flight). The "
+                         "head forms the replica again",
                          (unsigned long long)m->step, (unsigned long long)s->step_done + 1,
                          scheduler_in_flight(s));
     const struct step_record *rec = scheduler_record(s, m->step);
@@ -59,19 +61,21 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
         if (!has_item(&rec->entries[i]))
             continue;
         if (n >= m->n_items || !answers(&m->items[n], &rec->entries[i]))
-            return error_set(
-                err, STATUS_PROTOCOL,
-                "step %llu: item %u of the result does not belong to the run of slot %u",
-                (unsigned long long)m->step, n, rec->entries[i].slot);
+            return error_set(err, STATUS_PROTOCOL,
+                             "step %llu: item %u of the result does not belong to the run of slot "
+                             "%u. The head forms the replica again",
+                             (unsigned long long)m->step, n, rec->entries[i].slot);
         n++;
     }
     if (m->n_drafted > n_draft)
         return error_set(err, STATUS_PROTOCOL,
-                         "step %llu: the result has %u draft tokens, but the plan allowed %u",
+                         "step %llu: the result has %u draft tokens, but the plan allowed %u. The "
+                         "head forms the replica again",
                          (unsigned long long)m->step, m->n_drafted, n_draft);
     if (n != m->n_items)
         return error_set(err, STATUS_PROTOCOL,
-                         "step %llu: the result has %u items, but the plan had %u",
+                         "step %llu: the result has %u items, but the plan had %u. The head forms "
+                         "the replica again",
                          (unsigned long long)m->step, m->n_items, n);
     return STATUS_OK;
 }

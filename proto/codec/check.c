@@ -18,15 +18,15 @@ static void refuse(struct check *c, const char *what, uint64_t value, uint64_t m
 {
     if (c->status == STATUS_OK)
         c->status = error_set(c->err, c->outgoing ? STATUS_INVALID : STATUS_PROTOCOL,
-                              "%s: %s is %llu; at most %llu is allowed", c->name, what,
-                              (unsigned long long)value, (unsigned long long)max);
+                              "invalid %s message: %s is %llu, but at most %llu is allowed",
+                              c->name, what, (unsigned long long)value, (unsigned long long)max);
 }
 
 static void must(struct check *c, bool ok, const char *what)
 {
     if (!ok && c->status == STATUS_OK)
-        c->status = error_set(c->err, c->outgoing ? STATUS_INVALID : STATUS_PROTOCOL, "%s: %s",
-                              c->name, what);
+        c->status = error_set(c->err, c->outgoing ? STATUS_INVALID : STATUS_PROTOCOL,
+                              "invalid %s message: %s", c->name, what);
 }
 
 static void at_most(struct check *c, const char *what, uint64_t value, uint64_t max)

@@ -127,11 +127,15 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
 static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_info *i)
 {
     if (p->config_hash.len != sizeof i->config_hash) {
-        wire_fail(w, STATUS_PROTOCOL, "config_hash is not 32 bytes");
+        wire_fail(
+            w, STATUS_PROTOCOL,
+            "the field config_hash is not 32 bytes long. Run the same release on every machine");
         return;
     }
     if (p->model_hash.len != 0 && p->model_hash.len != sizeof i->model_hash) {
-        wire_fail(w, STATUS_PROTOCOL, "model_hash is not 32 bytes");
+        wire_fail(
+            w, STATUS_PROTOCOL,
+            "the field model_hash is not 32 bytes long. Run the same release on every machine");
         return;
     }
     struct kv_group *groups = wire_array(w, p->n_kv_groups, sizeof *groups);
@@ -195,7 +199,9 @@ static bool get_vocabulary(struct wire *w, const Cox__Vocabulary *p, struct voca
     if (!p)
         return false;
     if (p->sketch.len != sizeof v->sketch) {
-        wire_fail(w, STATUS_PROTOCOL, "the vocabulary's sketch is not 256 bytes");
+        wire_fail(
+            w, STATUS_PROTOCOL,
+            "the vocabulary's sketch is not 256 bytes long. Run the same release on every machine");
         return false;
     }
     v->n_tokens = p->n_tokens;

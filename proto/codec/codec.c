@@ -44,11 +44,13 @@ enum status frame_parse_header(struct str frame, struct frame_header *out, struc
     *out = (struct frame_header){0};
     if (frame.len < FRAME_HEADER_BYTES)
         return error_set(err, STATUS_PROTOCOL,
-                         "the frame has %zu bytes, but its header alone needs %u", frame.len,
-                         FRAME_HEADER_BYTES);
+                         "the frame is invalid: it has %zu bytes, but its header alone needs %u. "
+                         "Run the same release on every machine",
+                         frame.len, FRAME_HEADER_BYTES);
     if (p[0] != 'C' || p[1] != 'X')
         return error_set(err, STATUS_PROTOCOL,
-                         "the message is not a Coxswain frame: it starts with the bytes %02x %02x",
+                         "the message is not a Coxswain frame: it starts with the bytes %02x %02x. "
+                         "Check that the peer is a cox process",
                          p[0], p[1]);
     *out = (struct frame_header){.major = p[2],
                                  .minor = p[3],
@@ -62,14 +64,19 @@ enum status frame_parse_header(struct str frame, struct frame_header *out, struc
                          "same release on every machine",
                          out->major, out->minor, PROTOCOL_MAJOR, PROTOCOL_MINOR);
     if (get_le(p + 6, 2) != 0 || get_le(p + 28, 4) != 0)
-        return error_set(err, STATUS_PROTOCOL, "the frame header's reserved bytes are not zero");
+        return error_set(err, STATUS_PROTOCOL,
+                         "the frame is invalid: reserved bytes of its header are not zero. Run the "
+                         "same release on every machine");
     const struct codec_ops *ops = find_ops(out->type);
     if (!ops)
-        return error_set(err, STATUS_PROTOCOL, "the frame has the unknown type %u",
+        return error_set(err, STATUS_PROTOCOL,
+                         "the frame is invalid: it has the unknown type %u. Run the same release "
+                         "on every machine",
                          (unsigned)out->type);
     if (out->body_bytes != frame.len - FRAME_HEADER_BYTES)
         return error_set(err, STATUS_PROTOCOL,
-                         "the header of a %s frame announces %u body bytes, but the frame has %zu",
+                         "the header of a %s frame announces %u body bytes, but the frame has %zu. "
+                         "Run the same release on every machine",
                          msg_type_name(out->type), out->body_bytes, frame.len - FRAME_HEADER_BYTES);
     if (out->body_bytes > ops->max_body_bytes)
         return error_set(err, STATUS_PROTOCOL,
@@ -98,12 +105,14 @@ static enum status decode_body(struct str body, const struct codec_ops *ops, str
     const ProtobufCMessage *p =
         protobuf_c_message_unpack(ops->descriptor, &allocator, body.len, (const uint8_t *)body.ptr);
     if (!p)
-        return error_set(err, STATUS_PROTOCOL, "the %s message has a malformed body of %zu bytes",
+        return error_set(err, STATUS_PROTOCOL,
+                         "the %s message has a malformed body of %zu bytes. Run the same release "
+                         "on every machine",
                          name, body.len);
     struct wire w = {.arena = arena};
     ops->from_wire(&w, p, out);
     if (w.status != STATUS_OK)
-        return error_set(err, STATUS_PROTOCOL, "%s: %s", name, w.what);
+        return error_set(err, STATUS_PROTOCOL, "invalid %s message: %s", name, w.what);
     return msg_check(out, false, err);
 }
 
@@ -115,7 +124,8 @@ enum status codec_decode(struct str frame, const struct frame_header *header, st
     if (!ops || frame.len < FRAME_HEADER_BYTES ||
         header->body_bytes != frame.len - FRAME_HEADER_BYTES ||
         header->body_bytes > ops->max_body_bytes)
-        return error_set(err, STATUS_PROTOCOL, "the header does not belong to this frame");
+        return error_set(err, STATUS_PROTOCOL,
+                         "the header does not belong to this frame. Report this bug");
     out->type = header->type;
     /* The counts in a body can ask for far more memory than the body's own size. The limit caps
      * the cost of this one message. */

@@ -155,7 +155,8 @@ static void get_extras(struct wire *w, const Cox__Tokens *p, struct tokens_item 
         const Cox__TokensExtra *q = p->extras[i];
         if (q->i_item < least || q->i_item >= p->n_item_id_hi) {
             wire_fail(w, STATUS_PROTOCOL,
-                      "i_item does not rise, or it names an item that does not exist");
+                      "the field i_item does not rise, or names an item that does not exist. "
+                      "Report this bug");
             return;
         }
         least = (size_t)q->i_item + 1;
@@ -195,7 +196,8 @@ static struct tokens_item *get_items(struct wire *w, const Cox__Tokens *p)
     struct wire_rest ids = wire_get_rest(p->item_ids, p->n_item_ids);
     struct tokens_item *items = wire_uncleared(w, n, sizeof *items);
     if (p->n_item_id_lo != n) {
-        wire_fail(w, STATUS_PROTOCOL, "item_id_lo does not have one value per item");
+        wire_fail(w, STATUS_PROTOCOL,
+                  "the field item_id_lo does not have one value per item. Report this bug");
         return NULL;
     }
     for (size_t i = 0; items && i < n; i++)

@@ -61,13 +61,14 @@ Cox__Sampling *wire_put_sampling(struct wire *w, const struct sampling_params *s
 void wire_get_sampling(struct wire *w, const Cox__Sampling *p, struct sampling_params *s)
 {
     if (!p) {
-        wire_fail(w, STATUS_PROTOCOL, "the sampling parameters are missing");
+        wire_fail(w, STATUS_PROTOCOL, "the sampling parameters are missing. Report this bug");
         return;
     }
     if (p->n_logit_bias_tokens != p->n_logit_bias_values ||
         p->n_logprobs_plus_1 > PROTO_MAX_LOGPROBS + 1 ||
         p->n_prompt_logprobs_plus_1 > PROTO_MAX_LOGPROBS + 1) {
-        wire_fail(w, STATUS_PROTOCOL, "a count in the sampling parameters is out of range");
+        wire_fail(w, STATUS_PROTOCOL,
+                  "a count in the sampling parameters is out of range. Report this bug");
         return;
     }
     struct logit_bias *bias = wire_array(w, p->n_logit_bias_tokens, sizeof *bias);

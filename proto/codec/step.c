@@ -73,7 +73,9 @@ static void get_blocks(struct wire *w, const Cox__Plan *p, struct plan_run *runs
     for (size_t i = 0; blocks && w->status == STATUS_OK && i < n; i++) {
         uint32_t i_run = p->block_run[i];
         if (i_run < least || i_run >= n_runs) {
-            wire_fail(w, STATUS_PROTOCOL, "block_run falls, or it names a run that does not exist");
+            wire_fail(
+                w, STATUS_PROTOCOL,
+                "the field block_run falls, or names a run that does not exist. Report this bug");
             return;
         }
         least = i_run;
@@ -218,7 +220,8 @@ static void get_result_logprobs(struct wire *w, const Cox__Result *p, struct res
         const Cox__ResultLogprobs *q = p->logprobs[i];
         if (q->i_item < least || q->i_item >= p->n_item_slot) {
             wire_fail(w, STATUS_PROTOCOL,
-                      "i_item does not rise, or it names an item that does not exist");
+                      "the field i_item does not rise, or names an item that does not exist. "
+                      "Report this bug");
             return;
         }
         least = (size_t)q->i_item + 1;
@@ -288,7 +291,8 @@ static struct result_item *get_items(struct wire *w, const Cox__Result *p)
     struct result_item *items = wire_uncleared(w, n, sizeof *items);
     const float *gap = p->item_gaps;
     if (p->n_item_gaps != p->n_item_ids) {
-        wire_fail(w, STATUS_PROTOCOL, "item_gaps do not have one value per id");
+        wire_fail(w, STATUS_PROTOCOL,
+                  "the field item_gaps does not have one value per id. Report this bug");
         return NULL;
     }
     for (size_t i = 0; items && i < n; i++) {

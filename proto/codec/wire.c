@@ -18,7 +18,8 @@ void *wire_new(struct wire *w, const ProtobufCMessageDescriptor *d)
     if (p)
         protobuf_c_message_init(d, p);
     else
-        wire_fail(w, STATUS_NO_MEMORY, "not enough memory for the message");
+        wire_fail(w, STATUS_NO_MEMORY,
+                  "there is not enough memory to decode or encode the message");
     return p;
 }
 
@@ -29,7 +30,8 @@ void *wire_new_array(struct wire *w, const ProtobufCMessageDescriptor *d, size_t
     void **pointers = arena_try_array(w->arena, n, sizeof *pointers);
     char *structs = arena_try_array(w->arena, n, d->sizeof_message);
     if (!pointers || !structs) {
-        wire_fail(w, STATUS_NO_MEMORY, "not enough memory for the message");
+        wire_fail(w, STATUS_NO_MEMORY,
+                  "there is not enough memory to decode or encode the message");
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {

@@ -63,18 +63,23 @@ enum status link_received(struct link *l, const struct frame_header *h, struct e
 {
     bool opens = h->type == MSG_HELLO || h->type == MSG_WELCOME || h->type == MSG_REFUSED;
     if (l->session == 0 ? !opens : opens)
-        return error_set(err, STATUS_PROTOCOL, "the peer sent %s on a link that is %s",
-                         msg_type_name(h->type), l->session == 0 ? "not open" : "open");
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "the peer sent the message %s on a connection that is %s. The connection starts again",
+            msg_type_name(h->type), l->session == 0 ? "not open yet" : "already open");
     if (l->session != 0 && h->session != l->session)
         return error_set(err, STATUS_PROTOCOL,
-                         "the peer sent %s with session %016llx, but the link has session %016llx",
+                         "the peer sent %s with session %016llx, but the link has session %016llx. "
+                         "The connection starts again",
                          msg_type_name(h->type), (unsigned long long)h->session,
                          (unsigned long long)l->session);
     if (h->seq != l->seq_in + 1)
-        return error_set(
-            err, STATUS_PROTOCOL, "%s has frame number %llu, but %llu was expected: a frame was %s",
-            msg_type_name(h->type), (unsigned long long)h->seq, (unsigned long long)l->seq_in + 1,
-            h->seq <= l->seq_in ? "repeated" : "lost");
+        return error_set(err, STATUS_PROTOCOL,
+                         "%s has frame number %llu, but %llu was expected: a frame was %s. The "
+                         "connection starts again",
+                         msg_type_name(h->type), (unsigned long long)h->seq,
+                         (unsigned long long)l->seq_in + 1,
+                         h->seq <= l->seq_in ? "repeated" : "lost");
     l->seq_in = h->seq;
     l->minor_there = h->minor;
     return STATUS_OK;

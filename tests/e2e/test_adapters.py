@@ -189,7 +189,7 @@ def test_a_standby_takes_over_under_streams(root, tmp_path):
             os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("now, words", [(None, "the folder does not exist"), ("some", "changed after it was loaded")],
+@pytest.mark.parametrize("now, words", [(None, "every does not exist"), ("some", "changed after it was loaded")],
                          ids=("gone", "changed"))
 def test_a_folder_is_not_what_it_was(root, now, words):
     """A changed folder costs only its adapter, with an error. The base model and the other adapter still serve, and no rank of a
@@ -235,7 +235,7 @@ def test_what_is_refused(root):
         refused("adapter_model.safetensors")
         refused("the folder is not below --lora-root", path="/etc")
         refused("the folder is not below --lora-root", path="..")
-        refused("the folder does not exist", path="nothing", code=404)
+        refused("cannot load the adapter: the folder nothing does not exist", path="nothing", code=404)
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key=None).status_code == 401
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key="wrong").status_code == 401
         assert call(c, "load", {"lora_name": "x"}).status_code == 400

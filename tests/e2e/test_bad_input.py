@@ -141,7 +141,7 @@ def test_wrong_files_and_addresses(tmp_path):
         "admin key: empty": (null("--admin-key-file", tmp_path / "empty"), "key"),
         "admin key: bytes": (null("--admin-key-file", tmp_path / "bytes"), "key"),
         "api key: none": (null("--api-key-file", tmp_path / "no"), "No such file"),
-        "api key: folder": (null("--api-key-file", tmp_path / "folder"), "could not be read"),
+        "api key: folder": (null("--api-key-file", tmp_path / "folder"), "the key file cannot be read to its end"),
         "api key: empty": (null("--api-key-file", tmp_path / "empty"), "contains no key"),
         "template: none": (null("--chat-template", tmp_path / "no"), "there is no file"),
         "template: bytes": (null("--chat-template", tmp_path / "bytes"), "chat template"),

@@ -104,7 +104,7 @@ def test_the_admin_key_is_asked_for(tmp_path):
                 (["--admin-key-file", tmp_path / "wrong"], {}, f"rejects the admin key in {tmp_path}/wrong"),
                 ([], {"COX_ADMIN_KEY_FILE": f"{tmp_path}/wrong"}, f"rejects the admin key in {tmp_path}/wrong"),
                 ([], {"COX_ADMIN_KEY": "another"}, "rejects this admin key (--admin-key, COX_ADMIN_KEY)"),
-                (["--admin-key-file", tmp_path / "empty"], {}, "empty contains no key"),
+                (["--admin-key-file", tmp_path / "empty"], {}, "empty (--admin-key-file, COX_ADMIN_KEY_FILE) contains no key"),
                 (["--admin-key-file", tmp_path / "none"], {}, "none: No such file or directory (--admin-key-file")):
             done = run_cox(*at, *args, env={**os.environ, **env})
             assert done.returncode == 2 and says in done.stderr and not done.stdout, done.stderr
@@ -132,7 +132,7 @@ def test_an_answer_s_own_words_come_first(code, exit_code):
         done = run_cox("drain", "x", "--address", at)
         answers.join()
     assert done.returncode == exit_code
-    assert done.stderr == f"cox drain: do ?[2Jthis (http://{at}/api/drain answered with status {code})\n"
+    assert done.stderr == f"cox drain: the request failed: do ?[2Jthis (http://{at}/api/drain answered with status {code})\n"
 
 
 def test_a_list_of_no_adapters(cluster, tmp_path):

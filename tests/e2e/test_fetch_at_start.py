@@ -168,7 +168,7 @@ def test_offline_from_pythons_cache(tmp_path):
         part = link.with_name("model-00001-of-00002.safetensors")
         away.rename(part)
         done = run("up", "org/tiny", "--offline", world=world, hub=hub)
-        assert done.returncode == 2 and f"of 2 files like {part.name} it contains 1" in done.stderr, done.stderr
+        assert done.returncode == 2 and f"of 2 files like {part.name} it has 1" in done.stderr, done.stderr
         part.rename(link)
         with Cluster("--device", "null", model="org/tiny", env=world.env | {"HF_HUB_OFFLINE": "1", "HF_ENDPOINT": hub.url}) as c:
             assert [m["id"] for m in httpx.get(f"{c.url}/v1/models", timeout=30).json()["data"]] == ["org/tiny"]

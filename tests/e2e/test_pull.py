@@ -245,7 +245,7 @@ def test_hostile_names(world, hub, name):
 
 
 @pytest.mark.parametrize("change, code, words", [
-    (lambda s: s[2].update(size=1 << 62, lfs={"size": 1 << 62, "sha256": "0" * 64}), 1, "is too large: the server says"),
+    (lambda s: s[2].update(size=1 << 62, lfs={"size": 1 << 62, "sha256": "0" * 64}), 1, "is too large to download: the server reports"),
     (lambda s: s[2].update(lfs={"size": 1 << 41, "sha256": "0" * 64}), 1, "are free"),
     (lambda s: s[2].update(lfs={"size": 200_000, "sha256": "zz"}), 1, "invalid SHA-256"),
     (lambda s: s[2].update(lfs={"size": 199_999, "sha256": "0" * 64}), 1, "200000 bytes"),

@@ -180,7 +180,7 @@ def test_files_that_are_urls(cluster, tmp_path):
         assert both("/in.jsonl", "/out.jsonl").returncode == 0 and store.taken == b""
         store.given = completions(3).encode()
         done = both("/nothing", "/out.jsonl")
-        assert done.returncode == 2 and done.stderr == f"cox run-batch: -i {store.url}/nothing: the server answered with status 403 to GET\n"
+        assert done.returncode == 2 and done.stderr == f"cox run-batch: -i {store.url}/nothing: the server answered with status 403 to GET. Check that the URL is valid and allows this method\n"
         done = both("/in.jsonl", "/out.jsonl", "--resume")
         assert done.returncode == 2 and "-o is a URL" in done.stderr
         store.code = 500

@@ -249,7 +249,7 @@ def test_in_the_background_what_cannot_start(here, tmp_path):
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "/not/here: No such file or directory" in done.stderr
     command, _ = up_command("-d", "--ssl-certfile", "/not/here", workers=1)
     done = run_cox(*command, env=here)
-    assert done.returncode == 2 and "cox up: gateway-0 cannot start: certificate /not/here: No such file" in done.stderr, done.stderr
+    assert done.returncode == 2 and "cox up: gateway-0 cannot start: cannot use the certificate /not/here: No such file" in done.stderr, done.stderr
     assert "the cluster did not start. See its log: " in done.stderr
     assert "certificate /not/here" in (tmp_path / "state/coxswain/up/null.log").read_text()
     command, _ = up_command("-d", "--tp", 2, workers=1)  # a rank is missing, so the cluster never serves

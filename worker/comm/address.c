@@ -107,7 +107,8 @@ enum status address_format(const struct address *a, char out[COMM_ADDRESS_MAX], 
     if (n < 0 || (size_t)n >= COMM_ADDRESS_MAX) {
         out[0] = '\0';
         return error_set(err, STATUS_INVALID,
-                         "the address on which this rank listens has more than %u characters",
+                         "the address on which this rank listens has more than %u characters. Set "
+                         "a shorter --comm-host",
                          COMM_ADDRESS_MAX - 1);
     }
     return STATUS_OK;

@@ -36,7 +36,8 @@ _Static_assert(DIRECT_BYTES / sizeof(float) <= COMM_BLOCK_FLOATS, "a direct sum 
 enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err)
 {
     if (sodium_init() < 0)
-        return error_set(err, STATUS_INTERNAL, "the library libsodium could not be initialised");
+        return error_set(err, STATUS_INTERNAL,
+                         "cannot connect ranks: the library libsodium cannot be initialised");
     struct comm *c = mem_zalloc(sizeof *c);
     pthread_mutex_init(&c->mutex, NULL);
     c->exchange.waiter = &c->waiter;
@@ -218,10 +219,11 @@ static enum status check_group(const struct comm *c, const struct comm_group *g,
 {
     if (g->n_ranks == 0 || g->n_ranks > COMM_MAX_RANKS || g->rank >= g->n_ranks)
         return error_set(err, STATUS_INVALID,
-                         "rank %u of %u is invalid: a replica has 1 to %u ranks", g->rank,
-                         g->n_ranks, COMM_MAX_RANKS);
+                         "rank %u of %u is invalid: a replica has 1 to %u ranks. Report this bug",
+                         g->rank, g->n_ranks, COMM_MAX_RANKS);
     if (g->n_ranks > 1 && g->id.n != COMM_ID_BYTES)
-        return error_set(err, STATUS_INVALID, "the communicator's id has %u bytes instead of %u",
+        return error_set(err, STATUS_INVALID,
+                         "the communicator's id has %u bytes instead of %u. Report this bug",
                          g->id.n, COMM_ID_BYTES);
     if (g->n_ranks > 1 && c->listener_fd < 0)
         return error_set(err, STATUS_INVALID,
@@ -353,9 +355,10 @@ static enum status check_root(const struct comm *c, uint32_t root, struct error 
 {
     if (root < c->exchange.n_ranks)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID,
-                     "a collective names rank %u as its root, but the replica has %u ranks", root,
-                     c->exchange.n_ranks);
+    return error_set(
+        err, STATUS_INVALID,
+        "a collective names rank %u as its root, but the replica has %u ranks. Report this bug",
+        root, c->exchange.n_ranks);
 }
 
 enum status comm_all_gather(struct comm *c, const struct comm_part *parts, struct error *err)
@@ -530,10 +533,12 @@ static enum status reduce(struct comm *c, float *x, size_t n, struct error *err)
 enum status comm_all_reduce(struct comm *c, float *x, size_t n, struct error *err)
 {
     if (n > SIZE_MAX / sizeof *x)
-        return error_set(err, STATUS_INVALID, "an all-reduce of %zu numbers is not supported", n);
-    if (c->exchange.n_ranks > 1 && !c->scratch)
         return error_set(err, STATUS_INVALID,
-                         "an all-reduce was called in a communicator that is not for sums");
+                         "an all-reduce of %zu numbers is not supported. Report this bug", n);
+    if (c->exchange.n_ranks > 1 && !c->scratch)
+        return error_set(
+            err, STATUS_INVALID,
+            "an all-reduce was called in a communicator that is not for sums. Report this bug");
     TRY(begin(c, err));
     return end(c, c->exchange.n_ranks == 1 ? STATUS_OK : reduce(c, x, n, err));
 }

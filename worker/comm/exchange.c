@@ -136,9 +136,10 @@ static enum status check_header(const struct exchange *x, struct exchange_what w
         return STATUS_OK;
     describe(&theirs, they_are, sizeof they_are);
     describe(&ours, we_are, sizeof we_are);
-    return error_set(err, STATUS_INVALID,
-                     "%s is in %s, but this rank is in %s: the ranks ran different steps", p->name,
-                     they_are, we_are);
+    return error_set(
+        err, STATUS_INVALID,
+        "%s is in %s, but this rank is in %s: the ranks ran different steps. Report this bug",
+        p->name, they_are, we_are);
 }
 
 enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err)

@@ -93,11 +93,13 @@ enum status hello_decode(const uint8_t in[HELLO_BYTES], const uint8_t id[COMM_ID
     memset(out, 0, sizeof *out);
     if (memcmp(in, magic, sizeof magic) != 0)
         return error_set(err, STATUS_PROTOCOL,
-                         "the peer's first message is not the hello of a rank");
+                         "the connection is refused: its first message is not the hello of a rank. "
+                         "Only workers may use this port");
     prove_hello(in, id, proof);
     if (sodium_memcmp(proof, in + HELLO_BYTES - PROOF_BYTES, PROOF_BYTES) != 0)
         return error_set(err, STATUS_DENIED,
-                         "the peer's hello does not prove that it knows the id of this formation");
+                         "the connection is refused: the peer's hello does not prove that it knows "
+                         "the id of this replica");
     unsigned version = (unsigned)get(&p, 2);
     if (version != HANDSHAKE_VERSION)
         return error_set(err, STATUS_VERSION,
@@ -138,8 +140,8 @@ enum status reply_decode(const struct transcript *t, const uint8_t id[COMM_ID_BY
     prove_reply(t, id, proof);
     if (sodium_memcmp(proof, t->reply + REPLY_BYTES - PROOF_BYTES, PROOF_BYTES) != 0)
         return error_set(err, STATUS_DENIED,
-                         "the answer does not prove that the peer knows the id of this formation: "
-                         "another program may listen at this address");
+                         "the connection is closed: the peer's answer does not prove that it knows "
+                         "the id of this replica. Another program may listen at this address");
     out->shares_memory = get(&p, 4) & FLAG_SHARES_MEMORY;
     get_end(&p, out);
     return STATUS_OK;
@@ -164,7 +166,8 @@ enum status confirm_check(const uint8_t in[CONFIRM_BYTES], const struct transcri
     prove_both("confirm", t, id, proof);
     if (sodium_memcmp(proof, in, PROOF_BYTES) != 0)
         return error_set(err, STATUS_DENIED,
-                         "the peer's confirmation is wrong; it may have replayed an old hello");
+                         "the connection is refused: the peer's confirmation is wrong. The peer "
+                         "may have replayed an old hello");
     return STATUS_OK;
 }
 

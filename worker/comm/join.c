@@ -190,10 +190,10 @@ static enum status shake_hands(struct join *j, uint32_t rank, int fd, bool *clos
         s = waiter_recv(w, fd, t.reply, sizeof t.reply, j->deadline_ns, err);
     *closed = s == STATUS_IO;
     if (s != STATUS_OK)
-        return say_late(
-            s,
-            "the rank does not answer: it is in another formation, or has not joined this one yet",
-            err);
+        return say_late(s,
+                        "that rank does not answer: it joins another replica, or has not joined "
+                        "this one yet. See its log",
+                        err);
     ends[0] = h.end;
     TRY(reply_decode(&t, id, &ends[1], err));
     confirm_encode(&t, id, confirm);
@@ -224,8 +224,8 @@ static enum status pause_before_retry(struct join *j, uint32_t ms, struct error 
     uint64_t until = clock_mono_ns() + ms * NS_PER_MS;
     if (until >= j->deadline_ns)
         return error_set(err, STATUS_TIMEOUT,
-                         "the rank closed each connection: it is in another formation, or its time "
-                         "to join is over");
+                         "cannot connect in time: that rank closed each connection, because it "
+                         "joins another replica or has given up. See its log");
     enum status s;
     do
         s = waiter_poll(&j->c->waiter, fds, 0, until, err);
@@ -267,16 +267,18 @@ static enum status check_hello(const struct join *j, const struct hello *h, stru
     const struct comm_group *g = j->g;
     if (h->term_epoch != g->term_epoch || h->n_ranks != g->n_ranks || h->to != g->rank)
         return error_set(err, STATUS_DENIED,
-                         "the peer looks for rank %u of %u in epoch %llu, but this is rank %u of "
-                         "%u in epoch %llu",
+                         "the connection is refused: the peer looks for rank %u of %u in epoch "
+                         "%llu, but this is rank %u of %u in epoch %llu",
                          h->to, h->n_ranks, (unsigned long long)h->term_epoch, g->rank, g->n_ranks,
                          (unsigned long long)g->term_epoch);
     if (h->from <= g->rank || h->from >= g->n_ranks || !wants(j, h->from))
         return error_set(err, STATUS_DENIED,
-                         "the peer claims to be rank %u, which does not connect to this rank",
+                         "the connection is refused: the peer claims to be rank %u, which does not "
+                         "connect to this rank",
                          h->from);
     if (j->c->exchange.peers[h->from].link)
-        return error_set(err, STATUS_DENIED, "rank %u is already connected", h->from);
+        return error_set(err, STATUS_DENIED,
+                         "the connection is refused: rank %u is already connected", h->from);
     return STATUS_OK;
 }
 
@@ -290,7 +292,9 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
     /* A fresh connection has room for the reply, so a connection without room is not from a rank
      * of this group. */
     if (send(p->fd, p->transcript.reply, REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != REPLY_BYTES)
-        return error_set(err, STATUS_IO, "the peer does not receive the answer to its hello");
+        return error_set(
+            err, STATUS_IO,
+            "the connection is closed: the peer does not receive the answer to its hello");
     p->state = PENDING_CONFIRM;
     p->n_got = 0;
     return STATUS_OK;
@@ -324,8 +328,9 @@ static enum status hear(struct join *j, struct pending *p, struct error *err)
     if (rc < 0 && (errno == EAGAIN || errno == EINTR))
         return STATUS_AGAIN;
     if (rc <= 0)
-        return error_set(err, STATUS_IO,
-                         "the peer closed the connection before its hello was complete");
+        return error_set(
+            err, STATUS_IO,
+            "the peer closed the connection before it had sent its whole hello. See its log");
     p->n_got += (size_t)rc;
     if (p->n_got < n)
         return STATUS_AGAIN;

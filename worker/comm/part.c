@@ -10,7 +10,8 @@
 enum status comm_open_part(struct comm *whole, uint8_t mark, struct comm **out, struct error *err)
 {
     if (whole->n_parts == COMM_MAX_PARTS)
-        return error_set(err, STATUS_LIMIT, "a communicator has at most %u parts", COMM_MAX_PARTS);
+        return error_set(err, STATUS_LIMIT, "a communicator has at most %u parts. Report this bug",
+                         COMM_MAX_PARTS);
     struct comm *c = mem_zalloc(sizeof *c);
     c->whole = whole;
     c->exchange.waiter = &whole->waiter;
@@ -29,9 +30,10 @@ static enum status check_members(const struct comm *whole, const struct comm_mem
     for (uint32_t i = 0; fine && i < m->n; i++)
         fine = m->ranks[i] < x->n_ranks;
     return fine ? STATUS_OK
-                : error_set(err, STATUS_INVALID,
-                            "rank %u of %u: the list of members of this part is invalid", x->rank,
-                            x->n_ranks);
+                : error_set(
+                      err, STATUS_INVALID,
+                      "rank %u of %u: the list of members of this part is invalid. Report this bug",
+                      x->rank, x->n_ranks);
 }
 
 /* Joins a part. Members without a link to this rank are not in its exchanges. */

@@ -31,7 +31,8 @@ enum status comm_probe(struct str address, uint32_t timeout_ms, struct error *er
     int e = connect_error(fd, &a, timeout_ms);
     close(fd);
     if (e == ECONNREFUSED || e == EHOSTUNREACH || e == ENETUNREACH)
-        return error_set(err, STATUS_IO, "no process listens at this address any more: %s",
+        return error_set(err, STATUS_IO,
+                         "the other rank has ended: no process listens at its address any more: %s",
                          strerror(e));
     return STATUS_OK;
 }

@@ -152,8 +152,9 @@ enum status share_accept(const struct share *s, struct comm_link **out, struct e
     if (st == STATUS_OK)
         st = waiter_recv(s->waiter, s->tcp_fd, &verdict, 1, s->deadline_ns, err);
     if (st == STATUS_OK && verdict == VERDICT_YES && !*out)
-        st = error_set(err, STATUS_PROTOCOL,
-                       "the peer claims to have shared memory that it was not given");
+        st = error_set(
+            err, STATUS_PROTOCOL,
+            "cannot use shared memory: the peer claims to have memory that it was not given");
     if (st != STATUS_OK || verdict != VERDICT_YES)
         close_link(out);
     return st;

@@ -70,9 +70,10 @@ enum status comm_stages_join(const struct comm_stages *s, const struct comm_plac
     if (p->pp == 1)
         return comm_join(s->all, g, err);
     if (comm_place_world(p) > COMM_MAX_RANKS)
-        return error_set(err, STATUS_INVALID,
-                         "%u ranks in %u stages are too many: a replica has at most %u ranks",
-                         p->tp, p->pp, COMM_MAX_RANKS);
+        return error_set(
+            err, STATUS_INVALID,
+            "%u ranks in %u stages are too many: a replica has at most %u ranks. Report this bug",
+            p->tp, p->pp, COMM_MAX_RANKS);
     for (uint32_t r = 0; r < comm_place_world(p); r++)
         links[r] = linked(p, r);
     group.links = links;

@@ -28,7 +28,9 @@ enum status waiter_poll(struct waiter *w, struct pollfd *fds, size_t n, uint64_t
     fds[n] = (struct pollfd){.fd = w->wake_fd, .events = POLLIN};
     int rc = poll(fds, n + 1, left_ms < SLICE_MS ? (int)left_ms : SLICE_MS);
     if (rc < 0 && errno != EINTR)
-        return error_set(err, STATUS_IO, "poll of %zu sockets failed: %s", n, strerror(errno));
+        return error_set(err, STATUS_IO,
+                         "cannot wait for other ranks: poll of %zu sockets failed: %s", n,
+                         strerror(errno));
     if (rc < 0)
         for (size_t i = 0; i <= n; i++)
             fds[i].revents = 0;
@@ -36,7 +38,8 @@ enum status waiter_poll(struct waiter *w, struct pollfd *fds, size_t n, uint64_t
     if (waiter_interrupted(w))
         return waiter_closed(err);
     if (rc <= 0 && clock_mono_ns() >= deadline_ns)
-        return error_set(err, STATUS_TIMEOUT, "no data arrived in time");
+        return error_set(err, STATUS_TIMEOUT,
+                         "no data arrived from the other rank in time. See its log");
     return STATUS_OK;
 }
 
@@ -73,7 +76,7 @@ enum status waiter_recv(struct waiter *w, int fd, void *data, size_t n, uint64_t
         if (rc > 0)
             done += (size_t)rc;
         else if (rc == 0)
-            return error_set(err, STATUS_IO, "the peer closed the connection");
+            return error_set(err, STATUS_IO, "the peer closed the connection. See its log");
         else if (errno == EAGAIN)
             TRY(wait_one(w, fd, POLLIN, deadline_ns, err));
         else if (errno != EINTR)

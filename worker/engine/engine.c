@@ -98,7 +98,8 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     e->load_permille = s->load_permille;
     if (s->max_model_len > e->info.max_model_len)
         return error_set(err, STATUS_INVALID,
-                         "--max-model-len %u is too large: the model supports at most %u tokens",
+                         "--max-model-len %u is too large: the model supports at most %u tokens. "
+                         "Use a lower value",
                          s->max_model_len, e->info.max_model_len);
     e->max_model_len = s->max_model_len ? s->max_model_len : e->info.max_model_len;
     e->load_format = s->load_format;
@@ -375,8 +376,9 @@ enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint3
                              struct error *err)
 {
     if (!engine_shape_of(e, tp) || rank >= tp || stage >= e->pp)
-        return error_set(err, STATUS_INVALID, "rank %u of %u in stage %u of %u does not exist",
-                         rank, tp, stage, e->pp);
+        return error_set(err, STATUS_INVALID,
+                         "rank %u of %u in stage %u of %u does not exist. Report this bug", rank,
+                         tp, stage, e->pp);
     /* the old shard is freed before the new one is loaded, since two shards may not fit */
     drop_shard(e);
     if (e->kv_stage != stage || e->tp != tp) {

@@ -66,10 +66,10 @@ static enum status size_rank_slot(const struct engine *e, struct comm_place at, 
     uint64_t bytes = 0;
     enum status s = measure_rank_slot(e, at, &p, &bytes, err);
     if (s == STATUS_OK && bytes >= most_bytes)
-        s = error_set(
-            err, STATUS_NO_MEMORY,
-            "rank %u of stage %u needs %.1f MiB without a KV cache, but this worker has %.1f MiB",
-            at.rank, at.stage, (double)bytes / (1 << 20), (double)most_bytes / (1 << 20));
+        s = error_set(err, STATUS_NO_MEMORY,
+                      "rank %u of stage %u needs %.1f MiB without a KV cache, but this worker has "
+                      "%.1f MiB. Use more ranks or a smaller model",
+                      at.rank, at.stage, (double)bytes / (1 << 20), (double)most_bytes / (1 << 20));
     const struct kv_shape kv = {.dtype = e->kv_dtype,
                                 .block_tokens = e->kv_shape.block_tokens,
                                 .max_model_len = e->max_model_len,

@@ -90,6 +90,6 @@ bool executor_lost(const struct executor *e, struct error *why)
     }
     if (!x->ranks.ops->is_overdue || !x->ranks.ops->is_overdue(x))
         return false;
-    (void)error_set(why, STATUS_IO, "the abort of the collectives does not end");
+    (void)error_set(why, STATUS_IO, "the device hangs: the abort of the collectives does not end");
     return true;
 }

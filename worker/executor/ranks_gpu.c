@@ -51,10 +51,11 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
     TRY(collectives_gpu_open(&g, &x->ranks.gpus, err));
     x->ranks.comms.sampling_rank = (x->place.pp - 1) * x->place.tp;
     x->ranks.tell = d->ops->memory.alloc(d, EXECUTOR_TELL_BYTES);
-    return x->ranks.tell
-               ? STATUS_OK
-               : error_set(err, STATUS_NO_MEMORY, "the device has not even %d bytes of memory left",
-                           EXECUTOR_TELL_BYTES);
+    return x->ranks.tell ? STATUS_OK
+                         : error_set(err, STATUS_NO_MEMORY,
+                                     "cannot allocate %d bytes on the device: its memory is full. "
+                                     "Lower --gpu-memory-utilization",
+                                     EXECUTOR_TELL_BYTES);
 }
 
 /* Agrees with the other ranks: either all ranks record passes or none does. NCCL requires that a

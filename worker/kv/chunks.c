@@ -10,21 +10,23 @@ static uint32_t group_of(const struct kv_walk *w, uint32_t i_block)
 enum status kv_walk_check(const struct kv_walk *w, struct u32_span n_blocks, struct error *err)
 {
     if (w->groups.n != 0 && w->groups.n != w->blocks.n)
-        return error_set(err, STATUS_INVALID, "the transfer names %u KV groups, but %u blocks",
+        return error_set(err, STATUS_INVALID,
+                         "the transfer names %u KV groups, but %u blocks. Report this bug",
                          w->groups.n, w->blocks.n);
     for (uint32_t i = 0; i < w->blocks.n; i++) {
         uint32_t g = group_of(w, i), block = w->blocks.ptr[i];
         if (g >= w->view->n_groups)
-            return error_set(
-                err, STATUS_INVALID,
-                "the transfer names a block of KV group %u, but this rank has %u KV groups", g,
-                w->view->n_groups);
+            return error_set(err, STATUS_INVALID,
+                             "the transfer names a block of KV group %u, but this rank has %u KV "
+                             "groups. Report this bug",
+                             g, w->view->n_groups);
         uint32_t n = w->view->groups[g].n_blocks;
         n = g < n_blocks.n && n_blocks.ptr[g] < n ? n_blocks.ptr[g] : n;
         if (block >= n)
-            return error_set(err, STATUS_INVALID,
-                             "the transfer names block %u of KV group %u, which has %u blocks",
-                             block, g, n);
+            return error_set(
+                err, STATUS_INVALID,
+                "the transfer names block %u of KV group %u, which has %u blocks. Report this bug",
+                block, g, n);
     }
     return STATUS_OK;
 }

@@ -124,7 +124,8 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
             return STATUS_IO;
         }
     }
-    return error_set(err, STATUS_TIMEOUT, "the other rank did not connect in time");
+    return error_set(err, STATUS_TIMEOUT,
+                     "the other rank did not connect in time. See that worker's log");
 }
 
 /* Checks that the sender and the receiver are there and have the same order. */
@@ -144,7 +145,7 @@ static enum status agree(struct kv_transfer *t, struct order *o, uint64_t n_byte
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
                      "the other rank moves %llu blocks with %llu bytes in total, but this rank "
-                     "moves %u with %llu bytes",
+                     "moves %u with %llu bytes. Report this bug",
                      (unsigned long long)le64toh(theirs->n_blocks),
                      (unsigned long long)le64toh(theirs->n_bytes), m->blocks.n,
                      (unsigned long long)n_bytes);
@@ -428,7 +429,8 @@ static enum status make_order(const struct msg_kv_transfer *m, const struct kv_t
 {
     const struct kv_walk w = {.view = b->view, .groups = m->block_groups, .blocks = m->blocks};
     if (m->comm_id.n != COMM_ID_BYTES)
-        return error_set(err, STATUS_INVALID, "the communicator's id has %u bytes instead of %u",
+        return error_set(err, STATUS_INVALID,
+                         "the communicator's id has %u bytes instead of %u. Report this bug",
                          m->comm_id.n, COMM_ID_BYTES);
     TRY(kv_walk_check(&w, b->n_blocks, err));
     struct order *o = mem_zalloc(sizeof *o);
@@ -458,8 +460,10 @@ enum status kv_transfer_push(struct kv_transfer *t, const struct msg_kv_transfer
     pthread_mutex_lock(&t->mutex);
     bool known = is_known(t, m->id);
     if (!known && t->queue.n >= KV_TRANSFER_QUEUE_MAX)
-        s = error_set(err, STATUS_LIMIT, "this rank has %u waiting KV transfers, the maximum",
-                      t->queue.n);
+        s = error_set(
+            err, STATUS_LIMIT,
+            "cannot queue the KV transfer: %u transfers already wait on this rank, the maximum",
+            t->queue.n);
     if (!known && s == STATUS_OK) {
         o->generation = t->generation;
         list_push(&t->queue, o);

@@ -157,7 +157,7 @@ static enum status wrong_shape(const struct fit *f, const struct lora_module *m,
 {
     return error_set(err, STATUS_INVALID,
                      "%s/%s: tensor base_model.model.%s.lora_%s.weight has shape [%llu, %llu], but "
-                     "this model needs [%u, %u]",
+                     "this model needs [%u, %u]. Use an adapter that was made for this model",
                      f->folder, lora_adapter_file(f->adapter), m->name, which,
                      (unsigned long long)t->shape[0], (unsigned long long)t->shape[1], want[0],
                      want[1]);
@@ -171,10 +171,11 @@ static enum status check_target(void *ctx, uint32_t i_weight, const char *module
     lora_adapter_mark_targets(f->adapter, module, f->targets_seen);
     const struct lora_module *m = lora_adapter_find(f->adapter, module);
     if (!m && lora_adapter_targets(f->adapter, module))
-        return error_set(err, STATUS_INVALID,
-                         "%s/%s: tensor base_model.model.%s.lora_A.weight is missing, although "
-                         "target_modules names its module",
-                         f->folder, lora_adapter_file(f->adapter), module);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s/%s: tensor base_model.model.%s.lora_A.weight is missing, although "
+            "target_modules names its module. Use an adapter that was made for this model",
+            f->folder, lora_adapter_file(f->adapter), module);
     if (!m)
         return STATUS_OK;
     f->seen[m - lora_adapter_module_at(f->adapter, 0)] = true;
@@ -185,10 +186,10 @@ static enum status check_target(void *ctx, uint32_t i_weight, const char *module
     if (m->b->shape[0] != b[0])
         return wrong_shape(f, m, "B", m->b, b, err);
     if (m->rank > f->l->s.max_rank)
-        return error_set(
-            err, STATUS_LIMIT,
-            "%s/adapter_config.json: rank %u of %s is above the limit, --max-lora-rank %u",
-            f->folder, m->rank, module, f->l->s.max_rank);
+        return error_set(err, STATUS_LIMIT,
+                         "%s/adapter_config.json: rank %u of %s is above the limit, "
+                         "--max-lora-rank %u. Raise the option",
+                         f->folder, m->rank, module, f->l->s.max_rank);
     return STATUS_OK;
 }
 
@@ -284,7 +285,9 @@ static enum status load_target(void *ctx, uint32_t i_weight, const char *module,
         take(f, &pair->a, &(struct weight_rows){m->a->data + w->k0 * element, row_bytes});
     if (!why)
         why = take_b(f, &pair->b, m->b, w);
-    return why ? error_set(err, STATUS_INTERNAL, "%s: %s: %s", f->folder, module, why) : STATUS_OK;
+    return why ? error_set(err, STATUS_INTERNAL, "cannot load the adapter %s: module %s: %s",
+                           f->folder, module, why)
+               : STATUS_OK;
 }
 
 /* Checks that the files are those that were loaded first under this id. All ranks of a replica
@@ -360,7 +363,9 @@ static enum status resolve(const char *root, const char *path, char out[PATH_MAX
     int n =
         snprintf(joined, sizeof joined, "%s%s%s", relative ? root : "", relative ? "/" : "", path);
     if (path[0] == '\0' || n < 0 || (size_t)n >= sizeof joined)
-        return error_set(err, STATUS_INVALID, "the path of the adapter's folder is empty");
+        return error_set(
+            err, STATUS_INVALID,
+            "the path of the adapter's folder is empty. Give a folder below --lora-root");
     if (!root) {
         memcpy(out, joined, (size_t)n + 1);
         return STATUS_OK;
@@ -368,7 +373,8 @@ static enum status resolve(const char *root, const char *path, char out[PATH_MAX
     if (!realpath(root, real_root))
         return error_set(err, STATUS_NOT_FOUND, "--lora-root %s cannot be opened: %m", root);
     if (!realpath(joined, out))
-        return error_set(err, STATUS_NOT_FOUND, "%s: the folder does not exist", path);
+        return error_set(err, STATUS_NOT_FOUND,
+                         "cannot load the adapter: the folder %s does not exist", path);
     if (path_is_below(out, real_root))
         return STATUS_OK;
     return error_set(
@@ -383,11 +389,13 @@ static enum status is_here(struct lora_slot *slot, struct adapter_identity *iden
     struct adapter_identity here = slot->identity;
     if (identity && adapter_identity_known(*identity) && !adapter_identity_same(*identity, here))
         return error_set(err, STATUS_INVALID,
-                         "adapter %016llx is already loaded, but from files with other contents",
+                         "adapter %016llx is already loaded, but from files with other contents. "
+                         "Unload it first",
                          (unsigned long long)slot->id);
     if (identity)
         *identity = here;
-    return error_set(err, STATUS_EXISTS, "adapter %016llx is already loaded",
+    return error_set(err, STATUS_EXISTS,
+                     "adapter %016llx is already loaded. Unload it first to load it again",
                      (unsigned long long)slot->id);
 }
 
@@ -399,9 +407,9 @@ enum status lora_set_load(struct lora_set *l, uint64_t id, const char *path,
     if (i > 0)
         return is_here(&l->slots[i - 1], identity, err);
     if (!l->p)
-        return error_set(
-            err, STATUS_INVALID,
-            "adapters cannot be loaded yet: this rank has not loaded its shard of the model");
+        return error_set(err, STATUS_INVALID,
+                         "adapters cannot be loaded yet: this rank has not loaded its shard of the "
+                         "model. Try again later");
     while (i < l->s.max_loras && l->slots[i].id != 0)
         i++;
     if (i == l->s.max_loras)

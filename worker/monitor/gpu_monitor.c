@@ -63,8 +63,8 @@ static enum status load(struct gpu_monitor *m, const char *library, struct error
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *f = dlsym(m->library, calls[i].name);
         if (!f)
-            return error_set(err, STATUS_UNSUPPORTED, "%s lacks the function %s", library,
-                             calls[i].name);
+            return error_set(err, STATUS_UNSUPPORTED, "%s lacks the function %s. Update it",
+                             library, calls[i].name);
         memcpy(calls[i].at, &f, sizeof f);
     }
     return STATUS_OK;
@@ -74,13 +74,13 @@ static enum status find_device(struct gpu_monitor *m, const char *pci, struct er
 {
     int rc = m->nvml.init();
     if (rc != NVML_SUCCESS)
-        return error_set(err, STATUS_UNSUPPORTED, "NVML cannot be used: %s",
+        return error_set(err, STATUS_UNSUPPORTED, "cannot watch the GPU: NVML cannot be used: %s",
                          m->nvml.error_string(rc));
     rc = m->nvml.by_pci(pci, &m->device);
     if (rc == NVML_SUCCESS)
         return STATUS_OK;
     m->nvml.shutdown();
-    return error_set(err, STATUS_UNSUPPORTED, "NVML cannot find the device %s: %s", pci,
+    return error_set(err, STATUS_UNSUPPORTED, "NVML cannot find the GPU %s: %s", pci,
                      m->nvml.error_string(rc));
 }
 

@@ -177,7 +177,8 @@ static enum status look_at(const char *model, const char *cache_dir, struct plan
     p->is_gguf = info.format == MODEL_GGUF;
     enum status s =
         info.format == MODEL_NULL
-            ? error_set(err, STATUS_INVALID, "the model null cannot be planned: it has no weights")
+            ? error_set(err, STATUS_INVALID,
+                        "the model null cannot be planned: it has no weights. Name another model")
             : STATUS_OK;
     model_info_fini(&info);
     return s;

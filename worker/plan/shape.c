@@ -288,7 +288,8 @@ static enum status rank_by_shape(const struct shape *s, uint32_t tp, uint64_t gp
     struct engine_setup gpu = {0};
     if (tp > c->n_heads)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%u ranks cannot share %u attention heads: each rank needs at least one",
+                         "%u ranks cannot share %u attention heads: each rank needs at least one. "
+                         "Use fewer ranks",
                          tp, c->n_heads);
     cuda_engine_setup(&gpu, gpu_memory_bytes);
     r->weights_bytes = ceil_div(s->weights_bytes, tp);

@@ -102,8 +102,9 @@ static void look_at(const struct targets *t, struct target *x, uint32_t tp)
     *d = (struct target_degree){.tp = tp};
     enum status st = STATUS_OK;
     if (tp > x->at.n_gpus && x->at.is_machine)
-        st = error_set(&d->reason, STATUS_INVALID, "the machine has only %u GPU%s", x->at.n_gpus,
-                       x->at.n_gpus == 1 ? "" : "s");
+        st =
+            error_set(&d->reason, STATUS_INVALID, "the machine has only %u GPU%s. Use a lower --tp",
+                      x->at.n_gpus, x->at.n_gpus == 1 ? "" : "s");
     else if (same)
         d->rank = same->rank;
     else
@@ -152,9 +153,10 @@ enum status targets_make(const struct shape *s, struct targets *out, struct erro
                             .context = o->context ? (uint32_t)o->context : usual,
                             .list = mem_array(MOST_TARGETS, sizeof *out->list)};
     if (out->context > s->max_model_len)
-        return error_set(err, STATUS_INVALID,
-                         "--context %u is too large: sequences have at most %u tokens (%s)",
-                         out->context, s->max_model_len, "--max-model-len");
+        return error_set(
+            err, STATUS_INVALID,
+            "--context %u is too large: sequences have at most %u tokens (%s). Use a lower value",
+            out->context, s->max_model_len, "--max-model-len");
     TRY(find_targets(out, err));
     TRY(shape_rank_of(s, 1, out->list[0].at.gpu->memory_bytes, &out->whole, err));
     out->kv_bytes =

@@ -10,13 +10,14 @@ enum status runner_check_ranks(const struct runner *r, struct error *err)
         at = r->s.collectives->ops->place(r->s.collectives);
     if (p->tp > 1 && (at.rank != p->rank || at.n_ranks != p->tp))
         return error_set(err, STATUS_INVALID,
-                         "the shard is for rank %u of %u, but the communicator has rank %u of %u",
+                         "the shard is for rank %u of %u, but the communicator has rank %u of %u. "
+                         "Report this bug",
                          p->rank, p->tp, at.rank, at.n_ranks);
     if ((!program_is_first(p) && !at.before) || (!program_is_last(p) && !at.after))
-        return error_set(
-            err, STATUS_INVALID,
-            "the shard is stage %u of %u, but the previous or next stage is not connected",
-            p->stage, p->pp);
+        return error_set(err, STATUS_INVALID,
+                         "the shard is stage %u of %u, but the previous or next stage is not "
+                         "connected. Report this bug",
+                         p->stage, p->pp);
     return STATUS_OK;
 }
 

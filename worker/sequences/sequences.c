@@ -91,9 +91,10 @@ enum status sequences_reset(struct sequences *s, struct u32_span n_blocks, struc
     if (n_blocks.n == 0)
         return STATUS_OK;
     if (n_blocks.n != s->limits.n_kv_groups)
-        return error_set(err, STATUS_INVALID,
-                         "the message Form names %u KV groups, but this rank has %u", n_blocks.n,
-                         s->limits.n_kv_groups);
+        return error_set(
+            err, STATUS_INVALID,
+            "the message Form names %u KV groups, but this rank has %u. Report this bug",
+            n_blocks.n, s->limits.n_kv_groups);
     for (uint32_t i = 0; i < n_blocks.n; i++)
         s->limits.kv_groups[i].n_blocks = n_blocks.ptr[i];
     return STATUS_OK;
@@ -188,12 +189,14 @@ static enum status check_copies(const struct sequences *s, const struct msg_plan
         const struct plan_copy *c = &p->copies[i];
         if (c->i_group >= s->limits.n_kv_groups)
             return error_set(err, STATUS_PROTOCOL,
-                             "the plan copies a block in KV group %u, but this rank has %u groups",
+                             "the plan copies a block in KV group %u, but this rank has %u groups. "
+                             "Report this bug",
                              c->i_group, s->limits.n_kv_groups);
         uint32_t n = s->limits.kv_groups[c->i_group].n_blocks;
         if (c->from >= n || c->to >= n || c->from == c->to)
             return error_set(err, STATUS_PROTOCOL,
-                             "the plan copies block %u to block %u, but there are only %u blocks",
+                             "the plan copies block %u to block %u, but there are only %u blocks. "
+                             "Report this bug",
                              c->from, c->to, n);
     }
     return STATUS_OK;
@@ -264,33 +267,35 @@ static enum status check_admit(const struct sequences *s, const struct plan_admi
                                struct error *err)
 {
     if (a->slot >= SEQUENCES_MAX_SLOTS || sequences_find(s, a->slot))
-        return error_set(err, STATUS_PROTOCOL, "the plan admits a sequence to slot %u, which is %s",
+        return error_set(err, STATUS_PROTOCOL,
+                         "the plan admits a sequence to slot %u, which is %s. Report this bug",
                          a->slot, a->slot >= SEQUENCES_MAX_SLOTS ? "out of range" : "in use");
     if (a->ids.n == 0 || a->ids.n > s->limits.max_model_len)
-        return error_set(err, STATUS_PROTOCOL,
-                         "slot %u is admitted with %u ids, but the model accepts 1 to %u", a->slot,
-                         a->ids.n, s->limits.max_model_len);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "slot %u is admitted with %u ids, but the model accepts 1 to %u. Report this bug",
+            a->slot, a->ids.n, s->limits.max_model_len);
     if (a->n_prompt == 0 || a->n_prompt > a->ids.n || a->n_computed >= a->ids.n)
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u is admitted with inconsistent counts: %u ids, %u of them prompt "
-                         "and %u computed",
+                         "and %u computed. Report this bug",
                          a->slot, a->ids.n, a->n_prompt, a->n_computed);
     if (a->sampling.n_prompt_logprobs >= 0 && a->n_computed > 0)
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u is admitted with prompt_logprobs for all positions, but %u "
-                         "positions are already computed",
+                         "positions are already computed. Report this bug",
                          a->slot, a->n_computed);
     if (a->sampling.pooling == POOLING_MEAN && a->n_computed > 0)
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u is admitted for a mean over all positions, but %u positions are "
-                         "already computed",
+                         "already computed. Report this bug",
                          a->slot, a->n_computed);
     for (uint32_t i = 0; i < a->ids.n; i++)
         if (a->ids.ptr[i] >= s->limits.vocab_size)
-            return error_set(
-                err, STATUS_PROTOCOL,
-                "slot %u is admitted with id %u at position %u, but the vocabulary has only %u ids",
-                a->slot, a->ids.ptr[i], i, s->limits.vocab_size);
+            return error_set(err, STATUS_PROTOCOL,
+                             "slot %u is admitted with id %u at position %u, but the vocabulary "
+                             "has only %u ids. Report this bug",
+                             a->slot, a->ids.ptr[i], i, s->limits.vocab_size);
     return STATUS_OK;
 }
 
@@ -329,9 +334,10 @@ static enum status check_drop(const struct sequence *q, const struct plan_run *r
     n = n > t->n ? n : t->n;
     if (b->drop_leading <= n)
         return STATUS_OK;
-    return error_set(err, STATUS_PROTOCOL,
-                     "slot %u: the plan drops %u blocks, but the block table has %u", q->slot,
-                     b->drop_leading, t->n);
+    return error_set(
+        err, STATUS_PROTOCOL,
+        "slot %u: the plan drops %u blocks, but the block table has %u. Report this bug", q->slot,
+        b->drop_leading, t->n);
 }
 
 static void drop_leading(struct sequence *q, uint32_t i_group, uint32_t n)
@@ -351,27 +357,28 @@ static enum status extend_table(const struct sequences *s, struct sequence *q,
                                 struct error *err)
 {
     if (b->i_group >= s->limits.n_kv_groups)
-        return error_set(
-            err, STATUS_PROTOCOL,
-            "slot %u: the plan gives blocks of KV group %u, but this rank has %u groups", q->slot,
-            b->i_group, s->limits.n_kv_groups);
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: the plan gives blocks of KV group %u, but this rank has %u "
+                         "groups. Report this bug",
+                         q->slot, b->i_group, s->limits.n_kv_groups);
     const struct kv_group *g = &s->limits.kv_groups[b->i_group];
     struct rank_block_table *t = &q->tables[b->i_group];
     TRY(check_drop(q, r, b, g, err));
     drop_leading(q, b->i_group, b->drop_leading); /* drops come before appends */
     if (b->ids.n > g->n_blocks || t->n + b->ids.n > g->n_blocks)
-        return error_set(
-            err, STATUS_PROTOCOL,
-            "slot %u: a block table of %u + %u blocks is impossible: only %u blocks exist", q->slot,
-            t->n, b->ids.n, g->n_blocks);
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: a block table of %u + %u blocks is impossible: only %u blocks "
+                         "exist. Report this bug",
+                         q->slot, t->n, b->ids.n, g->n_blocks);
     if (!grow_u32(&t->ids, &t->cap, t->n + b->ids.n))
         return error_set(err, STATUS_NO_MEMORY, "not enough memory for a block table");
     for (uint32_t i = 0; i < b->ids.n; i++) {
         uint32_t id = b->ids.ptr[i];
         if (id >= g->n_blocks)
-            return error_set(err, STATUS_PROTOCOL,
-                             "slot %u: the plan names block %u, but only %u blocks exist", q->slot,
-                             id, g->n_blocks);
+            return error_set(
+                err, STATUS_PROTOCOL,
+                "slot %u: the plan names block %u, but only %u blocks exist. Report this bug",
+                q->slot, id, g->n_blocks);
         t->digest += plan_digest_block(q->slot, b->i_group, t->n_dropped + t->n, id);
         t->ids[t->n++] = id;
     }
@@ -424,14 +431,15 @@ static enum status check_tables(const struct sequences *s, const struct sequence
         if (dropped > first)
             return error_set(err, STATUS_PROTOCOL,
                              "slot %u: the blocks of KV group %u begin at position %llu, but "
-                             "position %u still needs position %llu",
+                             "position %u still needs position %llu. Report this bug",
                              q->slot, g, (unsigned long long)dropped, r->start,
                              (unsigned long long)first);
         if (end > table_end(s, q, g))
-            return error_set(
-                err, STATUS_PROTOCOL,
-                "slot %u: a run ends at position %llu, but the blocks of KV group %u end at %llu",
-                q->slot, (unsigned long long)end, g, (unsigned long long)table_end(s, q, g));
+            return error_set(err, STATUS_PROTOCOL,
+                             "slot %u: a run ends at position %llu, but the blocks of KV group %u "
+                             "end at %llu. Report this bug",
+                             q->slot, (unsigned long long)end, g,
+                             (unsigned long long)table_end(s, q, g));
     }
     return STATUS_OK;
 }
@@ -442,30 +450,31 @@ static enum status check_positions(const struct sequences *s, const struct seque
                                    const struct plan_run *r, struct error *err)
 {
     if (r->start < q->n_computed || r->n_tokens == 0)
-        return error_set(
-            err, STATUS_PROTOCOL,
-            "slot %u: a run of %u tokens starts at position %u, but %u positions are computed",
-            q->slot, r->n_tokens, r->start, q->n_computed);
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: a run of %u tokens starts at position %u, but %u positions are "
+                         "computed. Report this bug",
+                         q->slot, r->n_tokens, r->start, q->n_computed);
     if (q->sampling.n_prompt_logprobs >= 0 && r->start > q->n_computed &&
         q->n_computed + 1 < q->n_prompt)
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: a run of a prompt with prompt_logprobs starts at position %u, "
-                         "but %u positions are computed",
+                         "but %u positions are computed. Report this bug",
                          q->slot, r->start, q->n_computed);
     if (q->sampling.pooling == POOLING_MEAN && r->start > q->n_computed)
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: a run for a mean over all positions starts at position %u, but "
-                         "%u positions are computed",
+                         "%u positions are computed. Report this bug",
                          q->slot, r->start, q->n_computed);
     uint64_t end = (uint64_t)r->start + r->n_tokens;
     if (end > q->n_ids)
-        return error_set(err, STATUS_PROTOCOL,
-                         "slot %u: a run ends at position %llu, but only %u ids are known", q->slot,
-                         (unsigned long long)end, q->n_ids);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "slot %u: a run ends at position %llu, but only %u ids are known. Report this bug",
+            q->slot, (unsigned long long)end, q->n_ids);
     if (r->sample && (end != q->n_ids || end >= sequence_most_ids(q, s->limits.max_model_len)))
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: the plan samples at position %llu, but %u ids are known and the "
-                         "maximum length is %u",
+                         "maximum length is %u. Report this bug",
                          q->slot, (unsigned long long)end, q->n_ids, s->limits.max_model_len);
     return STATUS_OK;
 }
@@ -478,12 +487,12 @@ static enum status check_follows(const struct sequence *q, const struct plan_run
     if (r->n_tokens != 1 || !r->sample)
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: a run that follows draft tokens must have one token and sample, "
-                         "but this one has %u and %s",
+                         "but this one has %u and %s. Report this bug",
                          q->slot, r->n_tokens, r->sample ? "samples" : "does not sample");
     if (r->start >= q->n_ids || q->n_computed + 1 != q->n_ids)
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: a run follows draft tokens at position %u, but %u ids are "
-                         "known and %u computed",
+                         "known and %u computed. Report this bug",
                          q->slot, r->start, q->n_ids, q->n_computed);
     return STATUS_OK;
 }
@@ -496,7 +505,7 @@ static enum status resolve_run(struct sequences *s, struct sequence *q, const st
     if (r->n_draft > 0 && (r->n_tokens != 1 || !r->sample))
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: a run with %u draft tokens must have one token and sample, but "
-                         "this one has %u and %s",
+                         "this one has %u and %s. Report this bug",
                          q->slot, r->n_draft, r->n_tokens,
                          r->sample ? "samples" : "does not sample");
     if (r->follows) {
@@ -523,9 +532,11 @@ static enum status apply_run(struct sequences *s, const struct msg_plan *p,
 {
     struct sequence *q = sequences_find(s, r->slot);
     if (!q)
-        return error_set(err, STATUS_PROTOCOL, "the plan runs slot %u, which is empty", r->slot);
+        return error_set(err, STATUS_PROTOCOL,
+                         "the plan runs slot %u, which is empty. Report this bug", r->slot);
     if (q->ran_in_step == p->step)
-        return error_set(err, STATUS_PROTOCOL, "the plan runs slot %u twice", r->slot);
+        return error_set(err, STATUS_PROTOCOL, "the plan runs slot %u twice. Report this bug",
+                         r->slot);
     q->ran_in_step = p->step;
     for (uint32_t i = 0; i < r->n_blocks; i++)
         TRY(extend_table(s, q, r, &r->blocks[i], err));
@@ -539,7 +550,8 @@ static enum status apply(struct sequences *s, const struct msg_plan *p, struct e
         release_all(s);
     for (uint32_t i = 0; i < p->finished.n; i++) {
         if (!sequences_find(s, p->finished.ptr[i]))
-            return error_set(err, STATUS_PROTOCOL, "the plan finishes slot %u, which is empty",
+            return error_set(err, STATUS_PROTOCOL,
+                             "the plan finishes slot %u, which is empty. Report this bug",
                              p->finished.ptr[i]);
         release(s, p->finished.ptr[i]);
     }
@@ -554,17 +566,19 @@ static enum status apply(struct sequences *s, const struct msg_plan *p, struct e
         return STATUS_OK;
     uint64_t ours = sequences_digest(s);
     if (ours != p->digest)
-        return error_set(
-            err, STATUS_PROTOCOL,
-            "the plan's digest is %016llx, but this rank's state gives %016llx (%u sequences)",
-            (unsigned long long)p->digest, (unsigned long long)ours, s->n_live);
+        return error_set(err, STATUS_PROTOCOL,
+                         "the plan's digest is %016llx, but this rank's state gives %016llx (%u "
+                         "sequences). Report this bug",
+                         (unsigned long long)p->digest, (unsigned long long)ours, s->n_live);
     return STATUS_OK;
 }
 
 enum status sequences_apply(struct sequences *s, const struct msg_plan *p, struct error *err)
 {
     if (s->broken)
-        return error_set(err, STATUS_PROTOCOL, "an earlier plan of this epoch was refused");
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "the plan is refused, because an earlier plan of this replica was refused");
     enum status st = apply(s, p, err);
     if (st == STATUS_OK)
         return STATUS_OK;

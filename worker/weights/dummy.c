@@ -163,7 +163,7 @@ enum status dummy_find(const struct program *p, const struct op_weight *x, struc
     if (!format_of(s.dtype))
         return error_set(err, STATUS_UNSUPPORTED,
                          "tensor %s: no dummy weights can be made for the torch_dtype or "
-                         "quantization_config in config.json",
+                         "quantization_config in config.json. Use a model in another format",
                          s.name);
     uint32_t block = dtype_traits(s.dtype).block_elems;
     if (x->k % block == 0 && x->k0 % block == 0 && x->k_len % block == 0)

@@ -60,8 +60,10 @@ static enum status check_vectors(const struct program *p, const struct weights *
         return source_missing(name, err);
     TRY(source_check_shape(t, name, n_experts ? 2 : 1, shape, err));
     if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_BF16)
-        return error_set(err, STATUS_UNSUPPORTED, "tensor %s is %s, but must be F32, F16 or BF16",
-                         name, dtype_traits(t->dtype).name);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "tensor %s is %s, but must be F32, F16 or BF16. Use a model in another format", name,
+            dtype_traits(t->dtype).name);
     return STATUS_OK;
 }
 
@@ -125,7 +127,8 @@ static enum status measure_weight(const struct program *p, const struct weights 
              skipped;
     if (n == 0 || !dtype_bytes(s.dtype, x->k0, 1, &skipped))
         return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s: this build has no kernel for %s with inputs %u to %u of %u",
+                         "tensor %s: this build has no kernel for %s with inputs %u to %u of %u. "
+                         "Use a model in another format",
                          s.name, dtype_traits(s.dtype).name, x->k0, x->k0 + x->k_len, x->k);
     *bytes += align_up(n, ALIGN) +
               (source_has_order(&s) ? align_up(n_inputs * sizeof(uint32_t), ALIGN) : 0);
@@ -418,7 +421,8 @@ static enum status load_divisors(const struct program *p, const struct weights *
     mem_free(divisors);
     return ok ? STATUS_OK
               : error_set(err, STATUS_INVALID,
-                          "tensor %s has a divisor that is not positive or is too small",
+                          "tensor %s has a divisor that is not positive or is too small. Fetch the "
+                          "file again",
                           f->gguf_divisors);
 }
 

@@ -48,15 +48,17 @@ static enum status find_fp8_scales(const struct program *p, const struct weights
         return STATUS_OK;
     }
     if (q->block_rows == 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s: its shape is neither one scale nor one for each of the %u "
-                         "outputs, and config.json has no weight_block_size",
-                         scales.name, at.n_rows);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "tensor %s: its shape is neither one scale nor one for each of the %u "
+            "outputs, and config.json has no weight_block_size. Use a model in another format",
+            scales.name, at.n_rows);
     if (q->block_columns % BLOCK != 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s: the scales are for blocks of %u x %u, but the number of "
-                         "inputs in a block must be a multiple of %d",
-                         scales.name, q->block_rows, q->block_columns, BLOCK);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "tensor %s: the scales are for blocks of %u x %u, but the number of "
+            "inputs in a block must be a multiple of %d. Use a model in another format",
+            scales.name, q->block_rows, q->block_columns, BLOCK);
     s->scale_rows = q->block_rows;
     s->group = q->block_columns;
     const uint32_t want[] = {(at.n_rows + s->scale_rows - 1) / s->scale_rows,
@@ -70,10 +72,10 @@ static enum status find_fp8(const struct program *p, const struct weights *w,
                             const struct op_weight *x, struct source *s, struct error *err)
 {
     if (x->part.of_experts)
-        return error_set(
-            err, STATUS_UNSUPPORTED,
-            "tensor %s: this build does not support FP8 weights in one tensor of all experts",
-            s->name);
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "tensor %s: this build does not support FP8 weights in one tensor of all "
+                         "experts. Use a model in another format",
+                         s->name);
     TRY(find_fp8_scales(p, w, x, s, err));
     bool blocks =
         x->k % BLOCK == 0 &&
@@ -92,7 +94,8 @@ static enum status find_mxfp4(const struct weights *w, const struct op_weight *x
     uint32_t n_blocks = at.n_columns / BLOCK;
     if (at.n_columns % BLOCK != 0 || !x->part.of_experts)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s has %u inputs, but the number must be a multiple of %d",
+                         "tensor %s has %u inputs, but the number must be a multiple of %d. Use a "
+                         "model in another format",
                          values.name, at.n_columns, BLOCK);
     TRY(source_check_beside(&values, DTYPE_U8, 4,
                             (const uint32_t[]){x->n_experts, at.n_rows, n_blocks, BLOCK / 2}, err));
@@ -124,7 +127,7 @@ static enum status check_rows(const struct source *s, const struct op_weight *x,
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
                      "tensor %s is %s and must be transposed, but this build can transpose only "
-                     "F32, F16 and BF16",
+                     "F32, F16 and BF16. Use a model in another format",
                      s->name, dtype_traits(s->values->dtype).name);
 }
 

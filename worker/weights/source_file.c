@@ -29,20 +29,23 @@ enum status source_check_shape(const struct tensor *t, const char *name, uint32_
     char have[128], wanted[128];
     shape_text(t->shape, t->n_dims, have, sizeof have);
     shape_text(w, n_dims, wanted, sizeof wanted);
-    return error_set(err, STATUS_INVALID,
-                     "tensor %s has shape %s, but the model's configuration needs %s", name, have,
-                     wanted);
+    return error_set(
+        err, STATUS_INVALID,
+        "tensor %s has shape %s, but the model's configuration needs %s. Fetch the model again",
+        name, have, wanted);
 }
 
 enum status source_missing(const char *name, struct error *err)
 {
-    return error_set(err, STATUS_INVALID, "tensor %s is missing from the model's files", name);
+    return error_set(err, STATUS_INVALID,
+                     "tensor %s is missing from the model's files. Fetch the model again", name);
 }
 
 enum status source_wrong_dtype(const struct tensor *t, const char *name, const char *want,
                                struct error *err)
 {
-    return error_set(err, STATUS_UNSUPPORTED, "tensor %s is %s, but must be %s", name,
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "tensor %s is %s, but must be %s. Fetch the model again", name,
                      dtype_traits(t->dtype).name, want);
 }
 

@@ -59,7 +59,7 @@ static enum status find_grouped(const struct program *p, const struct weights *w
     if (at.n_columns % SOURCE_BLOCK != 0 || s->group % SOURCE_BLOCK != 0 || at.n_rows % unit != 0)
         return error_set(err, STATUS_UNSUPPORTED,
                          "tensor %s has %u outputs and %u inputs in groups of %u, but these must "
-                         "be multiples of %u, %d and %d",
+                         "be multiples of %u, %d and %d. Use a model in another format",
                          values.name, at.n_rows, at.n_columns, s->group, unit, SOURCE_BLOCK,
                          SOURCE_BLOCK);
     s->n_groups = (at.n_columns + s->group - 1) / s->group;
@@ -108,10 +108,10 @@ static enum status find_scales(const struct weights *w, const struct source_plac
     s->group = at->n_columns / s->n_groups;
     if (at->n_columns % s->n_groups == 0 && s->group % SOURCE_BLOCK == 0)
         return STATUS_OK;
-    return error_set(
-        err, STATUS_UNSUPPORTED,
-        "tensor %s has %u scales for %u inputs, but the size of a group must be a multiple of %d",
-        scales.name, s->n_groups, at->n_columns, SOURCE_BLOCK);
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "tensor %s has %u scales for %u inputs, but the size of a group must be a "
+                     "multiple of %d. Use a model in another format",
+                     scales.name, s->n_groups, at->n_columns, SOURCE_BLOCK);
 }
 
 static enum status find_zeros(const struct weights *w, const struct source_place *at,
@@ -151,7 +151,8 @@ static enum status find_compressed(const struct weights *w, const struct op_weig
     }
     if (at.n_columns % SOURCE_BLOCK != 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s has %u inputs, but the number must be a multiple of %d",
+                         "tensor %s has %u inputs, but the number must be a multiple of %d. Use a "
+                         "model in another format",
                          s->name, at.n_columns, SOURCE_BLOCK);
     TRY(find_scales(w, &at, s, name, err));
     return find_zeros(w, &at, s, name, err);
@@ -177,7 +178,8 @@ static enum status find_order(const struct weights *w, const struct op_weight *x
     for (uint32_t i = 0; filled && i < at.n_columns; i++)
         if (source_word(order.t, i) >= s->n_groups)
             return error_set(err, STATUS_INVALID,
-                             "tensor %s assigns input %u to group %d, but there are only %u groups",
+                             "tensor %s assigns input %u to group %d, but there are only %u "
+                             "groups. Fetch the file again",
                              order.name, i, (int)source_word(order.t, i), s->n_groups);
     s->order = plain || !filled ? NULL : order.t;
     return STATUS_OK;
@@ -191,10 +193,10 @@ enum status source_find_int(const struct program *p, const struct weights *w,
     bool grouped = !s.values && (method == QUANT_AWQ || method == QUANT_GPTQ);
     TRY(grouped ? find_grouped(p, w, x, &s, err) : find_compressed(w, x, &s, err));
     if (x->part.of_experts)
-        return error_set(
-            err, STATUS_UNSUPPORTED,
-            "tensor %s: this build does not support %s weights in one tensor of all experts",
-            s.name, layout_name(s.layout));
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "tensor %s: this build does not support %s weights in one tensor of all "
+                         "experts. Use a model in another format",
+                         s.name, layout_name(s.layout));
     TRY(find_order(w, x, out->name, &s, err));
     s.kind = SOURCE_INT;
     s.dtype = x->part.transposed ? DTYPE_F32 : dtype_of_bits(s.bits);

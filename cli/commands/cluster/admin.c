@@ -86,7 +86,8 @@ static int show_status(struct admin_access *o)
         char text[sizeof err.text];
         snprintf(text, sizeof text, "%s", err.text);
         if (!strstr(text, admin_address(o)))
-            (void)error_set(&err, s, "%s: %.400s", admin_address(o), text);
+            (void)error_set(&err, s, "cannot read the status from %s: %.400s", admin_address(o),
+                            text);
         (void)fail("status", s, &err);
         if (s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_PROTOCOL)
             fprintf(
@@ -297,8 +298,10 @@ static int drain(const char *command, struct admin_access *o, const char *worker
         before = NULL;
     json_t *ask = json_pack("{s:s,s:b}", "worker", worker, "on", o->undo ? 0 : 1);
     char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
-    enum status s = body ? admin_call(o, "POST", "/api/drain", body, &answer, &err)
-                         : error_set(&err, STATUS_INVALID, "the worker's name is not UTF-8");
+    enum status s =
+        body ? admin_call(o, "POST", "/api/drain", body, &answer, &err)
+             : error_set(&err, STATUS_INVALID,
+                         "the worker's name is not UTF-8. Give a name that `cox status` shows");
     free(body);
     json_decref(ask);
     if (s != STATUS_OK) {

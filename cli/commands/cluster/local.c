@@ -91,7 +91,9 @@ static enum status show(const struct local_cluster *c, const struct option_list 
     snprintf(path, sizeof path, "/logs?since=%llu", *since);
     enum status s = local_cluster_ask(c, path, NULL, &answer, err);
     if (s == STATUS_OK && answer.len < NEXT_BYTES)
-        s = error_set(err, STATUS_PROTOCOL, "the answer of the cluster at %s contains no log",
+        s = error_set(err, STATUS_PROTOCOL,
+                      "cannot show the log: the answer of the cluster at %s contains none. Use the "
+                      "cox of the same release as the cluster",
                       c->socket);
     if (s == STATUS_OK) {
         *since = strtoull(answer.ptr, NULL, 10);

@@ -137,9 +137,9 @@ static int order(const struct admin_access *o, json_t *owned_ask, const char *na
     json_t *answer = NULL;
     char *body = owned_ask ? json_dumps(owned_ask, JSON_COMPACT) : NULL;
     json_decref(owned_ask);
-    enum status s =
-        body ? admin_call(o, "POST", "/api/adapters", body, &answer, &err)
-             : error_set(&err, STATUS_INVALID, "the adapter's name or folder is not UTF-8");
+    enum status s = body ? admin_call(o, "POST", "/api/adapters", body, &answer, &err)
+                         : error_set(&err, STATUS_INVALID,
+                                     "the adapter's name or folder is not UTF-8. Rename it");
     free(body);
     if (s != STATUS_OK)
         return fail(s, &err);

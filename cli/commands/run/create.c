@@ -181,7 +181,7 @@ static enum status start_again(const char *who, const char *runs_dir, struct err
     /* relative paths of the run begin in this folder */
     if (s == STATUS_OK && cwd[0] && chdir(cwd) != 0)
         s = error_set(err, STATUS_IO,
-                      "run %s was started in the folder %s, which cannot be entered: %s", record.id,
+                      "cannot start run %s again: its folder %s cannot be entered: %s", record.id,
                       cwd, strerror(errno));
     if (s == STATUS_OK) {
         struct run_start r = {.source = &source, .path = path, .store = &store};
@@ -210,7 +210,7 @@ int cmd_run_create(int argc, char **argv)
             s = has_file ? start_file(o.file, o.runs_dir, false, &err)
                          : start_again(o.from, o.runs_dir, &err);
         if (s != STATUS_OK)
-            code = run_fail("run create", s == STATUS_NOT_FOUND && has_from ? STATUS_IO : s, &err);
+            code = run_fail(argv[0], s == STATUS_NOT_FOUND && has_from ? STATUS_IO : s, &err);
     }
     config_fini(&res);
     return code;

@@ -165,7 +165,7 @@ int cmd_run_logs(int argc, char **argv)
             s = s == STATUS_NOT_FOUND ? STATUS_IO : s;
         }
         if (s != STATUS_OK)
-            code = run_fail("run logs", s, &err);
+            code = run_fail(argv[0], s, &err);
         run_record_fini(&record);
     }
     config_fini(&res);

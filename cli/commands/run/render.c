@@ -116,7 +116,7 @@ int cmd_run_render(int argc, char **argv)
         else
             s = render(&o, &err);
         if (s != STATUS_OK)
-            code = run_fail("run render", s, &err);
+            code = run_fail(argv[0], s, &err);
     }
     config_fini(&res);
     return code;

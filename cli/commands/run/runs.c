@@ -225,7 +225,7 @@ int cmd_run_list(int argc, char **argv)
         if (s == STATUS_OK)
             s = run_store_list(&store, &all, &n, &err);
         if (s != STATUS_OK) {
-            code = run_fail("run list", s, &err);
+            code = run_fail(argv[0], s, &err);
         } else if (o.json) {
             print_json(list_json(all, n, o.last));
         } else {
@@ -310,7 +310,7 @@ static enum status signal_keeper(const struct run_record *r, struct error *err)
     if (fd >= 0 && run_process_lives(&r->keeper) && pidfd_send_signal(fd, SIGTERM, NULL, 0) != 0 &&
         errno != ESRCH)
         s = error_set(err, STATUS_DENIED,
-                      "cannot stop run %s: its keeper (process %d) cannot be signalled: %s", r->id,
+                      "cannot stop run %s: sending a signal to its process %d failed: %s", r->id,
                       (int)r->keeper.pid, strerror(errno));
     if (fd >= 0)
         close(fd);

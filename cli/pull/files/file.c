@@ -89,8 +89,8 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     struct incoming *in = ctx;
     if (a->total != FETCH_UNKNOWN && a->total != in->f->n_bytes) {
         error_set(&in->err, STATUS_PROTOCOL,
-                  "%s: the size at %s is %llu bytes, but the list of files says %llu. Run the same "
-                  "command again",
+                  "cannot download %s: its size at %s is %llu bytes, but the list of files says "
+                  "%llu. Run the same command again",
                   in->f->name, a->host, (unsigned long long)a->total,
                   (unsigned long long)in->f->n_bytes);
         return false;
@@ -98,7 +98,9 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     if (a->begin == 0 && in->at > 0) /* the server supports no ranges, or the file has changed */
         return start_over(in);
     if (a->begin != in->at) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: %s sent another part of the file than requested",
+        error_set(&in->err, STATUS_PROTOCOL,
+                  "cannot download %s: %s sent another part of the file than requested. Run the "
+                  "same command again",
                   in->f->name, a->host);
         return false;
     }
@@ -110,7 +112,8 @@ static bool on_data(void *ctx, struct str piece)
     struct incoming *in = ctx;
     if (piece.len > in->f->n_bytes - in->at) {
         error_set(&in->err, STATUS_PROTOCOL,
-                  "%s: the server sent more than the %llu bytes that the list of files says",
+                  "cannot download %s: the server sent more than the %llu bytes in the list of "
+                  "files. Run the same command again",
                   in->f->name, (unsigned long long)in->f->n_bytes);
         return false;
     }
@@ -119,7 +122,8 @@ static bool on_data(void *ctx, struct str piece)
     if (pull_part_write(in->fd, in->part, piece, in->at, &in->err) != STATUS_OK)
         return false;
     if (!pull_digests_add(&in->digests, piece.ptr, piece.len)) {
-        error_set(&in->err, STATUS_INTERNAL, "cannot compute a hash: OpenSSL failed");
+        error_set(&in->err, STATUS_INTERNAL,
+                  "cannot check the file's hash: OpenSSL failed. Run the same command again");
         return false;
     }
     in->at += piece.len;
@@ -154,8 +158,10 @@ static enum status receive_once(const struct pull_source *source, struct incomin
     if (fetch_is_stopped(source->net))
         return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     if (*how == STATUS_OK && (answer->code == 200 || answer->code == 206))
-        *how = error_set(err, STATUS_IO, "%s closed the connection before the file was complete",
-                         answer->host);
+        *how = error_set(
+            err, STATUS_IO,
+            "%s closed the connection before the file was complete. Run the same command again",
+            answer->host);
     return STATUS_AGAIN;
 }
 
@@ -212,10 +218,11 @@ static enum status fetch_part(const struct pull_source *source, struct incoming 
             return err->status;
         }
     }
-    return error_set(err, STATUS_PROTOCOL,
-                     "%s was downloaded twice, both times with SHA-256 %s, which differs from the "
-                     "list of files%s%s",
-                     in->f->name, sha256, in->f->sha256[0] ? ": " : "", in->f->sha256);
+    return error_set(
+        err, STATUS_PROTOCOL,
+        "%s was downloaded twice, both times with SHA-256 %s, which differs from the list of "
+        "files%s%s. Check the mirror or proxy, then run the same command again",
+        in->f->name, sha256, in->f->sha256[0] ? ": " : "", in->f->sha256);
 }
 
 enum status pull_file_fetch(const struct pull_source *source, const struct pull_file *f,

@@ -57,14 +57,16 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     struct head *h = ctx;
     if (a->total != FETCH_UNKNOWN && a->total != h->f->n_bytes)
         error_set(&h->err, STATUS_PROTOCOL,
-                  "the size at %s is %llu bytes, but the list of files says %llu", a->host,
-                  (unsigned long long)a->total, (unsigned long long)h->f->n_bytes);
+                  "the file's size at %s is %llu bytes, but the list of files says %llu. Run the "
+                  "same command again",
+                  a->host, (unsigned long long)a->total, (unsigned long long)h->f->n_bytes);
     /* the answer begins at the file's first byte: nothing is here yet, or the server supports no
      * ranges */
     else if (a->begin == 0)
         h->at = 0;
     else if (a->begin != h->at)
-        error_set(&h->err, STATUS_PROTOCOL, "%s sent another part of the file than requested",
+        error_set(&h->err, STATUS_PROTOCOL,
+                  "%s sent another part of the file than requested. Run the same command again",
                   a->host);
     return h->err.status == STATUS_OK;
 }
@@ -109,7 +111,9 @@ static enum status fetch_bytes(const struct pull_source *source, struct head *h,
         if (h->at == h->end)
             return STATUS_OK;
         if (s == STATUS_OK && (a.code == 200 || a.code == 206))
-            s = error_set(err, STATUS_IO, "%s closed the connection before the header was complete",
+            s = error_set(err, STATUS_IO,
+                          "%s closed the connection before the header was complete. Run the same "
+                          "command again",
                           a.host);
     } while (pull_retry_again(&retry, s, &a, err));
     if (fetch_is_stopped(source->net))
@@ -126,7 +130,8 @@ static enum status check_head(const char *path, uint64_t n, struct error *err)
     gguf_close(g);
     return ok ? STATUS_OK
               : error_set(err, STATUS_LIMIT,
-                          "the GGUF header is longer than the limit of %llu bytes",
+                          "the GGUF header is longer than the limit of %llu bytes. Download the "
+                          "whole file with `cox pull`",
                           (unsigned long long)n);
 }
 

@@ -71,18 +71,22 @@ static enum status check(const struct pull_list *l, const char *name, uint64_t n
 {
     if (!model_ref_name_is_safe(name) || strcmp(name, PULLED_MANIFEST) == 0)
         return error_set(err, STATUS_PROTOCOL,
-                         "the server lists a file with an unsafe name: it leads out of the folder, "
-                         "is hidden, or has control characters");
+                         "cannot download the model: the server lists a file with an unsafe name, "
+                         "which leads out of the folder, is hidden or has control characters");
     if (n_bytes != FETCH_UNKNOWN &&
         (n_bytes > PULL_MAX_FILE_BYTES || pull_list_bytes(l) + n_bytes > MAX_ALL_BYTES))
-        return error_set(err, STATUS_LIMIT, "%s is too large: the server says it has %llu bytes",
-                         name, (unsigned long long)n_bytes);
+        return error_set(
+            err, STATUS_LIMIT,
+            "%s is too large to download: the server reports %llu bytes. Use a smaller model", name,
+            (unsigned long long)n_bytes);
     if (l->n_files == PULLED_MAX_FILES)
-        return error_set(err, STATUS_LIMIT, "the model has more than %d files, the limit",
+        return error_set(err, STATUS_LIMIT,
+                         "cannot download the model: it has more than %d files, the limit",
                          PULLED_MAX_FILES);
     for (uint32_t i = 0; i < l->n_files; i++)
         if (clash(l->files[i].name, name))
-            return error_set(err, STATUS_PROTOCOL, "the server lists the file %s twice", name);
+            return error_set(err, STATUS_PROTOCOL,
+                             "cannot download the model: the server lists the file %s twice", name);
     return STATUS_OK;
 }
 

@@ -185,10 +185,12 @@ static void *run(void *ctx)
     net.cancelled = &w->cancelled;
     source.net = &net;
     source.session = fetch_session_new();
-    enum status s = source.session
-                        ? STATUS_OK
-                        : error_set(&err, STATUS_INTERNAL,
-                                    "cannot start downloads: libcurl cannot be initialised");
+    enum status s =
+        source.session
+            ? STATUS_OK
+            : error_set(
+                  &err, STATUS_INTERNAL,
+                  "cannot start downloads: libcurl cannot be initialised. Check its installation");
     for (;;) {
         (void)pthread_mutex_lock(&w->mutex);
         if (s != STATUS_OK)

@@ -98,11 +98,15 @@ enum status pull_digests_start(struct pull_digests *d, const struct pull_file *f
         int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)f->n_bytes);
         d->git = digest_new(DIGEST_SHA1);
         if (!d->git || !digest_add(d->git, head, (size_t)n + 1))
-            return error_set(err, STATUS_INTERNAL, "cannot compute a hash: OpenSSL has no SHA-1");
+            return error_set(
+                err, STATUS_INTERNAL,
+                "cannot check a file's hash: OpenSSL has no SHA-1. Check its configuration");
     }
     return d->sha256
                ? STATUS_OK
-               : error_set(err, STATUS_INTERNAL, "cannot compute a hash: OpenSSL has no SHA-256");
+               : error_set(
+                     err, STATUS_INTERNAL,
+                     "cannot check a file's hash: OpenSSL has no SHA-256. Check its configuration");
 }
 
 bool pull_digests_add(struct pull_digests *d, const void *bytes, size_t n)
@@ -124,9 +128,13 @@ enum status pull_digests_read(struct pull_digests *d, const struct fetch_net *ne
             continue;
         else if (n <= 0)
             s = n < 0 ? pull_part_error(path, err)
-                      : error_set(err, STATUS_IO, "%s became shorter while it was read", path);
+                      : error_set(err, STATUS_IO,
+                                  "cannot read %s: the file became shorter meanwhile. Run the same "
+                                  "command again",
+                                  path);
         else if (!pull_digests_add(d, block, (size_t)n))
-            s = error_set(err, STATUS_INTERNAL, "cannot compute a hash: OpenSSL failed");
+            s = error_set(err, STATUS_INTERNAL,
+                          "cannot check a file's hash: OpenSSL failed. Run the same command again");
         else
             *at += (uint64_t)n;
     }
@@ -163,7 +171,9 @@ static enum status hash_whole(const struct fetch_net *net, const struct pull_fil
     if (s == STATUS_OK)
         s = pull_digests_read(&d, net, fd, path, &at, (uint64_t)st.st_size, err);
     if (s == STATUS_OK && !pull_digests_end(&d, f, sha256))
-        s = error_set(err, STATUS_PROTOCOL, "%s is damaged: its hash differs from its name", path);
+        s = error_set(
+            err, STATUS_PROTOCOL,
+            "%s is damaged: its hash differs from its name. Delete it, then fetch it again", path);
     pull_digests_free(&d);
     (void)close(fd);
     return s;

@@ -222,19 +222,21 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     bool has_changed = f->etag[0] && a->etag[0] && strcmp(f->etag, a->etag) != 0;
     if (a->code == 200 || has_changed) {
         atomic_store(&in->r->is_whole, true);
-        error_set(&in->err, STATUS_UNSUPPORTED, "%s: the server does not send parts of this file",
-                  f->name);
+        error_set(&in->err, STATUS_UNSUPPORTED,
+                  "cannot download %s in parts: the server sends only the whole file", f->name);
         return false;
     }
     if (a->total != FETCH_UNKNOWN && a->total != f->n_bytes) {
         error_set(&in->err, STATUS_PROTOCOL,
-                  "%s: the size at %s is %llu bytes, but the list of files says %llu. Run the same "
-                  "command again",
+                  "cannot download %s: its size at %s is %llu bytes, but the list of files says "
+                  "%llu. Run the same command again",
                   f->name, a->host, (unsigned long long)a->total, (unsigned long long)f->n_bytes);
         return false;
     }
     if (a->begin != in->at) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: %s sent another part of the file than requested",
+        error_set(&in->err, STATUS_PROTOCOL,
+                  "cannot download %s: %s sent another part of the file than requested. Run the "
+                  "same command again",
                   f->name, a->host);
         return false;
     }
@@ -246,13 +248,15 @@ static bool on_data(void *ctx, struct str piece)
     struct incoming *in = ctx;
     struct pull_ranges *r = in->r;
     if (piece.len > in->end - in->at) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: the server sent more bytes than requested",
+        error_set(&in->err, STATUS_PROTOCOL,
+                  "cannot download %s: the server sent more bytes than requested. Run the same "
+                  "command again",
                   r->f->name);
         return false;
     }
     if (atomic_load(&r->is_whole)) {
-        error_set(&in->err, STATUS_UNSUPPORTED, "%s: the server does not send parts of this file",
-                  r->f->name);
+        error_set(&in->err, STATUS_UNSUPPORTED,
+                  "cannot download %s in parts: the server sends only the whole file", r->f->name);
         return false;
     }
     if (!pull_part_may_write(r->f, in->lock, &in->err))
@@ -293,7 +297,9 @@ static enum status receive_once(const struct pull_source *source, struct incomin
     if (fetch_is_stopped(source->net))
         return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     if (*how == STATUS_OK && answer->code == 206)
-        *how = error_set(err, STATUS_IO, "%s closed the connection before the part was complete",
+        *how = error_set(err, STATUS_IO,
+                         "%s closed the connection before a part of the file was complete. Run the "
+                         "same command again",
                          answer->host);
     return STATUS_AGAIN;
 }
@@ -387,10 +393,11 @@ enum status pull_ranges_finish(struct pull_ranges *r, const struct pull_source *
         return publish(r, err);
     TRY(start_over(r, err));
     if (++r->n_tries == TRIES)
-        return error_set(err, STATUS_PROTOCOL,
-                         "%s was downloaded twice, both times with SHA-256 %s, which differs from "
-                         "the list of files%s%s",
-                         r->f->name, sha256, r->f->sha256[0] ? ": " : "", r->f->sha256);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "%s was downloaded twice, both times with SHA-256 %s, which differs from the list of "
+            "files%s%s. Check the mirror or proxy, then run the same command again",
+            r->f->name, sha256, r->f->sha256[0] ? ": " : "", r->f->sha256);
     source->net->say(
         "the downloaded file does not match its hash: downloading it again from the start");
     return STATUS_AGAIN;

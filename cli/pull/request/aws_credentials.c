@@ -81,11 +81,13 @@ static enum status read_file(const char *path, size_t max, struct strbuf *out, s
     if (is_there && S_ISCHR(st.st_mode)) /* /dev/null counts as empty */
         st.st_size = 0;
     else if (!is_there || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > max)
-        s = error_set(err, STATUS_INVALID, "%s is not a regular file of at most %zu KiB", path,
+        s = error_set(err, STATUS_INVALID,
+                      "cannot read AWS settings: %s is not a regular file of at most %zu KiB", path,
                       max >> 10);
     else if (st.st_size > 0 && (!(room = strbuf_extend(out, (size_t)st.st_size)) ||
                                 read(fd, room, (size_t)st.st_size) != st.st_size))
-        s = error_set(err, STATUS_IO, "cannot read %s", path);
+        s = error_set(err, STATUS_IO, "cannot read %s to its end. Run the same command again",
+                      path);
     (void)close(fd);
     return s;
 }
@@ -165,7 +167,10 @@ static enum status ask_sts(struct aws_credentials *c, struct strbuf *form, struc
         return refused(c, url, code, strbuf_str(out), err);
     return aws_answer_read_xml(strbuf_str(out), a)
                ? STATUS_OK
-               : error_set(err, STATUS_PROTOCOL, "the answer of %s contains no AWS keys", url);
+               : error_set(
+                     err, STATUS_PROTOCOL,
+                     "cannot get AWS keys: the answer of %s contains none. Check AWS_ROLE_ARN",
+                     url);
 }
 
 /* Fetches keys for a web identity. The token file is read each time, because Kubernetes writes a
@@ -251,7 +256,10 @@ static enum status fetch_container(struct aws_credentials *c, struct aws_answer 
         if (s == STATUS_OK && code != 200)
             s = refused(c, h.url, code, strbuf_str(&out), err);
         else if (s == STATUS_OK && !aws_answer_read_json(strbuf_str(&out), a))
-            s = error_set(err, STATUS_PROTOCOL, "the answer of %s contains no AWS keys", h.url);
+            s = error_set(err, STATUS_PROTOCOL,
+                          "cannot get AWS keys: the answer of %s contains none. Check the "
+                          "container's IAM role",
+                          h.url);
     }
     strbuf_fini(&url);
     strbuf_fini(&token);
@@ -292,8 +300,11 @@ static enum status ask_instance(const struct aws_credentials *c, const char *met
     strbuf_reset(out);
     TRY(http_client_call(&h, &code, out, err));
     read_word(out);
-    return code == 200 ? STATUS_OK
-                       : error_set(err, STATUS_NOT_FOUND, "%s answered with status %d", url, code);
+    return code == 200
+               ? STATUS_OK
+               : error_set(err, STATUS_NOT_FOUND,
+                           "cannot get AWS keys from this instance: %s answered with status %d",
+                           url, code);
 }
 
 /* Fetches the instance's keys with version 2 of the metadata service only. Version 1 would also
@@ -321,12 +332,15 @@ static enum status fetch_instance(struct aws_credentials *c, struct aws_answer *
             role.ptr[role.len] = '\0';
         fetch_append_encoded(&path, strbuf_str(&role).ptr, "");
         s = role.len == 0
-                ? error_set(err, STATUS_NOT_FOUND, "this instance has no IAM role")
+                ? error_set(err, STATUS_NOT_FOUND,
+                            "cannot get AWS keys: this instance has no IAM role. Attach a role, or "
+                            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
                 : ask_instance(c, "GET", strbuf_str(&path).ptr, strbuf_str(&token).ptr, &out, err);
     }
     if (s == STATUS_OK && !aws_answer_read_json(strbuf_str(&out), a))
         s = error_set(err, STATUS_PROTOCOL,
-                      "the answer of the instance's metadata service contains no AWS keys");
+                      "cannot get AWS keys: the answer of the instance's metadata service contains "
+                      "none. Check the instance's IAM role");
     strbuf_fini(&token);
     strbuf_fini(&role);
     strbuf_fini(&path);
@@ -429,10 +443,11 @@ static enum status read_files(const struct aws_credentials *c, struct files *f, 
     if (profile &&
         !aws_profile_is_there(strbuf_str(&f->credentials), AWS_FILE_CREDENTIALS, profile) &&
         !aws_profile_is_there(strbuf_str(&f->config), AWS_FILE_CONFIG, profile))
-        return error_set(err, STATUS_INVALID,
-                         "AWS_PROFILE=%s: this profile is neither in ~/.aws/credentials nor in "
-                         "~/.aws/config (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE)",
-                         profile);
+        return error_set(
+            err, STATUS_INVALID,
+            "AWS_PROFILE=%s: this profile is neither in ~/.aws/credentials nor in ~/.aws/config "
+            "(AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE). Correct the name",
+            profile);
     return STATUS_OK;
 }
 

@@ -67,21 +67,22 @@ enum status pull_explain(const struct fetch_answer *a, const struct pull_words *
     switch (a->code) {
     case 401:
     case 403:
-        return error_set(err, STATUS_DENIED, "%s: %s rejects the request (%d%s%s): %s", w->what,
-                         a->host, a->code, open, a->problem, w->denied);
+        return error_set(err, STATUS_DENIED, "cannot fetch %s: %s rejects the request (%d%s%s): %s",
+                         w->what, a->host, a->code, open, a->problem, w->denied);
     case 404:
     case 410:
         return error_set(err, STATUS_INVALID,
-                         "%s: %s does not have this file or model (%d%s%s): %s", w->what, a->host,
-                         a->code, open, a->problem, w->missing);
+                         "cannot fetch %s: %s does not have this file or model (%d%s%s): %s",
+                         w->what, a->host, a->code, open, a->problem, w->missing);
     case 429:
-        return error_set(err, STATUS_IO,
-                         "%s: %s has received too many requests (429). Try again later", w->what,
-                         a->host);
+        return error_set(
+            err, STATUS_IO,
+            "cannot fetch %s: %s has received too many requests (429). Try again later", w->what,
+            a->host);
     default:
         return error_set(err, a->code >= 500 ? STATUS_IO : STATUS_INVALID,
-                         "%s: %s answered with status %d%s%s", w->what, a->host, a->code, open,
-                         a->problem);
+                         "cannot fetch %s: %s answered with status %d%s%s. Try again later",
+                         w->what, a->host, a->code, open, a->problem);
     }
 }
 
@@ -105,9 +106,10 @@ enum status pull_get_text(const struct fetch_net *net, const struct fetch_call *
         strbuf_reset(out);
         s = fetch_get(net, &call, &a, err);
         if (s == STATUS_CLOSED && out->failed)
-            return error_set(err, STATUS_LIMIT,
-                             "%s: the answer of %s is larger than the limit of %zu MiB", w->what,
-                             a.host, out->limit >> 20);
+            return error_set(
+                err, STATUS_LIMIT,
+                "cannot fetch %s: the answer of %s is larger than the limit of %zu MiB", w->what,
+                a.host, out->limit >> 20);
         if (s == STATUS_OK && a.code == 200)
             return STATUS_OK;
     } while (pull_retry_again(&retry, s, &a, err));

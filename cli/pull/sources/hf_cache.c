@@ -95,11 +95,11 @@ static enum status path_of(const struct hf_cache *c, const char *repo, const cha
     int n = snprintf(out, PATH_MAX, "%s/models--%s/%s%s%s", c->folder, strbuf_str(&id).ptr, kind,
                      name[0] ? "/" : "", name);
     strbuf_fini(&id);
-    return n > 0 && n < PATH_MAX
-               ? STATUS_OK
-               : error_set(err, STATUS_INVALID,
-                           "cannot use huggingface_hub's cache %s: a path in it is too long",
-                           c->folder);
+    return n > 0 && n < PATH_MAX ? STATUS_OK
+                                 : error_set(err, STATUS_INVALID,
+                                             "cannot use huggingface_hub's cache %s: a path in it "
+                                             "is too long. Set HF_HUB_CACHE to a shorter path",
+                                             c->folder);
 }
 
 static const char *blob_id(const struct pull_file *f)
@@ -167,7 +167,8 @@ static enum status copy(const char *from, const char *part, const char *to, bool
         s = io_error(in < 0 ? from : part, err);
     } else {
         if (ioctl(out, FICLONE, in) != 0)
-            s = only_clones ? error_set(err, STATUS_UNSUPPORTED, "it is on another file system")
+            s = only_clones ? error_set(err, STATUS_UNSUPPORTED,
+                                        "cannot clone %s: it is on another file system", from)
                             : copy_bytes(in, out, to, err);
         if (s == STATUS_OK && (fsync(out) != 0 || rename(part, to) != 0))
             s = io_error(to, err);
@@ -254,7 +255,10 @@ static enum status give_blob(const struct hf_cache *c, const struct fetch_net *n
     int n = snprintf(part, sizeof part, "%s.cox.incomplete", blob);
     int m = snprintf(fresh, sizeof fresh, "%s.cox-%d", blob, (int)getpid());
     if (n < 0 || n >= PATH_MAX || m < 0 || m >= PATH_MAX)
-        return error_set(err, STATUS_INVALID, "%s: the path of this file is too long", blob);
+        return error_set(err, STATUS_INVALID,
+                         "cannot add %s to huggingface_hub's cache: its path is too long. Set "
+                         "HF_HUB_CACHE to a shorter path",
+                         blob);
     TRY(check_blob(net, f, from, blob, &is_right, err));
     if (is_right)
         return STATUS_OK;
@@ -330,8 +334,10 @@ static enum status give_file(const struct hf_cache *c, const struct fetch_net *n
     int n = snprintf(from, sizeof from, "%s/%s", folder, f->name);
     int m = snprintf(below, sizeof below, "%s/%s", l->commit, name);
     if (n < 0 || n >= PATH_MAX || m < 0 || m >= PATH_MAX || !model_ref_name_is_safe(name))
-        return error_set(err, STATUS_INVALID,
-                         "%s: this file name is not allowed in huggingface_hub's cache", f->name);
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot add %s to huggingface_hub's cache: this file name is not allowed there",
+            f->name);
     TRY(path_of(c, r->repo, "blobs", blob_id(f), blob, err));
     TRY(path_of(c, r->repo, "snapshots", below, path, err));
     TRY(give_blob(c, net, f, from, blob, err));

@@ -47,7 +47,10 @@ static enum status repo_folder(const struct hf_cache *c, const char *repo, char 
         memcpy(out, strbuf_str(&b).ptr, b.len + 1);
     strbuf_fini(&b);
     return ok ? STATUS_OK
-              : error_set(err, STATUS_INVALID, "%s: a path in this cache is too long", c->folder);
+              : error_set(err, STATUS_INVALID,
+                          "the cache %s is not used: a path in it is too long. Set HF_HUB_CACHE to "
+                          "a shorter path",
+                          c->folder);
 }
 
 /* Finds the commit of the revision in the cache. */
@@ -66,9 +69,10 @@ static enum status find_commit(const char *folder, const char *revision, char *c
     commit[strcspn(commit, "\r\n ")] = '\0';
     if (f)
         (void)fclose(f);
-    return is_commit(commit) ? STATUS_OK
-                             : error_set(err, STATUS_NOT_FOUND,
-                                         "the cache does not contain the revision %s", revision);
+    return is_commit(commit)
+               ? STATUS_OK
+               : error_set(err, STATUS_NOT_FOUND,
+                           "the cache does not contain the model's revision %s", revision);
 }
 
 /* Adds the hash of a file, which is the name of its blob: SHA-256, or git's id for a small file. */
@@ -96,7 +100,7 @@ static enum status add_folder(const char *snapshot, const char *below, json_t *s
     if (!d)
         return below[0] ? STATUS_OK
                         : error_set(err, STATUS_NOT_FOUND,
-                                    "the cache contains no files of this revision");
+                                    "the cache contains no files of the model's revision");
     for (const struct dirent *e; (e = readdir(d)) && json_array_size(siblings) < ENTRIES_MAX;) {
         n = snprintf(name, sizeof name, "%s%s", below, e->d_name);
         if (e->d_name[0] == '.' || n < 0 || (size_t)n >= sizeof name ||
@@ -149,7 +153,7 @@ static enum status check_parts(const struct pull_list *l, struct error *err)
                 n_there++;
         if (n_there < n)
             return error_set(err, STATUS_NOT_FOUND,
-                             "files are missing: of %u files like %s it contains %u", n, name,
+                             "the model is incomplete: of %u files like %s it has %u", n, name,
                              n_there);
     }
     return STATUS_OK;
@@ -172,12 +176,12 @@ static enum status check_index(const char *snapshot, const char *index, const st
                        : NULL;
     json_t *map = json_object_get(root, "weight_map");
     if (!json_is_object(map))
-        s = error_set(err, STATUS_NOT_FOUND, "cannot read the index %s", index);
+        s = error_set(err, STATUS_NOT_FOUND, "the model's index %s cannot be read", index);
     json_object_foreach(map, tensor, file)
     {
         const char *name = json_string_value(file);
         if (s == STATUS_OK && (!name || !has(l, name)))
-            s = error_set(err, STATUS_NOT_FOUND, "the file %.200s is missing",
+            s = error_set(err, STATUS_NOT_FOUND, "the model's file %.200s is missing",
                           name ? name : tensor);
     }
     json_decref(root);
@@ -189,13 +193,14 @@ static enum status check_whole(const char *snapshot, const struct model_ref *r,
 {
     for (uint32_t i = 0; i < l->n_files; i++)
         if (!l->files[i].sha256[0] && !l->files[i].git_id[0])
-            return error_set(err, STATUS_NOT_FOUND, "%s is not a link to a blob of this cache",
+            return error_set(err, STATUS_NOT_FOUND,
+                             "the model's file %s is not a link to a blob of the cache",
                              l->files[i].name);
     TRY(check_parts(l, err));
     if (r->file)
         return STATUS_OK;
     if (!has(l, "tokenizer.json") && !has(l, "tokenizer.model") && !has(l, "vocab.json"))
-        return error_set(err, STATUS_NOT_FOUND, "the file tokenizer.json is missing");
+        return error_set(err, STATUS_NOT_FOUND, "the model's file tokenizer.json is missing");
     TRY(check_index(snapshot, "model.safetensors.index.json", l, err));
     return check_index(snapshot, "pytorch_model.bin.index.json", l, err);
 }

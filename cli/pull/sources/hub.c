@@ -104,7 +104,9 @@ static enum status add(const json_t *o, const char *name, const struct model_ref
     f->hub_name = mem_strdup(name);
     if (json_is_object(lfs)) {
         if (sha256 && !is_hex(sha256, 64))
-            return error_set(err, STATUS_PROTOCOL, "the hub's answer has an invalid SHA-256 for %s",
+            return error_set(err, STATUS_PROTOCOL,
+                             "cannot download %s: the hub sent an invalid SHA-256 for it. Check "
+                             "HF_ENDPOINT, or try again later",
                              f->name);
         memcpy(f->sha256, sha256 ? sha256 : "", sha256 ? 65 : 1);
     } else if (is_hex(git_id, 40) && n_bytes != FETCH_UNKNOWN) {
@@ -177,8 +179,9 @@ static enum status choose(const json_t *siblings, const struct model_ref *r, con
             TRY(add(json_array_get(siblings, i), name, r, endpoint, l, err));
     }
     if (r->file && l->n_files == 0)
-        return error_set(err, STATUS_INVALID, "%s has no file %s at revision %s", r->repo, r->file,
-                         r->revision);
+        return error_set(err, STATUS_INVALID,
+                         "%s has no file %s at revision %s. Check the file's name and --revision",
+                         r->repo, r->file, r->revision);
     return r->file || (has_config && weights) ? STATUS_OK : no_folder(siblings, r, err);
 }
 
@@ -214,8 +217,10 @@ static enum status ask_sizes(const struct pull_source *source, struct pull_list 
             continue;
         TRY(pull_get_size(source->net, &call, &source->words, &a, err));
         if (a.total == FETCH_UNKNOWN || a.total > PULL_MAX_FILE_BYTES)
-            return error_set(err, STATUS_PROTOCOL,
-                             "%s: %s does not report a valid size for this file", f->name, a.host);
+            return error_set(
+                err, STATUS_PROTOCOL,
+                "cannot download %s: %s does not report a valid size for the file. Try again later",
+                f->name, a.host);
         f->n_bytes = a.total;
     }
     return STATUS_OK;

@@ -51,7 +51,9 @@ static enum status read_json(const json_t *files, const char *name, struct index
             out->n_bytes = (uint64_t)json_integer_value(size);
         return STATUS_OK;
     }
-    return error_set(err, STATUS_NOT_FOUND, "the package index does not contain %s", name);
+    return error_set(
+        err, STATUS_NOT_FOUND,
+        "the package index does not contain %s. Check --index (COX_INDEX, PIP_INDEX_URL)", name);
 }
 
 /* Reads the links of an HTML page: href="…" in any element. */
@@ -70,7 +72,9 @@ static enum status read_html(struct str page, const char *name, struct index_fil
             return STATUS_OK;
         at = quote;
     }
-    return error_set(err, STATUS_NOT_FOUND, "the package index does not contain %s", name);
+    return error_set(
+        err, STATUS_NOT_FOUND,
+        "the package index does not contain %s. Check --index (COX_INDEX, PIP_INDEX_URL)", name);
 }
 
 enum status pull_index_read(struct str page, const char *name, struct index_file *out,
@@ -81,7 +85,9 @@ enum status pull_index_read(struct str page, const char *name, struct index_file
     while (blank < page.len && page.ptr[blank] && strchr(" \t\r\n", page.ptr[blank]))
         blank++;
     if (blank == page.len)
-        return error_set(err, STATUS_PROTOCOL, "the package index sent an empty answer");
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "the package index sent an empty answer. Check --index (COX_INDEX, PIP_INDEX_URL)");
     if (page.ptr[blank] != '{')
         return read_html(page, name, out, err);
     json_t *root = json_loadb(page.ptr, page.len, JSON_REJECT_DUPLICATES, NULL);
@@ -89,7 +95,8 @@ enum status pull_index_read(struct str page, const char *name, struct index_file
     enum status s = json_is_array(files)
                         ? read_json(files, name, out, err)
                         : error_set(err, STATUS_PROTOCOL,
-                                    "the package index sent JSON without a list of files");
+                                    "the package index sent JSON without a list of files. Check "
+                                    "--index (COX_INDEX, PIP_INDEX_URL)");
     json_decref(root);
     return s;
 }

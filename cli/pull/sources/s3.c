@@ -102,7 +102,8 @@ static enum status on_object(void *ctx, const struct s3_object *o, struct error 
     struct strbuf url;
     if (strncmp(o->key, g->prefix, strlen(g->prefix)) != 0)
         return error_set(err, STATUS_PROTOCOL,
-                         "the bucket's list contains keys outside the requested folder");
+                         "cannot download the model: the bucket's list contains keys outside the "
+                         "requested folder. Check the endpoint");
     const char *name = o->key + g->n_folder;
     if (o->is_folder)
         on_folder(g, name);
@@ -215,9 +216,11 @@ enum status pull_s3_list(const struct pull_source *source, const struct model_re
     mem_free(g.prefix);
     TRY(s);
     if (is_one_gguf(r))
-        return l->n_files > 0 ? STATUS_OK
-                              : error_set(err, STATUS_INVALID,
-                                          "%s: the bucket has no object with this name", r->text);
+        return l->n_files > 0
+                   ? STATUS_OK
+                   : error_set(err, STATUS_INVALID,
+                               "%s: the bucket has no object with this name. Correct the name",
+                               r->text);
     if (!g.has_config || (!g.has_safetensors && !g.has_torch))
         return error_set(err, STATUS_INVALID,
                          "%s is not a model folder: it does not directly contain config.json and "

@@ -54,7 +54,9 @@ static uint32_t u32(const uint8_t *p)
 
 static enum status wrong(const struct wheel *w, const char *what, struct error *err)
 {
-    return error_set(err, STATUS_PROTOCOL, "%s is not the expected wheel file: %s", w->path, what);
+    return error_set(err, STATUS_PROTOCOL,
+                     "%s is not the expected wheel file: %s. Run the same command again", w->path,
+                     what);
 }
 
 /* Finds the record that ends a zip file. Only the record's comment may follow it. */

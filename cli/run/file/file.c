@@ -401,9 +401,10 @@ enum status run_file_read(const char *path, struct strbuf *text, struct error *e
         return error_set(err, STATUS_IO, "cannot read the run file %s: %s", path,
                          strerror(failure));
     if (text->failed || text->len > RUN_FILE_MAX_BYTES)
-        return error_set(err, STATUS_LIMIT,
-                         "the run file %s is too large: at most %d bytes are allowed", path,
-                         RUN_FILE_MAX_BYTES);
+        return error_set(
+            err, STATUS_LIMIT,
+            "the run file %s is too large: at most %d bytes are allowed. Use a shorter file", path,
+            RUN_FILE_MAX_BYTES);
     return STATUS_OK;
 }
 

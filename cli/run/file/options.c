@@ -182,7 +182,8 @@ static enum status parse_options(struct str text, struct up_options *o, struct c
     if (fd < 0 || write(fd, text.ptr, text.len) != (ssize_t)text.len) {
         if (fd >= 0)
             close(fd);
-        return error_set(err, STATUS_IO, "not enough memory for the options");
+        return error_set(err, STATUS_IO,
+                         "cannot start the run: there is not enough memory for its options");
     }
     snprintf(path, 64, "/proc/self/fd/%d", fd);
     char name[] = "cox up", flag[] = "--config";

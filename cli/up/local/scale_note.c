@@ -52,7 +52,10 @@ static enum status post(const struct scale_note *n, const struct note *x, struct
     char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
     if (!body) /* json_pack returned NULL because the name is not UTF-8 */
-        return error_set(err, STATUS_INVALID, "the name of user %u is not UTF-8", x->uid);
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot report the new number of workers to the head: the name of user %u is not UTF-8",
+            x->uid);
     enum status s = admin_call(&n->access, "POST", "/api/scaled", body, &answer, err);
     free(body);
     json_decref(answer);

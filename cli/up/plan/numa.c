@@ -54,8 +54,12 @@ static enum status bind_worker(const struct up_numa *u, uint32_t i, struct numa_
     struct numa_words w = words_of(u->o, i);
     *out = (struct numa_binding){.node = -1};
     if (w.node || w.cpus)
-        return p->numa ? numa_bind_to(p->numa, &p->allowed, &w, out, err)
-                       : error_set(err, STATUS_NOT_FOUND, "the worker runs on another machine");
+        return p->numa
+                   ? numa_bind_to(p->numa, &p->allowed, &w, out, err)
+                   : error_set(
+                         err, STATUS_NOT_FOUND,
+                         "%s cannot be used: the worker runs on another machine. Remove the option",
+                         w.node ? w.node_flag : w.cpus_flag);
     return numa_bind_any(finds_itself(u) ? &unknown : p->numa, &p->allowed, i, u->n_in_order, out,
                          err);
 }

@@ -24,7 +24,8 @@ enum status http_client_call(const struct http_call *c, int *status_code, struct
     *status_code = 0;
     CURL *curl = curl_easy_init();
     if (!curl)
-        return error_set(err, STATUS_INTERNAL, "cannot create a libcurl handle");
+        return error_set(err, STATUS_INTERNAL,
+                         "cannot send the request: there is not enough memory for libcurl");
     struct sink sink = {c, answer};
     enum status s = http_client_prepare(curl, c, &headers, err);
     if (s == STATUS_OK) {

@@ -78,11 +78,14 @@ enum status http_client_describe(CURLcode rc, const struct http_call *c, struct 
     const int n = (int)strcspn(c->url, "?#");
     switch (rc) {
     case CURLE_OPERATION_TIMEDOUT:
-        return error_set(err, STATUS_TIMEOUT, "%.*s did not answer in time (%s)", n, c->url, why);
+        return error_set(err, STATUS_TIMEOUT,
+                         "%.*s did not answer in time (%s). Check that the server runs", n, c->url,
+                         why);
     case CURLE_WRITE_ERROR: /* curl reports this error when on_data returned false */
         return c->on_data ? STATUS_OK
-                          : error_set(err, STATUS_LIMIT, "the answer of %.*s is larger than %d MiB",
-                                      n, c->url, HTTP_ANSWER_MAX_BYTES >> 20);
+                          : error_set(err, STATUS_LIMIT,
+                                      "the answer of %.*s is larger than the limit of %d MiB", n,
+                                      c->url, HTTP_ANSWER_MAX_BYTES >> 20);
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
         return error_set(
@@ -115,7 +118,8 @@ enum status http_client_prepare(CURL *curl, const struct http_call *c, struct cu
 {
     *headers = NULL;
     if (c->bearer && strpbrk(c->bearer, "\r\n"))
-        return error_set(err, STATUS_INVALID, "the key contains a line break; remove it");
+        return error_set(err, STATUS_INVALID,
+                         "the API key or token contains a line break; remove it");
     for (size_t i = 0; i < c->n_headers; i++)
         if (strpbrk(c->headers[i], "\r\n"))
             return error_set(err, STATUS_INVALID,

@@ -371,10 +371,13 @@ static enum status describe(CURLcode rc, const struct transfer *t, struct error 
 {
     const char *host = t->answer->host, *why = curl_easy_strerror(rc);
     if (t->is_stopped || rc == CURLE_ABORTED_BY_CALLBACK)
-        return error_set(err, STATUS_CLOSED, "the transfer was stopped");
+        return error_set(err, STATUS_CLOSED, "the transfer from %s was stopped", host);
     switch (rc) {
     case CURLE_OPERATION_TIMEDOUT:
-        return error_set(err, STATUS_TIMEOUT, "%s sent no data for too long (%s)", host, why);
+        return error_set(
+            err, STATUS_TIMEOUT,
+            "%s sent no data for too long (%s). Check the network, then run the same command again",
+            host, why);
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
@@ -389,7 +392,9 @@ static enum status describe(CURLcode rc, const struct transfer *t, struct error 
                          "authority with --cacert FILE or SSL_CERT_FILE",
                          host, why);
     case CURLE_SSL_CONNECT_ERROR:
-        return error_set(err, STATUS_IO, "the TLS handshake with %s failed (%s)", host, why);
+        return error_set(err, STATUS_IO,
+                         "the TLS handshake with %s failed (%s). Check that the server uses https",
+                         host, why);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
         return error_set(err, STATUS_INVALID, "the address of %s is not valid (%s)", host, why);
@@ -412,7 +417,8 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     *next = NULL;
     t->curl = t->call->session ? t->call->session->curl : curl_easy_init();
     if (!t->curl)
-        return error_set(err, STATUS_INTERNAL, "cannot create a libcurl handle");
+        return error_set(err, STATUS_INTERNAL,
+                         "cannot fetch files: there is not enough memory for libcurl");
     curl_easy_reset(t->curl); /* the reset keeps the open connections */
     t->has_begun = t->is_stopped = false;
     t->header_bytes = 0;
@@ -427,7 +433,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     t->answer->retry_after_s = wait > 0 && wait < 86400 ? (uint32_t)wait : 0;
     if (s == STATUS_OK && !t->has_begun && (t->answer->code == 200 || t->answer->code == 206) &&
         !begin(t)) /* the body is empty when on_body was not called */
-        s = error_set(err, STATUS_CLOSED, "the transfer was stopped");
+        s = error_set(err, STATUS_CLOSED, "the transfer from %s was stopped", t->answer->host);
     char *to = NULL;
     if (s == STATUS_OK && is_redirect(t->answer->code) &&
         curl_easy_getinfo(t->curl, CURLINFO_REDIRECT_URL, &to) == CURLE_OK && to)
@@ -447,7 +453,8 @@ static enum status follow(struct transfer *t, struct error *err)
     enum status s =
         origin_of(url, &first)
             ? STATUS_OK
-            : error_set(err, STATUS_INVALID, "this is not a valid http:// or https:// address");
+            : error_set(err, STATUS_INVALID,
+                        "the given address is not a valid http:// or https:// address. Correct it");
     here = first;
     for (int i = 0; s == STATUS_OK; i++) {
         s = hop(t, url, &here, same_origin(&here, &first), &next, err);
@@ -460,15 +467,17 @@ static enum status follow(struct transfer *t, struct error *err)
         bool was_https = strcmp(here.scheme, "https") == 0;
         memcpy(from_host, here.host, sizeof from_host);
         if (!origin_of(url, &here))
-            s = error_set(err, STATUS_INVALID, "%s redirects to an address that is not valid",
+            s = error_set(err, STATUS_INVALID,
+                          "the request failed: %s redirects to an address that is not valid",
                           from_host);
         else if (was_https && strcmp(here.scheme, "https") != 0)
-            s = error_set(
-                err, STATUS_DENIED,
-                "%s redirects from https to http, which is not followed because it is not secure",
-                from_host);
+            s = error_set(err, STATUS_DENIED,
+                          "the request failed: %s redirects from https to http, which is not "
+                          "followed because it is not secure",
+                          from_host);
         else if (i == MAX_REDIRECTS)
-            s = error_set(err, STATUS_INVALID, "%s redirects more than %d times", from_host,
+            s = error_set(err, STATUS_INVALID,
+                          "the request failed: %s redirects more than %d times", from_host,
                           MAX_REDIRECTS);
     }
     mem_free(next);

@@ -24,7 +24,8 @@ enum status http_streams_new(struct http_streams **out, struct error *err)
     s->multi = curl_multi_init();
     if (!s->multi) {
         mem_free(s);
-        return error_set(err, STATUS_INTERNAL, "cannot create a libcurl handle");
+        return error_set(err, STATUS_INTERNAL,
+                         "cannot send requests: there is not enough memory for libcurl");
     }
     *out = s;
     return STATUS_OK;
@@ -66,9 +67,10 @@ enum status http_streams_begin(struct http_streams *s, const struct http_call *c
     t->call = *c;
     t->on_end = on_end;
     t->curl = curl_easy_init();
-    enum status status = t->curl
-                             ? http_client_prepare(t->curl, &t->call, &t->headers, err)
-                             : error_set(err, STATUS_INTERNAL, "cannot create a libcurl handle");
+    enum status status =
+        t->curl ? http_client_prepare(t->curl, &t->call, &t->headers, err)
+                : error_set(err, STATUS_INTERNAL,
+                            "cannot send the request: there is not enough memory for libcurl");
     if (status == STATUS_OK) {
         curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, on_body);
         curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);

@@ -61,7 +61,9 @@ static int too_large(struct http_parser *p, uint64_t most)
 static int add_head(struct http_parser *p, const char *at, size_t n)
 {
     if (p->head.len + n > p->limits.max_header_bytes)
-        return fail(p, 431, "The request line and headers are larger than this server allows");
+        return fail(p, 431,
+                    "The request line and headers are larger than this server allows. Send fewer "
+                    "or shorter headers");
     strbuf_append(&p->head, at, n);
     return 0;
 }
@@ -69,9 +71,10 @@ static int add_head(struct http_parser *p, const char *at, size_t n)
 static int add_noise(struct http_parser *p, size_t n)
 {
     p->noise_bytes += (uint32_t)n;
-    return p->noise_bytes > CHUNK_NOISE_MAX
-               ? fail(p, 400, "The request has too many bytes of chunk extensions or trailers")
-               : 0;
+    return p->noise_bytes > CHUNK_NOISE_MAX ? fail(p, 400,
+                                                   "The request has too many bytes of chunk "
+                                                   "extensions or trailers. Send fewer of them")
+                                            : 0;
 }
 
 static int on_begin(llhttp_t *l)
@@ -85,7 +88,7 @@ static int on_url(llhttp_t *l, const char *at, size_t n)
     struct http_parser *p = l->data;
     p->url_len += (uint32_t)n;
     if (p->url_len > HTTP_MAX_URL)
-        return fail(p, 414, "The URL is longer than 8 KiB");
+        return fail(p, 414, "The URL is longer than 8 KiB, the limit. Send a shorter one");
     return add_head(p, at, n);
 }
 
@@ -96,7 +99,7 @@ static int on_field(llhttp_t *l, const char *at, size_t n)
         return add_noise(p, n);
     if (p->n_fields == 0 || p->in_value) {
         if (p->n_fields == HTTP_MAX_FIELDS)
-            return fail(p, 431, "The request has too many header fields");
+            return fail(p, 431, "The request has too many header fields. Send fewer of them");
         p->fields[p->n_fields++] = (struct offsets){.name = (uint32_t)p->head.len};
         p->in_value = false;
     }
@@ -168,7 +171,7 @@ static int on_headers_complete(llhttp_t *l)
     uint32_t n;
     p->headers_done = true;
     if (l->method == HTTP_CONNECT)
-        return fail(p, 405, "CONNECT is not supported");
+        return fail(p, 405, "The method CONNECT is not supported: this server is not a proxy");
     l->upgrade = 0; /* a server may ignore an offer to upgrade (RFC 9110, 7.8) */
     if (l->http_major != 1 || l->http_minor > 1)
         return fail(p, 505, "Only HTTP/1.0 and HTTP/1.1 are supported");

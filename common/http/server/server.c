@@ -177,8 +177,10 @@ static enum status listen_on_file(struct http_server *s, const char *path, struc
 {
     struct sockaddr_un a;
     if (strlen(path) >= sizeof a.sun_path)
-        return error_set(err, STATUS_INVALID, "the path of the socket %s is longer than %zu bytes",
-                         path, sizeof a.sun_path - 1);
+        return error_set(
+            err, STATUS_INVALID,
+            "the path of the socket %s is longer than %zu bytes. Choose a shorter path", path,
+            sizeof a.sun_path - 1);
     remove_dead_socket(path);
     int rc = uv_pipe_bind(&s->listener.pipe, path);
     if (rc == 0)

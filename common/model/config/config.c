@@ -74,22 +74,24 @@ static enum status check_experts(const struct model_info *m, const struct model_
         return error_set(
             err, STATUS_UNSUPPORTED,
             "%s: the model has %u layers of %u experts and %llu latent heads; this build supports "
-            "at most %d experts and latent heads in all layers together",
+            "at most %d experts and latent heads in all layers together. Use another model",
             m->path, c->n_layers, x->n_experts, (unsigned long long)n_heads, MAX_PARTS);
     if (x->n_experts == 0)
         return STATUS_OK;
     if (x->n_chosen == 0 || x->n_chosen > x->n_experts || x->width == 0)
-        return error_set(err, STATUS_INVALID,
-                         "%s: the model uses %u of %u experts per token with %u inner dimensions "
-                         "each; these numbers do not fit together",
-                         m->path, x->n_chosen, x->n_experts, x->width);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: the model uses %u of %u experts per token with %u inner dimensions "
+            "each; these numbers do not fit together. Fetch the model again, or use another one",
+            m->path, x->n_chosen, x->n_experts, x->width);
     uint32_t n = x->n_groups, per_group = n ? x->n_experts / n : 0;
     if (n > 0 && (x->n_experts % n != 0 || x->n_groups_chosen == 0 || x->n_groups_chosen > n ||
                   n > CONFIG_MAX_GROUPS || per_group * x->n_groups_chosen < x->n_chosen))
-        return error_set(err, STATUS_INVALID,
-                         "%s: the model cannot choose %u of %u experts from %u of %u expert "
-                         "groups; these numbers do not fit together",
-                         m->path, x->n_chosen, x->n_experts, x->n_groups_chosen, n);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: the model cannot choose %u of %u experts from %u of %u expert "
+            "groups; these numbers do not fit together. Fetch the model again, or use another one",
+            m->path, x->n_chosen, x->n_experts, x->n_groups_chosen, n);
     return STATUS_OK;
 }
 

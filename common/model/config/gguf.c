@@ -22,15 +22,17 @@ static enum status get_u32_of_layers(const struct gguf_reader *r, const char *na
         return gguf_reader_u32(r, name, max, out);
     uint64_t first = gguf_array_u64(&v->array, 0);
     if (v->array.n != n_layers || (v->array.type != GGUF_U32 && v->array.type != GGUF_I32))
-        return error_set(r->err, STATUS_INVALID, "%s: %s must be a list of %u integers",
+        return error_set(r->err, STATUS_INVALID,
+                         "%s: %s must be a list of %u integers. Convert or fetch the model again",
                          gguf_path(r->g), key.text, n_layers);
     for (uint32_t i = 1; i < n_layers; i++)
         if (gguf_array_u64(&v->array, i) != first)
-            return error_set(r->err, STATUS_UNSUPPORTED,
-                             "%s: %s differs between layers (%lld, but %lld in layer %u). This "
-                             "build runs only models where all layers have the same value",
-                             gguf_path(r->g), key.text, (long long)first,
-                             (long long)gguf_array_u64(&v->array, i), i);
+            return error_set(
+                r->err, STATUS_UNSUPPORTED,
+                "%s: %s differs between layers (%lld, but %lld in layer %u). This "
+                "build runs only models where all layers have the same value. Use another model",
+                gguf_path(r->g), key.text, (long long)first,
+                (long long)gguf_array_u64(&v->array, i), i);
     if (first < 1 || first > max)
         return error_set(r->err, STATUS_INVALID, "%s: %s is %lld; it must be from 1 to %u",
                          gguf_path(r->g), key.text, (long long)first, max);
@@ -75,7 +77,7 @@ static enum status read_head_dim(const struct gguf_reader *r, struct model_confi
     if (value_dim != out->head_dim)
         return error_set(r->err, STATUS_UNSUPPORTED,
                          "%s: attention heads have keys of %u dimensions and values of %u. This "
-                         "build runs only models where the two are equal",
+                         "build runs only models where the two are equal. Use another model",
                          gguf_path(r->g), out->head_dim, value_dim);
     return STATUS_OK;
 }
@@ -98,7 +100,8 @@ static enum status read_windows(const struct gguf_reader *r, const struct config
         return STATUS_OK; /* no layer has a window */
     if (v && v->type == GGUF_ARRAY) {
         if (v->array.type != GGUF_BOOL || v->array.n != out->n_layers)
-            return error_set(r->err, STATUS_INVALID, "%s: %s must be a list of %u bools",
+            return error_set(r->err, STATUS_INVALID,
+                             "%s: %s must be a list of %u bools. Convert or fetch the model again",
                              gguf_path(r->g), key.text, out->n_layers);
         for (uint32_t i = 0; i < out->n_layers; i++)
             out->layer_is_window[i] = gguf_array_u64(&v->array, i) != 0;

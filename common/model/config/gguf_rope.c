@@ -93,7 +93,7 @@ static enum status read_scaling(const struct gguf_reader *r, struct rope_config 
     }
     return error_set(r->err, STATUS_UNSUPPORTED,
                      "%s: this build does not support the RoPE scaling \"%.*s\" in a GGUF file; it "
-                     "supports none, linear, yarn and longrope",
+                     "supports none, linear, yarn and longrope. Use another model",
                      gguf_path(r->g), (int)(type.len > 64 ? 64 : type.len), type.ptr);
 }
 

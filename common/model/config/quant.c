@@ -16,7 +16,8 @@ static enum status must_be(const struct hf_config *q, const char *key, uint32_t 
     if (!v || (json_is_integer(v) && json_integer_value(v) == (json_int_t)want))
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "%s/config.json: quantization_config: %s is %lld; this build supports only %u",
+                     "%s/config.json: quantization_config: %s is %lld; this build supports only "
+                     "%u. Use another model",
                      q->folder, key, (long long)json_integer_value(v), want);
 }
 
@@ -55,7 +56,7 @@ static enum status read_gptq(const struct hf_config *q, struct quant_config *out
     if (out->bits != 2 && out->bits != 3 && out->bits != 4 && out->bits != 8)
         return error_set(err, STATUS_UNSUPPORTED,
                          "%s/config.json: quantization_config: bits is %u; this build supports "
-                         "only 2, 3, 4 and 8",
+                         "only 2, 3, 4 and 8. Use another model",
                          q->folder, out->bits);
     TRY(hf_config_text(*q, "checkpoint_format", &format, err));
     out->zeros_are_whole = format && strcmp(format, "gptq_v2") == 0;
@@ -103,7 +104,7 @@ static enum status read_integers(const struct hf_config *q, struct quant_config 
         if (bits && n != 4 && n != 8)
             return error_set(err, STATUS_UNSUPPORTED,
                              "%s/config.json: quantization_config: num_bits of %s is %lld; this "
-                             "build supports only 4 and 8",
+                             "build supports only 4 and 8. Use another model",
                              q->folder, key, (long long)n);
         out->bits = n == 4 ? 4 : out->bits;
     }

@@ -33,7 +33,7 @@ static enum status read_whole(const char *path, int fd, struct strbuf *out, stru
         if (n < 0 && errno != EINTR)
             return error_set(err, STATUS_IO, "cannot read %s: %s", path, strerror(errno));
         if (n > 0 && !strbuf_append(out, chunk, (size_t)n))
-            return error_set(err, STATUS_INVALID, "%s is larger than %d bytes", path,
+            return error_set(err, STATUS_INVALID, "%s is larger than %d bytes, the limit", path,
                              MAX_JSON_BYTES);
     }
 }
@@ -47,7 +47,8 @@ enum status hf_json_load(const char *folder, const char *file, size_t flags, jso
     *out = NULL;
     int n = snprintf(path, sizeof path, "%s/%s", folder, file);
     if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "the path of the folder %s is too long", folder);
+        return error_set(err, STATUS_INVALID,
+                         "the path of the folder %s is too long. Use a shorter path", folder);
     TRY(file_open_regular(path, &fd, &n_bytes, err));
     struct strbuf text;
     json_error_t why;
@@ -55,14 +56,17 @@ enum status hf_json_load(const char *folder, const char *file, size_t flags, jso
     enum status s = read_whole(path, fd, &text, err);
     close(fd);
     if (s == STATUS_OK && !json_is_bounded(strbuf_str(&text).ptr, text.len))
-        s = error_set(err, STATUS_INVALID, "%s has more than %d values", path, JSON_MAX_VALUES);
+        s = error_set(err, STATUS_INVALID, "%s has more than %d values, the limit", path,
+                      JSON_MAX_VALUES);
     if (s == STATUS_OK) {
         *out = json_loadb(strbuf_str(&text).ptr, text.len, flags | JSON_REJECT_DUPLICATES, &why);
         if (!*out)
-            s = error_set(err, STATUS_INVALID, "%s:%d: the file is not valid JSON: %s", path,
+            s = error_set(err, STATUS_INVALID,
+                          "%s:%d: the file is not valid JSON: %s. Fetch the file again", path,
                           why.line, why.text);
         else if (!json_is_object(*out))
-            s = error_set(err, STATUS_INVALID, "%s must be a JSON object", path);
+            s = error_set(err, STATUS_INVALID, "%s must be a JSON object. Fetch the file again",
+                          path);
         if (s != STATUS_OK) {
             json_decref(*out);
             *out = NULL;

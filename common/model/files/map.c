@@ -22,7 +22,8 @@ enum status file_open_regular(const char *path, int *fd, uint64_t *n_bytes, stru
     if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(*fd);
         *fd = -1;
-        return error_set(err, STATUS_INVALID, "%s is not a regular file", path);
+        return error_set(err, STATUS_INVALID,
+                         "%s is not a regular file. Give the path of a regular file", path);
     }
     *n_bytes = (uint64_t)st.st_size;
     return STATUS_OK;

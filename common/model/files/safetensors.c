@@ -131,7 +131,8 @@ static enum status read_entry(const struct safetensors *s, struct entry *e, cons
         return STATUS_OK; /* the size of an element is unknown, and nothing can use this tensor */
     if (!dtype_bytes(e->t.dtype, n, 1, &n_bytes) || n_bytes != e->t.n_bytes)
         return error_set(err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT ": %llu elements of %s do not need %llu bytes",
+                         "%s: tensor " STR_FMT
+                         ": %llu elements of %s do not need %llu bytes. Fetch the file again",
                          s->path, STR_ARG(e->t.name), (unsigned long long)n, dtype,
                          (unsigned long long)e->t.n_bytes);
     return STATUS_OK;
@@ -203,17 +204,18 @@ static enum status check_cover(const struct safetensors *s, struct error *err)
     for (uint64_t i = 0; i < s->n_entries; i++) {
         const struct entry *e = &s->entries[i];
         if (e->begin != at)
-            return error_set(
-                err, STATUS_INVALID,
-                "%s: tensor " STR_FMT
-                " begins at byte %llu, which %s the data before it (that ends at %llu)",
-                s->path, STR_ARG(e->t.name), (unsigned long long)e->begin,
-                e->begin < at ? "is inside" : "leaves a gap after", (unsigned long long)at);
+            return error_set(err, STATUS_INVALID,
+                             "%s: tensor " STR_FMT " begins at byte %llu, which %s the data before "
+                             "it (that ends at %llu). Fetch the file again",
+                             s->path, STR_ARG(e->t.name), (unsigned long long)e->begin,
+                             e->begin < at ? "is inside" : "leaves a gap after",
+                             (unsigned long long)at);
         at = e->end;
     }
     if (at != room)
         return error_set(err, STATUS_INVALID,
-                         "%s has %llu bytes of data, but its tensors use only %llu of them",
+                         "%s has %llu bytes of data, but its tensors use only %llu of them. Fetch "
+                         "the file again",
                          s->path, (unsigned long long)room, (unsigned long long)at);
     return STATUS_OK;
 }
@@ -221,7 +223,8 @@ static enum status check_cover(const struct safetensors *s, struct error *err)
 static enum status read_root(struct safetensors *s, const json_t *root, struct error *err)
 {
     if (!json_is_object(root))
-        return error_set(err, STATUS_INVALID, "the header of %s must be a JSON object", s->path);
+        return error_set(err, STATUS_INVALID,
+                         "the header of %s must be a JSON object. Fetch the file again", s->path);
     TRY(make_tables(s, root, err));
     TRY(read_entries(s, root, err));
     qsort(s->entries, s->n_entries, sizeof *s->entries, compare_offsets);
@@ -256,14 +259,17 @@ static enum status parse(struct safetensors *s, struct error *err)
     s->n_header_bytes = LENGTH_BYTES + n;
     const char *text = (const char *)s->bytes + LENGTH_BYTES;
     if (n == 0 || text[0] != '{')
-        return error_set(err, STATUS_INVALID,
-                         "%s is not a safetensors file: its header does not begin with {", s->path);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s is not a safetensors file: its header does not begin with {. Fetch the file again",
+            s->path);
     if (!json_is_bounded(text, n))
-        return error_set(err, STATUS_INVALID, "the header of %s has more than %d values", s->path,
-                         JSON_MAX_VALUES);
+        return error_set(err, STATUS_INVALID, "the header of %s has more than %d values, the limit",
+                         s->path, JSON_MAX_VALUES);
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!root)
-        return error_set(err, STATUS_INVALID, "the header of %s is not valid JSON at byte %d: %s",
+        return error_set(err, STATUS_INVALID,
+                         "the header of %s is not valid JSON at byte %d: %s. Fetch the file again",
                          s->path, why.position, why.text);
     enum status status = read_root(s, root, err);
     json_decref(root);

@@ -60,7 +60,8 @@ static enum status check_magic(const struct torch_file *f, struct error *err)
                          "%s has the file format of PyTorch before 1.6. Load it with PyTorch and "
                          "save it again with torch.save or as safetensors",
                          f->path);
-    return error_set(err, STATUS_INVALID, "%s is not a PyTorch checkpoint (%zu bytes)", f->path,
+    return error_set(err, STATUS_INVALID,
+                     "%s is not a PyTorch checkpoint (%zu bytes). Fetch the file again", f->path,
                      f->n_bytes);
 }
 
@@ -81,11 +82,13 @@ static enum status open_archive(struct torch_file *f, struct error *err)
                          f->path);
     if (!pickle)
         return error_set(err, STATUS_INVALID,
-                         "%s is not a PyTorch checkpoint: it is a zip archive without data.pkl",
+                         "%s is not a PyTorch checkpoint: it is a zip archive without data.pkl. "
+                         "Fetch the file again",
                          f->path);
     if (order && !str_eq_c((struct str){(const char *)order->data, order->n_bytes}, "little"))
         return error_set(err, STATUS_UNSUPPORTED,
-                         "the byte order of %s is not little-endian, which is not supported",
+                         "the byte order of %s is not little-endian, which is not supported. Save "
+                         "the checkpoint again on a little-endian machine",
                          f->path);
     f->pickle = (struct str){(const char *)pickle->data, pickle->n_bytes};
     return STATUS_OK;
@@ -132,17 +135,19 @@ static enum status find_storage(const struct torch_file *f, const struct torch_t
     const struct zip_member *m = find_member(f, "data/", s->key);
     if (!m)
         return error_set(err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT ": its storage data/%.*s is not in the archive",
+                         "%s: tensor " STR_FMT
+                         ": its storage data/%.*s is not in the archive. Fetch the file again",
                          f->path, STR_ARG(t->name), (int)(s->key.len < 64 ? s->key.len : 64),
                          s->key.ptr);
     if ((s->dtype != DTYPE_OPAQUE && !dtype_bytes(s->dtype, s->n_elems, 1, &n_bytes)) ||
         n_bytes > m->n_bytes)
-        return error_set(err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT ": its storage " STR_FMT
-                         " has %llu bytes, which is too few for %llu elements of %s",
-                         f->path, STR_ARG(t->name), STR_ARG(m->name),
-                         (unsigned long long)m->n_bytes, (unsigned long long)s->n_elems,
-                         s->dtype == DTYPE_OPAQUE ? "a byte" : dtype_traits(s->dtype).name);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: tensor " STR_FMT ": its storage " STR_FMT
+            " has %llu bytes, which is too few for %llu elements of %s. Fetch the file again",
+            f->path, STR_ARG(t->name), STR_ARG(m->name), (unsigned long long)m->n_bytes,
+            (unsigned long long)s->n_elems,
+            s->dtype == DTYPE_OPAQUE ? "a byte" : dtype_traits(s->dtype).name);
     *out = (struct str){(const char *)m->data, n_bytes};
     return STATUS_OK;
 }
@@ -158,7 +163,7 @@ static enum status read_tensor(const struct torch_file *f, const struct torch_te
         !dtype_bytes(t->dtype, end, 1, &end) || end > storage.len)
         return error_set(err, STATUS_INVALID,
                          "%s: tensor " STR_FMT " ends after the end of its storage (%llu elements "
-                         "of %s from element %llu, in %zu bytes)",
+                         "of %s from element %llu, in %zu bytes). Fetch the file again",
                          f->path, STR_ARG(t->name), (unsigned long long)n,
                          dtype_traits(t->dtype).name, (unsigned long long)t->first, storage.len);
     e->n_dims = t->n_dims;
@@ -230,7 +235,8 @@ static enum status index_entries(struct torch_file *f, struct error *err)
     qsort(f->by_name, f->n_entries, sizeof *f->by_name, compare_names);
     for (uint64_t i = 1; i < f->n_entries; i++)
         if (str_eq(f->by_name[i - 1]->t.name, f->by_name[i]->t.name))
-            return error_set(err, STATUS_INVALID, "%s contains the tensor " STR_FMT " twice",
+            return error_set(err, STATUS_INVALID,
+                             "%s contains the tensor " STR_FMT " twice. Fetch the file again",
                              f->path, STR_ARG(f->by_name[i]->t.name));
     return STATUS_OK;
 }

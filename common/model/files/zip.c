@@ -91,24 +91,26 @@ static enum status read_end64(struct zip *z, uint64_t end, struct error *err)
     uint64_t at = load_u64(locator + 8), room = end - LOCATOR_BYTES;
     if (at > room || room - at < END64_BYTES || load_u32(z->bytes + at) != END64_MAGIC ||
         load_u64(z->bytes + at + 4) != room - at - 12 || load_u32(locator + 16) > 1)
-        return error_set(
-            err, STATUS_INVALID,
-            "the zip archive %s is damaged: its zip64 directory is not at the stated place",
-            z->path);
+        return error_set(err, STATUS_INVALID,
+                         "the zip archive %s is damaged: its zip64 directory is not at the stated "
+                         "place. Fetch the file again",
+                         z->path);
     const uint8_t *r = z->bytes + at;
     uint64_t n = load_u64(r + 32), size = load_u64(r + 40), directory = load_u64(r + 48);
     if (load_u32(r + 16) != 0 || load_u32(r + 20) != 0 || load_u64(r + 24) != n ||
         !agrees(load_u16(e + 10), UINT16_MAX, n) || !agrees(load_u32(e + 12), UINT32_MAX, size) ||
         !agrees(load_u32(e + 16), UINT32_MAX, directory))
         return error_set(err, STATUS_INVALID,
-                         "the zip archive %s is damaged: its two directories contradict each other",
+                         "the zip archive %s is damaged: its two directories contradict each "
+                         "other. Fetch the file again",
                          z->path);
     z->n_entries = n;
     z->directory = directory;
     z->directory_end = at;
     if (directory > at || size != at - directory)
         return error_set(err, STATUS_INVALID,
-                         "the zip archive %s is damaged: its directory is outside the file",
+                         "the zip archive %s is damaged: its directory is outside the file. Fetch "
+                         "the file again",
                          z->path);
     return STATUS_OK;
 }
@@ -124,7 +126,9 @@ static enum status read_end(struct zip *z, struct error *err)
     if (load_u16(e + 20) != 0 || load_u16(e + 4) != load_u16(e + 6) ||
         load_u16(e + 8) != load_u16(e + 10))
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s is a zip archive of several disks, which is not supported", z->path);
+                         "%s is a zip archive of several disks, which is not supported. Save it "
+                         "again with torch.save",
+                         z->path);
     if (end >= LOCATOR_BYTES && load_u32(e - LOCATOR_BYTES) == LOCATOR_MAGIC)
         return read_end64(z, end, err);
     uint64_t size = load_u32(e + 12);
@@ -133,7 +137,8 @@ static enum status read_end(struct zip *z, struct error *err)
     z->directory_end = end;
     if (z->directory > end || size != end - z->directory)
         return error_set(err, STATUS_INVALID,
-                         "the zip archive %s is damaged: its directory is outside the file",
+                         "the zip archive %s is damaged: its directory is outside the file. Fetch "
+                         "the file again",
                          z->path);
     return STATUS_OK;
 }
@@ -178,7 +183,8 @@ static enum status place(const struct zip *z, struct entry *e, uint64_t n_bytes,
     if (n_head > z->directory - e->begin || n_bytes > z->directory - e->begin - n_head)
         return error_set(
             err, STATUS_INVALID,
-            "%s: member " STR_FMT " ends after the end of the data (%llu bytes from byte %llu)",
+            "%s: member " STR_FMT
+            " ends after the end of the data (%llu bytes from byte %llu). Fetch the file again",
             z->path, STR_ARG(name), (unsigned long long)n_bytes, (unsigned long long)e->begin);
     if (!str_eq(name, (struct str){(const char *)h + LOCAL_BYTES, n_name}))
         return wrong(z, name, err, "its header has a different name than the directory");
@@ -198,15 +204,17 @@ static enum status read_entry(const struct zip *z, uint64_t *at, struct entry *e
     uint64_t room = z->directory_end - *at;
     const uint8_t *p = z->bytes + *at;
     if (room < ENTRY_BYTES || load_u32(p) != ENTRY_MAGIC)
-        return error_set(err, STATUS_INVALID,
-                         "the zip archive %s is damaged: its directory is incomplete", z->path);
+        return error_set(
+            err, STATUS_INVALID,
+            "the zip archive %s is damaged: its directory is incomplete. Fetch the file again",
+            z->path);
     uint64_t n_name = load_u16(p + 28), n_extra = load_u16(p + 30);
     uint64_t n = ENTRY_BYTES + n_name + n_extra + load_u16(p + 32);
     if (n > room || n_name == 0 || n_name > MAX_NAME_BYTES)
-        return error_set(
-            err, STATUS_INVALID,
-            "the zip archive %s has a member whose name has %llu bytes, which is not allowed",
-            z->path, (unsigned long long)n_name);
+        return error_set(err, STATUS_INVALID,
+                         "the zip archive %s has a member whose name has %llu bytes, which is not "
+                         "allowed. Fetch the file again",
+                         z->path, (unsigned long long)n_name);
     struct str name = {(const char *)p + ENTRY_BYTES, n_name};
     struct str extra = {name.ptr + n_name, n_extra};
     uint64_t packed = load_u32(p + 20), n_bytes = load_u32(p + 24);
@@ -216,8 +224,10 @@ static enum status read_entry(const struct zip *z, uint64_t *at, struct entry *e
     if (memchr(name.ptr, 0, n_name))
         return wrong(z, name, err, "its name contains a NUL");
     if (load_u16(p + 8) & FLAG_ENCRYPTED)
-        return error_set(err, STATUS_UNSUPPORTED, "%s: member " STR_FMT " is encrypted", z->path,
-                         STR_ARG(name));
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s: member " STR_FMT
+                         " is encrypted, which is not supported. Save it without encryption",
+                         z->path, STR_ARG(name));
     if (load_u16(p + 10) != 0)
         return error_set(err, STATUS_UNSUPPORTED,
                          "%s: member " STR_FMT " is compressed (method %u). Only uncompressed "
@@ -249,8 +259,9 @@ static enum status check_places(const struct zip *z, struct error *err)
         const struct entry *before = &z->entries[i - 1], *e = &z->entries[i];
         if (e->begin < before->end)
             return error_set(err, STATUS_INVALID,
-                             "%s: the members " STR_FMT " and " STR_FMT " overlap", z->path,
-                             STR_ARG(before->member.name), STR_ARG(e->member.name));
+                             "%s: the members " STR_FMT " and " STR_FMT
+                             " overlap. Fetch the file again",
+                             z->path, STR_ARG(before->member.name), STR_ARG(e->member.name));
     }
     return STATUS_OK;
 }
@@ -262,7 +273,8 @@ static enum status index_names(struct zip *z, struct error *err)
     qsort(z->by_name, z->n_entries, sizeof *z->by_name, compare_names);
     for (uint64_t i = 1; i < z->n_entries; i++)
         if (str_eq(z->by_name[i - 1]->member.name, z->by_name[i]->member.name))
-            return error_set(err, STATUS_INVALID, "%s contains the member " STR_FMT " twice",
+            return error_set(err, STATUS_INVALID,
+                             "%s contains the member " STR_FMT " twice. Fetch the file again",
                              z->path, STR_ARG(z->by_name[i]->member.name));
     return STATUS_OK;
 }
@@ -274,7 +286,7 @@ static enum status parse(struct zip *z, struct error *err)
     if (z->n_entries > room || z->n_entries > MAX_MEMBERS)
         return error_set(err, STATUS_INVALID,
                          "the zip archive %s states %llu members, but its directory has room for "
-                         "%llu (at most %d are allowed)",
+                         "%llu (at most %d are allowed). Fetch the file again",
                          z->path, (unsigned long long)z->n_entries, (unsigned long long)room,
                          MAX_MEMBERS);
     z->entries = mem_try_array(z->n_entries + 1, sizeof *z->entries);
@@ -285,10 +297,10 @@ static enum status parse(struct zip *z, struct error *err)
     for (uint64_t i = 0; i < z->n_entries; i++)
         TRY(read_entry(z, &at, &z->entries[i], err));
     if (at != z->directory_end)
-        return error_set(
-            err, STATUS_INVALID,
-            "the zip archive %s is damaged: its directory is longer than its %llu members", z->path,
-            (unsigned long long)z->n_entries);
+        return error_set(err, STATUS_INVALID,
+                         "the zip archive %s is damaged: its directory is longer than its %llu "
+                         "members. Fetch the file again",
+                         z->path, (unsigned long long)z->n_entries);
     qsort(z->entries, z->n_entries, sizeof *z->entries, compare_places);
     TRY(check_places(z, err));
     return index_names(z, err);

@@ -71,7 +71,8 @@ static enum status take_str(struct cursor *c, uint64_t max, struct str *out)
     TRY(take_u64(c, &n));
     if (n > max)
         return error_set(c->err, STATUS_INVALID,
-                         "%s has a string of %llu bytes at byte %zu; at most %llu are allowed",
+                         "%s has a string of %llu bytes at byte %zu; at most %llu are allowed. "
+                         "Fetch the file again",
                          c->g->path, (unsigned long long)n, (size_t)(c->at - c->g->bytes),
                          (unsigned long long)max);
     TRY(take(c, n, &p));
@@ -84,8 +85,11 @@ static enum status take_type(struct cursor *c, struct str key, enum gguf_type *o
     uint32_t type;
     TRY(take_u32(c, &type));
     if (type >= GGUF_TYPE_COUNT)
-        return error_set(c->err, STATUS_INVALID, "%s: " STR_FMT " has the unknown type %u",
-                         c->g->path, STR_ARG(key), type);
+        return error_set(
+            c->err, STATUS_INVALID,
+            "%s: " STR_FMT
+            " has the unknown type %u. Fetch the file again, or use a newer release of cox",
+            c->g->path, STR_ARG(key), type);
     *out = (enum gguf_type)type;
     return STATUS_OK;
 }
@@ -127,9 +131,11 @@ static enum status take_value(struct cursor *c, struct gguf_value *v)
     TRY(take(c, gguf_types[v->type].size, &p));
     if (v->type == GGUF_BOOL) {
         if (*p > 1)
-            return error_set(c->err, STATUS_INVALID,
-                             "%s: " STR_FMT " is a bool with the value %u; it must be 0 or 1",
-                             c->g->path, STR_ARG(v->key), *p);
+            return error_set(
+                c->err, STATUS_INVALID,
+                "%s: " STR_FMT
+                " is a bool with the value %u; it must be 0 or 1. Fetch the file again",
+                c->g->path, STR_ARG(v->key), *p);
         v->boolean = *p == 1;
     } else if (gguf_type_is_signed(v->type)) {
         v->i64 = gguf_type_load_signed(v->type, p);
@@ -173,8 +179,8 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
     t->dtype = (enum dtype)id;
     if (!fits || !dtype_bytes(id, t->shape[0], n_rows, &t->n_bytes))
         return error_set(c->err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT
-                         ": the shape [%llu, %llu, %llu, %llu] is not possible for the type %s",
+                         "%s: tensor " STR_FMT ": the shape [%llu, %llu, %llu, %llu] is not "
+                         "possible for the type %s. Fetch the file again",
                          c->g->path, STR_ARG(t->name), (unsigned long long)t->shape[0],
                          (unsigned long long)t->shape[1], (unsigned long long)t->shape[2],
                          (unsigned long long)t->shape[3], traits.name);
@@ -206,7 +212,8 @@ static enum status check_count(struct cursor *c, const char *what, uint64_t n, u
     uint64_t room = (uint64_t)(c->end - c->at) / min_bytes;
     if (n > max || n > room)
         return error_set(
-            c->err, STATUS_INVALID, "%s states %llu %s, but the file has room for only %llu",
+            c->err, STATUS_INVALID,
+            "%s states %llu %s, but the file has room for only %llu. Fetch the file again",
             c->g->path, (unsigned long long)n, what, (unsigned long long)(room < max ? room : max));
     return STATUS_OK;
 }
@@ -226,8 +233,9 @@ static enum status read_values(struct gguf *g, struct cursor *c)
     qsort(g->values_by_key, g->n_values, sizeof *g->values_by_key, gguf_values_compare);
     for (uint64_t i = 1; i < g->n_values; i++)
         if (str_eq(g->values_by_key[i - 1]->key, g->values_by_key[i]->key))
-            return error_set(c->err, STATUS_INVALID, "%s contains the key " STR_FMT " twice",
-                             g->path, STR_ARG(g->values_by_key[i]->key));
+            return error_set(c->err, STATUS_INVALID,
+                             "%s contains the key " STR_FMT " twice. Fetch the file again", g->path,
+                             STR_ARG(g->values_by_key[i]->key));
     return STATUS_OK;
 }
 
@@ -243,8 +251,9 @@ static enum status read_tensors(struct gguf *g, struct cursor *c)
         TRY(take_tensor(c, &g->tensors[i]));
     const struct gguf_tensor *twice = gguf_index_tensors(g);
     if (twice)
-        return error_set(c->err, STATUS_INVALID, "%s contains the tensor " STR_FMT " twice",
-                         g->path, STR_ARG(twice->name));
+        return error_set(c->err, STATUS_INVALID,
+                         "%s contains the tensor " STR_FMT " twice. Fetch the file again", g->path,
+                         STR_ARG(twice->name));
     return STATUS_OK;
 }
 
@@ -256,8 +265,8 @@ static enum status place_data(struct gguf *g, struct error *err)
         struct gguf_tensor *t = &g->tensors[i];
         if (t->offset % g->alignment != 0)
             return error_set(err, STATUS_INVALID,
-                             "%s: tensor " STR_FMT
-                             " is at offset %llu, which is not a multiple of the alignment %u",
+                             "%s: tensor " STR_FMT " is at offset %llu, which is not a multiple of "
+                             "the alignment %u. Fetch the file again",
                              g->path, STR_ARG(t->name), (unsigned long long)t->offset,
                              g->alignment);
         if (t->offset > room || t->n_bytes > room - t->offset)
@@ -294,8 +303,9 @@ static enum status check_overlaps(const struct gguf *g, struct error *err)
     for (uint64_t i = 1; i < g->n_tensors && s == STATUS_OK; i++)
         if (by_offset[i]->offset < by_offset[i - 1]->offset + by_offset[i - 1]->n_bytes)
             s = error_set(err, STATUS_INVALID,
-                          "%s: the tensors " STR_FMT " and " STR_FMT " overlap", g->path,
-                          STR_ARG(by_offset[i - 1]->name), STR_ARG(by_offset[i]->name));
+                          "%s: the tensors " STR_FMT " and " STR_FMT
+                          " overlap. Fetch the file again",
+                          g->path, STR_ARG(by_offset[i - 1]->name), STR_ARG(by_offset[i]->name));
     mem_free(by_offset);
     return s;
 }
@@ -304,17 +314,21 @@ static enum status parse(struct gguf *g, struct error *err)
 {
     const uint8_t *magic;
     if (g->n_bytes < 4 || memcmp(g->bytes, "GGUF", 4) != 0)
-        return error_set(err, STATUS_INVALID, "%s is not a GGUF file", g->path);
+        return error_set(err, STATUS_INVALID,
+                         "%s is not a GGUF file. Check the path, or fetch the file again", g->path);
     struct cursor c = {g, g->bytes, g->bytes + g->n_bytes, err};
     TRY(take(&c, 4, &magic));
     TRY(take_u32(&c, &g->version));
     if ((g->version & 0xFFFF) == 0 && g->version != 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "%s is a big-endian GGUF file, which is not supported", g->path);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "%s is a big-endian GGUF file, which is not supported. Use a little-endian file",
+            g->path);
     if (g->version != 2 && g->version != 3)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "%s has the GGUF version %u; versions 2 and 3 are supported", g->path,
-                         g->version);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "%s has the GGUF version %u; versions 2 and 3 are supported. Convert the model again",
+            g->path, g->version);
     TRY(take_u64(&c, &g->n_tensors));
     TRY(take_u64(&c, &g->n_values));
     TRY(read_values(g, &c));
@@ -323,7 +337,8 @@ static enum status parse(struct gguf *g, struct error *err)
     if (s != STATUS_OK && s != STATUS_NOT_FOUND)
         return s;
     if ((alignment & (alignment - 1)) != 0)
-        return error_set(err, STATUS_INVALID, "%s: the alignment %llu is not a power of two",
+        return error_set(err, STATUS_INVALID,
+                         "%s: the alignment %llu is not a power of two. Fetch the file again",
                          g->path, (unsigned long long)alignment);
     g->alignment = (uint32_t)alignment;
     TRY(read_tensors(g, &c));

@@ -51,12 +51,14 @@ static enum status open_parts(struct gguf *g, uint32_t n, uint64_t n_tensors, st
     for (g->n_parts = 1; g->n_parts < n; g->n_parts++) {
         uint32_t i = g->n_parts;
         if (!gguf_part_path(g->path, i + 1, n, path))
-            return error_set(err, STATUS_INVALID, "the path %s is too long", g->path);
+            return error_set(err, STATUS_INVALID, "the path %s is too long. Use a shorter path",
+                             g->path);
         enum status s = gguf_open_part(path, &g->parts[i], err);
         if (s == STATUS_NOT_FOUND)
-            return error_set(err, STATUS_INVALID,
-                             "the file %s is missing; it is part %u of %u of %s", path, i + 1, n,
-                             g->path);
+            return error_set(
+                err, STATUS_INVALID,
+                "the file %s is missing; it is part %u of %u of %s. Fetch the missing file", path,
+                i + 1, n, g->path);
         TRY(s);
         s = check_part(g->parts[i], i, n, n_tensors, err);
         if (s != STATUS_OK) {
@@ -103,7 +105,8 @@ static enum status merge(struct gguf *g, uint64_t n_tensors, struct error *err)
         if (str_eq(all[i].name, twice->name) && &all[i] != twice)
             first = &all[i];
     if (twice)
-        return error_set(err, STATUS_INVALID, "%s and %s both contain the tensor " STR_FMT,
+        return error_set(err, STATUS_INVALID,
+                         "%s and %s both contain the tensor " STR_FMT ". Fetch the files again",
                          path_of(g, first < twice ? first : twice),
                          path_of(g, first < twice ? twice : first), STR_ARG(twice->name));
     return STATUS_OK;
@@ -134,7 +137,7 @@ enum status gguf_join(struct gguf *g, struct error *err)
     if (counted != n_tensors || counted > GGUF_MAX_TENSORS)
         return error_set(err, STATUS_INVALID,
                          "%s: the %llu parts have %llu tensors, but split.tensors.count is %llu "
-                         "(at most %d are allowed)",
+                         "(at most %d are allowed). Fetch the files again",
                          g->path, (unsigned long long)n, (unsigned long long)counted,
                          (unsigned long long)n_tensors, GGUF_MAX_TENSORS);
     return merge(g, n_tensors, err);

@@ -26,10 +26,12 @@ static enum status find_typed(const struct gguf *g, const char *key, const char 
 {
     *out = gguf_find(g, key);
     if (!*out)
-        return error_set(err, STATUS_NOT_FOUND, "%s has no key %s", g->path, key);
+        return error_set(err, STATUS_NOT_FOUND,
+                         "%s has no key %s. Convert or fetch the model again", g->path, key);
     if (!ok((*out)->type))
-        return error_set(err, STATUS_INVALID, "%s: %s is %s, but must be %s", g->path, key,
-                         gguf_types[(*out)->type].name, want);
+        return error_set(err, STATUS_INVALID,
+                         "%s: %s is %s, but must be %s. Convert or fetch the model again", g->path,
+                         key, gguf_types[(*out)->type].name, want);
     return STATUS_OK;
 }
 
@@ -64,13 +66,16 @@ enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, ui
     const struct gguf_value *v;
     TRY(find_typed(g, key, "an integer", is_integer, &v, err));
     if (gguf_type_is_signed(v->type) && v->i64 < 0)
-        return error_set(err, STATUS_INVALID, "%s: %s is %lld; it must not be negative", g->path,
-                         key, (long long)v->i64);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: %s is %lld; it must not be negative. Convert or fetch the model again", g->path,
+            key, (long long)v->i64);
     uint64_t x = gguf_type_is_signed(v->type) ? (uint64_t)v->i64 : v->u64;
     if (x < min || x > max)
-        return error_set(err, STATUS_INVALID, "%s: %s is %llu; it must be from %llu to %llu",
-                         g->path, key, (unsigned long long)x, (unsigned long long)min,
-                         (unsigned long long)max);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: %s is %llu; it must be from %llu to %llu. Convert or fetch the model again",
+            g->path, key, (unsigned long long)x, (unsigned long long)min, (unsigned long long)max);
     *out = x;
     return STATUS_OK;
 }
@@ -83,7 +88,9 @@ enum status gguf_get_f64(const struct gguf *g, const char *key, double *out, str
                : gguf_type_is_unsigned(v->type) ? (double)v->u64
                                                 : v->f64;
     if (!isfinite(x))
-        return error_set(err, STATUS_INVALID, "%s: %s is not a finite number", g->path, key);
+        return error_set(err, STATUS_INVALID,
+                         "%s: %s is not a finite number. Convert or fetch the model again", g->path,
+                         key);
     *out = x;
     return STATUS_OK;
 }
@@ -111,8 +118,9 @@ enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_type
     TRY(find_typed(g, key, "an array", is_array, &v, err));
     if (v->array.type != type)
         return error_set(err, STATUS_INVALID,
-                         "%s: %s is an array of %s, but must be an array of %s", g->path, key,
-                         gguf_types[v->array.type].name, gguf_types[type].name);
+                         "%s: %s is an array of %s, but must be an array of %s. Convert or fetch "
+                         "the model again",
+                         g->path, key, gguf_types[v->array.type].name, gguf_types[type].name);
     *out = v->array;
     return STATUS_OK;
 }

@@ -5,10 +5,10 @@
 enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *err)
 {
     if (id >= m->vocab_size)
-        return error_set(
-            err, STATUS_INVALID,
-            "%s: the end-of-sequence id %llu is not less than the size of the vocabulary (%u)",
-            m->path, (unsigned long long)id, m->vocab_size);
+        return error_set(err, STATUS_INVALID,
+                         "%s: the end-of-sequence id %llu is not less than the size of the "
+                         "vocabulary (%u). Fetch the model again",
+                         m->path, (unsigned long long)id, m->vocab_size);
     for (uint32_t i = 0; i < m->n_eos_ids; i++)
         if (m->eos_ids[i] == id)
             return STATUS_OK;

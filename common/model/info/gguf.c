@@ -35,12 +35,14 @@ static enum status read_vocab(const struct gguf *g, struct model_info *m,
     const struct gguf_tensor *embd = gguf_find_tensor(g, "token_embd.weight");
     uint64_t n = embd ? embd->shape[1] : tokens->n;
     if (n < 1 || n > MODEL_MAX_VOCAB || (embd && embd->n_dims != 2))
-        return error_set(err, STATUS_INVALID,
-                         "%s: the vocabulary has %llu tokens, which is not supported", m->path,
-                         (unsigned long long)n);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: the vocabulary has %llu tokens, which is not supported. Use another model",
+            m->path, (unsigned long long)n);
     if (tokens->n > n)
         return error_set(err, STATUS_INVALID,
-                         "%s: the tokenizer has %llu tokens, but the embedding has only %llu",
+                         "%s: the tokenizer has %llu tokens, but the embedding has only %llu. "
+                         "Fetch the file again",
                          m->path, (unsigned long long)tokens->n, (unsigned long long)n);
     m->vocab_size = (uint32_t)n;
     return STATUS_OK;

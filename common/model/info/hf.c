@@ -36,8 +36,10 @@ static enum status add_eos_ids(struct model_info *m, const json_t *o, struct err
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
         if (!json_is_integer(id) || json_integer_value(id) < 0)
-            return error_set(err, STATUS_INVALID,
-                             "%s: eos_token_id contains a value that is not a token id", m->path);
+            return error_set(
+                err, STATUS_INVALID,
+                "%s: eos_token_id contains a value that is not a token id. Fetch the file again",
+                m->path);
         TRY(model_info_add_eos(m, (uint64_t)json_integer_value(id), err));
     }
     return STATUS_OK;
@@ -48,7 +50,8 @@ static enum status read_config(struct model_info *m, const json_t *root, struct 
     const json_t *type = json_object_get(root, "model_type");
     const json_t *config = hf_json_text_config(root);
     if (!json_is_string(type))
-        return error_set(err, STATUS_INVALID, "%s/config.json: model_type is missing", m->path);
+        return error_set(err, STATUS_INVALID,
+                         "%s/config.json: model_type is missing. Fetch the file again", m->path);
     struct str name = {json_string_value(type), json_string_length(type)};
     const struct family *f = family_by_hf_type(name);
     const json_t *class = json_array_get(json_object_get(root, "architectures"), 0);
@@ -89,9 +92,10 @@ static enum status read_tokenizer_config(struct model_info *m, const json_t *roo
         uint64_t id;
         if (json_is_string(content) && json_equal((json_t *)content, (json_t *)eos)) {
             if (str_to_u64(str_from(key), &id) != STATUS_OK)
-                return error_set(
-                    err, STATUS_INVALID,
-                    "%s/tokenizer_config.json: the id of an added token must be a number", m->path);
+                return error_set(err, STATUS_INVALID,
+                                 "%s/tokenizer_config.json: the id of an added token must be a "
+                                 "number. Fetch the file again",
+                                 m->path);
             TRY(model_info_add_eos(m, id, err));
         }
     }

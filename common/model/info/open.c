@@ -58,7 +58,8 @@ static enum status name_from_path(struct model_info *m, const char *path, struct
 {
     struct str name = model_name_of(path);
     if (str_utf8_valid(name) != name.len)
-        return error_set(err, STATUS_INVALID, "the name of the model %s is not valid UTF-8", path);
+        return error_set(err, STATUS_INVALID,
+                         "the name of the model %s is not valid UTF-8. Rename the model", path);
     m->name = mem_strndup(name.ptr, name.len);
     return STATUS_OK;
 }
@@ -136,7 +137,9 @@ static enum status open_demo(struct model_info *m, const char *cache_dir, struct
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/%s", cache_dir ? cache_dir : ".", demo_file);
     if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "the path of the cache folder is too long");
+        return error_set(
+            err, STATUS_INVALID,
+            "the path of the cache folder is too long. Set COX_CACHE to a shorter path");
     enum status s = open_path(m, path, "demo", err);
     if (s == STATUS_NOT_FOUND)
         return error_set(err, s,

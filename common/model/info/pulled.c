@@ -57,13 +57,15 @@ static enum status read_manifest(const json_t *root, struct pulled *p, struct er
     if (json_integer_value(json_object_get(root, "version")) != MANIFEST_VERSION || n == 0 ||
         n > PULLED_MAX_FILES || !commit)
         return error_set(err, STATUS_INVALID,
-                         PULLED_MANIFEST " was written by another version of cox");
+                         "the model's list of files, " PULLED_MANIFEST
+                         ", was written by another version of cox");
     p->commit = mem_strdup(commit);
     p->files = mem_array(n, sizeof *p->files);
     for (; p->n_files < n; p->n_files++) {
         if (!read_file(json_array_get(files, p->n_files), &p->files[p->n_files]))
             return error_set(err, STATUS_INVALID,
-                             PULLED_MANIFEST ": the entry of file %u is not valid", p->n_files);
+                             "the entry of file %u in " PULLED_MANIFEST " is not valid",
+                             p->n_files);
         p->n_bytes += p->files[p->n_files].n_bytes;
     }
     return STATUS_OK;
@@ -148,7 +150,9 @@ enum status pulled_write(const struct model_ref *r, const struct pulled *p, stru
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/" PULLED_MANIFEST, p->folder);
     if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "the path of the cache folder is too long");
+        return error_set(
+            err, STATUS_INVALID,
+            "the path of the cache folder is too long. Set COX_CACHE to a shorter path");
     json_t *root = to_json(r, p);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     bool ok = root && fd >= 0 && json_dumpfd(root, fd, JSON_INDENT(1)) == 0 && fsync(fd) == 0;

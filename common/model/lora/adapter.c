@@ -128,7 +128,8 @@ static enum status check_module(const struct lora_adapter *a, struct lora_module
     char what[160];
     if (!m->a || !m->b)
         return error_set(err, STATUS_INVALID,
-                         "%s/%s: the tensor base_model.model.%s.lora_%s.weight is missing",
+                         "%s/%s: the tensor base_model.model.%s.lora_%s.weight is missing. Fetch "
+                         "the adapter again",
                          a->folder, lora_adapter_file(a), m->name, m->a ? "B" : "A");
     lora_config_of(&a->config, m->name, &m->rank, &m->scale);
     const struct tensor *wrong = m->a->shape[0] != m->rank   ? m->a

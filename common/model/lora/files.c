@@ -16,7 +16,8 @@ enum status lora_file_find(const char *folder, const char *root, const char *fil
     char path[PATH_MAX], real_root[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/%s", folder, file);
     if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "the path of the folder %s is too long", folder);
+        return error_set(err, STATUS_INVALID,
+                         "the path of the folder %s is too long. Use a shorter path", folder);
     if (!root) {
         memcpy(out, path, (size_t)n + 1);
         return STATUS_OK;
@@ -31,6 +32,8 @@ enum status lora_file_find(const char *folder, const char *root, const char *fil
                          "cannot open %s: %m", path);
     if (path_is_below(out, real_root))
         return STATUS_OK;
-    return error_set(err, STATUS_DENIED, "%s is a link to a file outside of --lora-root %s", path,
-                     root);
+    return error_set(
+        err, STATUS_DENIED,
+        "%s is a link to a file outside of --lora-root %s. Copy the files into that folder", path,
+        root);
 }

@@ -156,7 +156,8 @@ static enum status path_of(const struct weights *w, const char *name, char *out,
 {
     int n = snprintf(out, PATH_MAX, "%s/%s", w->path, name);
     if (n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_INVALID, "the path of the folder %s is too long", w->path);
+        return error_set(err, STATUS_INVALID,
+                         "the path of the folder %s is too long. Use a shorter path", w->path);
     return STATUS_OK;
 }
 
@@ -191,7 +192,8 @@ static enum status collect(struct weights *w, const json_t *map, struct error *e
         }
     }
     if (w->n_tensors == 0)
-        return error_set(err, STATUS_NOT_FOUND, "the weight files in %s contain no tensors",
+        return error_set(err, STATUS_NOT_FOUND,
+                         "the weight files in %s contain no tensors. Fetch the model again",
                          w->path);
     return STATUS_OK;
 }
@@ -201,11 +203,14 @@ static enum status open_index(struct weights *w, const struct layout *l, const j
 {
     const json_t *map = json_object_get(root, "weight_map");
     if (!json_is_object(map))
-        return error_set(err, STATUS_INVALID,
-                         "%s/%s: weight_map is missing or is not a JSON object", w->path, l->index);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s/%s: weight_map is missing or is not a JSON object. Fetch the model again", w->path,
+            l->index);
     TRY(add_index_names(w, l, map, err));
     if (w->n_shards == 0)
-        return error_set(err, STATUS_NOT_FOUND, "%s/%s names no files", w->path, l->index);
+        return error_set(err, STATUS_NOT_FOUND, "%s/%s names no files. Fetch the model again",
+                         w->path, l->index);
     TRY(open_shards(w, err));
     TRY(check_index(w, l, map, err));
     return collect(w, map, err);

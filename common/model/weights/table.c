@@ -28,7 +28,9 @@ enum status weights_index_names(struct weights *w, struct error *err)
     qsort(w->by_name, w->n_tensors, sizeof *w->by_name, compare_names);
     for (uint64_t i = 1; i < w->n_tensors; i++)
         if (str_eq(w->by_name[i - 1]->name, w->by_name[i]->name))
-            return error_set(err, STATUS_INVALID, "two files in %s contain the tensor " STR_FMT,
+            return error_set(err, STATUS_INVALID,
+                             "two files in %s contain the tensor " STR_FMT
+                             ". Fetch the model again",
                              w->path, STR_ARG(w->by_name[i]->name));
     return STATUS_OK;
 }

@@ -37,7 +37,8 @@ static enum status open_gguf(struct weights *w, struct error *err)
     TRY(gguf_open(w->path, &w->gguf, err));
     uint64_t n = gguf_n_tensors(w->gguf);
     if (n == 0)
-        return error_set(err, STATUS_NOT_FOUND, "%s contains no tensors", w->path);
+        return error_set(err, STATUS_NOT_FOUND, "%s contains no tensors. Fetch the file again",
+                         w->path);
     TRY(weights_reserve(w, n, err));
     for (uint64_t i = 0; i < n; i++)
         w->tensors[w->n_tensors++] = from_gguf(gguf_tensor_at(w->gguf, i));

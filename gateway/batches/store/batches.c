@@ -240,9 +240,9 @@ static enum status get_batch(struct state_store *s, uint64_t tenant, struct str 
     if (rc == SQLITE_ROW)
         *no = read_batch(q, out);
     else
-        status = rc == SQLITE_DONE
-                     ? error_set(err, STATUS_NOT_FOUND, "there is no batch with this id")
-                     : state_error(s, err, "get a batch");
+        status = rc == SQLITE_DONE ? error_set(err, STATUS_NOT_FOUND,
+                                               "there is no batch with this id. Check the id")
+                                   : state_error(s, err, "get a batch");
     sqlite3_finalize(q);
     return status;
 }
@@ -310,10 +310,11 @@ static enum status set_ended(struct state_store *s, int64_t no, const struct sto
     TRY(state_run(s, q, "end a batch", err));
     /* In a damaged file a row may be found but not changed. Without an error that row would be
      * found again and again. */
-    return sqlite3_changes(s->db) > 0 ? STATUS_OK
-                                      : error_set(err, STATUS_IO,
-                                                  "the database state.sqlite is damaged: the row "
-                                                  "of an ended batch cannot be changed");
+    return sqlite3_changes(s->db) > 0
+               ? STATUS_OK
+               : error_set(err, STATUS_IO,
+                           "the database state.sqlite is damaged: the row "
+                           "of an ended batch cannot be changed. Restore a backup of --state-dir");
 }
 
 /* Fails a batch, within a transaction. Its answers are deleted with the lines, because the
@@ -371,7 +372,8 @@ static enum status cancel(struct state_store *s, uint64_t tenant, struct str id,
     TRY(get_batch(s, tenant, id, out, no, err));
     if (out->state == BATCH_IN_PROGRESS)
         return end_batch(s, out, *no, BATCH_CANCELLED, now_s, err);
-    return error_set(err, STATUS_INVALID, "the batch has already ended");
+    return error_set(err, STATUS_INVALID,
+                     "the batch cannot be changed, because it has already ended");
 }
 
 static enum status cancel_batch(struct state_store *s, uint64_t tenant, struct str id,

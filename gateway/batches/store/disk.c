@@ -36,6 +36,7 @@ enum status state_wants(struct state_store *s, uint64_t bytes, struct error *err
         return STATUS_OK;
     s->disk_full = true;
     return error_set(err, STATUS_NO_MEMORY,
-                     "--state-dir %s: the disk has only %llu free bytes, and this call needs %llu",
+                     "--state-dir %s: the disk has only %llu free bytes, and this call needs %llu. "
+                     "Free some disk space",
                      s->dir, (unsigned long long)r.free, (unsigned long long)wanted);
 }

@@ -93,11 +93,12 @@ enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id
         read_file(q, out);
         if (content &&
             !strbuf_append(content, sqlite3_column_blob(q, 6), (size_t)sqlite3_column_bytes(q, 6)))
-            status = error_set(err, STATUS_LIMIT, "the file is too large for one answer");
+            status = error_set(err, STATUS_LIMIT,
+                               "the file is too large for one answer. Read it in parts");
     } else {
-        status = rc == SQLITE_DONE
-                     ? error_set(err, STATUS_NOT_FOUND, "there is no file with this id")
-                     : state_error(s, err, "get a file");
+        status = rc == SQLITE_DONE ? error_set(err, STATUS_NOT_FOUND,
+                                               "there is no file with this id. Check the id")
+                                   : state_error(s, err, "get a file");
     }
     sqlite3_finalize(q);
     return status;
@@ -113,10 +114,11 @@ enum status state_find_file(struct state_store *s, uint64_t tenant, struct str i
     state_bind(q, 1, id);
     sqlite3_bind_int64(q, 2, (sqlite3_int64)tenant);
     int rc = sqlite3_step(q);
-    enum status status = rc == SQLITE_ROW ? STATUS_OK
-                         : rc == SQLITE_DONE
-                             ? error_set(err, STATUS_NOT_FOUND, "there is no file with this id")
-                             : state_error(s, err, "find a file");
+    enum status status =
+        rc == SQLITE_ROW ? STATUS_OK
+        : rc == SQLITE_DONE
+            ? error_set(err, STATUS_NOT_FOUND, "there is no file with this id. Check the id")
+            : state_error(s, err, "find a file");
     *no = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
     *bytes = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(q, 1) : 0;
     sqlite3_finalize(q);
@@ -215,7 +217,8 @@ enum status state_read_file(struct state_store *s, uint64_t tenant, struct str i
         return STATUS_IO;
     const uint64_t size = (uint64_t)sqlite3_blob_bytes(b->blob);
     if (offset > size || n > size - offset)
-        return error_set(err, STATUS_INVALID, "the requested bytes are beyond the end of the file");
+        return error_set(err, STATUS_INVALID,
+                         "cannot read the file: the requested bytes are beyond its end");
     if (n > 0 && sqlite3_blob_read(b->blob, out, (int)n, (int)offset) != SQLITE_OK) {
         enum status status = state_error(s, err, "read a file");
         state_close_blob(b);

@@ -266,7 +266,8 @@ enum status state_open(const char *dir, uint64_t max_bytes, struct state_store *
     struct state_store *s = mem_zalloc(sizeof *s);
     if (snprintf(s->dir, sizeof s->dir, "%s", dir) >= (int)sizeof s->dir) {
         mem_free(s);
-        return error_set(err, STATUS_INVALID, "--state-dir %s: the path is too long", dir);
+        return error_set(err, STATUS_INVALID,
+                         "--state-dir %s: the path is too long. Choose a shorter one", dir);
     }
     s->max_bytes = max_bytes;
     enum status status = try_open(s, err);

@@ -55,8 +55,9 @@ static void make_line(struct strbuf *b, const char *batch_id, sqlite3_stmt *q, e
 
 static enum status too_large(const struct outputs *o, struct error *err)
 {
-    return error_set(err, STATUS_LIMIT, "the answers of %s have more than %d MiB", o->batch->id,
-                     OUTPUT_MAX_BYTES >> 20);
+    return error_set(err, STATUS_LIMIT,
+                     "the answers of %s have more than %d MiB, the limit. Use smaller batches",
+                     o->batch->id, OUTPUT_MAX_BYTES >> 20);
 }
 
 static enum status add_line(struct state_store *s, struct outputs *o, sqlite3_stmt *q,
@@ -76,7 +77,8 @@ static enum status add_line(struct state_store *s, struct outputs *o, sqlite3_st
     }
     if (!f->blob || n > f->bytes - f->at) /* in a damaged file two reads of a row may differ */
         return error_set(err, STATUS_IO,
-                         "the database state.sqlite is damaged: a line of %s cannot be read",
+                         "the database state.sqlite is damaged: a line of %s cannot be read. "
+                         "Restore a backup of --state-dir",
                          o->batch->id);
     if (sqlite3_blob_write(f->blob, o->line.ptr, (int)n, (int)f->at) != SQLITE_OK)
         return state_error(s, err, "write answers");
@@ -139,7 +141,8 @@ static enum status close_outputs(struct state_store *s, struct outputs *o, enum 
             so_far = state_error(s, err, "write answers");
         if (so_far == STATUS_OK && f->at != f->bytes)
             so_far = error_set(err, STATUS_IO,
-                               "the database state.sqlite is damaged: lines of %s cannot be read",
+                               "the database state.sqlite is damaged: lines of %s cannot be read. "
+                               "Restore a backup of --state-dir",
                                o->batch->id);
     }
     return so_far;

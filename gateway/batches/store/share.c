@@ -57,10 +57,10 @@ enum status state_share(struct state_store *s, uint64_t tenant, uint64_t bytes, 
                  &held, err));
     if (held <= allowed)
         return STATUS_OK;
-    return error_set(
-        err, STATUS_DENIED,
-        "the store has %llu of %llu bytes left, and these are reserved for other tenants",
-        (unsigned long long)unused, (unsigned long long)max);
+    return error_set(err, STATUS_DENIED,
+                     "the store has %llu of %llu bytes left, and these are reserved for other "
+                     "tenants. Delete some files",
+                     (unsigned long long)unused, (unsigned long long)max);
 }
 
 uint64_t state_tenant_of_batch(struct state_store *s, int64_t batch_no)

@@ -34,10 +34,10 @@ void cuda_backend_attention(struct device *d, const struct attention_params *p)
         return;
     const struct gpu_rows *rows = cuda_rows(x, p->rows);
     if (!rows) {
-        cuda_note(
-            x,
-            error_set(&err, STATUS_INTERNAL, "attention was called with the rows of another pass"),
-            &err);
+        cuda_note(x,
+                  error_set(&err, STATUS_INTERNAL,
+                            "attention was called with the rows of another pass. Report this bug"),
+                  &err);
         return;
     }
     const struct cuda_attention_params params = {.p = *p,

@@ -325,9 +325,10 @@ static enum status make_keys(const struct work *w, uint32_t head, uint32_t n_hea
     p.parts[0].out = (struct view){expanded + (size_t)first * width, width};
     if (!gpu_matrix_of(DTYPE_BF16, width, w->shape.kv_rank, 0,
                        weights + (size_t)head * head_rows * w->shape.kv_rank, &p.parts[0].w))
-        return error_set(err, STATUS_INTERNAL,
-                         "a latent has %u keys and values, which the kernels do not support",
-                         width);
+        return error_set(
+            err, STATUS_INTERNAL,
+            "a latent has %u keys and values, which the kernels do not support. Report this bug",
+            width);
     return cuda_linear_many(w->x->linear, &p, err);
 }
 
@@ -392,9 +393,10 @@ static enum status run_batch(struct work *w, struct error *err)
 {
     const struct batch *b = &w->batch;
     if (!turn_choose(&w->shape, b->n_keys, b->n_rows, w->x->scratch.n_bytes, &w->turn))
-        return error_set(err, STATUS_INTERNAL,
-                         "%llu bytes of scratch memory are too few for %u uncompressed latents",
-                         (unsigned long long)w->x->scratch.n_bytes, b->n_keys);
+        return error_set(
+            err, STATUS_INTERNAL,
+            "%llu bytes of scratch memory are too few for %u uncompressed latents. Report this bug",
+            (unsigned long long)w->x->scratch.n_bytes, b->n_keys);
     lay_out(w);
     for (uint32_t head = 0, n; head < w->shape.n_heads; head += n) {
         const uint32_t left = w->shape.n_heads - head;

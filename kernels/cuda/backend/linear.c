@@ -96,8 +96,9 @@ static enum status run_in_order(struct cuda_device *x, const struct gpu_products
         room = p->scratch_bytes - least < GATHER_BYTES ? p->scratch_bytes - least : GATHER_BYTES;
     uint64_t most = room / row_bytes;
     if (most == 0)
-        return error_set(err, STATUS_INTERNAL,
-                         "there is not enough scratch memory to reorder a row of %u inputs", k);
+        return error_set(
+            err, STATUS_INTERNAL,
+            "there is not enough scratch memory to reorder a row of %u inputs. Report this bug", k);
     for (uint32_t first = 0, n; first < p->n_rows; first += n) {
         n = p->n_rows - first < most ? p->n_rows - first : (uint32_t)most;
         struct gpu_products part = rows_of(p, first, n);

@@ -50,7 +50,8 @@ void cuda_backend_add_adapters(struct device *d, const struct adapters_params *p
         return;
     if (x->adapters.list != p->rows || !p->rows)
         cuda_note(x,
-                  error_set(&err, STATUS_INTERNAL, "the adapters of these rows were not uploaded"),
+                  error_set(&err, STATUS_INTERNAL,
+                            "the adapters of these rows were not uploaded. Report this bug"),
                   &err);
     else
         cuda_note(x,

@@ -125,8 +125,8 @@ static enum status sampler_send(struct gpu_sampler *base, uint32_t i_step,
     const uint64_t history = put(w, s, d->history, d->n_history * sizeof *d->history, &ok);
     if (!ok)
         return error_set(err, STATUS_LIMIT,
-                         "sampling: the device has no space for %u rows with %u biases, %u allowed "
-                         "ids and %u ids of history",
+                         "cannot sample: the device has no space for %u rows with %u biases, %u "
+                         "allowed ids and %u ids of history. Lower --max-num-seqs",
                          d->n_rows, d->n_biases, d->n_allowed, d->n_history);
     shift((struct gpu_sample_row *)(void *)(s->host_lists + rows), d->n_rows, biases, allowed,
           history);

@@ -104,10 +104,11 @@ static bool take(struct cuda_device *x, struct zone *z, uint64_t n_bytes, uint64
         return false;
     }
     if (cuda_is_recording(x)) { /* a replay would not repeat the upload */
-        cuda_note(x,
-                  error_set(&err, STATUS_INTERNAL,
-                            "a recorded pass called an upload, which is not allowed"),
-                  &err);
+        cuda_note(
+            x,
+            error_set(&err, STATUS_INTERNAL,
+                      "a recorded pass called an upload, which is not allowed. Report this bug"),
+            &err);
         return false;
     }
     *at = z->used;
@@ -174,11 +175,11 @@ const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_
     uint64_t rows_at, tiles_at;
     const struct kv_row *nothing = (const struct kv_row *)(const void *)s->device;
     if (x->failed == STATUS_OK && x->n_row_groups == GPU_MAX_ROW_GROUPS)
-        cuda_note(
-            x,
-            error_set(&err, STATUS_INTERNAL,
-                      "a pass has a third group of rows, but the staging area has space for two"),
-            &err);
+        cuda_note(x,
+                  error_set(&err, STATUS_INTERNAL,
+                            "a pass has a third group of rows, but the staging area has space for "
+                            "two. Report this bug"),
+                  &err);
     if (x->failed != STATUS_OK || !take(x, &s->numbers, n_rows * sizeof *rows, &rows_at) ||
         !take(x, &s->numbers, n_rows * sizeof(struct gpu_tile), &tiles_at))
         return nothing;

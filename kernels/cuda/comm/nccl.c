@@ -48,14 +48,15 @@ static enum status check_group(const struct gpu_comm_group *g, struct error *err
 {
     if (g->tp == 0 || g->pp == 0 || g->tp > GPU_COMM_MAX_RANKS || g->pp > GPU_COMM_MAX_RANKS ||
         g->tp * g->pp > GPU_COMM_MAX_RANKS || g->rank >= g->tp || g->stage >= g->pp)
+        return error_set(err, STATUS_INVALID,
+                         "rank %u of %u in stage %u of %u is invalid: a replica has at most %u "
+                         "ranks. Report this bug",
+                         g->rank, g->tp, g->stage, g->pp, GPU_COMM_MAX_RANKS);
+    if (g->n_id != GPU_COMM_ID_BYTES)
         return error_set(
             err, STATUS_INVALID,
-            "rank %u of %u in stage %u of %u is invalid: a replica has at most %u ranks", g->rank,
-            g->tp, g->stage, g->pp, GPU_COMM_MAX_RANKS);
-    if (g->n_id != GPU_COMM_ID_BYTES)
-        return error_set(err, STATUS_INVALID,
-                         "the communicator id has %u bytes, but NCCL's ids have %u", g->n_id,
-                         GPU_COMM_ID_BYTES);
+            "the communicator id has %u bytes, but NCCL's ids have %u. Report this bug", g->n_id,
+            GPU_COMM_ID_BYTES);
     return STATUS_OK;
 }
 
@@ -102,7 +103,7 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
         return nccl_interrupted(err);
     if (atomic_load(&c->has_comms))
         return error_set(err, STATUS_INVALID,
-                         "the communicator still belongs to the previous replica");
+                         "the communicator still belongs to the previous replica. Report this bug");
     TRY(check_group(g, err));
     /* A communicator belongs to the calling thread's current device. This call sets the stream's
      * device as the current device. */
@@ -236,7 +237,7 @@ static enum gpu_comm_end await_stream(struct nccl_comm *c, uint64_t until, struc
     uint64_t now = clock_mono_ns(); /* the clock is read before each query, as in nccl_settle() */
     for (uint32_t n = 0; (s = gpu_stream_query(c->o.stream, err)) == STATUS_AGAIN; n++) {
         if (now > until) {
-            error_set(err, STATUS_TIMEOUT, "the device did not finish its work in time");
+            error_set(err, STATUS_TIMEOUT, "the GPU hangs: it did not finish its work in time");
             return GPU_COMM_STUCK;
         }
         nccl_bump(c);
@@ -262,7 +263,8 @@ static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error
     bool done = await_abort(c, until);
     *ms = (uint32_t)((clock_mono_ns() - began) / NS_PER_MS);
     if (!done) {
-        error_set(err, STATUS_TIMEOUT, "ncclCommAbort did not return within %u ms", *ms);
+        error_set(err, STATUS_TIMEOUT,
+                  "cannot end the collectives: ncclCommAbort did not return within %u ms", *ms);
         return GPU_COMM_STUCK;
     }
     enum gpu_comm_end end = await_stream(c, until, err);
@@ -327,8 +329,10 @@ static enum status wait_done(struct gpu_comm *base, enum status (*done)(void *, 
         if (s != STATUS_AGAIN)
             return s;
         if (look && now > until)
-            return error_set(err, STATUS_TIMEOUT, "the device did not finish its work within %u ms",
-                             c->o.wait_timeout_ms);
+            return error_set(
+                err, STATUS_TIMEOUT,
+                "the GPU did not finish its work within %u ms. See the logs of the other ranks",
+                c->o.wait_timeout_ms);
         if (look)
             nccl_bump(c);
         nccl_relax(n);

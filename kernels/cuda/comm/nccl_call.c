@@ -54,8 +54,9 @@ enum status nccl_check(const struct nccl_comm *c, int result, const char *call, 
     if (result == NCCL_IN_PROGRESS)
         return STATUS_AGAIN;
     const char *last = c->api.get_last_error(NULL);
-    return error_set(err, s, "%s: %s%s%.300s", call, c->api.get_error_string(result),
-                     last && last[0] ? ": " : "", last ? last : "");
+    return error_set(err, s, "NCCL's call %s failed: %s%s%.300s", call,
+                     c->api.get_error_string(result), last && last[0] ? ": " : "",
+                     last ? last : "");
 }
 
 enum status nccl_look(struct nccl_comm *c, struct nccl_native *const *comm, const char *call,
@@ -82,8 +83,10 @@ enum status nccl_settle(struct nccl_comm *c, struct nccl_native *const *comm, in
         uint64_t now = clock_mono_ns();
         s = nccl_look(c, comm, call, err);
         if (s == STATUS_AGAIN && now > until)
-            return error_set(err, STATUS_TIMEOUT, "%s did not finish within %u ms", call,
-                             timeout_ms);
+            return error_set(
+                err, STATUS_TIMEOUT,
+                "NCCL's call %s did not finish within %u ms. See the logs of the other ranks", call,
+                timeout_ms);
         nccl_bump(c);
         nccl_relax(n);
     }

@@ -77,7 +77,8 @@ enum status nccl_oneshot_check(const struct nccl_comm *c, struct error *err)
     if (failed == 0)
         return STATUS_OK;
     return error_set(err, STATUS_IO,
-                     "rank %u of the stage did not arrive at a one-shot sum in time", failed - 1);
+                     "rank %u of the stage did not arrive at a one-shot sum in time. See its log",
+                     failed - 1);
 }
 
 /* ---- memory ---- */
@@ -285,8 +286,9 @@ static enum status try_and_agree(struct nccl_comm *c, bool *all, struct error *e
     mem_free(x);
     TRY(s);
     if (!right)
-        (void)error_set(&why, STATUS_IO,
-                        "the test of one-shot sums over peer memory gave wrong sums");
+        (void)error_set(
+            &why, STATUS_IO,
+            "the test of one-shot sums over peer memory gave wrong sums, so NCCL sums instead");
     return agree(c, right, &why, all, err);
 }
 

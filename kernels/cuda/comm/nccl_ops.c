@@ -10,7 +10,7 @@ enum { GROUP_CALLS = 512 };
 static enum status not_joined(struct error *err)
 {
     return error_set(err, STATUS_INVALID,
-                     "a collective was called before this rank joined a replica");
+                     "a collective was called before this rank joined a replica. Report this bug");
 }
 
 static enum status sum(struct gpu_comm *base, void *x, size_t n, int type, struct error *err)
@@ -49,9 +49,10 @@ enum status nccl_broadcast(struct gpu_comm *base, uint32_t root, void *data, siz
     if (world == 0)
         return not_joined(err);
     if (root >= world)
-        return error_set(err, STATUS_INVALID,
-                         "a collective names rank %u as its root, but there are %u ranks", root,
-                         world);
+        return error_set(
+            err, STATUS_INVALID,
+            "a collective names rank %u as its root, but there are %u ranks. Report this bug", root,
+            world);
     if (n_bytes == 0)
         return STATUS_OK;
     TRY(nccl_enter(c, err));
@@ -69,7 +70,7 @@ static enum status check_peer(const struct gpu_comm *base, uint32_t peer, struct
     if (peer >= g->tp * g->pp || peer == g->stage * g->tp + g->rank)
         return error_set(err, STATUS_INVALID,
                          "a transfer names position %u, but it must be one of %u positions and not "
-                         "the caller's, %u",
+                         "the caller's, %u. Report this bug",
                          peer, g->tp * g->pp, g->stage * g->tp + g->rank);
     return STATUS_OK;
 }

@@ -39,8 +39,9 @@ static bool look_for_bytes(struct ring *r, uint64_t *n)
 static enum status broken(struct error *err, const char *end, uint64_t says, const struct ring *r)
 {
     return error_set(err, STATUS_IO,
-                     "shared memory: the %s's position %" PRIu64 " is impossible (it was %" PRIu64
-                     ", this rank's is %" PRIu64 ", and the ring has %" PRIu64
+                     "cannot use shared memory: the %s's position %" PRIu64
+                     " is impossible (it was %" PRIu64 ", this rank's is %" PRIu64
+                     ", and the ring has %" PRIu64
                      " bytes). The peer's process is faulty: restart it",
                      end, says, r->other, r->own, r->size);
 }

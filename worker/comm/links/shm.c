@@ -66,7 +66,9 @@ static struct shm *shm_of(struct comm_link *l)
 
 static enum status peer_gone(struct error *err)
 {
-    return error_set(err, STATUS_IO, "shared memory: the peer has ended or left the replica");
+    return error_set(err, STATUS_IO,
+                     "the connection over shared memory is closed: the peer has ended or left the "
+                     "replica. See its log");
 }
 
 /* Wakes the peer. One byte is enough for any number of reasons, and a full socket already holds
@@ -231,7 +233,8 @@ static uint64_t memory_bytes(uint64_t ring_bytes)
 
 static enum status system_error(struct error *err, const char *what)
 {
-    return error_set(err, STATUS_IO, "shared memory: %s failed: %s", what, strerror(errno));
+    return error_set(err, STATUS_IO, "cannot use shared memory: %s failed: %s", what,
+                     strerror(errno));
 }
 
 /* Makes the sealed memory. A kernel may refuse memory without the no-exec seal, and kernels
@@ -331,15 +334,16 @@ static enum status check_memory(int memory_fd, uint64_t *n_bytes, struct error *
         return system_error(err, "fstat of the peer's memory");
     if (st.st_size < (off_t)memory_bytes(LINK_SHM_RING_MIN_BYTES) ||
         st.st_size > (off_t)memory_bytes(LINK_SHM_RING_MAX_BYTES))
-        return error_set(
-            err, STATUS_PROTOCOL,
-            "shared memory: the peer offered %jd bytes, which is not a size that cox-worker uses",
-            (intmax_t)st.st_size);
+        return error_set(err, STATUS_PROTOCOL,
+                         "cannot use shared memory: the peer offered %jd bytes, which is not a "
+                         "size that cox-worker uses",
+                         (intmax_t)st.st_size);
     int seals = fcntl(memory_fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS)
-        return error_set(err, STATUS_PROTOCOL,
-                         "shared memory: the memory that the peer offered is not sealed (seals %d)",
-                         seals);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "cannot use shared memory: the memory that the peer offered is not sealed (seals %d)",
+            seals);
     *n_bytes = (uint64_t)st.st_size;
     return STATUS_OK;
 }
@@ -354,13 +358,13 @@ static enum status take(struct shm *s, int memory_fd, struct error *err)
     if (memcmp(h.magic, magic, sizeof magic) != 0 || h.version != VERSION)
         return error_set(
             err, STATUS_VERSION,
-            "shared memory: the peer uses version %" PRIu32
+            "cannot use shared memory: the peer uses version %" PRIu32
             " of the layout, but this rank uses %d: run the same release on all workers",
             h.version, VERSION);
     if (!size_is_good(h.ring_bytes) || memory_bytes(h.ring_bytes) != n_bytes)
         return error_set(err, STATUS_PROTOCOL,
-                         "shared memory: two rings of %" PRIu64 " bytes do not match the %" PRIu64
-                         " bytes that the peer offered",
+                         "cannot use shared memory: two rings of %" PRIu64
+                         " bytes do not match the %" PRIu64 " bytes that the peer offered",
                          h.ring_bytes, n_bytes);
     open_rings(s, h.ring_bytes, 1);
     return STATUS_OK;

@@ -70,7 +70,7 @@ static enum status tcp_recv(struct comm_link *l, const struct iovec *v, size_t n
     *moved = 0;
     ssize_t rc = recvmsg(l->fd, &m, MSG_DONTWAIT);
     if (rc == 0)
-        return error_set(err, STATUS_IO, "the peer closed the connection");
+        return error_set(err, STATUS_IO, "the peer closed the connection. See its log");
     if (rc < 0 && !is_for_later(errno))
         return error_set(err, STATUS_IO, "%s", strerror(errno));
     *moved = rc > 0 ? (size_t)rc : 0;

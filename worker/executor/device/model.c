@@ -68,7 +68,8 @@ static enum status model_make_comm_id(struct executor *e, uint8_t *out, uint32_t
     struct executor_model *x = of(e);
     uint32_t size = x->ranks.ops->id_bytes;
     if (*n < size)
-        return error_set(err, STATUS_LIMIT, "the buffer for the communicator id is too small");
+        return error_set(err, STATUS_LIMIT,
+                         "the buffer for the communicator id is too small. Report this bug");
     TRY(x->ranks.ops->make_id(x, x->ranks.made_id, err));
     x->ranks.has_made_id = true;
     memcpy(out, x->ranks.made_id, size);
@@ -88,17 +89,19 @@ static enum status check_join(struct executor_model *x, const struct executor_co
                          x->engine->is_elastic ? " and does not offer this smaller TP" : "");
     uint32_t world = c->tp * c->pp;
     if (world > 1 && x->ranks.ops->address && c->n_addresses != world)
-        return error_set(err, STATUS_INVALID,
-                         "the head sent the addresses of %u ranks for a replica of %u ranks",
-                         c->n_addresses, world);
+        return error_set(
+            err, STATUS_INVALID,
+            "the head sent the addresses of %u ranks for a replica of %u ranks. Report this bug",
+            c->n_addresses, world);
     if (c->id.n != x->ranks.ops->id_bytes)
-        return error_set(err, STATUS_INVALID, "the communicator id has %u bytes instead of %u",
-                         c->id.n, x->ranks.ops->id_bytes);
+        return error_set(err, STATUS_INVALID,
+                         "the communicator id has %u bytes instead of %u. Report this bug", c->id.n,
+                         x->ranks.ops->id_bytes);
     bool makes_id = c->rank == 0 && c->stage == 0;
     if (makes_id &&
         (!x->ranks.has_made_id || memcmp(c->id.ptr, x->ranks.made_id, x->ranks.ops->id_bytes) != 0))
         return error_set(err, STATUS_INVALID,
-                         "the communicator id is not the one that rank 0 made");
+                         "the communicator id is not the one that rank 0 made. Report this bug");
     return STATUS_OK;
 }
 

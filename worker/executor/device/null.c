@@ -77,7 +77,8 @@ static enum status null_make_comm_id(struct executor *e, uint8_t *out, uint32_t 
 {
     struct executor_null *x = of(e);
     if (*n < NULL_ID_BYTES)
-        return error_set(err, STATUS_LIMIT, "the buffer for the communicator id is too small");
+        return error_set(err, STATUS_LIMIT,
+                         "the buffer for the communicator id is too small. Report this bug");
     random_secure(x->made_id, NULL_ID_BYTES);
     x->has_made_id = true;
     memcpy(out, x->made_id, NULL_ID_BYTES);
@@ -107,12 +108,13 @@ static enum status null_join_comm(struct executor *e, const struct executor_comm
         return error_set(err, STATUS_IO, "the join failed as requested by --null-fail-join");
     }
     if (c->id.n != NULL_ID_BYTES)
-        return error_set(err, STATUS_INVALID, "the communicator id has %u bytes instead of %d",
-                         c->id.n, NULL_ID_BYTES);
+        return error_set(err, STATUS_INVALID,
+                         "the communicator id has %u bytes instead of %d. Report this bug", c->id.n,
+                         NULL_ID_BYTES);
     bool first = c->rank == 0 && c->stage == 0;
     if (first && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, NULL_ID_BYTES) != 0))
         return error_set(err, STATUS_INVALID,
-                         "the communicator id is not the one that rank 0 made");
+                         "the communicator id is not the one that rank 0 made. Report this bug");
     x->has_made_id = false;
     x->answers = c->rank == 0 && c->stage + 1 == c->pp;
     executor_bump(e);
@@ -532,10 +534,11 @@ static enum status fill_info(struct executor_null *x, const struct worker_option
                          l->max_model_len, l->vocab_size);
     size_kv(info, o);
     if (l->kv_groups[0].n_blocks == 0)
-        return error_set(err, STATUS_INVALID,
-                         "--kv-cache-memory-bytes %lld is too small: one block has %llu bytes",
-                         (long long)o->kv_cache_memory_bytes,
-                         (unsigned long long)l->kv_groups[0].bytes_per_block);
+        return error_set(
+            err, STATUS_INVALID,
+            "--kv-cache-memory-bytes %lld is too small: one block has %llu bytes. Raise the option",
+            (long long)o->kv_cache_memory_bytes,
+            (unsigned long long)l->kv_groups[0].bytes_per_block);
     offer_smaller(info, o);
     info->device = DEVICE_NULL;
     info->device_name = STR("null");

@@ -99,7 +99,7 @@ static enum status advance(struct null_kv *k, const struct sequence *q, uint32_t
         else if (*block != c->hash.h)
             return error_set(err, STATUS_PROTOCOL,
                              "slot %u: a run starts at position %u, but block %u does not have the "
-                             "KV of the sequence's ids up to position %u: %s",
+                             "KV of the sequence's ids up to position %u: %s. Report this bug",
                              q->slot, found, q->tables[0].ids[c->n / k->block_tokens], c->n,
                              *block == 0 ? "the block was never filled"
                                          : "the block has the KV of another sequence");

@@ -85,7 +85,8 @@ static enum status open_device(const struct worker_options *o, struct executor *
     case WORKER_DEVICE_NULL:
         return executor_null_open(o, out, err);
     }
-    return error_set(err, STATUS_INVALID, "--device: the device is unknown");
+    return error_set(err, STATUS_INVALID,
+                     "--device: the device is unknown. Choose one that --help lists");
 }
 
 /* Checks the length. A head refuses ranks outside these limits, and the worker would try again

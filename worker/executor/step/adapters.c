@@ -19,8 +19,9 @@ enum status executor_adapter(struct executor *e, struct msg_adapter *m, struct e
     int n = snprintf(path, sizeof path, STR_FMT, STR_ARG(m->path));
     if (m->id == 0 || n < 0 || (size_t)n != m->path.len || strlen(path) != m->path.len)
         return error_set(err, STATUS_INVALID,
-                         "the adapter's path (%zu bytes) or its id (%llu) is invalid", m->path.len,
-                         (unsigned long long)m->id);
+                         "cannot load the adapter: its path (%zu bytes) or its id (%llu) is "
+                         "invalid. Report this bug",
+                         m->path.len, (unsigned long long)m->id);
     return lora_set_load(loras, m->id, path, &m->identity, err);
 }
 
@@ -40,7 +41,7 @@ enum status executor_check_adapters(const struct executor_model *x, const struct
         if (id != 0 && (!x->engine->loras || lora_set_find(x->engine->loras, id) == 0))
             return error_set(err, STATUS_PROTOCOL,
                              "the plan admits a request to slot %u with adapter %016llx, which is "
-                             "not loaded on this rank",
+                             "not loaded on this rank. Report this bug",
                              p->admits[i].slot, (unsigned long long)id);
     }
     return STATUS_OK;

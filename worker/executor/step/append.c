@@ -72,13 +72,13 @@ static enum status check_taken(const struct executor_model *x, const struct sequ
     if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
         return error_set(err, STATUS_INVALID,
                          "rank %u sampled %u tokens for slot %u after %u draft tokens, but this "
-                         "rank accepts %u of them",
+                         "rank accepts %u of them. Report this bug",
                          x->ranks.comms.sampling_rank, n, slot, r->n_drafted, n_right(r, ids));
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= vocab_size)
             return error_set(err, STATUS_INVALID,
                              "rank %u sampled token %u for slot %u, which is outside the "
-                             "vocabulary of %u tokens",
+                             "vocabulary of %u tokens. Report this bug",
                              x->ranks.comms.sampling_rank, ids[i], slot, vocab_size);
     return STATUS_OK;
 }
@@ -136,10 +136,10 @@ enum status executor_append_id(struct executor_model *x, struct sequence *q, uin
                                struct error *err)
 {
     if (id >= x->info.limits.vocab_size)
-        return error_set(
-            err, STATUS_INVALID,
-            "rank %u sampled token %u for slot %u, which is outside the vocabulary of %u tokens",
-            x->ranks.comms.sampling_rank, id, q->slot, x->info.limits.vocab_size);
+        return error_set(err, STATUS_INVALID,
+                         "rank %u sampled token %u for slot %u, which is outside the vocabulary of "
+                         "%u tokens. Report this bug",
+                         x->ranks.comms.sampling_rank, id, q->slot, x->info.limits.vocab_size);
     if (!sequence_push(q, id, x->info.limits.max_model_len))
         return error_set(err, STATUS_NO_MEMORY, "not enough memory for the token of slot %u",
                          q->slot);

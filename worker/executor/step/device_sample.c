@@ -448,10 +448,10 @@ enum status executor_take_sampled(struct executor_model *x, struct step_in_fligh
 {
     const struct gpu_sampled *g = &x->device_sampler->results[s->i_sampler][at];
     if (g->id >= x->info.limits.vocab_size)
-        return error_set(
-            err, STATUS_IO,
-            "the device sampled token %u, which is outside the vocabulary of %u tokens", g->id,
-            x->info.limits.vocab_size);
+        return error_set(err, STATUS_IO,
+                         "the device sampled token %u, which is outside the vocabulary of %u "
+                         "tokens. Report this bug",
+                         g->id, x->info.limits.vocab_size);
     if (!(fabsf(g->best) < FLT_MAX) && !x->warned_not_finite) {
         log_warn("logits_not_finite", "step=%llu place=%u model=%s", (unsigned long long)s->step,
                  at, log_quote(x->engine->info.path));

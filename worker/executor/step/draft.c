@@ -31,10 +31,10 @@ static enum status tell_ranks(struct executor_model *x, struct sequence_runs run
     TRY(executor_tell(x, all, n * sizeof *all, err));
     for (uint32_t i = 0; i < n; i++)
         if (all[i] >= vocab_size)
-            return error_set(
-                err, STATUS_INVALID,
-                "rank %u drafted token %u, which is outside the vocabulary of %u tokens",
-                x->ranks.comms.sampling_rank, all[i], vocab_size);
+            return error_set(err, STATUS_INVALID,
+                             "rank %u drafted token %u, which is outside the vocabulary of %u "
+                             "tokens. Report this bug",
+                             x->ranks.comms.sampling_rank, all[i], vocab_size);
     at = all;
     for (uint32_t i = 0; !tells && i < runs.n; at += runs.ptr[i].n_drafted, i++)
         memcpy(runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, at, runs.ptr[i].n_drafted * sizeof *at);

@@ -35,7 +35,7 @@ static enum status resolve_pass(struct executor_model *x, struct error *err)
         if (ids[i] >= x->info.limits.vocab_size)
             return error_set(err, STATUS_INVALID,
                              "rank %u sampled token %u for slot %u, which is outside the "
-                             "vocabulary of %u tokens",
+                             "vocabulary of %u tokens. Report this bug",
                              x->ranks.comms.sampling_rank, ids[i], q->slot,
                              x->info.limits.vocab_size);
         q->ids[q->n_ids - 1] = ids[i];

@@ -50,10 +50,11 @@ static enum status take_told(struct executor_model *x, struct step_in_flight *s,
 {
     uint32_t id = x->device_sampler->host_last[s->i_sampler][s->items[i].slot];
     if (id >= x->info.limits.vocab_size)
-        return error_set(
-            err, STATUS_INVALID,
-            "rank %u sampled token %u for slot %u, which is outside the vocabulary of %u tokens",
-            x->ranks.comms.sampling_rank, id, s->items[i].slot, x->info.limits.vocab_size);
+        return error_set(err, STATUS_INVALID,
+                         "rank %u sampled token %u for slot %u, which is outside the vocabulary of "
+                         "%u tokens. Report this bug",
+                         x->ranks.comms.sampling_rank, id, s->items[i].slot,
+                         x->info.limits.vocab_size);
     s->sampled.ids[i] = id;
     return STATUS_OK;
 }

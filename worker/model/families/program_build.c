@@ -132,7 +132,8 @@ enum status program_build(const struct model_config *config, const struct progra
     while (i < N_FAMILIES && strcmp(writers[i].name, config->family) != 0)
         i++;
     if (i == N_FAMILIES)
-        return error_set(err, STATUS_UNSUPPORTED, "this build cannot run models of the family %s",
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "this build cannot run models of the family %s. Use another model",
                          config->family);
     TRY(check_cut(config, s->tp, n_stages(s), err));
     struct program *p = mem_zalloc(sizeof *p);

@@ -597,7 +597,7 @@ static void test_yaml_refused(void **state)
         {"model: a\n---\nmodel: b\n", "more than one YAML document"},
         {"model: *x\n", "plain value"},
         {"no-model: true\n", ":1: no_model: unknown option"},
-        {"no-prefix-caching: 5\n", ":1: expected true or false"},
+        {"no-prefix-caching: 5\n", ":1: the file is not valid: expected true or false"},
         {"prefix-caching: true\nno-prefix-caching: true\n",
          ":2: prefix_caching: this file sets the option twice"},
         {"guess: [a]\n", "a mapping or a plain value"},

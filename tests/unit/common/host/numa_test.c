@@ -114,7 +114,7 @@ static void test_nonsense(void **state)
         const char *word;
     } cases[] = {
         {"nothing there", {{CPU "x", "0"}}, STATUS_NOT_FOUND, "node/online"},
-        {"no node", {{NODE "online", "\n"}}, STATUS_INVALID, "lists no NUMA node"},
+        {"no node", {{NODE "online", "\n"}}, STATUS_INVALID, "/node/online lists none"},
         {"words", {{NODE "online", "zero\n"}}, STATUS_INVALID, "zero"},
         {"a sign", {{NODE "online", "-1\n"}}, STATUS_INVALID, "online"},
         {"more nodes than there can be", {{NODE "online", many_nodes}}, STATUS_INVALID, "1023"},

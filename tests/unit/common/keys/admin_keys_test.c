@@ -79,10 +79,11 @@ static void wrong_files_are_named_and_no_key_is_said(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"", "the file contains no key"},
-        {"# nothing\n\n", "the file contains no key"},
+        {"", "the key file contains no key. Write at least one key into it"},
+        {"# nothing\n\n", "the key file contains no key. Write at least one key into it"},
         {"short\n", "line 1: an admin key must have at least 8 characters"},
-        {"long-enough\nsha256:12\n", "line 2: sha256: must be followed by 64 hexadecimal digits"},
+        {"long-enough\nsha256:12\n",
+         "line 2: a key that begins with sha256: must have 64 hexadecimal digits after it"},
         {"long-enough a name\n", "line 1: the line must be KEY [NAME]"},
         {"long-enough a\033[31m\n", "line 1: the NAME of the key contains a control character"},
         {"long-enough a\302\233m\n", "line 1: the NAME of the key contains a control character"},

@@ -479,7 +479,7 @@ static void another_version_is_refused_by_name(void **state)
     assert_int_equal(step_log_open_bytes((struct str){older, 8}, &r, &err), STATUS_INVALID);
     assert_non_null(strstr(err.text, "version 1, but this program reads version 3"));
     assert_int_equal(step_log_open_bytes((struct str){older, 7}, &r, &err), STATUS_INVALID);
-    assert_string_equal(err.text, "not a step log");
+    assert_string_equal(err.text, "the file is not a step log. Give a file that --step-log wrote");
 }
 
 static void a_full_sink_ends_the_log_once_and_a_new_replica_begins_another(void **state)

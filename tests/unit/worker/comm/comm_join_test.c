@@ -366,7 +366,7 @@ static void test_another_formation(void **state)
         assert_non_null(strstr(ranks[0].err.text, ": 1 at 127.0.0.1:"));
         assert_int_equal(ranks[1].joined, STATUS_TIMEOUT);
         assert_non_null(strstr(ranks[1].err.text, "rank 0 at 127.0.0.1:"));
-        assert_non_null(strstr(ranks[1].err.text, "it is in another formation"));
+        assert_non_null(strstr(ranks[1].err.text, "it joins another replica"));
         ranks_close(ranks, 2);
         assert_int_equal(count_fds(), n_fds);
     }
@@ -429,7 +429,7 @@ static void test_silent(void **state)
     assert_int_equal(ranks[1].joined, STATUS_TIMEOUT);
     assert_non_null(strstr(ranks[1].err.text, "rank 0 at 127.0.0.1:"));
     assert_non_null(
-        strstr(ranks[1].err.text, "the rank does not answer: it is in another formation"));
+        strstr(ranks[1].err.text, "that rank does not answer: it joins another replica"));
     ranks_close(ranks, 2);
 }
 

@@ -336,14 +336,16 @@ static void test_another_rank_than_joined(void **state)
     struct engine *e = golden_ranks_engine(g, 1);
     assert_int_equal(engine_take_rank(e, 2, 0, 0, &err), STATUS_OK);
     assert_int_equal(runner_forward(e->runner, &b, &err), STATUS_INVALID);
-    assert_string_equal(err.text,
-                        "the shard is for rank 0 of 2, but the communicator has rank 1 of 2");
+    assert_string_equal(
+        err.text,
+        "the shard is for rank 0 of 2, but the communicator has rank 1 of 2. Report this bug");
     assert_int_equal(runner_logits(e->runner, &row, 1, &logits, &err), STATUS_INVALID);
     assert_null(logits);
     comm_leave(golden_ranks_comm(g, 0));
     assert_int_equal(runner_forward(golden_ranks_engine(g, 0)->runner, &b, &err), STATUS_INVALID);
-    assert_string_equal(err.text,
-                        "the shard is for rank 0 of 2, but the communicator has rank 0 of 1");
+    assert_string_equal(
+        err.text,
+        "the shard is for rank 0 of 2, but the communicator has rank 0 of 1. Report this bug");
     golden_ranks_close(g);
 }
 
