@@ -35,7 +35,7 @@
 #define CONFIG      "The model is read as its own files describe it."
 #define ENGINE      "This option tunes a part of vLLM that does not exist here."
 #define EXPERTS     "The placement and the computation of experts cannot be changed."
-#define FINGERPRINT "system_fingerprint is the version of Coxswain."
+#define FINGERPRINT "Answers have the version of Coxswain as system_fingerprint."
 #define FRONT       "Each gateway is one event loop. Use --gateways to start more of them."
 #define GPU         "This option tunes vLLM's own GPU kernels or compiler."
 #define GRAMMAR     "Structured output has one backend, llguidance."
