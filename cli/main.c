@@ -19,6 +19,17 @@ static int end(const char *name, int code)
     return code == EXIT_FINE ? EXIT_FAILED : code;
 }
 
+/* Returns the command of ours for a command that users of Ollama or Docker type, or `name`. */
+static const char *meant(const char *name)
+{
+    static const char *const others[][2] = {
+        {"list", "models"}, {"ls", "models"}, {"images", "models"}, {"start", "up"}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(name, others[i][0]) == 0)
+            return others[i][1];
+    return name;
+}
+
 int main(int argc, char **argv)
 {
     crash_install();
@@ -38,7 +49,7 @@ int main(int argc, char **argv)
     const struct command *c = command_find(&commands, name);
     if (c)
         return end(name, command_run(&commands, c, argc - 1, argv + 1));
-    const struct command *near = command_nearest(&commands, name);
+    const struct command *near = command_nearest(&commands, meant(name));
     if (near)
         fprintf(stderr, "cox: unknown command \"%s\"; did you mean \"%s\"?\n", name, near->name);
     else

@@ -16,6 +16,7 @@
 #include "cli/chat/turn.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
+#include "cli/up/local/find.h"
 #include "common/base/mem.h"
 
 #define S chat_options
@@ -330,6 +331,8 @@ static int converse(struct chat *c)
     struct error err = {0};
     if (chat_turn_find(&c->turn, &err) != STATUS_OK) {
         fprintf(stderr, "cox chat: %s\n", err.text);
+        if (err.status == STATUS_IO)
+            local_cluster_hint("chat", "url", c->o.gateway.url);
         return EXIT_FAILED;
     }
     chat_turn_catch_interrupts();

@@ -10,6 +10,7 @@
 #include "cli/client/gateway_access.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
+#include "cli/up/local/find.h"
 
 struct complete_options {
     struct gateway_access gateway;
@@ -114,6 +115,8 @@ static int complete(const struct complete_options *o, struct chat_turn *t, const
     struct error err = {0};
     if (chat_turn_find(t, &err) != STATUS_OK) {
         fprintf(stderr, "cox complete: %s\n", err.text);
+        if (err.status == STATUS_IO)
+            local_cluster_hint("complete", "url", o->gateway.url);
         return EXIT_FAILED;
     }
     t->prints = !o->json;

@@ -86,6 +86,34 @@ enum status up_machine_check_ports(const struct up_child *c, struct error *err)
     return STATUS_OK;
 }
 
+/* Checks the ports of all processes. The error names each port that is in use, so that the user
+ * can change all of them at once. */
+static enum status check_all_ports(const struct up_plan *plan, struct error *err)
+{
+    struct strbuf more;
+    enum status s = STATUS_OK;
+    strbuf_init(&more, sizeof err->text);
+    for (uint32_t i = 0; i < plan->n_children; i++)
+        for (uint32_t k = 0; k < plan->children[i].n_listeners; k++) {
+            const struct up_listener *l = &plan->children[i].listeners[k];
+            struct error other = {0};
+            enum status of = l->host ? preflight_port(l->host, l->port, l->what, l->flag,
+                                                      s == STATUS_OK ? err : &other)
+                                     : STATUS_OK;
+            if (s == STATUS_EXISTS && of == STATUS_EXISTS)
+                strbuf_printf(&more, "%s%u (%s)", more.len > 0 ? ", " : ". Also in use: ", l->port,
+                              l->flag);
+            else if (s == STATUS_OK)
+                s = of;
+        }
+    if (more.len > 0) {
+        struct error first = *err;
+        s = error_set(err, s, "%s" STR_FMT, first.text, STR_ARG(strbuf_str(&more)));
+    }
+    strbuf_fini(&more);
+    return s;
+}
+
 enum status up_machine_check(const struct up_options *o, const struct up_plan *plan,
                              const char *command, struct error *err)
 {
@@ -108,9 +136,7 @@ enum status up_machine_check(const struct up_options *o, const struct up_plan *p
             plan->n_workers, (long long)o->tp, (long long)o->pp);
         command_warn(command, text);
     }
-    for (uint32_t i = 0; i < plan->n_children; i++)
-        TRY(up_machine_check_ports(&plan->children[i], err));
-    return STATUS_OK;
+    return check_all_ports(plan, err);
 }
 
 enum status up_machine_export_secrets(const struct up_options *o, struct error *err)

@@ -78,7 +78,7 @@ CASES = [
     *((f"run {c} 123", 2, '"123" is too short. Give at least 4 digits of a run.s ID, or its name; `cox run list`') for c in ("show", "logs", "terminate", "delete", "create --from")),
     *((f"{c} --address 127.0.0.1:1", 1, "this user runs no cluster at 127.0.0.1:1 on this machine .*\\. Start one")
       for c in ("logs", "scale 2")),
-    *((f"{c} /not/here", 2, f"{re.escape(KINDS)}.*/not/here: No such file or directory") for c in ("up", "serve", "plan")),
+    *((f"{c} /not/here", 2, f"the model /not/here is not a file or folder.*{re.escape(KINDS)}") for c in ("up", "serve", "plan")),
     ("bench serve --model null --dataset-path /not/here --base-url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),
     ("replay /not/here", 2, "/not/here: No such file or directory"),
     ("run-batch -i /not/here -o {tmp}/out.jsonl --url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),

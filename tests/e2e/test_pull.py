@@ -177,7 +177,7 @@ def test_what_does_not_pass(world, hub, faults, code, words):
     ("hf:org/tiny/../x.gguf", ["hf:ORG/NAME"]),
     ("hf:", ["hf:ORG/NAME"]),
     ("https://example.com/x.bin", [".gguf"]),
-    ("/no/such/model", ["/no/such/model", "--model must be"]),
+    ("/no/such/model", ["/no/such/model", "The model must be"]),
 ])
 def test_wrong_names(world, hub, model, words):
     bad(world.pull(model, hub=hub), 2, *words)

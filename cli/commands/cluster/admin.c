@@ -17,6 +17,7 @@
 #include "cli/client/admin.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
+#include "cli/up/local/find.h"
 #include "cli/view/answer.h"
 #include "cli/view/status_paint.h"
 #include "cli/view/status_sort.h"
@@ -60,6 +61,15 @@ const size_t undrain_n_specs = sizeof undrain_specs / sizeof undrain_specs[0];
 const struct option_spec debug_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
 const size_t debug_n_specs = sizeof debug_specs / sizeof debug_specs[0];
 
+/* Follows a standby, and tells where this user's clusters are when no head answers. */
+static bool follow(struct admin_access *o, const char *command, bool tell)
+{
+    if (admin_follow(o, command, tell))
+        return true;
+    local_cluster_hint(command, "address", o->address);
+    return false;
+}
+
 static int fail(const char *command, enum status s, const struct error *err)
 {
     fprintf(stderr, "cox %s: %s\n", command, err->text);
@@ -77,7 +87,7 @@ static int show_status(struct admin_access *o)
 {
     struct error err = {0};
     json_t *answer;
-    if (!admin_follow(o, "status", false))
+    if (!follow(o, "status", false))
         return EXIT_UNREACHABLE;
     enum status s = admin_call(o, "GET", "/api/status", NULL, &answer, &err);
     if (o->watch && isatty(STDOUT_FILENO))
@@ -192,7 +202,7 @@ int cmd_events(int argc, char **argv)
         .usage = "cox events [OPTION...]", .specs = events_specs, .n_specs = events_n_specs};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         long long since = o.since;
-        code = admin_follow(&o, "events", true) ? show_events(&o, &since) : EXIT_UNREACHABLE;
+        code = follow(&o, "events", true) ? show_events(&o, &since) : EXIT_UNREACHABLE;
         while (o.watch && !ferror(stdout)) {
             usleep(WATCH_MS * 1000);
             code = show_events(&o, &since);
@@ -290,7 +300,7 @@ static int drain(const char *command, struct admin_access *o, const char *worker
         return EXIT_USAGE;
     }
     /* the answer of a standby says only that the standby waits */
-    if (!admin_follow(o, command, false))
+    if (!follow(o, command, false))
         return EXIT_UNREACHABLE;
     /* status before the drain, for the printed sentence; without it the sentence is shorter */
     json_t *before = NULL;
@@ -376,7 +386,7 @@ int cmd_debug(int argc, char **argv)
             fprintf(stderr, "cox debug: usage: %s\n", line.usage);
             code = EXIT_USAGE;
         } else {
-            code = admin_follow(&o, "debug", true) ? dump(&o) : EXIT_UNREACHABLE;
+            code = follow(&o, "debug", true) ? dump(&o) : EXIT_UNREACHABLE;
         }
     }
     config_fini(&res);

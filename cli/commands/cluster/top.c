@@ -20,6 +20,7 @@
 #include "cli/client/admin.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
+#include "cli/up/local/find.h"
 #include "cli/view/status_sort.h"
 #include "cli/view/status_view.h"
 #include "cli/view/top_view.h"
@@ -344,8 +345,10 @@ static void run_plain(struct top *t)
 static int run(struct top *t)
 {
     (void)setlocale(LC_CTYPE, ""); /* the locale tells which characters the terminal can show */
-    if (!admin_follow(&t->o, "top", false))
+    if (!admin_follow(&t->o, "top", false)) {
+        local_cluster_hint("top", "address", t->o.address);
         return EXIT_UNREACHABLE;
+    }
     int code = look(t);
     if (code == EXIT_UNREACHABLE) {
         fprintf(stderr, "%s\n", t->why);

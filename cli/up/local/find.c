@@ -233,3 +233,19 @@ enum status local_cluster_ask(const struct local_cluster *c, const char *path, c
     json_decref(j);
     return s;
 }
+
+void local_cluster_hint(const char *command, const char *flag, const char *tried)
+{
+    bool is_url = strcmp(flag, "url") == 0;
+    if (strcmp(tried, is_url ? "http://127.0.0.1:8000" : "127.0.0.1:8265") != 0)
+        return;
+    struct local_cluster *all;
+    size_t n = local_cluster_list(ASK_TIMEOUT_MS, &all);
+    for (size_t i = 0; i < n; i++) {
+        const char *at = is_url ? all[i].url : all[i].admin;
+        if (at[0] && strcmp(at, tried) != 0)
+            fprintf(stderr, "cox %s: your cluster %s is at %s. Use --%s %s\n", command,
+                    all[i].name[0] ? all[i].name : "-", at, flag, at);
+    }
+    mem_free(all);
+}

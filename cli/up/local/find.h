@@ -29,5 +29,9 @@ MUST_USE enum status local_cluster_ask(const struct local_cluster *c, const char
 json_t *local_cluster_processes(const struct local_cluster *c);
 /* Returns false when the cluster's socket is gone or no process answers on it. */
 bool local_cluster_is_there(const struct local_cluster *c);
+/* Prints the addresses of this user's clusters to stderr, after `command` has reached nobody at
+ * the usual address. `flag` is "url" or "address". Prints nothing when no cluster runs, or when
+ * `tried` is another address than the usual one, because the user chose that address. */
+void local_cluster_hint(const char *command, const char *flag, const char *tried);
 /* Returns the folder of the sockets: TMPDIR, or /tmp. */
 const char *local_cluster_folder(void);

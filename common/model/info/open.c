@@ -154,9 +154,11 @@ static enum status open_local(struct model_info *m, const char *path, struct err
     enum status s = open_path(m, path, NULL, err);
     if (s != STATUS_NOT_FOUND)
         return s;
-    return error_prefix(err, s,
-                        "--model must be \"demo\", \"null\", a GGUF file, a folder with "
-                        "config.json or one GGUF file, or a name that `cox pull` accepts");
+    return error_set(err, s,
+                     "the model %.200s is not a file or folder on this machine. The model must be "
+                     "\"demo\", \"null\", a GGUF file, a folder with config.json or one GGUF file, "
+                     "or a name to download, such as ORG/NAME on Hugging Face",
+                     path);
 }
 
 static enum status open_pulled(struct model_info *m, const struct model_ref *r,

@@ -350,7 +350,7 @@ static void test_not_found(void **state)
     struct error err = {0};
     assert_int_equal(model_info_open("/no/such/model", NULL, &m, &err), STATUS_NOT_FOUND);
     assert_non_null(strstr(err.text, "/no/such/model"));
-    assert_non_null(strstr(err.text, "--model must be"));
+    assert_non_null(strstr(err.text, "The model must be"));
 }
 
 /* Opening a FIFO would wait for a writer for ever, so a FIFO is refused. */
