@@ -6,6 +6,7 @@ Comments, docstrings and pages: no sentence opens with "Of", "Who", "Whose", "Wh
 A C source of more than 200 lines opens with a comment about purpose, data flow and invariants: two sentences at least.
 Pages: lines of prose have at most 160 columns; tables, code and lines that are one link may be longer, and long
 pieces of code in a line do not count.
+Shell scripts: no backtick runs a command, because a text that quotes one would run it ($(…) runs a command).
 Commits since SINCE: the subject has at most 72 characters and the form "area: change".
 Usage: check_prose.py [--root DIR] [PATH...]: without PATH all files of the repository, and the commits.
 """
@@ -76,6 +77,20 @@ def check_page(name, text):
             yield f"{name}:{number}: has \"{m[0]}\": {line.strip()[:80]}"
 
 
+def check_shell(name, text):
+    """Yields the lines in which a backtick outside of comments and single quotes would run a command."""
+    end = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if end is None:
+            code = re.sub(r"\\.|'[^']*'|(?:^|\s)#.*$", "", line)
+        else:
+            end, code = (None, "") if line.strip() == end else (end, re.sub(r"\\.", "", line))
+        if "`" in code:
+            yield f"{name}:{number}: a backtick runs a command: {line.strip()[:80]}"
+        if end is None and (m := re.search(r"<<-?(\w+)", line)):  # a quoted here-document runs nothing
+            end = m[1]
+
+
 def check_subjects(root):
     done = subprocess.run(["git", "log", "--no-merges", f"--since={SINCE}", "--format=%h %s"], cwd=root, capture_output=True, text=True)
     for line in done.stdout.splitlines() if done.returncode == 0 else ():
@@ -99,6 +114,8 @@ def check(root, paths):
             yield from check_page(name, text)
         elif language(path, text):
             yield from check_source(name, text)
+            if re.match(r"#!.*\b(?:ba)?sh\b", text):
+                yield from check_shell(name, text)
 
 
 def main():

@@ -116,6 +116,11 @@ static void add_workers(const struct up_ready *r, struct rows *rows)
 {
     uint32_t n_spare = r->n_workers - r->n_replicas * r->replica_ranks;
     char spare[48] = "";
+    if (r->n_replicas == 0) {
+        add(rows, "Workers", "%u of the %u ranks of a replica; see `cox join-token`", r->n_workers,
+            r->replica_ranks);
+        return;
+    }
     if (n_spare > 0)
         snprintf(spare, sizeof spare, ", %u spare", n_spare);
     if (r->replica_ranks > 1)
@@ -232,7 +237,10 @@ void up_ready_frame(const struct up_ready *r, unsigned columns, bool utf8, struc
     char title[80];
     size_t widest = 0, room;
     make_rows(r, &rows);
-    snprintf(title, sizeof title, "Coxswain is ready after %.1f s", (double)r->took_ms / 1000);
+    if (r->n_replicas == 0)
+        snprintf(title, sizeof title, "Coxswain waits for workers of other machines");
+    else
+        snprintf(title, sizeof title, "Coxswain is ready after %.1f s", (double)r->took_ms / 1000);
     columns = columns < COLUMNS_MIN ? COLUMNS_MIN : columns > COLUMNS_MAX ? COLUMNS_MAX : columns;
     for (size_t i = 0; i < rows.n; i++) {
         size_t n = width_of(rows.all[i].value);

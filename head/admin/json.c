@@ -363,6 +363,17 @@ static void warn_roles(const struct head_core *h, json_t *a)
     }
 }
 
+/* Says why the connected workers cannot form a replica, if they are unlike. */
+static void say_unlike(const struct cluster *c, char *out, size_t size)
+{
+    const struct worker *other = eligible_unlike(c, c->workers);
+    char difference[100];
+    if (!other)
+        return;
+    eligible_difference(c->workers, other, difference, sizeof difference);
+    snprintf(out, size, ", but these workers cannot form one: " ELIGIBLE_ALIKE "%s", difference);
+}
+
 static json_t *warnings(const struct head_core *h, const struct head_stats *s, bool waits)
 {
     char line[400];
@@ -382,9 +393,8 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
                 ". Workers that are still loading the model connect when they are done. To start "
                 "more, use `cox up --workers %u`, or `cox worker --join` on another machine",
                 world);
-        else if (eligible_unlike(&h->cluster, h->cluster.workers))
-            snprintf(line + n, sizeof line - (size_t)n,
-                     ", but these workers cannot form one: " ELIGIBLE_ALIKE);
+        else
+            say_unlike(&h->cluster, line + n, sizeof line - (size_t)n);
         json_array_append_new(a, json_string(line));
     }
     for (uint32_t i = 0; i < h->n_live; i++) {

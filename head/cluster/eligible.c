@@ -2,6 +2,7 @@
  * last functions apply them to all connected workers. placement.c makes the choice. */
 #include "head/cluster/eligible.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool has_adapters_without(const struct cluster *c, const struct worker *w, uint64_t without)
@@ -51,6 +52,21 @@ const struct worker *eligible_unlike(const struct cluster *c, const struct worke
             return other;
     }
     return NULL;
+}
+
+void eligible_difference(const struct worker *a, const struct worker *b, char *out, size_t size)
+{
+    const struct worker_desc *x = &a->desc, *y = &b->desc;
+    uint32_t block_x = x->n_kv_groups > 0 ? x->kv_groups[0].block_tokens : 0;
+    uint32_t block_y = y->n_kv_groups > 0 ? y->kv_groups[0].block_tokens : 0;
+    out[0] = '\0';
+    if (x->device != y->device)
+        snprintf(out, size, ". One of them runs on a GPU, another one on a CPU or the null device");
+    else if (x->max_model_len != y->max_model_len)
+        snprintf(out, size, ". One of them has --max-model-len %u, another one %u",
+                 x->max_model_len, y->max_model_len);
+    else if (block_x != block_y)
+        snprintf(out, size, ". One of them has --block-size %u, another one %u", block_x, block_y);
 }
 
 bool eligible_could_replace(const struct cluster *c, const struct replica *g)

@@ -16,6 +16,9 @@ bool eligible_same_kind(const struct worker *a, const struct worker *b);
     "model file, device, --max-model-len, --block-size and --kv-cache-dtype must be the same"
 /* Returns a worker that cannot share a replica with `w`, or NULL when all can. */
 const struct worker *eligible_unlike(const struct cluster *c, const struct worker *w);
+/* Writes the option in which two unlike workers differ, such as ". One of them has
+ * --max-model-len 4096, another one 8192", to `out`. Writes "" when their model files differ. */
+void eligible_difference(const struct worker *a, const struct worker *b, char *out, size_t size);
 /* Returns true when a replica of g's size could form after g is dissolved, without its draining
  * members. */
 bool eligible_could_replace(const struct cluster *c, const struct replica *g);

@@ -246,7 +246,7 @@ def test_in_the_background_without_a_control_socket(here, tmp_path):
 
 def test_in_the_background_what_cannot_start(here, tmp_path):
     done = run_cox("up", "/not/here", "-d", env=here)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "/not/here: No such file or directory" in done.stderr
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "the model /not/here is not a file or folder" in done.stderr
     command, _ = up_command("-d", "--ssl-certfile", "/not/here", workers=1)
     done = run_cox(*command, env=here)
     assert done.returncode == 2 and "cox up: gateway-0 cannot start: cannot use the certificate /not/here: No such file" in done.stderr, done.stderr

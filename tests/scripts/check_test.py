@@ -469,6 +469,12 @@ class Prose(unittest.TestCase):
                     "text/a.rs": "/// Returns `Of` as it is.\nfn f() -> char { '\"' } // bytes\n",
                     "scripts/x": "#!/usr/bin/env bash\n# Builds it.\necho \"$# arguments\"\n"})
 
+    def test_backticks_of_a_shell(self):
+        head = "#!/usr/bin/env bash\n# Says `pip`.\n"
+        self.check({"scripts/x": head + "echo 'use `pip`' \"use \\`pip\\`\"  # with `pip`\ncat <<'END'\nuse `pip`\nEND\n"})
+        self.check({"scripts/x": head + 'echo "use `pip`"\n'}, "scripts/x:3: a backtick runs a command")
+        self.check({"scripts/x": head + "cat <<END\n  $(python)   # it needs `pip`\nEND\n"}, "scripts/x:4: a backtick runs a command")
+
     def test_openers(self):
         for opener in ("Of a block", "of the head", "What it holds", "Who waits", "whose it is", "Which is it", "where it lies"):
             self.check({"head/a.c": f"int a; /* {opener} */\n"}, f'head/a.c:1: a comment opens with "{opener.split()[0]}"')

@@ -1,3 +1,8 @@
+/* Opens a model that `--model` names. The name goes through model_ref_parse to one of three
+ * places: the cached demo model, a path on this machine, or a model that was pulled into the
+ * cache. The file's format then chooses the reader (hf.h or gguf.h), which fills model_info.
+ * Invariants: nothing is downloaded, and the files are only read. Any thread may call these
+ * functions. */
 #include "common/model/info/open.h"
 
 #include <errno.h>

@@ -101,6 +101,14 @@ static void test_what_the_frame_says(void **state)
     json_decref((json_t *)r.status);
     strbuf_reset(&b);
     r = usual;
+    r.n_workers = 1;
+    r.n_replicas = 0; /* the other rank is on another machine */
+    up_ready_frame(&r, 80, true, &b);
+    assert_non_null(strstr(b.ptr, "Coxswain waits for workers of other machines"));
+    assert_non_null(strstr(b.ptr, "1 of the 2 ranks of a replica; see `cox join-token`"));
+    assert_null(strstr(b.ptr, "is ready"));
+    strbuf_reset(&b);
+    r = usual;
     r.is_only = r.is_usual_admin = false;
     r.log_file = "/tmp/demo.log";
     r.has_key = true;

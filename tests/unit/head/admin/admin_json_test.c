@@ -86,6 +86,7 @@ static void workers_that_differ_are_told(void **state)
     assert_non_null(strstr(texts[2],
                            "2 workers are connected, and a replica needs 2, but these workers "
                            "cannot form one: model file, device, "));
+    assert_non_null(strstr(texts[2], ". One of them has --max-model-len 512, another one 256\""));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     json_decref(before);
