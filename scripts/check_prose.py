@@ -78,17 +78,17 @@ def check_page(name, text):
 
 
 def check_shell(name, text):
-    """Yields the lines in which a backtick outside of comments and single quotes would run a command."""
-    end = None
+    """Yields the lines in which a backtick outside of comments, single quotes and quoted here-documents would run a command."""
+    end, runs = None, True
     for number, line in enumerate(text.splitlines(), 1):
         if end is None:
             code = re.sub(r"\\.|'[^']*'|(?:^|\s)#.*$", "", line)
         else:
             end, code = (None, "") if line.strip() == end else (end, re.sub(r"\\.", "", line))
-        if "`" in code:
+        if "`" in code and (end is None or runs):
             yield f"{name}:{number}: a backtick runs a command: {line.strip()[:80]}"
-        if end is None and (m := re.search(r"<<-?(\w+)", line)):  # a quoted here-document runs nothing
-            end = m[1]
+        if end is None and (m := re.search(r"<<-?(['\"]?)(\w+)", line)):
+            runs, end = not m[1], m[2]
 
 
 def check_subjects(root):
