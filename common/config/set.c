@@ -94,7 +94,8 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
     if (near.len && distance <= 2 + near.len / 6)
         return error_set(p->err, STATUS_INVALID, "%s: unknown option; did you mean %s?", where,
                          config_spelled(p, near, from));
-    return error_set(p->err, STATUS_INVALID, "%s: unknown option; --help lists all options", where);
+    return error_set(p->err, STATUS_INVALID, "%s: unknown option; --help=all lists all options",
+                     where);
 }
 
 /* ---- values ---- */
