@@ -25,7 +25,7 @@ step() {
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
     set +m
-    trap 'say "$title: stopped"; kill -TERM -- -$pid 2>/dev/null; trap - INT; kill -INT $$' INT
+    trap 'say "$title: stopped by Ctrl-C"; kill -TERM -- -$pid 2>/dev/null; trap - INT; kill -INT $$' INT
     while kill -0 $pid 2>/dev/null; do
         sleep 0.2
         tick=$((tick + 1))
@@ -38,13 +38,13 @@ step() {
     if [ $rc -ne 0 ]; then
         # With several jobs at once the error is rarely among the last lines.
         if grep -qE '^FAILED: |: (fatal )?error( #[0-9-]+)?: ' "$log"; then
-            printf -- '---- the errors of %s\n' "${log#"$COX_ROOT"/}" >&2
+            printf -- '---- errors in %s\n' "${log#"$COX_ROOT"/}" >&2
             grep -E '^FAILED: |: (fatal )?error( #[0-9-]+)?: ' "$log" | cut -c 1-300 | head -n 30 >&2
         fi
-        printf -- '---- the last lines of %s\n' "${log#"$COX_ROOT"/}" >&2
+        printf -- '---- last lines of %s\n' "${log#"$COX_ROOT"/}" >&2
         tail -n 40 "$log" >&2
         printf -- '----\n' >&2
-        die "$title (exit status $rc, after $((SECONDS - from)) s)" "$hint"
+        die "$title: exit status $rc after $((SECONDS - from)) s" "$hint"
     fi
     say "$title: done in $((SECONDS - from)) s"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints one streamed completion while its tokens arrive. Uses only the standard library."""
+"""Streams one completion and prints each token when it arrives. Uses only the standard library."""
 import argparse
 import json
 import os
@@ -22,9 +22,9 @@ def stream(url, body):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:8000")
-    parser.add_argument("--prompt", required=True)
-    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--url", default="http://127.0.0.1:8000", help="address of the gateway (default %(default)s)")
+    parser.add_argument("--prompt", required=True, help="text that the model continues")
+    parser.add_argument("--max-tokens", type=int, default=48, help="maximum number of generated tokens (default %(default)s)")
     options = parser.parse_args()
     body = {"prompt": options.prompt, "max_tokens": options.max_tokens, "temperature": 0, "stream": True,
             "stream_options": {"include_usage": True}}
@@ -37,12 +37,12 @@ def main():
                 first = first or time.monotonic()
                 print(choice["text"], end="", flush=True)
     except urllib.error.HTTPError as e:
-        sys.exit(f"\nthe gateway answered {e.code}: {e.read().decode(errors='replace')}")
+        sys.exit(f"\nstream_completion: the gateway at {options.url} refused the request with status {e.code}: {e.read().decode(errors='replace')}")
     except OSError as e:
-        sys.exit(f"\nthe stream broke: {e}")
+        sys.exit(f"\nstream_completion: the connection to {options.url} failed: {e}. Run cox status to see whether the cluster is healthy.")
     n = usage.get("completion_tokens", 0)
     if not n:
-        sys.exit("\nno token came")
+        sys.exit(f"\nstream_completion: the answer of {options.url} has no tokens. Read the log of the cluster (cox logs).")
     seconds = max(time.monotonic() - first, 1e-9)
     rate = f", then {(n - 1) / seconds:.0f} tokens/s" if n > 1 else ""
     print(f"\n\n{n} tokens; the first after {(first - begin) * 1000:.0f} ms{rate}")

@@ -20,7 +20,7 @@ def linked(root):
         if name != "coxtext":
             found.add((name, version.removeprefix("v"), re.sub(r"\s*/\s*", " OR ", licence) or "NOASSERTION"))
     if not found:
-        raise Failed("cargo tree names no crate of text/")
+        raise Failed("cargo tree lists no crate of text/, so the licences of the image are not known. Run scripts/build, then try again.")
     return sorted(found)
 
 
@@ -36,8 +36,8 @@ def texts(crates):
     for name, version, _ in crates:
         folder = next(iter(sorted(registry.glob(f"*/{name}-{version}"))), None)
         if not folder:
-            raise Failed(f"cargo's registry has no {name} {version}, whose licence an image must carry; "
-                         "run cargo fetch --locked --manifest-path text/Cargo.toml")
+            raise Failed(f"cargo's registry does not have the crate {name} {version}, and the image must contain its licence. "
+                         "Run cargo fetch --locked --manifest-path text/Cargo.toml.")
         for path in sorted([*folder.iterdir(), *folder.glob("*/*")]):  # onig_sys has the licence of its C library in a folder below its own
             if path.is_file() and NAMED.match(path.name) and path.suffix.lower() in ("", ".txt", ".md"):
                 carriers.setdefault(path.read_text(errors="replace").strip(), set()).add(f"{name} {version}")

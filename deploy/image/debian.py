@@ -22,11 +22,11 @@ def run(*command, **kwargs):
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True,
                               env={**os.environ, "LC_ALL": "C"}, **kwargs)
     except FileNotFoundError:
-        raise Failed(f"{command[0]} is not on this machine; images are made on Debian or Ubuntu, after scripts/setup") from None
+        raise Failed(f"the program {command[0]} is not installed. Run scripts/setup on Debian or Ubuntu first.") from None
     except OSError as e:
-        raise Failed(f"{command[0]}: {e.strerror}") from None
+        raise Failed(f"cannot start {command[0]}: {e.strerror}") from None
     if done.returncode != 0:
-        raise Failed(f"{' '.join(map(str, command[:4]))} …: {done.stderr.strip()[-600:] or f'exit status {done.returncode}'}")
+        raise Failed(f"this command failed: {' '.join(map(str, command[:4]))} …: {done.stderr.strip()[-600:] or f'exit status {done.returncode}'}")
     return done.stdout
 
 
@@ -102,7 +102,7 @@ class Packages:
                 out = self._apt(*command)
         found = re.findall(r"^'[^']+' (\S+) \d+ (\w+):([0-9a-f]+)$", out, re.M)
         if len(found) != len(names):
-            raise Failed(f"apt-get knows {len(found)} of the packages {' '.join(names)}; run apt-get update")
+            raise Failed(f"apt-get finds only {len(found)} of these {len(names)} packages: {' '.join(names)}. Run apt-get update.")
         return {entry[0].split("_")[0]: entry for entry in found}
 
     def fetch(self, names):
@@ -125,7 +125,7 @@ class Packages:
             if not lacking:
                 break
             if attempt == 1:
-                raise Failed(f"{lacking[0]}: not the file that apt's lists name; run apt-get update")
+                raise Failed(f"the downloaded {lacking[0]} does not have the checksum in the lists of apt. Run apt-get update.")
             self._apt("download", *sorted({n.split("_")[0] for n in lacking}), cwd=self.folder)
 
     def _is_whole(self, name, algorithm, digest):
@@ -144,7 +144,8 @@ class Packages:
                     self.owner_of[os.path.basename(path)] = names.split(",")[0].split(":")[0]
         lacking = sorted(set(sonames) - set(self.owner_of))
         if lacking:
-            raise Failed(f"no package of this machine has {', '.join(lacking)}: an image takes libraries from packages alone")
+            raise Failed(f"no installed package has {', '.join(lacking)}, and an image takes libraries only from Debian packages. "
+                         "Install the libraries with apt-get and build Coxswain again.")
         return {soname: self.owner_of[soname] for soname in sonames}
 
     def foresee(self, programs, extra):
@@ -160,8 +161,8 @@ class Packages:
             path = self.by_name[name].tree / folder / self.multiarch / soname
             if path.is_symlink() or path.exists():
                 return path
-        raise Failed(f"{name} {self.by_name[name].version} has no {soname}: this machine's is older or newer; "
-                     "apt-get upgrade, and build again")
+        raise Failed(f"{name} {self.by_name[name].version} does not have {soname}, because this machine has another version of the package. "
+                     "Run apt-get upgrade and build Coxswain again.")
 
     def closure(self, programs, extra=()):
         """Returns {soname: (package, file)} of all libraries that programs need, directly or through others. `extra` has sonames
@@ -190,5 +191,6 @@ class Packages:
                 self.fetch([other])
                 return self.copyright(other)
         if not (doc / "copyright").exists():
-            raise Failed(f"{name} {package.version} has no /usr/share/doc/{name}/copyright")
+            raise Failed(f"the package {name} {package.version} has no /usr/share/doc/{name}/copyright, which the image must contain. "
+                         "Use another version of the package.")
         return doc / "copyright"

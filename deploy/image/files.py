@@ -47,7 +47,7 @@ def epoch():
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given:
         if not given.isdigit():
-            raise Failed(f"SOURCE_DATE_EPOCH is \"{given}\": wanted are seconds since 1970")
+            raise Failed(f"SOURCE_DATE_EPOCH is \"{given}\", which is not a number. Set it to seconds since 1970.")
         return int(given)
     if (ROOT / ".git").exists():
         return int(run("git", "-C", ROOT, "log", "-1", "--format=%ct").strip())
@@ -97,12 +97,12 @@ class Files:
         preset = self.build.name
         lacking = [p for p in PROGRAMS if not (self.build / "bin" / p).exists()]
         if lacking:
-            raise Failed(f"{self.build}/bin has no {', '.join(lacking)}; run scripts/build {preset}")
+            raise Failed(f"{self.build}/bin does not have {', '.join(lacking)}. Run scripts/build {preset}.")
         run("cmake", "--install", self.build, "--prefix", self.work / "installed", "--component", "programs")
         for name in PROGRAMS:
             whole, stripped = self.work / "installed/bin" / name, self.work / name
             if not whole.exists():
-                raise Failed(f"cmake --install gave no {name}: {self.build} was configured by an older tree; run scripts/build {preset}")
+                raise Failed(f"cmake --install did not install {name}, because {self.build} was configured by an older tree. Run scripts/build {preset}.")
             run("objcopy", "--strip-all", whole, stripped)
             if self.debug:
                 build_id = re.search(r"Build ID: ([0-9a-f]+)", run("readelf", "-nW", whole))[1]
@@ -121,7 +121,7 @@ class Files:
         for soname, (_, path) in sorted(libraries.items()):
             real = path.resolve()  # the file must be in the package's tree, because libraries only link to files beside them
             if soname in own or real.parent != path.parent.resolve():
-                raise Failed(f"{soname} is a link out of its folder, to {real}")
+                raise Failed(f"{soname} links to {real}, which is in another folder, or it has the name of one of Coxswain's programs. Report this as a bug.")
             self.put("debian", f"{self.lib}/{real.name}", real)
             if real.name != soname:
                 self.link("debian", f"{self.lib}/{soname}", real.name)
@@ -156,7 +156,8 @@ class Files:
         """Joins all certificates into one file, as update-ca-certificates does, without a shell."""
         found = sorted((tree / "usr/share/ca-certificates/mozilla").glob("*.crt"))
         if len(found) < 50:
-            raise Failed(f"ca-certificates has {len(found)} certificates in usr/share/ca-certificates/mozilla")
+            raise Failed(f"the package ca-certificates has only {len(found)} files in usr/share/ca-certificates/mozilla, at least 50 are expected. "
+                         "Use another version of the package.")
         bundle = "".join(c.read_text().rstrip("\n") + "\n" for c in found)
         self.put("debian", "etc/ssl/certs/ca-certificates.crt", bundle)
 
@@ -181,7 +182,7 @@ class Files:
         for variable in ("COX_CUBLAS", "COX_NCCL", "COX_CUDART"):  # COX_CUDART is linked statically; only its licence is needed
             m = re.search(rf"^{variable}:FILEPATH=(.+)$", cache, re.M)
             if not m or not Path(m[1]).exists():
-                raise Failed(f"{self.build} was configured without {variable}; run scripts/build cuda")
+                raise Failed(f"{self.build} was configured without {variable}. Run scripts/build cuda.")
             library = Path(m[1])
             self.nvidia_documents(library)
             if library.suffix != ".a":
@@ -202,14 +203,14 @@ class Files:
                 name, number = info.name.removesuffix(".dist-info").split("-")
                 texts = sorted(f for f in info.rglob("*") if re.match(r"licen[cs]e", f.name, re.I) and f.is_file())
                 if not texts:
-                    raise Failed(f"{info} has no licence, without which {library.name} must not be passed on")
+                    raise Failed(f"{info} has no licence file, and an image must not contain {library.name} without it. Run scripts/setup --cuda, then scripts/build cuda.")
                 self.put("nvidia", f"usr/share/doc/{name.replace('_', '-')}/copyright", texts[0].read_bytes())
                 self.parts.append(sbom.package(
                     f"pypi-{name}", name.replace("_", "-"), number, "Organization: NVIDIA Corporation", "NOASSERTION",
                     f"pkg:pypi/{name.replace('_', '-')}@{number}",
                     licenseComments=f"in the image at /usr/share/doc/{name.replace('_', '-')}/copyright"))
                 return
-        raise Failed(f"{library} is of no PyPI package: its licence and version are not known; scripts/setup --cuda brings one that is")
+        raise Failed(f"{library} belongs to no PyPI package, so its licence and version are unknown. Run scripts/setup --cuda, then scripts/build cuda.")
 
     def documents(self):
         """Writes licence, notices, the crates' licence texts, and the SBOM. The SBOM covers all layers, so it is written last."""
@@ -231,7 +232,7 @@ class Files:
         for header in (ROOT / ".deps/llhttp/llhttp.h", Path("/usr/include/llhttp.h")):
             if header.exists():
                 return ".".join(re.findall(r"#define LLHTTP_VERSION_\w+ (\d+)", header.read_text()))
-        raise Failed("no llhttp.h; run scripts/setup")
+        raise Failed("found no llhttp.h in .deps/llhttp and /usr/include. Run scripts/setup.")
 
 
 def normalise(folder):

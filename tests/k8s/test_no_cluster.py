@@ -32,13 +32,13 @@ def refusal(cluster):
 
 def test_without_root(cluster, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert refusal(cluster) == "SKIPPED: a node needs root (namespaces, cgroups, mounts)"
+    assert refusal(cluster) == "SKIPPED: the cluster needs root for namespaces, cgroups and mounts. Run it as root."
 
 
 def test_without_a_package(cluster, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(cluster.shutil, "which", lambda name: None if name == "runc" else f"/usr/bin/{name}")
-    assert refusal(cluster) == "SKIPPED: no runc: apt-get install runc (scripts/setup --k8s)"
+    assert refusal(cluster) == "SKIPPED: runc is not installed. Run scripts/setup --k8s, or apt-get install runc."
 
 
 def test_without_namespaces(cluster, monkeypatch):
@@ -46,7 +46,8 @@ def test_without_namespaces(cluster, monkeypatch):
     monkeypatch.setattr(cluster.shutil, "which", lambda name: f"/usr/bin/{name}")
     answer = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted\n")
     monkeypatch.setattr(cluster.subprocess, "run", lambda *arguments, **options: answer)
-    assert refusal(cluster) == "SKIPPED: no namespaces for a node here: unshare: unshare failed: Operation not permitted"
+    assert refusal(cluster) == ("SKIPPED: this machine does not allow new namespaces (unshare: unshare failed: Operation not permitted). "
+                                "In a container, start it with --privileged.")
 
 
 def test_without_programs(cluster, monkeypatch, tmp_path):

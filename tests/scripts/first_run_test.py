@@ -109,7 +109,7 @@ class FirstRun(unittest.TestCase):
     @unittest.skipIf(HAS_DEVICE, "this host has a device")
     def test_no_device(self):
         begin = time.monotonic()
-        self.check(77, ["no device here"], {"tests/cuda_copy_test": PASSES}, devices=0)
+        self.check(77, ["this machine has no device"], {"tests/cuda_copy_test": PASSES}, devices=0)
         self.assertLess(time.monotonic() - begin, 10)
 
     def test_a_device_without_nvidia_smi(self):
@@ -121,7 +121,7 @@ class FirstRun(unittest.TestCase):
                 for name in names:
                     Path(nodes, name).parent.mkdir(parents=True, exist_ok=True)
                     Path(nodes, name).write_text(made_up[name])
-                table = self.check(0, [said, "| `cuda_copy_test` | passed |", f"{max(1, len(names) - 2)} in all"], {"tests/cuda_copy_test": PASSES, "tests/model_golden": PASSES},
+                table = self.check(0, [said, "| `cuda_copy_test` | passed |", f"number of devices: {max(1, len(names) - 2)}"], {"tests/cuda_copy_test": PASSES, "tests/model_golden": PASSES},
                                    "--parts", "env,tests", devices=0, tools={"nvidia-smi": "exit 9"}, COX_FIRST_RUN_NODES=nodes)
             self.assertTrue(load("merge").Table(table).when)
 
@@ -135,12 +135,12 @@ class FirstRun(unittest.TestCase):
             self.assertEqual(folders[:1] == ["/before"], bool(before))
 
     def test_wrong_arguments(self):
-        self.check(2, ["there is no part 'tset'"], {}, "--parts", "tset")
+        self.check(2, ["unknown part 'tset'."], {}, "--parts", "tset")
         self.check(2, ["--seconds"], {}, "--seconds")
-        self.check(2, ["take numbers"], {}, "--seconds", "soon")
+        self.check(2, ["must be whole numbers"], {}, "--seconds", "soon")
 
     def test_results_that_cannot_be_written(self):
-        self.check(2, ["cannot be written to /proc/nowhere/out: name another folder in OUT"], {"tests/cuda_copy_test": PASSES}, OUT="/proc/nowhere/out")
+        self.check(2, ["first-run: cannot write the results to /proc/nowhere/out. Set OUT to another folder."], {"tests/cuda_copy_test": PASSES}, OUT="/proc/nowhere/out")
 
     def test_a_host_that_is_taken_away(self):
         """A killed run leaves a table of the parts that have ended, without the line that marks a complete table."""
@@ -167,7 +167,7 @@ class FirstRun(unittest.TestCase):
                                "| `golden-few` | passed | 0 s | got: --device cuda --longest 45 goldens/few/llama_tiny/ |",
                                "| `golden-tp2` | passed |", "| `model8b` | passed | 0 s | 2 of 2 bars held |", "| `torch` | passed |",
                                "| cuda_model_bench | llama31_8b, decode at batch 1, a step | 5.61 ms |", "| torch | copy | 3000 GB/s | | |",
-                               "| `multi` | skipped | 0 s | needs 2 devices, here are 1 |", "End of the table."],
+                               "| `multi` | skipped | 0 s | needs 2 devices, this host has 1 |", "End of the table."],
                            programs, "--parts", "env,tests,model8b,torch,multi")
         self.assertNotIn("golden-more", table)  # the pack has no such model
 
@@ -199,7 +199,7 @@ class FirstRun(unittest.TestCase):
     def test_several_devices(self):
         programs = {"tests/cuda_nccl_test": PASSES, "tests/model_golden": "echo got: $*", "tests/cuda_oneshot_bench": PASSES}
         self.check(0, ["| `multi-nccl` | passed |", "got: --device cuda --longest 45 --tp 2 goldens/few/llama_tiny |",
-                       "| `multi-golden-tp4` | skipped | 0 s | needs 4 devices, here are 2 |", "| `multi-oneshot` | passed |",
+                       "| `multi-golden-tp4` | skipped | 0 s | needs 4 devices, this host has 2 |", "| `multi-oneshot` | passed |",
                        "| `multi-killed-rank` | passed |", "6400 tokens of 6400; collective_aborted ms=12"],
                    programs, "--parts", "multi", devices=2, FAKE_LOAD_SECONDS="6")
 
@@ -230,16 +230,16 @@ class Prepare(unittest.TestCase):
             self.assertFalse((tree / ".gpu-first").exists())
 
     def test_a_tree_that_is_too_large(self):
-        self.check("the tree's files alone are 2 MiB, the limit is 1 MiB", "--mib", "1", size=2 << 20)
+        self.check("have 2 MiB, and the limit is 1 MiB", "--mib", "1", size=2 << 20)
 
     def test_a_pack_that_git_does_not_ignore(self):
         self.check("git does not ignore it", ignored=False)
 
     def test_a_release_that_is_not_one(self):
-        self.check("has no bin/cox: build it", "--release", "build/release")
+        self.check("has no bin/cox. Run scripts/build release", "--release", "build/release")
 
     def test_a_work_folder_with_blanks(self):
-        self.check("link commands cannot have that path", "--work", "/tmp/cox gpu pack")
+        self.check("link commands cannot contain this path", "--work", "/tmp/cox gpu pack")
 
     def test_which_release_is_taken(self):
         """prepare takes a release that scripts/build made of the packed commit, if nothing has been built in that release since."""
@@ -328,7 +328,7 @@ class Merge(unittest.TestCase):
         rows = "| `cuda_norm_test` | skipped | 0 s | needs 2 devices |\n| `cuda_moe_test` | no time left | 0 s |  |\n"
         code, out, status, _ = self.merge(table_of(rows))
         self.assertEqual((code, status), (0, STATUS), out)
-        self.assertIn("2 were not run", out)
+        self.assertIn("2 not run", out)
 
     def test_an_earlier_run(self):
         later = table_of("| `cuda_norm_test` | FAILED (1) | 3 s | |\n", "| cuda_model_bench | m, a step | 5.61 ms | | |\n")
@@ -336,7 +336,7 @@ class Merge(unittest.TestCase):
         _, _, status, day = self.merge(later)
         code, out, kept, day_kept = self.merge(earlier, status=status, day=day)
         self.assertEqual((code, kept, day_kept), (0, status, day), out)
-        self.assertIn("1 kept that ran later", out)
+        self.assertIn("1 kept because they are newer", out)
 
     def test_no_device(self):
         """merge refuses the table of a trial without a GPU."""

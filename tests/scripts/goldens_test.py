@@ -15,7 +15,7 @@ class One(unittest.TestCase):
             done = subprocess.run([sys.executable, ROOT / "scripts/make-goldens", "--out", out, "--only", "llama_tiny"], capture_output=True,
                                   text=True, timeout=120)
             self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertIn("run scripts/make-goldens first", done.stderr)
+            self.assertIn("Run scripts/make-goldens without --only first", done.stderr)
             self.assertFalse(out.exists())
 
 

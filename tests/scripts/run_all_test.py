@@ -71,12 +71,12 @@ class RunAll(unittest.TestCase):
     @unittest.skipIf(HAS_DEVICE, "this host has a device")
     def test_no_device(self):
         skips = {"cuda_a_test": "echo 'SKIPPED: no CUDA device found'; exit 77"}
-        self.check(77, ["no device: 1 programs skipped, 0 failed"], skips, has_device=False)
+        self.check(77, ["This machine has no device: 1 programs skipped, 0 failed"], skips, has_device=False)
         self.check(1, ["1 failed"], {**skips, "cuda_b_test": "exit 1"}, has_device=False)
 
     @unittest.skipIf(HAS_DEVICE, "this host has a device")
     def test_no_device_and_nothing_is_built_for_it(self):
-        self.check(77, ["SKIPPED: no device here"], {}, has_device=False, tools=BUILDS)
+        self.check(77, ["SKIPPED: this machine has no device"], {}, has_device=False, tools=BUILDS)
 
     def test_a_build_that_is_not_done(self):
         self.check(1, ["**not done in 2 s**"], {}, tools=BUILDS, seconds=3)
@@ -92,14 +92,14 @@ class RunAll(unittest.TestCase):
                        tools={"python3": f"echo {site}"})
 
     def test_a_misspelt_program(self):
-        self.check(2, ["there is no program cuda_b_tset"], {"cuda_a_test": PASSES}, tools=BUILDS,
+        self.check(2, ["unknown program cuda_b_tset."], {"cuda_a_test": PASSES}, tools=BUILDS,
                    args=("--program", "cuda_b_tset"))
         self.check(0, ["1 passed"], {"cuda_a_test": PASSES, "cuda_b_test": "exit 1"}, args=("--program", "cuda_a_test"))
 
     def test_the_checkers_alone(self):
         """The memory checkers run without models, whether or not models exist."""
         checker = {"compute-sanitizer": '[ $1 = --version ] || { shift 4; "$@"; }'}
-        self.check(0, ["memcheck cuda_a_test", "racecheck cuda_a_test", "2 passed, 0 failed, 0 skipped, 0 not to be had"],
+        self.check(0, ["memcheck cuda_a_test", "racecheck cuda_a_test", "2 passed, 0 failed, 0 skipped, 0 not available"],
                    {"cuda_a_test": PASSES}, args=("--only", "sanitize"), tools=checker)
 
     def test_models(self):
@@ -114,14 +114,14 @@ class RunAll(unittest.TestCase):
             "--quantization int4 build/goldens/at_load/llama_tiny_int4\n",
             "--tp 2 --nccl build/cuda-tests/tests/libfakenccl.so build/goldens/llama_tiny",
             "--tp 2 --pp 2 --nccl build/")]
-        self.check(1, [*wanted, "8 passed, 0 failed, 0 skipped, 1 not to be had", "model_golden reference", "left out: the demo"],
+        self.check(1, [*wanted, "8 passed, 0 failed, 0 skipped, 1 not available", "model_golden reference", "left out: the demo model, because"],
                    {"cuda_a_test": PASSES, "model_golden": says}, **of)
         self.check(1, ["7 passed, 1 failed"], {"cuda_a_test": PASSES, "model_golden": says + "; [[ $* != *int4* ]]"}, **of)
 
     @unittest.skipIf(HAS_DEVICE, "this host has a device")
     def test_no_programs(self):
-        self.check(77, ["no built programs"], {}, has_device=False)
-        self.check(1, ["no built programs"], {})
+        self.check(77, ["there are no built programs"], {}, has_device=False)
+        self.check(1, ["there are no built programs"], {})
 
 
 if __name__ == "__main__":

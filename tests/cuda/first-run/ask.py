@@ -34,5 +34,5 @@ while time.monotonic() - begin < limit and is_alive():
     except Exception as e:  # the server does not listen yet, or is not ready
         why = str(e)
         time.sleep(0.1)
-print(f"no answer in {time.monotonic() - begin:.0f} s{'' if is_alive() else ', cox up has ended'}: {why}")
+print(f"no answer in {time.monotonic() - begin:.0f} s{'' if is_alive() else ', because cox up has ended'}; last error: {why}")
 sys.exit(1)

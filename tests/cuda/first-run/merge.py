@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the measurements of a run of first-run into the docs.
+"""Writes the measurements of a run of first-run into the docs.
   tests/cuda/first-run/merge.py TABLE.md [--status docs/gpu-status.md] [--day docs/develop/gpu-day.md] [--partial]
 
 TABLE.md is a run's $OUT/table.md. Each row of its first table that ran replaces "last run" and "result" of the row with the same
@@ -54,15 +54,15 @@ class Table:
         lines = text.replace("\r\n", "\n").split("\n")
         head = HEAD.fullmatch(lines[0].strip())
         if not head:
-            raise Refused("its first line is not that of a run (First run: commit ..., date, device, seconds)")
+            raise Refused("the first line is not \"First run: commit ..., date, device, seconds\"")
         self.commit, day, minute, device = head[1], head[2], head[3], plain(head[4], 60)
         self.when = f"{day} {minute}"
         if not device:
-            raise Refused("it is of a host without a device")
+            raise Refused("the run was on a host without a device")
         self.by = f"{self.when}, {self.commit}, {device}"
         self.rows, self.figures = {}, {}
         if END not in lines and not partial:
-            raise Refused(f"it was cut off: the line \"{END}\" is missing (--partial takes the rows that are whole)")
+            raise Refused(f"the table was cut off, because the line \"{END}\" is missing (--partial merges its complete rows)")
         width = 0
         for number, line in enumerate(lines[1:], 2):
             if line.strip() == END:
@@ -77,23 +77,23 @@ class Table:
         if width == 0:
             widths = {("part", "result", "time", "its last line"): 4, ("program", "what", "figure", "bar", "verdict"): 5}
             if tuple(cells or ()) not in widths:
-                raise Refused(f"line {number}: not the head of a table of first-run")
+                raise Refused(f"line {number} is not the header of a table of first-run")
             return widths[tuple(cells)]
         if set(line) <= set("|- "):
             return width
         if not cells or len(cells) != width:
             if partial:
                 return width
-            raise Refused(f"line {number}: {len(cells or ())} cells, wanted are {width}")
+            raise Refused(f"line {number} has {len(cells or ())} cells instead of {width}")
         self._add_row(number, cells) if width == 4 else self._add_figure(number, cells)
         return width
 
     def _add_row(self, number, cells):
         key = cells[0].strip("`")
         if not KEY.fullmatch(key) or key in self.rows:
-            raise Refused(f"line {number}: the key {key!r} {'comes twice' if key in self.rows else 'is none'}")
+            raise Refused(f"line {number}: the key {key!r} {'is already in the table' if key in self.rows else 'is invalid'}")
         if key.startswith(EMULATED):
-            raise Refused(f"line {number}: the row {key!r} is of the emulation, which is no device")
+            raise Refused(f"line {number}: the row {key!r} belongs to the emulation, not to a device")
         self.rows[key] = (plain(cells[1], 40), plain(cells[2], 20), plain(cells[3], RESULT_MAX))
         if not self.rows[key][0]:
             raise Refused(f"line {number}: the row {key!r} has no result")
@@ -117,7 +117,7 @@ def merge_status(document, table):
         if key:
             place[key[1]] = i
     if not place:
-        raise Refused("the status document has no table of five cells with keys")
+        raise Refused("the status document has no table with keys and five columns")
     added = []
     for key, (result, seconds, text) in table.rows.items():
         if result in NOT_RUN:
@@ -169,13 +169,13 @@ def main():
         status, replaced, added, kept = merge_status(args.status.read_text(), table)
         day, filled = merge_predicted(args.day.read_text(), table)
     except (OSError, Refused) as e:
-        print(f"merge: {args.table}: {e}; nothing was written", file=sys.stderr)
+        print(f"merge: cannot merge {args.table}: {e}. Nothing was written.", file=sys.stderr)
         return 1
     args.status.write_text(status)
     args.day.write_text(day)
     not_run = [key for key, row in table.rows.items() if row[0] in NOT_RUN]
-    print(f"{len(replaced)} rows replaced, {len(added)} added ({', '.join(added) or 'none'}), {len(kept)} kept that ran later, "
-          f"{len(not_run)} were not run; {len(filled)} predicted times have their measurement")
+    print(f"{len(replaced)} rows replaced, {len(added)} added ({', '.join(added) or 'none'}), {len(kept)} kept because they are newer, "
+          f"{len(not_run)} not run; {len(filled)} predicted times now have a measurement")
     return 0
 
 

@@ -5,7 +5,7 @@
 golden_ranks() { # golden_ranks NAME RANKS OPTIONS...: runs small models over RANKS devices, with NCCL
     local name=$1 ranks=$2 folders=() name_of
     shift 2
-    [ "$(n_devices)" -ge "$ranks" ] || { row "$name" skipped 0 "needs $ranks devices, here are $(n_devices)" && return; }
+    [ "$(n_devices)" -ge "$ranks" ] || { row "$name" skipped 0 "needs $ranks devices, this host has $(n_devices)" && return; }
     for name_of in "${golden_models[@]}"; do [ ! -e "$name_of/expected.json" ] || folders+=("$name_of"); done
     bench "$name" 60 tests/model_golden --device cuda --longest 45 "$@" "${folders[@]}"
 }
@@ -25,7 +25,7 @@ killed_rank() { # kills one of two ranks with signal 9 under 16 streams: each st
     fi
     if ! serve_start tp2 llama31_8b --workers 2 --tp 2 --max-model-len 4096; then
         serve_stop
-        row $name "FAILED: two ranks do not serve" $((SECONDS - from)) "$(last_line "$LOG/up-tp2.txt")"
+        row $name "FAILED: two ranks gave no answer" $((SECONDS - from)) "$(last_line "$LOG/up-tp2.txt")"
         return
     fi
     ours timeout 90 bin/cox bench serve --base-url http://127.0.0.1:$port --model m --tokenizer "$T/model-llama31_8b" --num-prompts 32 \
@@ -42,13 +42,13 @@ killed_rank() { # kills one of two ranks with signal 9 under 16 streams: each st
     if [ -n "$victim" ] && [ $rc -eq 0 ] && [ "${done_ids:-0}" = $want ] && grep -aq collective_aborted "$LOG/up-tp2.txt"; then
         row $name passed $((SECONDS - from)) "$done_ids tokens of $want; $(last_line "$f")"
     else
-        row $name FAILED $((SECONDS - from)) "killed ${victim:-nobody}; ${done_ids:-0} tokens of $want; status $rc; $(last_line "$f")"
+        row $name FAILED $((SECONDS - from)) "killed ${victim:-no worker}; ${done_ids:-0} tokens of $want; exit status $rc; $(last_line "$f")"
     fi
 }
 multi_part() {
     local golden_models=(goldens/few/llama_tiny goldens/few/llama_tiny_gguf_q4_k goldens/few/gemma3_caps goldens/few/deepseek_v2_lite)
     if [ "$(n_devices)" -lt 2 ]; then
-        row multi skipped 0 "needs 2 devices, here are $(n_devices)"
+        row multi skipped 0 "needs 2 devices, this host has $(n_devices)"
         return
     fi
     bench multi-nccl 60 tests/cuda_nccl_test

@@ -218,8 +218,8 @@ def of_page(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", type=Path, metavar="PAGE", help="exit status 1: the page's table is another one")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="puts the table into the page; what was measured stays")
+    parser.add_argument("--check", type=Path, metavar="PAGE", help="compare the page's table with this output; exit status 1 if they differ")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the table into the page; measured figures stay")
     args = parser.parse_args()
     page = args.check or args.write
     if not page:
@@ -230,7 +230,7 @@ def main():
     if args.write:
         page.write_text("\n".join(lines[:first] + wanted + lines[last:]))
     elif lines[first:last] != wanted:
-        print(f"{page}: its table is not predict.py's: tests/cuda/first-run/predict.py --write {page}")
+        print(f"{page}: the table differs from the output of predict.py. Run tests/cuda/first-run/predict.py --write {page}.")
         return 1
     return 0
 

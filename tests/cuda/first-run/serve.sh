@@ -49,11 +49,11 @@ serve() { # serve NAME SHAPE MOST_SECONDS LOADS FLAGS...: measures the loads; LO
         return
     fi
     if serve_start "$name" "$shape" --workers 1 --tp 1 "$@"; then
-        echo "| serve | $name: from nothing to a first answer of 64 tokens | $(head -n 1 "$LOG/ask-$name.txt") s | | |" | tee -a "$FIGURES"
+        echo "| serve | $name: start to the end of an answer of 64 tokens | $(head -n 1 "$LOG/ask-$name.txt") s | | |" | tee -a "$FIGURES"
         for l in ${loads//,/ }; do
-            { [ $((SECONDS - from)) -lt "$most" ] && [ "$(left)" -gt 3 ]; } || { echo "        cut: $l" && continue; }
+            { [ $((SECONDS - from)) -lt "$most" ] && [ "$(left)" -gt 3 ]; } || { echo "        no time left for the load $l" && continue; }
             IFS=: read -r a b c d <<<"$l"
-            load "$name" "$shape" "$a" "$b" "$c" "$d" || result="FAILED: a load"
+            load "$name" "$shape" "$a" "$b" "$c" "$d" || result="FAILED: a load had no result"
         done
     else
         result=FAILED

@@ -78,7 +78,7 @@ ncu_part() { # profiles the most important kernels: attention of decode and of a
     metrics+=,l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed
     metrics+=,smsp__issue_active.avg.pct_of_peak_sustained_active,launch__occupancy_limit_registers
     if ! command -v ncu >/dev/null; then
-        row ncu skipped 0 "no ncu in PATH"
+        row ncu skipped 0 "ncu is not in PATH"
         return
     fi
     bench ncu-attention 35 ncu --clock-control none --metrics $metrics -k regex:attention_tile --launch-skip 4 --launch-count 2 tests/cuda_attention_bench --seconds 10
@@ -93,7 +93,7 @@ sanitize() { # sanitize TOOL NAME: runs the small cases of one test under a chec
 sanitize_part() {
     local name
     if ! command -v compute-sanitizer >/dev/null; then
-        row sanitize skipped 0 "no compute-sanitizer in PATH"
+        row sanitize skipped 0 "compute-sanitizer is not in PATH"
         return
     fi
     for name in "${failed_tests[@]:0:2}"; do

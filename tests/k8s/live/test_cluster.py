@@ -78,11 +78,11 @@ def test_what_is_not_restricted_is_refused(kube, space):
 def test_a_namespace_that_goes_takes_containers_volumes_and_folders(kube, space):
     containers = lambda: kube.cluster("run", "ctr", "--address", kube.state / "containerd.sock", "-n", "k8s.io",  # noqa: E731
                                       "containers", "ls", "-q", f'labels."io.kubernetes.pod.namespace"=={space}')
-    kube.wait("a container", lambda: containers().strip())
+    kube.wait("a running container", lambda: containers().strip())
     claims = [claim["spec"]["volumeName"] for claim in kube.get("pvc", space)]
     kube.remove_namespace(space)
-    kube.wait("no container", lambda: not containers().strip())
-    kube.wait("no volume", lambda: not [one for one in kube.get("pv", "default") if one["metadata"]["name"] in claims])
+    kube.wait("the end of the container", lambda: not containers().strip())
+    kube.wait("the removal of the volumes", lambda: not [one for one in kube.get("pv", "default") if one["metadata"]["name"] in claims])
     assert not [name for name in claims if (kube.state / "volumes" / name).exists()]
 
 

@@ -18,7 +18,7 @@ def test_two_models_in_one_release(kube, space):
     alone."""
     source = demo_model()
     if source is None:
-        pytest.skip("no demo model: scripts/fetch-demo-model")
+        pytest.skip("SKIPPED: the demo model is missing; run scripts/fetch-demo-model")
     fill_claim(kube, space, "models", source)
     demo = {"model": {"name": "demo", "servedNames": ["demo"]}, "worker": {"replicas": 1}, "gateway": {"replicas": 1}}
     release = Release(kube, space, extraModels={"small": demo}, cache={"existingClaim": "models"}, **null_values())
@@ -27,7 +27,7 @@ def test_two_models_in_one_release(kube, space):
     null, small = release.url(), release.url("small")
     release.helm("test", release.name, "--timeout", "5m")  # `helm test` runs one pod for each model
     want = oracle.text("Once upon a time", 24, temperature=0)
-    said = kube.wait("the demo model", lambda: (r := answer(small, "demo")).status_code == 200 and r)
+    said = kube.wait("an answer of the demo model", lambda: (r := answer(small, "demo")).status_code == 200 and r)
     text = said.json()["choices"][0]["text"]
     assert len(text) > 24 and text != want
     assert answer(f"{small}/small", "demo").json()["choices"][0]["text"] == text, "below the model's path"
@@ -38,10 +38,10 @@ def test_two_models_in_one_release(kube, space):
         more(load, kube)
         release.values["extraModels"].clear()
         release.upgrade()
-        kube.wait("no pod of the demo model", lambda: not [name for name in release.pods() if "-coxswain-small-" in name])
+        kube.wait("the end of the demo model's pods", lambda: not [name for name in release.pods() if "-coxswain-small-" in name])
         more(load, kube)
     assert release.uids().items() <= before.items() and len(release.uids()) == 5
-    kube.wait("nothing of the demo model", lambda: "coxswain-small" not in kube.kubectl("-n", space, "get", KINDS, "-o", "name"))
+    kube.wait("the removal of the demo model's objects", lambda: "coxswain-small" not in kube.kubectl("-n", space, "get", KINDS, "-o", "name"))
     assert release.restarts() == 0 and load.n_passed_by == 0
 
 
@@ -58,7 +58,7 @@ def test_ranks_that_share_a_pod_are_groups_of_it(kube, space):
     release.wait_serving(2)
     workers = release.status()["workers"]
     assert sorted((w["node"], w["ordinal"]) for w in workers) == [(f"{release.full}-worker-{i // 2}", i) for i in range(4)]
-    assert len({(w["node"], w["group"]) for w in workers}) == 2, f"a group over two pods: {workers}"
+    assert len({(w["node"], w["group"]) for w in workers}) == 2, f"a group has ranks in two pods: {workers}"
     victim = f"{release.full}-worker-0"
     before = release.uids()
     with Steady([release.url()], n_users=16) as load:
@@ -66,15 +66,15 @@ def test_ranks_that_share_a_pod_are_groups_of_it(kube, space):
         pids = rank_pids(kube, space, victim)
         assert len(pids) == 2
         kube.cluster("run", "kill", "-KILL", pids[0])
-        kube.wait("another process in its place", lambda: len(now := rank_pids(kube, space, victim)) == 2 and pids[0] not in now)
+        kube.wait("a new process of the killed rank", lambda: len(now := rank_pids(kube, space, victim)) == 2 and pids[0] not in now)
         release.wait_serving(2)
         more(load, kube)
-        assert release.uids() == before and release.restarts() == 0, "Kubernetes had nothing to do"
+        assert release.uids() == before and release.restarts() == 0, "Kubernetes replaced or restarted a pod"
         release.upgrade(worker={"replicas": 3})
         release.wait_serving(3)
         more(load, kube)
         kube.kubectl("-n", space, "delete", "pod", victim, "--grace-period=0", "--force", "--wait=false")
-        kube.wait(f"another {victim}", lambda: release.uids("worker").get(victim, before[victim]) != before[victim])
+        kube.wait(f"a new pod {victim}", lambda: release.uids("worker").get(victim, before[victim]) != before[victim])
         release.wait_serving(3)
         more(load, kube)
     assert load.n_passed_by == 0
@@ -102,10 +102,10 @@ def test_a_namespace_with_a_quota_admits_every_pod(kube, space, tmp_path):
     also those of Jobs and of `helm test`."""
     source = demo_model()
     if source is None or REDIS is None:
-        pytest.skip("no demo model (scripts/fetch-demo-model), or no redis-tools")
+        pytest.skip("SKIPPED: the demo model or redis-server is missing; run scripts/setup and scripts/fetch-demo-model")
     load_redis(kube, tmp_path)
     kube.apply(space, QUOTA)
-    kube.wait("the quota's count", lambda: kube.get("resourcequota", space, "all").get("status", {}).get("used"))
+    kube.wait("the used amounts of the quota", lambda: kube.get("resourcequota", space, "all").get("status", {}).get("used"))
     assert "must specify limits.cpu" in without_limits(kube, space)
     kube.apply(space, BOUNDS)
     fill_claim(kube, space, "models", source)

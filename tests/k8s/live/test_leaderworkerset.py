@@ -58,16 +58,16 @@ def test_its_pods_are_groups_that_are_scaled_and_mended(kube, space):
         release.wait_serving(3)
         more(load, kube)
         release.upgrade(worker={"replicas": 4})
-        kube.wait("two sets again", lambda: release.uids("worker") == first)
+        kube.wait("the first pods of both sets", lambda: release.uids("worker") == first)
         release.wait_serving(2)
         more(load, kube)
         kube.kubectl("-n", space, "delete", "pod", f"{name}-1-1", "--grace-period=0", "--force", "--wait=false")
-        kube.wait("another pod in its place", lambda: release.uids("worker").keys() == first.keys()
+        kube.wait("a new pod of the lost rank", lambda: release.uids("worker").keys() == first.keys()
                   and release.uids("worker")[f"{name}-1-1"] != first[f"{name}-1-1"])
         release.wait_serving(2)
         more(load, kube)
         now = release.uids("worker")
-        assert [pod for pod in first if now[pod] != first[pod]] == [f"{name}-1-1"], "a rank that is lost costs one pod"
+        assert [pod for pod in first if now[pod] != first[pod]] == [f"{name}-1-1"], "the loss of one rank replaced other pods too"
         release.upgrade(worker={"podAnnotations": {"coxswain.test/round": "2"}})
         release.wait_replaced("worker", now)
         release.wait_serving(2)
@@ -75,4 +75,4 @@ def test_its_pods_are_groups_that_are_scaled_and_mended(kube, space):
     assert load.n_passed_by == 0
     release.helm("test", release.name, "--timeout", "5m")
     release.helm("uninstall", release.name, "--wait")
-    kube.wait("nothing but what was there", lambda: objects() == before)
+    kube.wait("the removal of the release's objects", lambda: objects() == before)

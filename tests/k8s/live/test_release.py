@@ -54,7 +54,7 @@ def test_workers_are_scaled_under_load(kube, serving):
         serving.upgrade(worker={"replicas": 4})
         serving.wait_serving(4)
         more(load, kube)
-        assert before.items() <= serving.uids().items(), "a pod was replaced by scaling"
+        assert before.items() <= serving.uids().items(), "scaling replaced a pod"
         serving.upgrade(worker={"replicas": 2})
         serving.wait_serving(2)
         more(load, kube)
@@ -70,7 +70,7 @@ def test_a_pod_that_is_deleted_is_replaced_under_load(kube, serving, part, how):
     with Steady([serving.url()], n_users=16) as load:
         more(load, kube)
         kube.kubectl("-n", serving.namespace, "delete", "pod", victim, *how)
-        kube.wait(f"another {victim}", lambda: serving.uids(part).get(victim, before) != before)
+        kube.wait(f"a new pod {victim}", lambda: serving.uids(part).get(victim, before) != before)
         serving.wait_serving(2)
         more(load, kube)
     assert load.n_passed_by == 0
@@ -83,7 +83,7 @@ def test_a_gateway_pod_that_is_deleted_ends_its_streams_first(kube, serving):
     with Steady([serving.url()], n_users=16) as load:
         more(load, kube)
         kube.kubectl("-n", serving.namespace, "delete", "pod", sorted(before)[0], "--wait=false")
-        kube.wait("another gateway", lambda: len(serving.uids("gateway")) == 2 and serving.uids("gateway") != before)
+        kube.wait("a new gateway pod", lambda: len(serving.uids("gateway")) == 2 and serving.uids("gateway") != before)
         more(load, kube)
     assert load.n_passed_by == 0
 
@@ -95,7 +95,7 @@ def test_an_upgrade_of_every_part_under_load_keeps_keys_and_streams(kube, servin
     # The two long streams last more than a minute, longer than most charts give a pod for its end.
     with Steady([serving.url()], n_users=16) as load, Steady([serving.url()], n_users=2, n_tokens=4000) as long:
         more(load, kube)
-        kube.wait("the long streams", lambda: long.check().n_tokens_seen > 100)
+        kube.wait("100 tokens of the long streams", lambda: long.check().n_tokens_seen > 100)
         serving.upgrade(**changed)
         for part, uids in before.items():
             serving.wait_replaced(part, uids)
@@ -135,7 +135,7 @@ def test_uninstall_leaves_nothing(kube, space, program):
     release.wait_serving(3)
     assert len(objects()) > len(before) + 10
     release.helm("uninstall", release.name, "--wait")
-    kube.wait("nothing but what was there", lambda: objects() == before)
+    kube.wait("the removal of the release's objects", lambda: objects() == before)
 
 
 @pytest.mark.parametrize("program", ["helm", "helm4"])
@@ -178,7 +178,7 @@ def test_whoever_scales_by_kubectl_is_in_nobodys_way(kube, space, program):
             release.upgrade()
         release.wait_serving(2)
         release.upgrade(worker={"replicas": None})
-        assert workers() == 2, "taken over as it was"
+        assert workers() == 2, "the take-over of the field changed the number of workers"
         for n in (3, 4):
             scale(kube, release, n)
             release.upgrade(gateway={"podAnnotations": {"coxswain.test/round": str(n)}})
@@ -199,11 +199,11 @@ def test_groups_of_two_are_scaled_as_groups(kube, space):
     with Steady([release.url()], n_users=16) as load:
         more(load, kube)
         release.upgrade(worker={"replicas": 5})
-        kube.wait("two groups and a spare", lambda: len(release.status()["workers"]) == 5
+        kube.wait("two ready groups and a spare worker", lambda: len(release.status()["workers"]) == 5
                   and sum(g["state"] == "ready" for g in release.status()["groups"]) == 2)
         more(load, kube)
         kube.kubectl("-n", space, "delete", "pod", f"{release.full}-worker-1", "--grace-period=0", "--force", "--wait=false")
-        kube.wait("two groups again", lambda: sum(g["state"] == "ready" for g in release.status()["groups"]) == 2
+        kube.wait("two ready groups after the change", lambda: sum(g["state"] == "ready" for g in release.status()["groups"]) == 2
                   and len(release.status()["workers"]) == 5)
         more(load, kube)
 
@@ -226,8 +226,8 @@ def test_pods_pass_what_openshift_does_to_them(kube, space):
     try:
         kube.kubectl("label", "namespace", space, "coxswain.test/scc=restricted-v2")
         # The API server applies the two policies one after the other.
-        kube.wait("the policy that gives a user", lambda: f'"fsGroup": {UID}' in tried(kube, space))
-        kube.wait("the policy that refuses others", lambda: "not of the namespace's range" in tried(kube, space, runAsUser=1001))
+        kube.wait("the admission policy that sets a user", lambda: f'"fsGroup": {UID}' in tried(kube, space))
+        kube.wait("the admission policy that refuses other users", lambda: "not of the namespace's range" in tried(kube, space, runAsUser=1001))
         release = Release(kube, space, openshift={"enabled": True}, **null_values())
         release.install()
         release.wait_serving(2)
@@ -242,7 +242,7 @@ def test_pods_pass_what_openshift_does_to_them(kube, space):
 def test_the_demo_model_answers_from_a_claim(kube, space, program):
     source = demo_model()
     if source is None:
-        pytest.skip("no demo model: scripts/fetch-demo-model")
+        pytest.skip("SKIPPED: the demo model is missing; run scripts/fetch-demo-model")
     fill_claim(kube, space, "models", source)
     release = Release(kube, space, program=program, model={"name": "demo", "servedNames": ["demo"]},
                       cache={"existingClaim": "models"}, head=SMALL, worker=SMALL | {"replicas": 2}, gateway=SMALL | {"replicas": 1})

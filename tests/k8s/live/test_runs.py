@@ -33,4 +33,4 @@ def test_a_rendered_run_serves_and_goes(kube, space, tmp_path):
     [pod] = kube.get("pods", space, selector="app.kubernetes.io/name=null-server")
     assert "healthy" in kube.kubectl("-n", space, "exec", pod["metadata"]["name"], "--", "cox", "status")
     kube.kubectl("delete", "-f", objects, "--wait=true")
-    kube.wait("nothing of it", lambda: "null-server" not in kube.kubectl("-n", space, "get", "all,secrets,configmaps,pvc", "-o", "name"))
+    kube.wait("the removal of the run's objects", lambda: "null-server" not in kube.kubectl("-n", space, "get", "all,secrets,configmaps,pvc", "-o", "name"))

@@ -65,7 +65,7 @@ def at(text):
 def test_from_no_pods_to_a_group_and_back(kube, image, kinds, space):
     source = demo_model()
     if source is None:
-        pytest.skip("no demo model: scripts/fetch-demo-model")
+        pytest.skip("SKIPPED: the demo model is missing; run scripts/fetch-demo-model")
     fill_claim(kube, space, "models", source)
     release = Release(kube, space, model={"name": "demo", "servedNames": ["demo"]}, cache={"existingClaim": "models"},
                       head=SMALL | {"config": {"scale_idle_s": IDLE_S}}, worker=SMALL, gateway=SMALL | {"replicas": 1},
@@ -76,8 +76,8 @@ def test_from_no_pods_to_a_group_and_back(kube, image, kinds, space):
     kube.kubectl("-n", space, "rollout", "status", f"deployment/{release.full}-gateway", "--timeout=5m")
     said = []
     for _ in range(3):
-        kube.wait("no worker's pod", lambda: keda.turn() or not kube.get("pods", space, selector=f"{release.selector},app.kubernetes.io/component=worker"))
-        kube.wait("a cluster that rests", lambda: release.status().get("resting"))
+        kube.wait("the end of the worker pods", lambda: keda.turn() or not kube.get("pods", space, selector=f"{release.selector},app.kubernetes.io/component=worker"))
+        kube.wait("the resting state in the status", lambda: release.status().get("resting"))
         asked, seen = time.time(), []
         client = threading.Thread(target=first_token, args=(release, seen))
         client.start()

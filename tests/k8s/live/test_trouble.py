@@ -14,7 +14,7 @@ KILL = ["--grace-period=0", "--force", "--wait=false"]
 @pytest.fixture(scope="module")
 def redis(kube, tmp_path_factory):
     if REDIS is None:
-        pytest.skip("no redis-server here: scripts/setup installs redis-tools, which has it")
+        pytest.skip("SKIPPED: redis-server is missing; run scripts/setup, which installs redis-tools")
     load_redis(kube, tmp_path_factory.mktemp("redis"))
 
 
@@ -41,24 +41,24 @@ def has_store(status):
 
 def test_a_standby_head_takes_over_and_a_lost_redis_changes_nothing(kube, space, redis):
     release = with_standby(kube, space)
-    kube.wait("the standby", lambda: {(release.ask_head(i) or {}).get("role") for i in (0, 1)} == {"serving", "standby"})
+    kube.wait("a serving head and a standby", lambda: {(release.ask_head(i) or {}).get("role") for i in (0, 1)} == {"serving", "standby"})
     first, status = release.serving_head()
     with Steady([release.url()], n_users=16) as load:
         more(load, kube)
         with kube.cordoned():
             kube.kubectl("-n", space, "delete", "pod", f"{release.full}-head-{first}", *KILL)
-            after = kube.wait("the other head", lambda: release.head_is(1 - first, serves))
+            after = kube.wait("the standby to serve", lambda: release.head_is(1 - first, serves))
             assert after["term"] > status["term"]
             more(load, kube)
-        kube.wait("the first one, which waits now", lambda: release.head_is(first, lambda status: status["role"] == "standby"))
+        kube.wait("the first head to be the standby", lambda: release.head_is(first, lambda status: status["role"] == "standby"))
         with kube.cordoned():
             kube.kubectl("-n", space, "delete", "pod", "-l", f"{release.selector},app.kubernetes.io/component=redis", *KILL)
-            kube.wait("heads that miss it", lambda: release.head_is(1 - first, lambda status: not has_store(status)))
+            kube.wait("the head to report the loss of Redis", lambda: release.head_is(1 - first, lambda status: not has_store(status)))
             more(load, kube)
-            assert kube.wait("its word", lambda: release.ask_head(1 - first))["term"] == after["term"]
-        kube.wait("heads that have it again", lambda: all(release.head_is(i, has_store) for i in (0, 1)))
+            assert kube.wait("the status of the serving head", lambda: release.ask_head(1 - first))["term"] == after["term"]
+        kube.wait("both heads to be connected to Redis again", lambda: all(release.head_is(i, has_store) for i in (0, 1)))
         more(load, kube)
-        last = kube.wait("its word", lambda: release.ask_head(1 - first))
+        last = kube.wait("the status of the serving head", lambda: release.ask_head(1 - first))
         assert serves(last) and last["term"] == after["term"]
         release.wait_serving(2)
     assert load.n_passed_by == 0
@@ -82,8 +82,8 @@ def test_a_node_without_its_kubelet_serves_and_what_crashed_comes_back(kube, spa
             kube.cluster("start", "kubelet")
         release.wait_serving(2)
         more(load, kube)
-    assert release.uids() == before, "the same pods, with containers that were started again"
-    kube.wait("the kubelet's count", lambda: release.restarts() == 2)
+    assert release.uids() == before, "a pod was replaced; only containers may restart"
+    kube.wait("two restarts in the kubelet's count", lambda: release.restarts() == 2)
 
 
 def allowed(kube, release, part):
@@ -94,7 +94,7 @@ def allowed(kube, release, part):
         status = kube.get("pdb", release.namespace, f"{release.full}-{part}").get("status", {})
         return [status["disruptionsAllowed"]] if status.get("expectedPods") == status.get("currentHealthy") == pods else None
 
-    return kube.wait(f"the budget of {part}", counted)[0]
+    return kube.wait(f"the disruption budget of {part}", counted)[0]
 
 
 def test_budgets_let_a_group_and_a_gateway_go_at_a_time(kube, space):
@@ -116,8 +116,8 @@ def test_budgets_let_a_group_and_a_gateway_go_at_a_time(kube, space):
         release.wait_serving(2)
         assert allowed(kube, release, "gateway") == 1
         more(load, kube)
-        assert kube.evict(space, f"{release.full}-head-0") is None, "one of one has no budget: it would never let a node be drained"
-        kube.wait("another head", lambda: release.serving_head())
+        assert kube.evict(space, f"{release.full}-head-0") is None, "a single head must have no disruption budget, which would block every drain of its node"
+        kube.wait("a serving head", lambda: release.serving_head())
         release.wait_serving(2)
         more(load, kube)
     assert load.n_passed_by == 0
@@ -152,7 +152,7 @@ def test_a_wrong_upgrade_leaves_those_who_serve_and_is_rolled_back(kube, space, 
         more(load, kube)
         stay = {name for part in ("worker", "gateway") for name in release.uids(part)} & before.keys() - {f"{release.full}-worker-1"}
         assert {name: release.uids()[name] for name in stay} == {name: before[name] for name in stay}
-        assert len(stay) == 3, "a worker and both gateways"
+        assert len(stay) == 3, "a worker and both gateways must keep running"
         release.helm("rollback", release.name, "--wait", "--timeout", "5m")
         release.values["image"], release.values["model"] = good
         release.wait_serving(2)

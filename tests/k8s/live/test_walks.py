@@ -21,9 +21,9 @@ def redis(kube, tmp_path_factory):
 @pytest.fixture
 def typist(kube, image, walk, tmp_path):
     if walk in NEEDS_MODEL and demo_model() is None:
-        pytest.skip("no demo model: scripts/fetch-demo-model")
+        pytest.skip("SKIPPED: the demo model is missing; run scripts/fetch-demo-model")
     if walk in (walks.helm, walks.several_nodes) and REDIS is None:
-        pytest.skip("no redis-server: scripts/setup installs redis-tools, which has it")
+        pytest.skip("SKIPPED: redis-server is missing; run scripts/setup, which installs redis-tools")
     (tmp_path / "image.tar").symlink_to(image)
     space = kube.namespace("walk-" + walk.__name__.replace("_", "-"))
     one = Typist(kube, space, tmp_path, "demo" if walk in NEEDS_MODEL else "null")

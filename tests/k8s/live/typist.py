@@ -69,7 +69,7 @@ class Typist:
                 self.namespace = command.typed.split(moved)[1].split()[0]
         status, said = self.shell(text)
         print(said, flush=True)
-        assert status == 0, f"{command}\nas `{text}` ended with {status}:\n{said}"
+        assert status == 0, f"{command}\nran as `{text}` and ended with exit code {status}:\n{said}"
         return said
 
     def release(self, name):
@@ -97,7 +97,7 @@ class Typist:
             ready = [g for g in status["groups"] if g["state"] == "ready" and None not in g["workers"]]
             return len(ready) == n_groups and len(status["workers"]) == sum(len(g["workers"]) for g in ready) + n_spares
 
-        self.kube.wait(f"{n_groups} groups of {name}", there)
+        self.kube.wait(f"{n_groups} ready groups of {name}", there)
 
     def replaced(self, name, part):
         self.release(name).wait_replaced(part, self.before[part])
@@ -114,14 +114,14 @@ class Typist:
     def answers(self, name):
         """Waits until every gateway asks for a key, which shows that the upgrade has reached all of them."""
         url = self.release(name).url() + "/v1/models"
-        self.kube.wait("gateways that want a key", lambda: [httpx.get(url, timeout=60).status_code for _ in range(8)] == [401] * 8)
+        self.kube.wait("all gateways to require a key", lambda: [httpx.get(url, timeout=60).status_code for _ in range(8)] == [401] * 8)
 
     def listens(self):
         def there():
             with socket.socket() as one:
                 return one.connect_ex(("127.0.0.1", self.port)) == 0
 
-        self.kube.wait("the forwarded port", there)
+        self.kube.wait("the forwarded port to listen", there)
 
     def has_demo_model(self):
         """Makes a claim with the demo model and sets the values that use it."""
