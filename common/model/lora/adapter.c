@@ -86,7 +86,7 @@ static int compare_modules(const void *a, const void *b)
     return strcmp(((const struct lora_module *)a)->name, ((const struct lora_module *)b)->name);
 }
 
-/* Tells whether all numbers are finite. NaN and infinity would spread over every row of the
+/* Returns true when all numbers are finite. NaN and infinity would spread over every row of the
  * adapter. */
 static bool is_finite(const struct tensor *t)
 {
