@@ -17,7 +17,7 @@ enum status {
     STATUS_INVALID, /* a value from the caller or the user is wrong */
     STATUS_NOT_FOUND,
     STATUS_EXISTS, /* the thing already exists: a port in use, a lock, an id */
-    /* there are not enough KV blocks or device memory, or a peer asked for too much */
+    /* there are not enough KV blocks or device memory, or a peer requested too much */
     STATUS_NO_MEMORY,
     STATUS_LIMIT, /* one of our own bounds was reached: queue, size, count */
     STATUS_IO,

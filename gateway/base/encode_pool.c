@@ -138,7 +138,7 @@ static void *thread_main(void *ctx)
             break;
         p->n_large += size_of(j) == LARGE;
         p->n_running++;
-        /* the state that allowed this job may allow another job too */
+        /* the limits that allowed this job may allow another job too */
         if (p->n_jobs > p->n_running)
             pthread_cond_signal(&p->work);
         pthread_mutex_unlock(&p->lock);

@@ -1,6 +1,6 @@
 #pragma once
 /* `field` is a row of the table of fields (table.h): a field's name, its values, the dialects
- * that know it, and its use. A key of a body without a row is unknown. docs/reference/openai.md
+ * that have it, and its use. A key of a body without a row is unknown. docs/reference/openai.md
  * is made from the table. Only read.c and the parts of the table include this header. */
 #include <limits.h>
 

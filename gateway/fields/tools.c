@@ -152,7 +152,8 @@ bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
                          json_string_value(name));
 }
 
-/* Chooses a tool. A tool that a server would run is not in the list, so it cannot be forced. */
+/* Chooses the tool that tool_choice names. A tool that a server would run is not in the list, so
+ * it cannot be forced. */
 static bool choose_tool(struct params *p, const json_t *of, const char *type,
                         const struct field_context *c)
 {

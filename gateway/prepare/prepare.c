@@ -216,7 +216,7 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
                          field, p->max_tokens, field);
 }
 
-/* Checks the number of prompt log-probabilities in the answer. */
+/* Checks the number of prompt log-probabilities in the answer against its limit. */
 static bool check_prompt_logprobs(const struct prepared *x, struct api_error *e)
 {
     const struct params *p = &x->params;

@@ -63,7 +63,7 @@ uint64_t http_parser_max_body(const struct http_parser *p);
 uint64_t http_parser_announced(const struct http_parser *p);
 /* Returns the bytes of the body that have not arrived yet. */
 uint64_t http_parser_left(const struct http_parser *p);
-/* Returns the bytes of the body that the parser holds. */
+/* Returns the bytes of the message's body that the parser holds. */
 uint64_t http_parser_held_bytes(const struct http_parser *p);
 uint64_t http_parser_head_bytes(const struct http_parser *p);
 const struct http_message *http_parser_message(const struct http_parser *p);

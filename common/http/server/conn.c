@@ -104,8 +104,8 @@ void conn_flushed(struct conn *c)
 
 /* ---- reading ---- */
 
-/* Decides about a body when the headers are complete. A body that does not fit in its budget is
- * refused before it is sent. */
+/* Returns the most bytes that a body may have, when the headers are complete. A body that does
+ * not fit in its budget is refused before it is sent. */
 static uint64_t on_head(void *ctx)
 {
     struct conn *c = ctx;

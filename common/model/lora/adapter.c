@@ -189,7 +189,8 @@ static enum status read_modules(struct lora_adapter *a, struct error *err)
     return pair_up(a, err);
 }
 
-/* Opens the first file that exists. If neither exists, the error names the safetensors file. */
+/* Opens the first tensor file that exists. If neither exists, the error names the safetensors
+ * file. */
 static enum status open_tensors(struct lora_adapter *a, const char *root, struct error *err)
 {
     char path[PATH_MAX];
