@@ -87,7 +87,7 @@ static void close_doors(void *ctx)
 /* Handles SIGTERM and SIGINT. From the first signal on, the probes answer that the gateway is
  * stopping.
  * After SIGTERM with --shutdown-delay the gateway accepts connections for that time, until every
- * load balancer knows.
+ * load balancer has removed it.
  * SIGINT, or a second signal, ends all open requests now with an error.
  * Any further signal stops the loop at once, and clients get no error. */
 void ending_on_signal(void *ctx, int signum)

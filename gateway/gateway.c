@@ -1,8 +1,8 @@
 /* Runs the gateway process: `gateway_new` starts its parts in order, and `gateway_free` stops
  * them in the opposite order.
- * Requests come in through `servers.c`, wait in the pools for tokenizing and compiling, and go
- * through serving and the link to the head. Tokens come back the same way.
- * One loop on one thread owns everything. Jobs of the pools run on other threads and touch only
+ * `servers.c` receives requests. They wait in the pools for tokenizing and compiling, then pass
+ * through serving and the link to the head. Tokens return along the same path.
+ * One loop on one thread owns everything. Jobs of the pools run on other threads and access only
  * their own job. `g->api.config` is borrowed for the life of the gateway. */
 #include "gateway/gateway.h"
 
@@ -141,7 +141,8 @@ static void start_serving(struct gateway *g)
         .n_marker_ids = m->n_marker_ids,
         .eos_ids = m->info.eos_ids,
         .n_eos_ids = m->info.n_eos_ids,
-        .checks_tokens = m->info.format != MODEL_NULL, /* the null model accepts no parameters */
+        /* the null model supports no sampling parameters, so a forbidden token may arrive */
+        .checks_tokens = m->info.format != MODEL_NULL,
         .max_open_choices = (uint32_t)c->max_open_choices,
         .queue_timeout_ns = seconds_to_ns(c->queue_timeout_s),
         .head_timeout_ns = seconds_to_ns(c->head_timeout_s),
@@ -247,7 +248,7 @@ void gateway_free(struct gateway *g)
     loop_timer_stop(g->auth_timer);
     gateway_tls_stop(&g->api.tls);
     if (g->api.server)
-        /* this call aborts the server's connections, so serving must still exist */
+        /* http_server_close aborts the server's connections, so serving must still exist */
         http_server_close(g->api.server);
     if (g->api.admin_server)
         http_server_close(g->api.admin_server);

@@ -16,10 +16,10 @@ struct gateway_link {
     bool has_engine;
 };
 
-/* Starts the link. `l->api` and `l->node` must be set. `v` is borrowed. */
+/* Starts the link to the head. `l->api` and `l->node` must be set. `v` is borrowed. */
 MUST_USE enum status gateway_link_start(struct gateway_link *l, const struct vocabulary *v,
                                         struct error *err);
 void gateway_link_turn_end(struct gateway_link *l);
-/* Sends the goodbye and gives it time to reach the head. */
+/* Sends the goodbye message and waits until it has been sent. */
 void gateway_link_goodbye(struct gateway_link *l);
 void gateway_link_close(struct gateway_link *l);

@@ -121,7 +121,7 @@ int main(int argc, char **argv)
         return compile_child_main(argc, argv); /* compilers.c starts the program in this mode */
     crash_install();
     first_process_install();
-    /* request bodies of 10 MB come in bursts, so large blocks are given back */
+    /* request bodies of 10 MB arrive in bursts, so large blocks are returned to the system */
     mem_give_back_large();
     if (config_parse(gateway_options, n_gateway_options, argc, argv, environ, &config, &res,
                      &err) != STATUS_OK) {

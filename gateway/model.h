@@ -1,7 +1,7 @@
 #pragma once
-/* `gateway_model` is the text side of the model: files, names, tokenizer, chat template, parsers
- * of its answers, and defaults that hold for all requests. It is opened once and read-only after
- * that. */
+/* `gateway_model` is the gateway's part of the model: files, names, tokenizer, chat template,
+ * parsers of its answers, and defaults that hold for all requests. It is opened once and
+ * read-only after that. */
 #include "common/base/metrics.h"
 #include "common/model/info/info.h"
 #include "common/model/info/sampling_defaults.h"

@@ -76,7 +76,7 @@ static void on_abort(void *ctx, struct http_request *r)
         (void)gateway_adapters_on_abort(&a->adapters, r);
 }
 
-/* Warns about an address that is open to everybody. The function does not refuse the address,
+/* Warns about an address that is open to every client. The function does not refuse the address,
  * because it can be intended, behind a proxy that authenticates. */
 static void warn_if_open(const struct gateway_config *c)
 {

@@ -1,6 +1,6 @@
 #pragma once
 /* `struct arena` is a bump allocator for the three lifetimes: process, request, step. A reset
- * keeps the memory, so a step's arena stops calling malloc once it has seen its largest step.
+ * keeps the memory, so a step's arena stops calling malloc once it has served its largest step.
  * `limit_bytes` bounds the memory that a hostile message can make us allocate: at the limit
  * arena_try_alloc returns NULL. Not thread-safe. */
 #include <stddef.h>
@@ -22,11 +22,11 @@ bool arena_reserve(struct arena *a, size_t n_bytes);
 void arena_reset(struct arena *a);
 /* Returns the number of bytes that the arena owns, used or not. */
 size_t arena_held(const struct arena *a);
-/* Resets the arena. Frees its memory too when it owns more than `keep_bytes`. */
+/* Resets the arena, and frees its memory when the arena owns more than `keep_bytes`. */
 void arena_trim(struct arena *a, size_t keep_bytes);
-/* Returns `size` bytes, 16-byte aligned and not zeroed. Returns NULL at the limit. */
+/* Returns `size` bytes of the arena, 16-byte aligned and not zeroed. Returns NULL at the limit. */
 void *arena_try_alloc(struct arena *a, size_t size);
-/* Returns n * size zeroed bytes. Returns NULL on overflow or at the limit. */
+/* Returns n * size zeroed bytes of the arena. Returns NULL on overflow or at the limit. */
 void *arena_try_array(struct arena *a, size_t n, size_t size);
 
 /* Rounds `n` up to a multiple of `to`. The result is the next place where a part of a buffer may

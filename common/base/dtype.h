@@ -1,7 +1,7 @@
 #pragma once
-/* This file lists the number formats of stored weights. Their values are GGML's type ids. A
- * block of `block_elems` elements takes `block_bytes`, and a row is a whole number of blocks. A
- * `block_elems` of 0 marks a format that we know by name but do not support. The ids from
+/* Lists the number formats of stored weights. Their values are GGML's type ids. A block of
+ * `block_elems` elements takes `block_bytes`, and a row is a whole number of blocks. A
+ * `block_elems` of 0 marks a format whose name is known but that is not supported. The ids from
  * DTYPE_GGML_END on are our own, for formats of safetensors that GGML lacks. */
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,6 +56,7 @@ struct dtype_traits {
 
 /* Returns the traits of any id, and {"unknown", 0, 0} for an id that is not in the table. */
 struct dtype_traits dtype_traits(uint32_t id);
-/* Computes the bytes of `n_rows` rows of `row_elems` elements. Returns false when a row is not a
- * whole number of blocks, when the format is not supported, or when the product overflows. */
+/* Computes the bytes of `n_rows` rows of `row_elems` elements in format `id`. Returns false when
+ * a row is not a whole number of blocks, when the format is not supported, or when the product
+ * overflows. */
 bool dtype_bytes(uint32_t id, uint64_t row_elems, uint64_t n_rows, uint64_t *out);

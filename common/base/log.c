@@ -94,7 +94,7 @@ static size_t json_number_len(const char *v)
     return n;
 }
 
-/* Tells whether "key=" in the format is followed by one conversion to a decimal number and
+/* Returns true when "key=" in the format is followed by one conversion to a decimal number and
  * nothing else. */
 static bool is_number_in(const char *fmt, const char *key, size_t n_key)
 {
@@ -108,8 +108,8 @@ static bool is_number_in(const char *fmt, const char *key, size_t n_key)
     return false;
 }
 
-/* Undoes log_quote, starting behind the opening quote. `*used` is the number of bytes read, with
- * the closing quote. Escapes that log_quote does not write stay as they are. */
+/* Undoes log_quote, starting after the opening quote. `*used` is the number of bytes read, with
+ * the closing quote. Escapes that log_quote does not write stay unchanged. */
 static size_t unquote(const char *v, char *out, size_t *used)
 {
     size_t i = 0, n = 0;

@@ -25,7 +25,8 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...) PR
 void log_event_v(enum log_level level, const char *event, const char *fmt, va_list ap)
     PRINTF_LIKE(3, 0);
 const char *log_process(void);
-/* Tells whether lines are JSON. Everything else that a program prints must then be an event too. */
+/* Returns true when log lines are JSON. Everything else that a program prints must then be an
+ * event too. */
 bool log_is_json(void);
 
 #define log_debug(...)                                                                             \

@@ -19,7 +19,7 @@ struct metric *metrics_counter(struct metrics *m, const char *name, const char *
                                const char *help);
 struct metric *metrics_gauge(struct metrics *m, const char *name, const char *labels,
                              const char *help);
-/* `bounds` are ascending upper bounds; the function adds +Inf. */
+/* Creates a histogram. `bounds` are ascending upper bounds; the function adds +Inf. */
 struct metric *metrics_histogram(struct metrics *m, const char *name, const char *labels,
                                  const char *help, const double *bounds, uint32_t n_bounds);
 /* Replaces the labels of an info metric and keeps its one series. Call it only on the thread
@@ -30,9 +30,9 @@ void metric_set(struct metric *g, double value);     /* `g` is a gauge */
 void metric_observe(struct metric *h, double value); /* `h` is a histogram */
 /* Returns the value of a counter or gauge, or the sum of a histogram. */
 double metric_value(const struct metric *m);
-/* Appends name="value" to `labels`, escaped as the format requires. A comma comes first unless
- * `labels` is empty. The value is cut at the first byte that is not valid UTF-8, and after
- * METRICS_LABEL_MAX bytes. */
+/* Appends name="value" to `labels`, escaped as the format requires. A comma precedes the pair
+ * unless `labels` is empty. The value is cut at the first byte that is not valid UTF-8, and
+ * after METRICS_LABEL_MAX bytes. */
 enum { METRICS_LABEL_MAX = 2048 };
 void metrics_label(struct strbuf *labels, const char *name, struct str value);
 /* Writes HELP and TYPE once per name, then every series. */

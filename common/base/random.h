@@ -1,6 +1,6 @@
 #pragma once
-/* Makes random bits. random_secure is for keys, sessions, ids and the seeds that a client did
- * not give. `struct rng` is a seeded generator (SplitMix64, Steele et al. 2014) for tests and
+/* Generates random bits. random_secure is for keys, sessions, ids, and seeds that the client did
+ * not set. `struct rng` is a seeded generator (SplitMix64, Steele et al. 2014) for tests and
  * simulators. */
 #include <stddef.h>
 #include <stdint.h>

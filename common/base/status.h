@@ -17,7 +17,7 @@ enum status {
     STATUS_INVALID, /* a value from the caller or the user is wrong */
     STATUS_NOT_FOUND,
     STATUS_EXISTS, /* the thing already exists: a port in use, a lock, an id */
-    /* there are not enough KV blocks or device memory, or a peer asked for too much */
+    /* there are not enough KV blocks or device memory, or a peer requested too much */
     STATUS_NO_MEMORY,
     STATUS_LIMIT, /* one of our own bounds was reached: queue, size, count */
     STATUS_IO,
@@ -37,13 +37,15 @@ struct error {
 };
 
 const char *status_name(enum status s);
-/* Tells whether a program could not start because its configuration is wrong. It then ends with
- * exit code 2, so that nothing restarts it again and again. */
+/* Returns true when `s` means that a program could not start because its configuration is wrong.
+ * The program then exits with code 2, so that its supervisor does not restart it again and
+ * again. */
 bool status_is_configuration(enum status s);
 
 /* Fills err (may be NULL) and returns `s`, for use as `return error_set(err, STATUS_IO, ...)`. */
 enum status error_set(struct error *err, enum status s, const char *fmt, ...) PRINTF_LIKE(3, 4);
-/* Puts "prefix: " in front of the text and returns err->status. Returns `s` when err is NULL. */
+/* Puts "prefix: " in front of the error's text and returns err->status. Returns `s` when err is
+ * NULL. */
 enum status error_prefix(struct error *err, enum status s, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 #define TRY(expr)                                                                                  \

@@ -1,9 +1,9 @@
-/* Works on strings for the whole code: `struct str` borrows bytes, `struct strbuf` owns a
- * growing buffer. This file has comparisons, UTF-8 checks, decimal parsers and the JSON writer.
- * A buffer never grows beyond its limit. The buffer refuses an append that would pass the limit,
- * and `failed` then stays set until a reset. So a caller may append many parts and check
- * `failed` once. Memory behind the bytes always holds a NUL. No function here is safe for two
- * threads on one buffer. */
+/* Handles strings for the whole code: `struct str` borrows bytes, `struct strbuf` owns a growing
+ * buffer. This file has comparisons, UTF-8 checks, decimal parsers and the JSON writer.
+ * A buffer never grows beyond its limit. The buffer refuses an append that would exceed the
+ * limit, and `failed` then stays set until a reset. So a caller may append many parts and check
+ * `failed` once. The bytes are always followed by a NUL. No function of this file is safe for
+ * two threads on one buffer. */
 #include "common/base/str.h"
 
 #include <errno.h>
@@ -278,9 +278,9 @@ static void append_json_char(struct strbuf *b, unsigned char c)
         strbuf_append(b, &c, 1);
 }
 
-/* Returns the code point of a character of two or three bytes that JSON allows but that causes
- * trouble elsewhere, otherwise 0. These are C1 controls and noncharacters (YAML refuses them),
- * line separators (JavaScript) and the byte order mark. */
+/* Returns the code point of a character of two or three bytes that JSON allows but that other
+ * formats refuse, otherwise 0. These are C1 controls and noncharacters (YAML refuses them), line
+ * separators (JavaScript) and the byte order mark. */
 static unsigned escaped_char(const unsigned char *p, size_t n)
 {
     unsigned c = 0;

@@ -21,13 +21,13 @@ struct str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_eq(struct str a, struct str b);
 bool str_eq_c(struct str a, const char *b);
 bool str_is_one_of(struct str a, const char *const *list); /* the list ends with NULL */
-/* Compares bytes, as memcmp does. A prefix comes before the longer text. */
+/* Compares bytes, as memcmp does. A prefix sorts before the longer text. */
 int str_compare(struct str a, struct str b);
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
 /* Removes the characters of the C string `blanks` from both ends. */
 struct str str_trim(struct str s, const char *blanks);
-/* Copies `s` into out[size] with a NUL behind it. A text that does not fit is cut. */
+/* Copies `s` and a NUL into out[size]. A text that does not fit is cut. */
 void str_copy(char *out, size_t size, struct str s);
 /* Returns the length of the longest prefix that is valid UTF-8 (RFC 3629). It equals s.len when
  * all of `s` is valid. */
@@ -47,10 +47,10 @@ struct strbuf {
 void strbuf_init(struct strbuf *b, size_t limit);
 void strbuf_fini(struct strbuf *b);
 void strbuf_reset(struct strbuf *b); /* empties the buffer and keeps its memory */
-/* Empties the buffer. Frees its memory when that is more than keep_bytes. */
+/* Empties the buffer, and frees its memory when that is more than keep_bytes. */
 void strbuf_trim(struct strbuf *b, size_t keep_bytes);
 bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* returns false at the limit */
-/* Returns n more bytes for the caller to fill, or NULL at the limit. */
+/* Appends n uninitialised bytes and returns their address. Returns NULL at the limit. */
 char *strbuf_extend(struct strbuf *b, size_t n);
 bool strbuf_append_str(struct strbuf *b, struct str s);
 bool strbuf_append_c(struct strbuf *b, const char *c_string);

@@ -5,7 +5,7 @@
 #include "common/base/str.h"
 
 struct batch_input_line {
-    /* the request's parts; owned_body is compact JSON */
+    /* parts of the request; owned_body is compact JSON */
     char *owned_custom_id, *owned_url, *owned_body;
     size_t custom_id_len, body_len;
 };
@@ -13,8 +13,8 @@ struct batch_input_line {
 /* Takes the next line of *rest that is not blank, without its line end. Returns false when there
  * is no such line. *i_line counts all lines, from 1. */
 bool batch_input_next(struct str *rest, struct str *line, uint32_t *i_line);
-/* Returns false when the line is refused; `why` then holds the reason and `out` is empty. An
- * empty `url` allows any endpoint. */
+/* Reads one line into `out`. Returns false when the line is refused; `why` then holds the reason
+ * and `out` is empty. An empty `url` allows any endpoint. */
 bool batch_input_read(struct str line, const char *url, struct batch_input_line *out,
                       char why[200]);
 /* Returns the custom_id of a line that batch_input_read refuses; the caller frees the id with

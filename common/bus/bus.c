@@ -1,6 +1,6 @@
 /* Carries frames between the head and all other processes over ZeroMQ: one zmq context, one
- * socket and its bus_port in the loop. Callers hand frames to bus_send. Received frames go to
- * `on_frame`, and events of the socket's monitor become `on_link`.
+ * socket and its bus_port in the loop. Callers pass frames to bus_send. `on_frame` gets received
+ * frames, and `on_link` gets events of the socket's monitor.
  * A send never drains the socket itself, because a handler would then be called inside its own
  * send. bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves frames
  * of the old connection in the queue. Everything runs on the loop's thread; a handler may close
@@ -65,7 +65,7 @@ struct bus {
     char addresses[BUS_ADDRESSES_MAX][256];
     uint32_t n_addresses, i_address;
     uint32_t max_frame_bytes, hwm, n_monitors;
-    /* DEALER: `connected` and `shaken` (handshake done) come from the monitor; `link_up` is the
+    /* DEALER: the monitor reports `connected` and `shaken` (handshake done); `link_up` is the
      * state that on_link last got */
     bool connected, shaken, link_up;
     const char *link_why;
@@ -255,7 +255,8 @@ static void on_monitor_event(struct bus *b, uint16_t event)
     }
 }
 
-/* Reads one event. An event has two parts: 16 bits event and 32 bits value, then the address. */
+/* Reads one event of the socket's monitor. An event has two parts: 16 bits event and 32 bits
+ * value, then the address. */
 static bool take_event(struct bus_port *p)
 {
     uint16_t event = 0;
@@ -303,7 +304,7 @@ static struct str host_of(const char *endpoint)
     return (struct str){host, colon ? (size_t)(colon - host) : 0};
 }
 
-/* Checks the port. Only a listener may let the system choose it (0 or *). */
+/* Checks the port of an endpoint. Only a listener may let the system choose it (0 or *). */
 static bool port_is_good(const char *endpoint, bool is_router)
 {
     const char *port = strrchr(endpoint, ':') + 1;
@@ -377,7 +378,7 @@ static enum status attach(struct bus *b, void *s, struct error *err)
 }
 
 /* Reads the keys again before a new connection. A file that cannot be read changes nothing,
- * because somebody may be writing that file now. */
+ * because another process may be writing that file now. */
 static void read_keys_again(struct bus *b)
 {
     struct curve_keys ours;
@@ -513,7 +514,7 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
                  o->server_other_key);
     b->keys_dir = is_router ? NULL : o->keys_dir;
     b->keys_role = o->keys_role;
-    read_keys_again(b); /* this call finds the head's second key, if the head has two keys */
+    read_keys_again(b); /* read_keys_again finds the head's second key, if the head has two keys */
     enum status s = read_addresses(b, o, err);
     if (s != STATUS_OK) {
         bus_close(b);

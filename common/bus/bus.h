@@ -1,5 +1,5 @@
 #pragma once
-/* Runs ZeroMQ on the loop: a ROUTER for the head, a DEALER for every other process. This file
+/* Runs ZeroMQ on the loop: a ROUTER for the head, a DEALER for every other process. This module
  * moves frames; proto/link/link.h has the session logic. CURVE is always on, unless `insecure`
  * is set. The ZAP handler admits only authorized keys, runs before the bind, and gives each
  * frame the role of its peer. All calls and callbacks are on the loop's thread.
@@ -27,14 +27,13 @@ struct bus_handlers {
     void (*on_frame)(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
                      struct str frame);
     /* DEALER only. Reports events of the socket's monitor. They are informative: heartbeats
-     * decide that a peer is lost. A failed handshake distinguishes "wrong key" from "nobody
-     * answers". */
+     * decide that a peer is lost. A failed handshake distinguishes "wrong key" from "no answer". */
     void (*on_link)(void *ctx, bool up, const char *why);
 };
 
 struct bus_options {
     /* Address, such as "tcp://0.0.0.0:7000"; port 0 = any free port. A DEALER may have several,
-     * "tcp://A:1,B:2". The head is at one of these addresses, and bus_reconnect goes to the
+     * "tcp://A:1,B:2". The head is at one of these addresses, and bus_reconnect switches to the
      * next. */
     const char *endpoint;
     bool insecure; /* true = no CURVE; needs a loopback endpoint or allow_remote_insecure */
@@ -63,7 +62,7 @@ const char *bus_endpoint(const struct bus *b);
 MUST_USE enum status bus_send(struct bus *b, struct bus_peer to, struct str frame);
 uint32_t bus_n_addresses(const struct bus *b);
 /* DEALER: drops the connection and all queued frames, then connects again with a new routing id.
- * With several addresses the bus goes to the next address. */
+ * With several addresses the bus switches to the next address. */
 MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
 /* ROUTER: exchanges the contents of `mine` and `next`. `mine` is bus_options.authorized, which
  * the bus uses. Later handshakes use the new list; existing connections stay. b may be NULL when

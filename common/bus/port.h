@@ -8,7 +8,7 @@
 struct bus;
 struct bus_port;
 struct loop;
-/* Takes one message. Returns false when no message is left. */
+/* Receives one message of the socket. Returns false when no message is left. */
 typedef bool bus_port_fn(struct bus_port *p);
 
 /* `bus_port` is a zmq socket in the loop. It is freed when both of its handles are closed. A

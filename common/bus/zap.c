@@ -24,11 +24,12 @@ enum {
     ZAP_KEY_BYTES = 32,
     ZAP_PART_MAX = 256,
     ZAP_PARTS_MAX = 8,
-    /* at most one log event in this time, because a stranger's retries must not fill the log */
+    /* at most one log event in this time, because the retries of an unknown peer must not fill
+     * the log */
     ZAP_LOG_PERIOD_S = 1
 };
 
-/* Lists the frames of a ZAP request, in their order. */
+/* `zap_part` lists the frames of a ZAP request, in their order. */
 enum zap_part {
     ZAP_VERSION,
     ZAP_REQUEST_ID,
@@ -64,7 +65,7 @@ static struct str part(const struct zap_request *r, enum zap_part i)
     return (struct str){r->parts[i].bytes, r->parts[i].n};
 }
 
-/* Reads one whole request. Returns false when the context ends. */
+/* Receives one whole request of libzmq. Returns false when the context ends. */
 static bool receive(void *socket, struct zap_request *r)
 {
     int more = 1;

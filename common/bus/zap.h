@@ -2,7 +2,7 @@
 /* Runs the ZAP handler (ZeroMQ RFC 27) of one zmq context. The handler admits the CURVE keys of
  * a list and names each peer "role:key" in the metadata User-Id. It has its own thread, so that
  * a busy loop does not stall handshakes.
- * zap_start returns when the handler is bound, and the sockets that it guards are bound after
+ * zap_start returns when the handler is bound. The sockets that it guards must be bound after
  * that. Without a bound handler libzmq admits every peer, unless ZMQ_ZAP_ENFORCE_DOMAIN is set. */
 #include "common/base/status.h"
 #include "common/keys/authorized.h"
@@ -17,4 +17,5 @@ MUST_USE enum status zap_start(void *context, const struct authorized *authorize
 /* Exchanges the contents of the two lists under the handler's lock. `mine` is the list given to
  * zap_start. */
 void zap_swap(struct zap *z, struct authorized *mine, struct authorized *next);
-void zap_stop(struct zap *z); /* call it before the context is terminated; z may be NULL */
+/* Stops the handler. Call it before the context is terminated; z may be NULL. */
+void zap_stop(struct zap *z);

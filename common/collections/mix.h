@@ -1,8 +1,8 @@
 #pragma once
-/* Returns a number in which every bit depends on all bits of `z`, for hash tables with keys that
- * others choose. It is the last step of splitmix64 (Steele, Lea and Flood, "Fast splittable
- * pseudorandom number generators", 2014; these constants are Stafford's variant 13). The
- * function is one-to-one and not a cipher: xor a secret into values that an attacker knows.
+/* Returns a number in which every bit depends on all bits of `z`, for hash tables whose keys a
+ * peer or client may choose. It is the last step of splitmix64 (Steele, Lea and Flood, "Fast
+ * splittable pseudorandom number generators", 2014; these constants are Stafford's variant 13).
+ * The function is one-to-one and not a cipher: xor a secret into values that an attacker knows.
  * Pure. */
 #include <stdint.h>
 

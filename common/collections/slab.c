@@ -4,7 +4,7 @@
 
 #include "common/base/mem.h"
 
-/* AddressSanitizer reports a read of an object that was given back and not handed out again. gcc
+/* AddressSanitizer reports a read of an object that was freed and not allocated again. gcc
  * announces the sanitizer with a macro, clang with a feature. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -23,7 +23,7 @@ enum { LINE_BYTES = 64 };
 struct slab_region {
     struct slab_region *next;
     struct mem_table table;
-    size_t n, n_used; /* number of objects; the objects from n_used on were never handed out */
+    size_t n, n_used; /* number of objects; the objects from n_used on were never allocated */
 };
 
 void slab_init(struct slab *s, size_t size, size_t n_first)

@@ -1,8 +1,8 @@
 #pragma once
 /* Allocates objects of one size, close together and each at a cache line. A walk over thousands
- * of them touches few pages. From the heap, each object could cost a page walk of its own.
- * Memory comes in regions, each twice as large as the one before. slab_fini frees all of it at
- * once. One thread. */
+ * of such objects touches few pages. From the heap, each object could cost a page walk of its
+ * own. Memory is allocated in regions, each twice as large as the one before. slab_fini frees
+ * all of it at once. One thread. */
 #include <stddef.h>
 
 struct slab_region;

@@ -1,10 +1,9 @@
-/* Splits a command line for config_parse. argv goes in; settings (row, value, spelling) and
- * positional arguments come out. The values are applied later, after the file and the
- * environment, because flags win.
+/* Splits a command line for config_parse. The input is argv; the output is settings (row, value,
+ * spelling) and positional arguments. The values are applied later, after the file and the
+ * environment, because flags override them.
  * An option may be spelt with dashes or underscores, by an alias, with no- in front, or as a
  * vLLM flag with a dotted key. `words` names the list option that takes the bare words that
- * follow. No string is copied here except for positional arguments; settings borrow from argv.
- * Single thread. */
+ * follow. Only positional arguments are copied; settings borrow from argv. Single thread. */
 #include "common/config/argv.h"
 
 #include <string.h>
@@ -37,23 +36,23 @@ static void add_setting(struct argv_scan *a, size_t i_spec, struct str value)
     a->settings[a->n_settings++] = (struct setting){i_spec, value, a->as};
 }
 
-/* Tells whether the word may be the value of the option before it. A negative number may. */
+/* Returns true when the word may be the value of the option before it. A negative number may. */
 static bool is_value(const char *word)
 {
     return word[0] != '-' || word[1] == '\0' || word[1] == '.' ||
            (word[1] >= '0' && word[1] <= '9');
 }
 
-/* Describes one argument that starts with a dash, before its row of the table is known. */
+/* `typed` describes one argument that starts with a dash, before its row of the table is known. */
 struct typed {
     struct str name;
     const char *equals;   /* position of the '=' in front of its own value; or NULL */
-    const char *attached; /* value behind a one-letter name ("-O3"); or NULL */
+    const char *attached; /* value directly after a one-letter name ("-O3"); or NULL */
     bool one_dash, negated, dotted;
 };
 
 /* Returns the row of a vLLM flag, or n_specs when the name is not a vLLM flag. Such a flag may
- * have a field's key behind a dot: --speculative-config.method ngram. */
+ * have a field's key after a dot: --speculative-config.method ngram. */
 static size_t find_foreign(const struct config_parser *p, struct str name)
 {
     size_t i = config_find(p->specs, p->n_specs, name);
@@ -125,7 +124,7 @@ static enum status scan_built_in(struct config_parser *p, struct argv_scan *a,
         p, t->name, (struct config_origin){.source = CONFIG_FROM_FLAG, .one_dash = t->one_dash});
 }
 
-/* Tells whether the name has a key behind a dot. Such an option takes a value, even a switch:
+/* Returns true when the name has a key after a dot. Such an option takes a value, even a switch:
  * --structured-outputs-config.disable_x true. */
 static bool has_dot(struct str name)
 {

@@ -2,13 +2,15 @@
 /* Splits the command line into options, their values and arguments. Single thread. */
 #include "common/config/set.h"
 
-/* Holds one value of the command line until the file and the environment have been applied. */
+/* `setting` holds one value of the command line until the file and the environment have been
+ * applied. */
 struct setting {
     size_t i_spec;
     struct str value, as; /* `as` is the option as the user typed it: "--tensor-parallel-size" */
 };
 
-/* Keeps the state while argv is split into settings. `settings` has room for argc of them. */
+/* `argv_scan` is the state while argv is split into settings. `settings` has space for argc of
+ * them. */
 struct argv_scan {
     int argc, i;
     char *const *argv;
@@ -22,8 +24,8 @@ struct argv_scan {
 
 /* Splits argv into settings and positional arguments. */
 MUST_USE enum status config_scan_argv(struct config_parser *p, struct argv_scan *a);
-/* Turns the last word of "--served-model-name a b MODEL" into the argument when there is no
- * other argument. */
+/* Makes the last word of "--served-model-name a b MODEL" the argument when there is no other
+ * argument. */
 void config_give_back(struct config_parser *p, struct argv_scan *a);
 
 /* Returns how many words of argv belong to the option at argv[i]: the option itself, its value,

@@ -33,7 +33,7 @@ static bool is_off(const struct config_parser *p, const struct option_spec *s)
     return !text || !text[0];
 }
 
-/* Warns of an option that was given while the option in its `needs` is off. */
+/* Warns about an option that was given while the option in its `needs` is off. */
 static void warn_of_the_useless(struct config_parser *p)
 {
     for (size_t i = 0; i < p->n_specs; i++) {
@@ -41,7 +41,7 @@ static void warn_of_the_useless(struct config_parser *p)
         if (!s->needs || p->set_by[i] == CONFIG_FROM_DEFAULT)
             continue;
         size_t k = config_find(p->specs, p->n_specs, str_from(s->needs));
-        /* the line in a file is no longer known here, so the text names the flag */
+        /* the line in the file is no longer known, so the text names the flag */
         bool env = p->set_by[i] == CONFIG_FROM_ENV;
         struct config_origin from = {.source = env ? CONFIG_FROM_ENV : CONFIG_FROM_FLAG};
         if (k < p->n_specs && is_off(p, &p->specs[k]))

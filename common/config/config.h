@@ -1,8 +1,8 @@
 #pragma once
-/* Reads the configuration. One table row per option drives `--flag`, COX_<OPTION>, a YAML file
- * (--config FILE), --help, docs/reference/flags.md and shell completion. The order of precedence
- * is flag, environment, file, default. Options have dashes on the command line, and underscores
- * in YAML and in the environment.
+/* Reads the configuration. Each option is one row of a table. The row drives `--flag`,
+ * COX_<OPTION>, a YAML file (--config FILE), --help, docs/reference/flags.md and shell
+ * completion. The order of precedence is flag, environment, file, default. Options have dashes
+ * on the command line, and underscores in YAML and in the environment.
  * A value out of range and an unknown option are errors that name the option, its origin and the
  * allowed values. The error for an unknown option also gives the nearest known name. main parses
  * once into a struct that is const afterwards; no other code calls getenv. */

@@ -60,7 +60,7 @@ static enum status holds_nothing(struct config_parser *p, const char *where)
                      "%s is set but has no value. Unset it or give it a value", where);
 }
 
-/* Tells whether COX_<OPTION> is set. If it is set, the values of a standard variable are not
+/* Returns true when COX_<OPTION> is set. In that case the values of a standard variable are not
  * added to the list. */
 static bool env_has_own(char *const *environ_, const struct option_spec *s)
 {
@@ -72,8 +72,8 @@ static bool env_has_own(char *const *environ_, const struct option_spec *s)
     return false;
 }
 
-/* Applies variables of other standards (OTEL_SERVICE_NAME). They come first, because COX_
- * variables win. */
+/* Applies variables of other standards (OTEL_SERVICE_NAME). They are applied first, because COX_
+ * variables override them. */
 enum status config_apply_foreign_environment(struct config_parser *p, char *const *environ_)
 {
     struct config_origin from = {.source = CONFIG_FROM_ENV};
@@ -94,8 +94,8 @@ enum status config_apply_foreign_environment(struct config_parser *p, char *cons
     return STATUS_OK;
 }
 
-/* Warns of keys taken from another program's variable. The function runs at the end, because a
- * flag or a COX_ variable replaces that value. */
+/* Warns about keys taken from another program's variable. The function runs at the end, because
+ * a flag or a COX_ variable replaces that value. */
 void config_warn_of_foreign_keys(struct config_parser *p, char *const *environ_)
 {
     for (size_t i = 0; i < p->n_specs; i++)

@@ -167,7 +167,7 @@ void help_wrap(struct strbuf *b, const char *text, size_t at, size_t indent, siz
     strbuf_append_c(b, "\n");
 }
 
-/* Appends an option's text. A long text is cut behind its first sentence where only the common
+/* Appends an option's text. A long text is cut after its first sentence where only the common
  * options are shown. */
 static void append_text(struct strbuf *b, const struct option_spec *s, bool is_short)
 {
@@ -261,7 +261,7 @@ static void append_keys(struct strbuf *b, const struct help *h)
     }
 }
 
-/* Writes the last lines: which other topics there are, and where options can be set. */
+/* Writes the last lines of the help: the other topics, and where options can be set. */
 static void write_end(struct strbuf *b, const struct help *h, bool common_only)
 {
     struct strbuf text;

@@ -9,7 +9,7 @@ struct option_group {
     /* name of the group in --help=kv-cache, such as "kv-cache"; NULL ends the list */
     const char *key;
     const char *title; /* title for people, such as "KV cache" */
-    /* names of the options, separated by blanks, in the order of the help; a '*' behind a name
+    /* names of the options, separated by blanks, in the order of the help; a '*' after a name
      * marks an option that `--help` alone shows */
     const char *names;
 };
@@ -28,20 +28,21 @@ struct help {
 /* Writes the help into `b`. Returns STATUS_NOT_FOUND when the topic is neither a group's key nor
  * a part of an option's name. */
 MUST_USE enum status help_write(struct strbuf *b, const struct help *h, struct error *err);
-/* Prints the help on stdout, as wide as the terminal; `width` is not read. An error goes to
+/* Prints the help on stdout, as wide as the terminal; `width` is not read. Errors are written to
  * stderr. Returns the exit code: 0, or 2 for a topic that does not exist. */
 int help_print(const struct help *h);
 
 /* ---- for documents ---- */
 
 enum { HELP_SHORT_TABLE = 30 }; /* most options of a table without groups */
-/* The help leaves out upper bounds from HELP_RANGE_MAX on, because they would tell nobody
- * anything. */
+/* HELP_RANGE_MAX is the lowest upper bound that the help leaves out. Such a bound does not limit
+ * any practical value. */
 #define HELP_RANGE_MAX 1e9
 
-/* Tells whether --help lists the option. vLLM's options and rows without a text are not listed. */
+/* Returns true when --help lists the option. vLLM's options and rows without a text are not
+ * listed. */
 bool help_is_listed(const struct option_spec *s);
-/* Appends the words of the text to a line that has `at` columns already, and ends the line.
+/* Appends the words of `text` to a line that has `at` columns already, and ends the line.
  * Further lines begin at column `indent`. In Markdown no line begins with a word that would
  * begin a list or a title. */
 void help_wrap(struct strbuf *b, const char *text, size_t at, size_t indent, size_t width,
@@ -53,7 +54,7 @@ void help_append_facts(struct strbuf *b, const struct option_spec *s);
 /* Returns the i-th of the options that every table has in addition: --config, --help, --version.
  * Returns NULL past the end. */
 const struct option_spec *help_built_in(size_t i);
-/* Tells whether the option is a number with bounds that the help should show, such as "1 to
+/* Returns true when the option is a number with bounds that the help should show, such as "1 to
  * 65536" or "at least 64Mi". */
 bool help_has_range(const struct option_spec *s);
 void help_append_range(struct strbuf *b, const struct option_spec *s);

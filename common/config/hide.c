@@ -14,8 +14,8 @@ static void overwrite(char *text)
     memset(text, '*', strlen(text));
 }
 
-/* Tells whether the option's value is a secret. A vLLM flag that is ignored here may still carry
- * a secret: --hf-token. */
+/* Returns true when the option's value is a secret. An ignored vLLM flag may still carry a
+ * secret: --hf-token. */
 static bool is_secret(const struct option_spec *s)
 {
     static const char *const ends[] = {"-token", "-password", "-secret", "-api-key"};
@@ -27,7 +27,7 @@ static bool is_secret(const struct option_spec *s)
     return false;
 }
 
-/* Overwrites a worker's join token wherever it stands in the text. The first bytes of a token
+/* Overwrites a worker's join token at any position in the text. The first bytes of a token
  * identify it (common/keys/join_token.h). */
 static void hide_token(char *text)
 {

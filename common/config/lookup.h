@@ -13,9 +13,10 @@ size_t config_find_negated(const struct option_spec *specs, size_t n_specs, stru
  * is empty when there is no known name. */
 struct str config_nearest_name(const struct option_spec *specs, size_t n_specs, struct str name,
                                size_t *distance);
-/* Returns true for an option of vLLM that we ignore or refuse. */
+/* Returns true for an option of vLLM that this program ignores or refuses. */
 bool config_is_foreign(const struct option_spec *s);
 /* Returns the i-th alternative of "a|b|c"; an empty str past the end. */
 struct str config_choice(const char *choices, size_t i);
-/* Takes the next item of "a,b,c" off *rest. Returns false when there is no further item. */
+/* Removes the next item of "a,b,c" from *rest and returns it in `out`. Returns false when there
+ * is no further item. */
 bool config_next_item(const char **rest, struct str *out);

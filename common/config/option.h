@@ -15,19 +15,20 @@ enum option_type {
     OPTION_ENUM,   /* an int, the index into choices "a|b|c" */
     /* a struct option_list; a repeatable flag, a YAML list, or a comma list in the environment */
     OPTION_LIST,
-    OPTION_ARGUMENT, /* the bare argument as a flag ("--model X"); goes to `positional` */
+    OPTION_ARGUMENT, /* the bare argument as a flag ("--model X"); stored in `positional` */
     OPTION_IGNORED,  /* a vLLM flag without meaning here; accepted with one warning */
-    OPTION_REFUSED,  /* a vLLM flag that would change the answers; an error with `instead` */
+    /* a vLLM flag that would change the answers; an error, with the advice in `instead` */
+    OPTION_REFUSED,
     OPTION_TYPE_COUNT
 };
 
-/* Tells the meaning of bare words after a list's value. They are arguments of the program, or
- * further values (as in vLLM). With the third meaning the last word is the argument when the
- * program would otherwise have none, and the others are values. */
+/* `option_words` is the meaning of bare words after a list's value. They are arguments of the
+ * program, or further values (as in vLLM). With the third meaning the last word is the argument
+ * when the program would otherwise have none, and the others are values. */
 enum option_words { WORDS_ARE_ARGUMENTS, WORDS_ARE_VALUES, WORDS_ARE_VALUES_BUT_ONE };
 
-/* Tells how many values follow a vLLM flag. A switch may have true or false behind it, as in
- * older vLLM versions. */
+/* `option_takes` is the number of values after a vLLM flag. A switch may be followed by true or
+ * false, as in older vLLM versions. */
 enum option_takes { TAKES_NOTHING, TAKES_ONE, TAKES_PERHAPS_ONE, TAKES_MANY };
 
 struct option_list {
@@ -43,9 +44,9 @@ struct option_spec {
     double min, max;     /* OPTION_INT, OPTION_FLOAT: allowed range */
     const char *def;     /* default, as it would be typed; NULL = zero */
     const char *choices; /* OPTION_ENUM: "auto|cpu|cuda"; OPTION_REFUSED: accepted values */
-    const char *help;    /* one line; NULL hides the row from --help */
+    const char *help;    /* text for --help, one line; NULL hides the row */
     /* Names of the environment variables that other standards use for the option,
-     * comma-separated, the most important first; or NULL. COX_<OPTION> wins over all of them. */
+     * comma-separated, the most important first; or NULL. COX_<OPTION> overrides all of them. */
     const char *env;
     bool secret;             /* true = the value is never printed or logged */
     bool json;               /* OPTION_STRING: a JSON object; YAML may use a mapping */
@@ -101,11 +102,11 @@ struct option_spec {
         .name = nm, .type = OPTION_REFUSED, .takes = t, .choices = ok, .instead = i                \
     }
 
-/* Holds the results of parsing other than the config struct. */
+/* `config_result` holds the results of parsing other than the config struct. */
 struct config_result {
     struct option_list positional; /* arguments that are not options, in order */
     struct option_list warnings;   /* texts of warnings, such as that of an ignored vLLM flag */
-    bool help, version;            /* --help or --version was given: print it and end with 0 */
-    const char *help_topic;        /* TOPIC in --help=TOPIC; or NULL. It points into argv */
-    void *owned;                   /* memory of all strings; config_fini frees it */
+    bool help, version;     /* --help or --version was given: print it and exit with code 0 */
+    const char *help_topic; /* TOPIC in --help=TOPIC; or NULL. It points into argv */
+    void *owned;            /* memory of all strings; config_fini frees it */
 };

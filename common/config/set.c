@@ -201,7 +201,8 @@ static const char *allowed_text(const struct option_spec *s, char *buf, size_t s
     return buf;
 }
 
-/* Tells whether this value of a refused option asks for the behaviour that we have anyway. */
+/* Returns true when this value of a refused option requests the behaviour that the program has
+ * anyway. */
 static bool is_harmless(const struct option_spec *s, struct str value)
 {
     bool on;
@@ -233,8 +234,8 @@ static enum status set_foreign(struct config_parser *p, size_t i_spec, struct st
     return STATUS_OK;
 }
 
-/* Sets the program's argument. An argument typed on the command line wins. Between file and
- * environment, the environment wins because it is applied later. */
+/* Sets the program's argument. An argument typed on the command line has precedence. Between
+ * file and environment, the environment has precedence because it is applied later. */
 static void set_argument(struct config_parser *p, struct str value)
 {
     if (p->argument_typed)

@@ -7,7 +7,7 @@
 
 enum { CONFIG_FILE_MAX = 1 << 20, CONFIG_VALUE_MAX = 64 * 1024, CONFIG_ITEMS_MAX = 4096 };
 
-/* Lists the origins of a value, in ascending precedence. */
+/* `config_source` lists the origins of a value, in ascending precedence. */
 enum config_source {
     CONFIG_FROM_DEFAULT,
     CONFIG_FROM_FILE,

@@ -1,6 +1,6 @@
 /* Reads the file of --config: one document, one mapping, scalars and lists of scalars.
  * config_read_file reads the whole file first, with a bound, so that libyaml never waits on a
- * pipe. libyaml's events then go straight into config_set, which copies the values.
+ * pipe. libyaml's events are then passed to config_set, which copies the values.
  * A flat option table needs no anchors, tags or nested values. The reader refuses them and names
  * their line. An option with a JSON text may be a mapping, which is turned into that text.
  * Single thread. */
@@ -74,7 +74,7 @@ static size_t n_digits(struct str v, size_t from)
     return n;
 }
 
-/* Tells whether the text is a number in JSON's form. YAML has other forms of numbers, which
+/* Returns true when the text is a number in JSON's form. YAML has other forms of numbers, which
  * become texts. */
 static bool is_json_number(struct str v)
 {
@@ -158,7 +158,7 @@ static enum status read_json(struct yaml_reader *r, size_t i_spec, struct config
 }
 
 /* Reads the value of a switch that has no- in front of its name. The value false leaves the
- * switch as it is. */
+ * switch unchanged. */
 static enum status read_negated(struct yaml_reader *r, size_t i_spec, struct config_origin from)
 {
     bool off = false;
@@ -234,7 +234,7 @@ static enum status read_document(struct yaml_reader *r, bool *seen)
         TRY(read_mapping(r, seen));
         TRY(next(r));
     }
-    TRY(next(r)); /* this call moves past the end of the document */
+    TRY(next(r)); /* next() moves past the end of the document */
     if (r->event.type != YAML_STREAM_END_EVENT)
         return complain(r, "the file has more than one YAML document; keep only one");
     return STATUS_OK;

@@ -133,7 +133,7 @@ static enum status read_document(struct reader *r, struct yaml_node **root)
     if (r->event.type == YAML_STREAM_END_EVENT)
         return STATUS_OK;
     TRY(read_node(r, 0, root));
-    TRY(next(r)); /* this call moves past the end of the document */
+    TRY(next(r)); /* next() moves past the end of the document */
     TRY(next(r));
     if (r->event.type != YAML_STREAM_END_EVENT)
         return complain(r, "the file has more than one YAML document; keep only one");
@@ -169,7 +169,7 @@ static const char *digits(const char *s)
     return s;
 }
 
-/* Tells whether the text is a number in JSON's form. YAML has other forms of numbers, which
+/* Returns true when the text is a number in JSON's form. YAML has other forms of numbers, which
  * become texts. */
 static bool is_json_number(const char *s)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* Parses a YAML document into a tree that knows the place of each of its parts. The tree is for
+/* Parses a YAML document into a tree that has the place of each of its parts. The tree is for
  * files that are more than a flat table of options (config.h reads those). Only plain values are
  * allowed. Anchors, aliases, tags, a second document, a repeated key, and a tree beyond the
  * bounds below are refused. All nodes are on the caller's arena. Single thread. */
@@ -33,5 +33,5 @@ MUST_USE enum status yaml_tree_parse(struct str text, struct arena *arena, struc
 /* Returns true for a null value: "", ~ or null, without quotes. */
 bool yaml_node_is_null(const struct yaml_node *n);
 /* Appends the node as JSON, which is also valid YAML. A number, true, false or null without
- * quotes stays as it is. */
+ * quotes stays unchanged. */
 void yaml_node_append_json(const struct yaml_node *n, struct strbuf *out);

@@ -1,7 +1,7 @@
 /* Reads cgroup limits. /proc/self/cgroup gives the path of the process's group. Inside a
- * container that path may be the host's path, which does not exist here, and the mount itself is
- * then the container's group. The walk from the path up to the mount finds the existing folders
- * in both cases. Limits of outer groups count too. */
+ * container that path may be the host's path, which does not exist in the container, and the
+ * mount itself is then the container's group. The walk from the path up to the mount finds the
+ * existing folders in both cases. Limits of outer groups apply too. */
 #include "common/host/cgroup.h"
 
 #include <limits.h>
@@ -24,7 +24,7 @@ static const struct hierarchy memory_hierarchies[] = {
      "\ntotal_inactive_file "},
 };
 
-/* Describes one step of the walk: a folder of one hierarchy. */
+/* `level` is one step of the walk: a folder of one hierarchy. */
 struct level {
     const char *root, *mount;
     char path[1024]; /* path under the mount: "" or "/a/b" */
@@ -49,7 +49,8 @@ static bool read_file(const struct level *l, const char *name, char *out, size_t
     return n > 0 && (size_t)n < sizeof full && read_whole(full, out, size);
 }
 
-/* Reads a number of bytes. Returns UINT64_MAX when there is no such file or the file says "max". */
+/* Reads a number of bytes from a file of the group. Returns UINT64_MAX when there is no such
+ * file or its content is "max". */
 static uint64_t read_bytes(const struct level *l, const char *name)
 {
     char text[64];
@@ -57,7 +58,7 @@ static uint64_t read_bytes(const struct level *l, const char *name)
     return read_file(l, name, text, sizeof text) && sscanf(text, "%llu", &v) == 1 ? v : UINT64_MAX;
 }
 
-/* Tells whether a list such as "cpu,cpuacct" contains the controller. */
+/* Returns true when a list such as "cpu,cpuacct" contains the controller. */
 static bool names(const char *list, size_t n, const char *controller)
 {
     size_t want = strlen(controller);
@@ -99,8 +100,8 @@ static void up(struct level *l)
     l->done = !slash;
 }
 
-/* Returns the bytes of file pages that were not used lately, such as those of a model just read.
- * The group's usage counts them, but the kernel frees them when memory is needed. */
+/* Returns the bytes of file pages that were not used recently, such as those of a model just
+ * read. The group's usage includes them, but the kernel frees them when memory is needed. */
 static uint64_t reclaimable(const struct level *l, const char *key)
 {
     char text[FILE_MAX];
@@ -132,7 +133,7 @@ void cgroup_memory(const char *root, struct cgroup_memory *out)
     }
 }
 
-/* Returns the whole CPUs that the quota pays for, rounded down. One more thread would only be
+/* Returns the whole CPUs that the quota allows, rounded down. One more thread would only be
  * throttled together with the others. */
 static uint32_t paid(uint64_t quota, uint64_t period)
 {

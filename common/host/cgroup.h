@@ -1,7 +1,7 @@
 #pragma once
-/* Reads the limits of this process's cgroup and of the groups around it, for version 2 and
- * version 1. Without cgroups nothing is limited. `root` is a folder that looks like /; "" is the
- * real machine. */
+/* Reads the limits of this process's cgroup and of its parent groups, for version 2 and version
+ * 1. Without cgroups there is no limit. `root` is a folder with the layout of /; "" is the real
+ * machine. */
 #include <stdint.h>
 
 struct cgroup_memory {
@@ -9,5 +9,5 @@ struct cgroup_memory {
     uint64_t left_bytes;  /* the least free bytes of any level; UINT64_MAX = no limit */
 };
 void cgroup_memory(const char *root, struct cgroup_memory *out);
-/* Returns the whole CPUs that the lowest quota pays for, at least 1; UINT32_MAX without a quota. */
+/* Returns the whole CPUs that the lowest quota allows, at least 1; UINT32_MAX without a quota. */
 uint32_t cgroup_cpus(const char *root);

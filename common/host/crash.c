@@ -130,7 +130,7 @@ static void put_time(struct line *l)
     put_two(l, (uint64_t)t.tv_nsec / 1000000, 'Z');
 }
 
-/* Writes one field. The values are our own and need no escaping. */
+/* Writes one field of a log line. The values are our own and need no escaping. */
 static void put_field(struct line *l, const char *name, const char *value)
 {
     put(l, log_is_json() ? ",\"" : " ");

@@ -1,5 +1,5 @@
 #pragma once
-/* Recognises names and addresses that only this machine can reach. They decide which clients
+/* Recognises names and addresses that only this machine can reach. Clients at such an address
  * need no key. So no name is resolved, and a name that merely resembles a local name is refused. */
 #include "common/base/str.h"
 

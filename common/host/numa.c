@@ -1,5 +1,5 @@
 /* Reads NUMA nodes and CPU lists. numa_read reads /sys below a root folder into `struct numa`;
- * workers then ask numa_bind_any or numa_bind_to which CPUs and which memory node to use.
+ * workers then call numa_bind_any or numa_bind_to to choose their CPUs and their memory node.
  * numa_list_parse parses both the texts of /sys and those of flags.
  * Input from /sys is bounded (LIST_BYTES, NUMA_MAX_CPUS, NUMA_MAX_NODES) and refused when a CPU
  * is on two nodes. After any error `struct numa` has no nodes and each CPU is its own core. The
@@ -21,8 +21,8 @@ enum { LIST_BYTES = 8192 };
 
 /* ---- lists ---- */
 
-/* Reads a decimal number at *at and moves *at behind the number. Returns -1 when there is no
- * digit or the number is not below `limit`. */
+/* Reads a decimal number at *at and moves *at past the number. Returns -1 when there is no digit
+ * or the number is not below `limit`. */
 static int64_t take_number(const char **at, const char *end, uint32_t limit)
 {
     int64_t v = 0;

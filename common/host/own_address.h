@@ -6,7 +6,7 @@
 
 #define OWN_ADDRESS_MAX 64u
 
-/* Takes HOST:PORT or [V6]:PORT and writes a numeric address without brackets and port. The
+/* Writes the numeric address, without brackets and port. `to` is HOST:PORT or [V6]:PORT. The
  * function asks the resolver and the routing table, and sends nothing to the host. Returns
  * STATUS_INVALID when `to` is not HOST:PORT, STATUS_IO when the name is unknown or there is no
  * route now. */

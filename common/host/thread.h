@@ -4,10 +4,10 @@
 #include <stdint.h>
 
 /* THREAD_NICE_AWAITED is the niceness of helper threads that a request waits for.
- * THREAD_NICE_STORE is that of threads that store data in the background. The threads of a step
- * have priority over the two. A worker's threads wait for each other many times in a step. So a
- * helper that takes time from one of them delays the step for all streams. On a machine with
- * idle cores niceness changes nothing. */
+ * THREAD_NICE_STORE is the niceness of threads that store data in the background. The threads of
+ * a step have priority over both kinds. A worker's threads wait for each other many times in a
+ * step. So a helper that takes time from one of them delays the step for all streams. On a
+ * machine with idle cores niceness has no effect. */
 enum { THREAD_NICE_AWAITED = 5, THREAD_NICE_STORE = 10 };
 
 /* Prepares the calling thread. `name` has at most 15 bytes; `ps -L` shows it. `niceness` is

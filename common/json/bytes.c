@@ -1,7 +1,7 @@
 #include "common/json/bytes.h"
 
 /* These are the sizes in bytes of jansson's structures (jansson.h, hashtable.h). A hash table
- * has at least eight buckets and at least as many as members. A list begins with eight places
+ * has at least eight buckets and at least as many as members. A list begins with eight entries
  * and doubles. */
 enum {
     OBJECT = 72,
@@ -14,8 +14,8 @@ enum {
     PLACE = 8,
 };
 
-/* Returns the bytes that malloc uses for n bytes: the n bytes and eight in front, rounded up to
- * a multiple of sixteen, and at least 32. */
+/* Returns the bytes that malloc uses for n bytes: the n bytes and eight before them, rounded up
+ * to a multiple of sixteen, and at least 32. */
 static uint64_t block(uint64_t n)
 {
     const uint64_t whole = (n + 8 + 15) / 16 * 16;
@@ -61,7 +61,7 @@ uint64_t json_bytes(const json_t *v)
     case JSON_INTEGER:
     case JSON_REAL:
         return block(NUMBER);
-    default: /* true, false and null exist only once in the program, so they take nothing here */
+    default: /* true, false and null exist only once in the program, so their size is 0 */
         return 0;
     }
 }

@@ -1,7 +1,7 @@
 #pragma once
-/* Computes the memory of jansson's trees, which is many times that of their text: a `{}` of two
- * bytes takes more than two hundred. Code that keeps a tree of an unknown client charges these
- * bytes to the client. Pure; any thread. */
+/* Computes the memory of jansson's trees, which is many times the size of their text: a `{}` of
+ * two bytes takes more than two hundred. Code that keeps a tree of an unknown client charges
+ * these bytes to the client. Pure; any thread. */
 #include <stdint.h>
 
 #include <jansson.h>

@@ -2,9 +2,9 @@
  * end of a value. json_call_parse finds the name and the start of the arguments in {"name": …,
  * "arguments": …}.
  * The state is a few numbers in the caller's struct; nothing is allocated, and no byte is read
- * twice. Nesting is bounded by JSON_SCAN_MAX_DEPTH and the head of a call by JSON_CALL_MAX_HEAD.
- * The scan is not a validator: it accepts some texts that are not JSON, and a parser reads the
- * value later. Pure; any thread. */
+ * twice. Nesting is bounded by JSON_SCAN_MAX_DEPTH and the beginning of a call by
+ * JSON_CALL_MAX_HEAD. The scan is not a validator: it accepts some texts that are not JSON, and
+ * a parser reads the value later. Pure; any thread. */
 #include "common/json/scan.h"
 
 #include <string.h>
@@ -93,7 +93,8 @@ enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_
  * comma. IN_x: a key or a value has begun. */
 enum { AT_OBJECT, AT_KEY, IN_KEY, AT_COLON, AT_VALUE, IN_VALUE, AT_COMMA };
 
-/* Continues in a key or a value. JSON_SCAN_DONE means that h->at is behind that key or value. */
+/* Continues in a key or a value. JSON_SCAN_DONE means that h->at is the offset after that key or
+ * value. */
 static enum json_scan_result scan_on(struct json_head *h, struct str text)
 {
     size_t n;

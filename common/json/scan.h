@@ -1,5 +1,5 @@
 #pragma once
-/* Finds the end of a JSON value, byte by byte, so that a tool call's arguments can be passed on
+/* Finds the end of a JSON value, byte by byte, so that a tool call's arguments can be forwarded
  * while they arrive. The scan follows brackets and strings, also strings in Python's single
  * quotes. Pure; bounded in depth. */
 #include "common/base/str.h"
@@ -19,13 +19,13 @@ struct json_scan {  /* the struct must be all zero at the start of a value */
     bool begun, escaped, is_scalar;
 };
 
-/* Reads more bytes of a value. `text` must not begin with white space. A number or a word ends
- * only when the byte behind it is seen. */
+/* Reads more bytes of a value. `text` must not begin with white space. The end of a number or a
+ * word is known only when the next byte has been read. */
 enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_t *used);
 size_t json_skip_space(struct str text, size_t at);
 
-/* Tells how much of {"name": …, "arguments": {…}} has arrived. Keys may be in any order; other
- * keys are skipped. */
+/* `json_call_result` states how much of {"name": …, "arguments": {…}} has arrived. Keys may be
+ * in any order; other keys are skipped. */
 enum json_call_result {
     JSON_CALL_MORE,
     JSON_CALL_BEGUN, /* the name is known; the arguments begin at `arguments` */
@@ -38,8 +38,9 @@ struct json_call {
     size_t arguments; /* offset of the first byte of the arguments */
 };
 
-/* Keeps the state of reading the head of a call, so that no byte is read twice when more arrive.
- * The struct is all zero at the start of an object, and offsets count from there. */
+/* `json_head` is the state of reading the beginning of a call up to its arguments, so that no
+ * byte is read twice when more arrive. The struct is all zero at the start of an object, and
+ * offsets count from there. */
 struct json_head {
     uint8_t step;
     bool has_name, has_arguments, is_bare;
@@ -49,7 +50,7 @@ struct json_head {
     struct json_scan scan;
 };
 
-/* JSON_CALL_MAX_HEAD is the most bytes in front of the arguments; a longer head is refused. */
+/* JSON_CALL_MAX_HEAD is the most bytes before the arguments; a call with more is refused. */
 enum { JSON_CALL_MAX_HEAD = 16 << 10 };
 
 /* Reads more of a call. `text` begins with the object and must still have the bytes of earlier
@@ -57,6 +58,6 @@ enum { JSON_CALL_MAX_HEAD = 16 << 10 };
  * possible keys of the arguments, with NULL at the end. */
 enum json_call_result json_call_parse(struct json_head *h, struct str text, const char *name_key,
                                       const char *const *keys, struct json_call *out);
-/* Parses {"f": {…}}, where the only key is the name. */
+/* Parses a call of the form {"f": {…}}, where the only key is the name. */
 enum json_call_result json_keyed_call_parse(struct json_head *h, struct str text,
                                             struct json_call *out);

@@ -1,6 +1,6 @@
-/* Converts JSON text to jansson's tree and back, with numbers of any size. Requests, schemas and
- * batch lines come in through json_text_load; json_text_dump writes a tree as text. A number
- * that the tree cannot hold is wrapped in an object on the way in and unwrapped on the way out.
+/* Converts JSON text to jansson's tree and back, with numbers of any size. json_text_load parses
+ * requests, schemas and batch lines; json_text_dump writes a tree as text. json_text_load wraps
+ * a number that the tree cannot hold in an object, and json_text_dump unwraps it.
  * json_text_measure bounds the tree before it is built, and json_text_is_whole checks a text
  * strictly without building a tree. All functions are pure and safe on any thread; a returned
  * tree or text belongs to the caller. */
@@ -21,7 +21,7 @@
 #define BEGIN "{\"" MARK "\":"
 enum { BEGIN_LEN = sizeof BEGIN - 1, SAFE_DIGITS = 18, MOST_READ = 400 };
 
-/* Returns the offset behind the number that begins at text[at]. */
+/* Returns the offset after the number that begins at text[at]. */
 static size_t number_end(struct str text, size_t at)
 {
     while (at < text.len && text.ptr[at] && strchr("0123456789+-.eE", text.ptr[at]))
@@ -73,7 +73,7 @@ static bool fits_integer(struct str s)
     return n == SAFE_DIGITS + 1 && memcmp(s.ptr + negative, most[negative], n) <= 0;
 }
 
-/* Tells whether a real number is finite as a double. */
+/* Returns true when a real number is finite as a double. */
 static bool fits_real(struct str s)
 {
     char text[MOST_READ + 1];
@@ -84,7 +84,7 @@ static bool fits_real(struct str s)
     return isfinite(strtod(text, NULL));
 }
 
-/* Tells whether the tree can hold the number. For a text that is not a number the function
+/* Returns true when the tree can hold the number. For a text that is not a number the function
  * returns true, and jansson then refuses the text. */
 static bool fits(struct str s)
 {
@@ -94,8 +94,8 @@ static bool fits(struct str s)
     return is_integer ? fits_integer(s) : fits_real(s);
 }
 
-/* Finds the next number outside of strings that does not fit. Returns its offset and sets its
- * end. Returns SIZE_MAX when there is no such number. */
+/* Finds the next number outside of strings that does not fit in the tree. Returns its offset and
+ * sets its end. Returns SIZE_MAX when there is no such number. */
 static size_t next_too_large(struct str text, size_t at, size_t *end)
 {
     bool in_string = false;
@@ -238,8 +238,8 @@ char *json_text_dump(const json_t *v, size_t flags)
 
 /* ---- strict check by RFC 8259 ---- */
 
-/* Returns the offset behind the string; `at` is behind its first quote. Returns 0 when the
- * string is not valid. */
+/* Returns the offset after the string; `at` is the offset after its first quote. Returns 0 when
+ * the string is not valid. */
 static size_t string_end(struct str s, size_t at)
 {
     for (; at < s.len; at++) {
@@ -259,7 +259,7 @@ static size_t string_end(struct str s, size_t at)
     return 0;
 }
 
-/* Returns the offset behind the string, number or word at `at`. Returns 0 when there is none of
+/* Returns the offset after the string, number or word at `at`. Returns 0 when there is none of
  * these. */
 static size_t scalar_end(struct str s, size_t at)
 {
@@ -276,7 +276,7 @@ static size_t scalar_end(struct str s, size_t at)
     return json_text_reads_number((struct str){s.ptr + at, end - at}, &is_integer) ? end : 0;
 }
 
-/* Returns the offset behind `"key":` at `at`. Returns 0 when there is no key. */
+/* Returns the offset after `"key":` at `at`. Returns 0 when there is no key. */
 static size_t key_end(struct str s, size_t at)
 {
     at = at < s.len && s.ptr[at] == '"' ? string_end(s, at + 1) : 0;
@@ -287,8 +287,8 @@ static size_t key_end(struct str s, size_t at)
 struct whole { /* state of the check; bit d of `lists` = the bracket at depth d opens a list */
     unsigned char lists[JSON_TEXT_MAX_DEPTH / 8];
     uint32_t depth;
-    bool first; /* true = behind an opening bracket, where the next value may be missing */
-    bool value; /* true = behind a value, where a comma or a closing bracket must follow */
+    bool first; /* true = after an opening bracket, where the next value may be missing */
+    bool value; /* true = after a value, where a comma or a closing bracket must follow */
 };
 
 static bool in_list(const struct whole *w)
@@ -309,7 +309,7 @@ static bool open_whole(struct whole *w, bool list)
     return true;
 }
 
-/* Returns the offset behind the token at `at`. Returns 0 when the token is not allowed there. */
+/* Returns the offset after the token at `at`. Returns 0 when the token is not allowed there. */
 static size_t pass_token(struct whole *w, struct str s, size_t at)
 {
     const char c = s.ptr[at];

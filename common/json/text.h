@@ -2,13 +2,13 @@
 /* Converts JSON text to jansson's tree and back, with numbers of any size. The tree holds 64-bit
  * integers and doubles. Any other number is kept as its text, in an object of one member
  * (json_text_is_number); json_text_dump writes it as a number again. So values that are only
- * passed on (schemas, arguments, metadata) stay unchanged. Code that expects a number finds an
+ * forwarded (schemas, arguments, metadata) stay unchanged. Code that expects a number finds an
  * object instead and can report it. */
 #include <jansson.h>
 
 #include "common/base/str.h"
 
-/* Holds the size of the tree that a text would become: each value and each key of an object
+/* `json_text_size` is the size of the tree of a text: each value and each key of an object
  * counts as one, a number beyond 64 bits as three. A text that is not JSON has a size as well.
  * json_text_measure returns false when the text is deeper than max_depth or has more than
  * max_values; `out` then has the size up to that point. */
@@ -28,15 +28,15 @@ json_t *json_text_load(struct str text, size_t flags, json_error_t *e);
 /* Writes a tree as a text that the caller frees with free. Returns NULL when json_dumps fails.
  * `flags` are jansson's. */
 char *json_text_dump(const json_t *v, size_t flags);
-/* Tells whether `text` is one JSON number of any size and nothing else. Sets *is_integer (may be
- * NULL) for a number: true when it has neither a fraction nor an exponent. */
+/* Returns true when `text` is one JSON number of any size and nothing else. Sets *is_integer
+ * (may be NULL) for a number: true when it has neither a fraction nor an exponent. */
 bool json_text_reads_number(struct str text, bool *is_integer);
-/* Tells whether `v` is a number that the tree cannot hold. */
+/* Returns true when `v` stands for a number that the tree cannot hold. */
 bool json_text_is_number(const json_t *v);
-/* Tells whether `text` is one JSON value exactly as in RFC 8259, with white space around it:
+/* Returns true when `text` is one JSON value exactly as in RFC 8259, with white space around it:
  * numbers of any size, every escape, up to JSON_TEXT_MAX_DEPTH levels. */
 bool json_text_is_whole(struct str text);
 enum { JSON_TEXT_MAX_DEPTH = 1024 };
-/* Tells whether `v` is an object that the client sent, and not an object that stands for a
+/* Returns true when `v` is an object that the client sent, and not an object that stands for a
  * number (json_text_is_number). */
 bool json_text_is_object(const json_t *v);

@@ -16,7 +16,7 @@ static bool is_comment(struct str word)
 }
 
 /* Gives the key a name. A key without a name in the file is named after its position, because
- * people read the names. */
+ * events show the names to people. */
 static void name_key(struct admin_keys *k, struct admin_key *key, struct str name)
 {
     if (is_comment(name))
@@ -25,8 +25,8 @@ static void name_key(struct admin_keys *k, struct admin_key *key, struct str nam
         snprintf(key->name, sizeof key->name, STR_FMT, (int)name.len, name.ptr);
 }
 
-/* Tells whether a name has no control characters and is valid UTF-8, because names go into
- * events, logs and terminals. */
+/* Returns true when a name has no control characters and is valid UTF-8, because names are
+ * written to events, logs and terminals. */
 static bool is_plain(struct str name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -39,8 +39,8 @@ static bool is_plain(struct str name)
     return str_utf8_valid(name) == name.len;
 }
 
-/* Tells whether the key is known already. Two names for one key would hide the person behind an
- * action. */
+/* Returns true when the table already has the key. Two names for one key would hide the person
+ * behind an action. */
 static bool is_known(const struct admin_keys *k, const uint8_t digest[KEY_DIGEST_BYTES])
 {
     for (uint32_t i = 0; i < k->n; i++)

@@ -33,8 +33,8 @@ static enum status add_entry(struct authorized *out, enum peer_role role, const 
     return STATUS_OK;
 }
 
-/* Tells whether `name` is a file in the folder of `authorized`, and not a path that leaves the
- * folder. */
+/* Returns true when `name` is a file in the folder of `authorized`, and not a path that leaves
+ * the folder. */
 static bool file_name_is_plain(struct str name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -79,7 +79,7 @@ static enum status add_file(struct authorized *out, enum peer_role role, struct 
     return s;
 }
 
-/* Parses one line: "role key", "role @file", a comment, or a blank line. */
+/* Parses one line of `authorized`: "role key", "role @file", a comment, or a blank line. */
 enum status authorized_parse_line(struct str line, struct authorized *out, const char *path,
                                   size_t i_line, struct error *err)
 {

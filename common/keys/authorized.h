@@ -9,7 +9,7 @@
 enum { AUTHORIZED_MAX_BYTES = 1 << 20 };
 /* AUTHORIZED_FILES_MAX counts `authorized` itself and up to eight files that it names. */
 #define AUTHORIZED_FILES_MAX 9u
-/* A name with "@" is shorter than a key, so a name and a key cannot be confused. */
+/* size of a file's name; shorter than a key, so a name and a key cannot be confused */
 #define AUTHORIZED_NAME_BYTES 39u
 struct authorized {
     struct {
@@ -23,11 +23,11 @@ struct authorized {
         struct key_file_stamp stamp; /* state of the file when it was read */
     } files[AUTHORIZED_FILES_MAX];
 };
-/* Reads the file. On an error `out` has no entries, but all files up to the error, so that the
- * caller can watch them for a correction. */
+/* Reads DIR/authorized. On an error `out` has no entries, but it lists all files up to the
+ * error, so that the caller can watch them for a correction. */
 MUST_USE enum status authorized_load(const char *path, struct authorized *out, struct error *err);
-/* Parses one line: "role key", "role @file", a comment, or a blank line. `path` and `i_line` are
- * for the error text. */
+/* Parses one line of `authorized`: "role key", "role @file", a comment, or a blank line. `path`
+ * and `i_line` are for the error text. */
 MUST_USE enum status authorized_parse_line(struct str line, struct authorized *out,
                                            const char *path, size_t i_line, struct error *err);
 bool authorized_has(const struct authorized *a, enum peer_role role, const char *public_key);

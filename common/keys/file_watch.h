@@ -1,11 +1,11 @@
 #pragma once
-/* Tells whether a file of keys has changed since it was read. Plain values; any thread. */
+/* Detects that a file of keys has changed since it was read. Plain values; any thread. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* Holds the state of a file that is read again when it changes. The struct is all zero before
- * its first use. */
+/* `key_file_stamp` is the state of a file that is read again when it changes. The struct is all
+ * zero before its first use. */
 struct key_file_stamp {
     int64_t mtime_ns, size;
     uint64_t inode;

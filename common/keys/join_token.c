@@ -83,9 +83,9 @@ static enum status token_has_no_key(uint8_t raw[TOKEN_MAX_BYTES], struct error *
                      "cannot make a join token: each key must have 40 Z85 characters");
 }
 
-/* Encodes a token. Its bytes are the head's public key, the worker's public key, the worker's
- * secret key, HOST:PORT and a checksum. A second key of the head follows the address and a 0. A
- * program that does not know the second key reports such a token as damaged. */
+/* Encodes a join token. Its bytes are the head's public key, the worker's public key, the
+ * worker's secret key, HOST:PORT and a checksum. A second key of the head follows the address
+ * and a 0. A program that does not know the second key reports such a token as damaged. */
 enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,
                               struct error *err)
 {

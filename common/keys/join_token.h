@@ -10,8 +10,8 @@ struct join_token {
     char other_head_key[41]; /* older key while the head's key is being changed; "" = none */
     struct curve_keys keys;  /* key pair of the joining worker */
 };
-/* A token names HOST:PORT of the head, or of at most JOIN_TOKEN_MAX_HEADS heads with commas (as
- * many as a link accepts). The error text says which form is expected. */
+/* JOIN_TOKEN_MAX_HEADS is the most heads that a token names, each as HOST:PORT, separated by
+ * commas. A link accepts as many. The error text says which form is expected. */
 #define JOIN_TOKEN_MAX_HEADS 8u
 MUST_USE enum status join_token_check_head(const char *head, struct error *err);
 MUST_USE enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,

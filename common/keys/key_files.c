@@ -46,7 +46,8 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
     s = keys_load_publics(dir, role, &publics, err);
     if (s == STATUS_NOT_FOUND)
         return STATUS_OK;
-    /* the second key counts too, because a rotation may have written only one of the two files */
+    /* the second key is checked too, because a rotation may have written only one of the two
+     * files */
     bool is_there = false;
     for (uint32_t i = 0; s == STATUS_OK && i < publics.n; i++)
         is_there |= strcmp(publics.keys[i], out->public_key) == 0;

@@ -61,7 +61,7 @@ static enum status make_pair(const char *dir, enum peer_role role, struct error 
     return s;
 }
 
-/* Adds the keys of our own roles to DIR/authorized; existing lines stay as they are. */
+/* Adds the keys of our own roles to DIR/authorized; existing lines stay unchanged. */
 static enum status make_authorized(const char *dir, struct error *err)
 {
     char path[KEY_PATH_BYTES], key[KEY_CHARS + 1];

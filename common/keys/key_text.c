@@ -98,7 +98,7 @@ static enum status parse_keys(struct str text, const char *path, char (*out)[KEY
                      path, max > 1 ? " (or two such lines)" : "");
 }
 
-/* Reads PEM: the secret of a .key file (max 1), or the public keys of a .pub file. */
+/* Parses PEM: the secret of a .key file (max 1), or the public keys of a .pub file. */
 static enum status parse_pem(struct str text, const char *path, char (*out)[KEY_CHARS + 1],
                              uint32_t max, uint32_t *n, struct error *err)
 {
@@ -181,7 +181,7 @@ enum status key_text_write_key(const char *path, const char *key, mode_t mode, s
     return s;
 }
 
-/* Locks the folder; closing *fd releases the lock. */
+/* Locks a folder of keys; closing *fd releases the lock. */
 enum status key_text_lock_folder(const char *dir, int *fd, struct error *err)
 {
     *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,7 +1,7 @@
 #pragma once
 /* Reads and writes the text of one key file: a Z85 key and a newline (a .pub file may have two
- * keys), or PEM from another tool. Reads are bounded, and a write appears whole or not at all.
- * Private to common/keys. Any thread. */
+ * keys), or PEM from another tool. Reads are bounded. A written file appears whole or not at
+ * all. Private to common/keys. Any thread. */
 #include <sys/stat.h>
 
 #include "common/base/str.h"
@@ -13,7 +13,7 @@ enum { KEY_PATH_BYTES = 1024 };
 
 /* Decodes 40 characters of Z85 into 32 bytes. Returns false for any other text. */
 bool key_text_decode(struct str text, uint8_t out[KEY_BYTES]);
-/* Writes the path DIR/NAMESUFFIX into `out`. */
+/* Writes the path DIR/NAMESUFFIX of a key file into `out`. */
 MUST_USE enum status key_text_path(char out[KEY_PATH_BYTES], const char *dir, const char *name,
                                    const char *suffix, struct error *err);
 /* Reads a key file as text. `stamp` may be NULL; a missing file leaves it unchanged. */
@@ -32,5 +32,5 @@ MUST_USE enum status key_text_write(const char *path, struct str text, mode_t mo
                                     struct error *err);
 MUST_USE enum status key_text_write_key(const char *path, const char *key, mode_t mode,
                                         struct error *err);
-/* Locks the folder; closing *fd releases the lock. */
+/* Locks a folder of keys; closing *fd releases the lock. */
 MUST_USE enum status key_text_lock_folder(const char *dir, int *fd, struct error *err);

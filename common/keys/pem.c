@@ -1,7 +1,7 @@
 /* Reads keys from PEM. A caller passes the text of a file. This file finds the blocks itself, so
- * that text between them is not silently ignored, and hands each block alone to OpenSSL. The
+ * that text between them is not silently ignored, and passes each block alone to OpenSSL. The
  * result is CURVE keys of 32 bytes in the caller's memory.
- * Nothing here asks for a password, and secret bytes leave only through `out`. */
+ * No function asks for a password, and secret bytes are written only to `out`. */
 #include "common/keys/pem.h"
 
 #include <openssl/err.h>
@@ -40,7 +40,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Skips blanks and comments. */
+/* Skips the blanks and comments between two blocks. */
 static struct str skip_between(struct str s)
 {
     while (s.len && (is_blank(s.ptr[0]) || s.ptr[0] == '#')) {
@@ -50,7 +50,7 @@ static struct str skip_between(struct str s)
     return s;
 }
 
-/* Takes the block at the start of *rest and moves *rest behind it. */
+/* Reads the block at the start of *rest and moves *rest past it. */
 static bool take_block(struct str *rest, struct block *out)
 {
     char end[sizeof end_mark + LABEL_MAX + sizeof dashes];
@@ -75,7 +75,7 @@ static bool take_block(struct str *rest, struct block *out)
     return true;
 }
 
-/* Refuses to give a password, because nobody is at a terminal to type one. */
+/* Returns no password for an encrypted key, because no user is at a terminal to type one. */
 static int no_password(char *to, int size, int writing, void *ctx)
 {
     (void)to, (void)size, (void)writing, (void)ctx;

@@ -11,7 +11,7 @@
 #include "common/keys/key_text.h"
 
 /* Adds a line for the key to DIR/authorized (`add`), or removes the key's lines. All other lines
- * stay as people wrote them. Lines that name a file stay as well, because the change happens in
+ * stay as they were written. Lines that name a file stay as well, because the change happens in
  * that file. */
 static enum status edit_authorized(const char *dir, enum peer_role role, const char *key, bool add,
                                    struct error *err)

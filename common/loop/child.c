@@ -38,11 +38,12 @@ struct loop_child {
     struct child_pipe *pipes[2]; /* pipes of stdout and stderr; NULL when inherited */
     int pid;
     unsigned open_handles;
-    /* `exited`: the process has ended; `released`: the owner called loop_child_free */
+    /* `exited`: the process has ended; `released`: loop_child_free was called */
     bool exited, released;
 };
 
-/* Lists the children of one loop. The list exists from the first child until the loop is freed. */
+/* `children` lists the children of one loop. The list exists from the first child until the loop
+ * is freed. */
 struct children {
     struct loop_child *first;
 };
@@ -100,7 +101,7 @@ static void pipe_close(struct child_pipe *p)
     uv_close((uv_handle_t *)&p->poll, on_pipe_closed);
 }
 
-/* Reads at most `max` bytes. Returns false at the end of the pipe. */
+/* Reads at most `max` bytes of a child's pipe. Returns false at the end of the pipe. */
 static bool pipe_read(struct child_pipe *p, size_t max)
 {
     char buf[16384];
@@ -285,7 +286,7 @@ enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
     if (ok && pid > 0) {
         close(fail[1]);
         fail[1] = -1;
-        /* This read waits only a short time: exec closes the pipe, or its errno arrives. */
+        /* The read waits only a short time: exec closes the pipe, or its errno arrives. */
         if (read(fail[0], &exec_errno, sizeof exec_errno) != sizeof exec_errno)
             exec_errno = 0;
     }

@@ -18,6 +18,7 @@ struct loop_child_options {
 MUST_USE enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
                                       struct loop_child **out, struct error *err);
 int loop_child_pid(const struct loop_child *c);
-void loop_child_kill(struct loop_child *c, int signum); /* does nothing once the child has exited */
+/* sends a signal to the child; has no effect once the child has exited */
+void loop_child_kill(struct loop_child *c, int signum);
 /* Frees a child. Call it after on_exit; an earlier call detaches the child. */
 void loop_child_free(struct loop_child *c);

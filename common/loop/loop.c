@@ -105,7 +105,8 @@ enum status loop_new(struct loop **out, struct error *err)
     /* libuv writes to sockets with write(2). A write to a closed peer must return an error and
      * not end the process. */
     signal(SIGPIPE, SIG_IGN);
-    uv_prepare_init(&l->uv, &l->turn); /* this call and the three after it cannot fail */
+    /* uv_prepare_init and the three calls after it cannot fail */
+    uv_prepare_init(&l->uv, &l->turn);
     uv_timer_init(&l->uv, &l->tick);
     l->turn.data = l->tick.data = l;
     uv_prepare_start(&l->turn, on_turn);
@@ -149,7 +150,8 @@ static void add_hook(struct loop_hook **end, loop_fn *fn, void *ctx)
     struct loop_hook *k = mem_zalloc(sizeof *k);
     *k = (struct loop_hook){.fn = fn, .ctx = ctx};
     while (*end)
-        /* the new hook goes to the end, so that hooks run in the order in which they were added */
+        /* the new hook is added at the end, so that hooks run in the order in which they were
+         * added */
         end = &(*end)->next;
     *end = k;
 }

@@ -29,13 +29,13 @@ struct loop_timer *loop_timer_start(struct loop *l, uint64_t first_ms, uint64_t 
 void loop_timer_again(struct loop_timer *t, uint64_t first_ms); /* starts the timer again */
 void loop_timer_stop(struct loop_timer *t); /* frees the timer, which may be NULL */
 
-/* Makes a wakeup. loop_wake may be called from any thread and from signal handlers. `fn` then
+/* Creates a wakeup. loop_wake may be called from any thread and from signal handlers. `fn` then
  * runs on the loop, once for one or more calls. */
 struct loop_wakeup *loop_wakeup_new(struct loop *l, loop_fn *fn, void *ctx);
 void loop_wake(struct loop_wakeup *w);
 void loop_wakeup_free(struct loop_wakeup *w);
-/* Calls `fn` once in each turn of the loop, before the loop waits for I/O. This is the place to
- * schedule, flush and batch. The hook stays until loop_free. */
+/* Calls `fn` once in each turn of the loop, before the loop waits for I/O. `fn` may schedule,
+ * flush and batch. The hook stays until loop_free. */
 void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
 /* Calls `fn` once, in loop_free, while handles can still be closed. The hook is for objects that
  * live as long as the loop. */

@@ -34,8 +34,8 @@
             "Maximum bytes of waiting and running requests that the head holds, shared fairly "    \
             "among tenants. Further requests get status 429.")
 
-/* ROW_PEER_TIMEOUT sets how long a peer may be silent, for cox-head and cox up. The head's
- * Welcome tells the other processes (proto/link/silence.h). */
+/* ROW_PEER_TIMEOUT sets how long a peer may be silent, for cox-head and cox up. The head sends
+ * the value to the other processes in Welcome (proto/link/silence.h). */
 #define ROW_PEER_TIMEOUT(S)                                                                        \
     OPT_FLOAT(S, peer_timeout_s, "peer-timeout", 1, 600, "1.5",                                    \
               "Seconds of silence after which a worker, a gateway or the head counts as lost. A "  \

@@ -1,6 +1,6 @@
 #pragma once
-/* Defines rows for every request and answer of a gateway, on any route. cox-gateway and cox up
- * share them. S has a `struct front_options front`. */
+/* Defines rows that apply to every request and answer of a gateway, on any route. cox-gateway
+ * and cox up share them. S has a `struct front_options front`. */
 #include "common/config/config.h"
 
 struct front_options {

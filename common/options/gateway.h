@@ -1,5 +1,6 @@
 #pragma once
-/* Holds the options of cox-gateway: one table, parsed once in main, const afterwards. */
+/* `gateway_options` holds the options of cox-gateway: one table, parsed once in main, const
+ * afterwards. */
 #include "common/options/bounds.h"
 #include "common/options/front.h"
 #include "common/options/ssl.h"

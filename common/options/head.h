@@ -1,6 +1,6 @@
 #pragma once
-/* Holds the options of cox-head: one table for flags, environment, YAML and --help.
- * head/options.c checks the rules that a table cannot express. */
+/* `head_options` holds the options of cox-head: one table for flags, environment, YAML and
+ * --help. head/options.c checks the rules that a table cannot express. */
 #include "common/config/config.h"
 
 enum stats_format { STATS_VLLM, STATS_VLLM0 };

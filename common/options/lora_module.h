@@ -26,7 +26,7 @@ struct lora_modules_item {
     char name[LORA_MODULE_NAME_MAX + 1], path[LORA_MODULE_PATH_MAX + 1];
 };
 
-/* Reads an item. The JSON may have base_model_name, which changes nothing because there is only
- * one model. Any other member is an error that names the member. */
+/* Reads an item of --lora-modules. The JSON may have base_model_name, which has no effect
+ * because there is only one model. Any other member is an error that names the member. */
 MUST_USE enum status lora_module_read(const char *item, struct lora_modules_item *out,
                                       struct error *err);

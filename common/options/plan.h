@@ -1,6 +1,6 @@
 #pragma once
-/* Holds the options of `cox plan MODEL`. cox-worker computes the plan, and cox prints the help.
- * Options that a worker also has have the same names and meaning here. */
+/* `plan_options` holds the options of `cox plan MODEL`. cox-worker computes the plan, and cox
+ * prints the help. Options that a worker also has have the same names and meaning in this table. */
 #include "common/options/worker.h"
 
 enum plan_device { PLAN_DEVICE_CPU, PLAN_DEVICE_CUDA };
@@ -23,8 +23,8 @@ enum plan_dtype {
 };
 #define PLAN_DTYPES "auto|float16|fp16|half|bfloat16|bf16|float32|fp32|float|fp8|int8|int4"
 
-/* Holds the shape of a model without files, or values that replace those of its files. 0 or NULL
- * = not given. */
+/* `plan_shape_options` holds the shape of a model without files, or values that replace those of
+ * its files. 0 or NULL = not given. */
 struct plan_shape_options {
     const char *params, *active_params; /* numbers of parameters, such as "13e9" or "13B" */
     int dtype;                          /* value of enum plan_dtype */
@@ -33,7 +33,7 @@ struct plan_shape_options {
 
 struct plan_options {
     struct worker_options worker; /* options that change the memory needed; tp 0 = not given */
-    /* memory to plan for, in bytes; 0 = a share of the memory that is free here */
+    /* memory to plan for, in bytes; 0 = a share of the memory that is free on this machine */
     int64_t memory_bytes;
     int device; /* value of enum plan_device */
     double gpu_memory_utilization;

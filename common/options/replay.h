@@ -1,5 +1,6 @@
 #pragma once
-/* Holds the options of `cox replay FILE`. cox-head runs it, and cox prints the help. */
+/* `replay_options` holds the options of `cox replay FILE`. cox-head runs it, and cox prints the
+ * help. */
 #include "common/config/config.h"
 
 struct replay_options {

@@ -3,9 +3,9 @@
 #include <jansson.h>
 #include <string.h>
 
-/* These are the defaults. vLLM matches exactly 5 tokens by default. Here a longer match finds a
- * better place and a shorter match finds a place more often. Neither costs more
- * (bench/results/speculation.md). */
+/* These are the defaults. vLLM matches exactly 5 tokens by default. In our measurements a longer
+ * match finds a better continuation and a shorter match finds a continuation more often. Neither
+ * costs more (bench/results/speculation.md). */
 enum { DEFAULT_TOKENS = 4, DEFAULT_LOOKUP_MAX = 16, DEFAULT_LOOKUP_MIN = 2 };
 
 static const struct {
@@ -30,7 +30,7 @@ static enum status unknown_key(const char *key, struct error *err)
         key);
 }
 
-/* Reads one key. A value that a flag has set stays. */
+/* Reads one key of the JSON. A value that a flag has set is kept. */
 static enum status read_key(struct speculation_options *o, const char *key, const json_t *value,
                             struct error *err)
 {
@@ -122,8 +122,8 @@ static enum status decide_lookup(const struct speculation_options *o, struct spe
     return STATUS_OK;
 }
 
-/* Computes the settings. `o` is complete: a 0 means that neither a flag nor the JSON has the
- * value. */
+/* Computes the settings from the options `o`. A 0 in `o` means that neither a flag nor the JSON
+ * has the value. */
 static enum status decide(const struct speculation_options *o, struct speculation *out,
                           struct error *err)
 {

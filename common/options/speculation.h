@@ -7,8 +7,8 @@
 #define SPECULATION_MAX_LOOKUP  64
 #define SPECULATION_MODEL_BYTES 1024
 
-/* Holds the options as the user gave them. A program's options contain this struct as
- * `speculation`. */
+/* `speculation_options` holds the options as the user gave them. A program's options contain
+ * this struct as `speculation`. */
 struct speculation_options {
     const char *config;         /* JSON text; NULL = none */
     const char *method, *model; /* method and draft model; NULL = not given */
@@ -66,7 +66,7 @@ struct speculation_options {
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };
 
-/* Holds the settings in force. */
+/* `speculation` holds the settings in force. */
 struct speculation {
     uint32_t n_tokens;               /* draft tokens per sequence and step; 0 = off */
     uint32_t lookup_max, lookup_min; /* lengths of n-grams; 0 with another method */
@@ -75,7 +75,7 @@ struct speculation {
     char model[SPECULATION_MODEL_BYTES]; /* draft model; "" with another method */
 };
 
-/* Computes the settings; flags win over the JSON's keys. Returns STATUS_INVALID or
+/* Computes the settings; flags override the JSON's keys. Returns STATUS_INVALID or
  * STATUS_UNSUPPORTED, with an error text that names the wrong value. */
 MUST_USE enum status speculation_read(const struct speculation_options *o, struct speculation *out,
                                       struct error *err);

@@ -6,7 +6,7 @@
 struct ssl_options {
     /* file names, password and cipher list; NULL = none */
     const char *certfile, *keyfile, *keyfile_password, *ca_certs, *ciphers;
-    int64_t cert_reqs; /* client certificate: 0 = not asked for, 1 = optional, 2 = required */
+    int64_t cert_reqs; /* client certificate: 0 = not requested, 1 = optional, 2 = required */
     bool refresh;
 };
 

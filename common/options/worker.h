@@ -1,5 +1,6 @@
 #pragma once
-/* Holds the options of cox-worker: one table, parsed once in main, const afterwards. */
+/* `worker_options` holds the options of cox-worker: one table, parsed once in main, const
+ * afterwards. */
 #include "common/config/config.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/speculation.h"

@@ -16,6 +16,7 @@ function storeOf(name) {
 
 export const ofTab = storeOf("sessionStorage"), ofBrowser = storeOf("localStorage");
 
-/** Tells whether an HTTP header can carry `key`. fetch() reports other characters as a network failure. */
+/* Returns true when an HTTP header can carry `key`. fetch() reports other characters as a
+ * network failure. */
 export const isKey = key => /^[\x20-\x7e\x80-\xff]*$/.test(key);
 export const NO_KEY = "This key has a character that no key has, perhaps an invisible one. Copy the key again, without what stands around it.";

@@ -1,6 +1,6 @@
 /* Keeps a link to a Redis server: name lookup, socket, greeting (AUTH, SELECT, PING), then up.
  * After any fault the link starts again after a pause. redis_call sends a command; each call
- * waits in one ring, and answers come in the same order.
+ * waits in one ring, and answers arrive in the same order.
  * One timer serves the pause and the deadline of the oldest call. All memory is bounded:
  * CALLS_MAX calls, QUEUED_MAX bytes to send, REDIS_REPLY_MAX bytes an answer. The struct is
  * freed when no libuv handle or request refers to it (`n_open`). Loop thread only. */
@@ -276,8 +276,8 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
 
 /* ---- link up ---- */
 
-/* Removes the arguments from an error text. A server that does not know AUTH repeats its
- * arguments, and this text goes into a log. */
+/* Removes the arguments from an error text. A server that does not support AUTH repeats its
+ * arguments, and this text is written to a log. */
 static struct str without_args(struct str text)
 {
     const char *args = text.len ? memmem(text.ptr, text.len, ", with args", 11) : NULL;

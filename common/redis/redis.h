@@ -1,13 +1,14 @@
 #pragma once
-/* Keeps a link to one Redis (RESP2, 5.0 or later) on the loop. Calls go in, and answers come by
- * callback, in order. The link connects by itself, and again with growing pauses. While the link
- * is down calls are refused, so that the caller decides how to continue without it. An answer
- * that is late or is not RESP ends the link and all calls. It is then unknown whether the server
- * did them. Queue, answers and waits are bounded. Loop thread only.
+/* Keeps a link to one Redis (RESP2, 5.0 or later) on the loop. redis_call sends a call, and a
+ * callback gets each answer, in order. The link connects by itself, and again with growing
+ * pauses. While the link is down calls are refused, so that the caller decides how to continue
+ * without it. An answer that is late or is not RESP ends the link and all calls. It is then
+ * unknown whether the server executed them. Queue, answers and waits are bounded. Loop thread
+ * only.
  *
- * For leases and fencing: a call without an answer may have been done. So scripts return what
- * they found, and compare terms, never our clocks. on_link reports a link that comes back, for
- * code that must wait a lease's time before it trusts stored values. */
+ * For leases and fencing: a call without an answer may have been executed. So scripts return the
+ * values that they found, and compare terms, never our clocks. on_link reports a link that is up
+ * again, for code that must wait a lease's time before it trusts stored values. */
 #include "common/base/str.h"
 #include "common/loop/loop.h"
 #include "common/redis/reply.h"
@@ -23,19 +24,19 @@ struct redis_options {
 };
 
 struct redis;
-/* Opens a link. Returns an error only for a bad URL. The first connection is tried at once. */
+/* Opens a link. Returns an error only for an invalid URL. The first connection is tried at once. */
 MUST_USE enum status redis_open(struct loop *l, const struct redis_options *o, struct redis **out,
                                 struct error *err);
 /* Closes the link. Open calls get a NULL reply before the function returns, and no callback is
- * made afterwards. r may be NULL. Never call this from a callback of the loop, because it waits
- * for a name lookup in progress. */
+ * called afterwards. r may be NULL. Never call this from a callback of the loop, because it
+ * waits for a name lookup in progress. */
 void redis_close(struct redis *r);
 bool redis_is_up(const struct redis *r);
 
-/* Gets the answer of a call. `reply` is NULL when no answer will come; the server may or may not
- * have done the call. */
+/* Receives the answer of a call. `reply` is NULL when no answer will arrive; the server may or
+ * may not have executed the call. */
 typedef void redis_fn(void *ctx, const struct redis_reply *reply);
-/* Sends a call. Returns STATUS_AGAIN when the link is down or too many calls are open; `fn` is
- * then not called. */
+/* Sends a call to the server. Returns STATUS_AGAIN when the link is down or too many calls are
+ * open; `fn` is then not called. */
 enum status redis_call(struct redis *r, const struct str *words, size_t n_words, redis_fn *fn,
                        void *ctx);

@@ -58,7 +58,7 @@ static void *make_list(const redisReadTask *t, reader_count n)
 {
     struct redis_parser *p = t->privdata;
     if (t->type != REDIS_REPLY_ARRAY || (uint64_t)n > REDIS_REPLY_MAX)
-        return NULL; /* the answer has a RESP3 type, which we did not ask for, or too many items */
+        return NULL; /* the answer has a RESP3 type, which we did not request, or too many items */
     struct redis_reply *r = make(t, REDIS_LIST);
     if (!r)
         return NULL;

@@ -42,7 +42,7 @@ static bool decode(struct str s, char *out, size_t size)
     return true;
 }
 
-/* Splits `from` at its last `mark` into *front and *rest. */
+/* Splits `from` at the last occurrence of `mark` into *front and *rest. */
 static bool cut_last(struct str from, char mark, struct str *front, struct str *rest)
 {
     for (size_t i = from.len; i-- > 0;)
@@ -59,7 +59,7 @@ static bool parse_number(struct str s, uint64_t max, uint64_t *out)
     return str_to_u64(s, out) == STATUS_OK && *out <= max;
 }
 
-/* Parses USER:PASSWORD, or a password alone behind a colon. */
+/* Parses USER:PASSWORD, or a password alone after a colon. */
 static bool parse_user(struct str s, struct redis_url *out)
 {
     const char *colon = s.len ? memchr(s.ptr, ':', s.len) : NULL;

@@ -2,7 +2,7 @@
 /* Parses the address of a Redis, which is written as a URL. Pure. */
 #include "common/base/str.h"
 
-/* Holds the server's address, and our user and password on that server. */
+/* `redis_url` holds the server's address, and our user and password on that server. */
 struct redis_url {
     char host[256]; /* name of the host, or path of the Unix socket */
     uint16_t port;

@@ -2,8 +2,8 @@
  * files into one SSL_CTX, from which session.c makes a session for each connection.
  * tls_server_look replaces the context when the files have changed.
  * OpenSSL counts the sessions of a context, so an old context is freed with its last session. A
- * change is taken only when two checks in a row see the same files, since somebody may still be
- * writing them. An error keeps the old certificate. Loop thread only. */
+ * change is applied only when two checks in a row find the same files, since another process may
+ * still be writing them. An error keeps the old certificate. Loop thread only. */
 #include "common/tls/server.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ const char *tls_server_expires(const struct tls_server *s)
 
 static enum status openssl_error(const char *what, const char *path, struct error *err)
 {
-    /* the first error is the cause; later errors only pass it on */
+    /* the first error is the cause; later errors only follow from it */
     unsigned long e = ERR_peek_error();
     const char *reason =
         ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
@@ -96,7 +96,8 @@ static enum status set_clients(SSL_CTX *c, const struct tls_options *o, struct e
         sk_X509_NAME_pop_free(names, X509_NAME_free);
         return openssl_error("authorities", o->ca_certs, err);
     }
-    SSL_CTX_set_client_CA_list(c, names); /* this call takes ownership of `names` */
+    /* SSL_CTX_set_client_CA_list takes ownership of `names` */
+    SSL_CTX_set_client_CA_list(c, names);
     int must = o->client_certs == TLS_CERT_REQUIRED ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0;
     SSL_CTX_set_verify(c, SSL_VERIFY_PEER | must, NULL);
     return STATUS_OK;
@@ -108,7 +109,7 @@ static void set_policy(SSL_CTX *c)
     SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                SSL_OP_CIPHER_SERVER_PREFERENCE);
     SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
-    /* tickets are used instead of the cache, because they need no memory here */
+    /* tickets are used instead of the cache, because they need no memory in this process */
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_session_id_context(c, (const unsigned char *)"coxswain", 8);
     SSL_CTX_set_max_cert_list(c, CLIENT_CERTS_MAX);
@@ -212,7 +213,8 @@ enum status tls_server_new(const struct tls_options *o, struct tls_server **out,
     struct tls_server *s = mem_zalloc(sizeof *s);
     SSL_CTX *c = NULL;
     s->o = *o;
-    look(s, s->read); /* the look comes before the read, so that a later write counts as a change */
+    /* the state is recorded before the read, so that a later write counts as a change */
+    look(s, s->read);
     memcpy(s->seen, s->read, sizeof s->read);
     enum status st = read_files(o, &c, err);
     if (st != STATUS_OK) {

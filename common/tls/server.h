@@ -17,12 +17,12 @@ struct tls_options { /* the strings are borrowed for the server's life */
 /* `tls_server` holds the current certificate. A session keeps the certificate with which it
  * began. */
 struct tls_server;
-/* Reads the files. Returns STATUS_INVALID, with the file and OpenSSL's reason, when a file is
- * not usable. */
+/* Reads the certificate, key and authorities from their files. Returns STATUS_INVALID, with the
+ * file and OpenSSL's reason, when a file is not usable. */
 MUST_USE enum status tls_server_new(const struct tls_options *o, struct tls_server **out,
                                     struct error *err);
 void tls_server_free(struct tls_server *s); /* s may be NULL; sessions may live on */
-/* Checks whether the files have changed, and reads them when two checks in a row see the same
+/* Checks whether the files have changed, and reads them when two checks in a row find the same
  * state. An error is returned once, and the old certificate stays. */
 MUST_USE enum status tls_server_look(struct tls_server *s, bool *changed, struct error *err);
 /* Returns the expiry date for people, such as "Nov 23 03:17:48 2027 GMT". */

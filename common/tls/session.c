@@ -92,7 +92,7 @@ struct tls_session *tls_session_new(struct tls_server *s)
     }
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
-    SSL_set_bio(t->ssl, bio, bio); /* this call takes ownership of `bio` */
+    SSL_set_bio(t->ssl, bio, bio); /* SSL_set_bio takes ownership of `bio` */
     SSL_set_accept_state(t->ssl);
     return t;
 }
@@ -118,8 +118,8 @@ static void fail(struct tls_session *t)
 
 /* ---- bytes ---- */
 
-/* Tells whether the first message announces too large a length. OpenSSL reserves room for the
- * whole message at once, so thousands of connections with nine bytes each would take 128 KiB
+/* Returns true when the first message announces too large a length. OpenSSL allocates memory for
+ * the whole message at once, so thousands of connections with nine bytes each would take 128 KiB
  * each. */
 static bool hello_is_too_long(struct tls_session *t, struct str bytes)
 {

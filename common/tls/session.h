@@ -1,8 +1,7 @@
 #pragma once
-/* Runs TLS for a server's connection as bytes in and bytes out, without a socket. Received bytes
- * go in by tls_feed, plain bytes come out of tls_read, and bytes to send are in tls_output after
- * each call of this header. TLS 1.2 and 1.3, no renegotiation, no compression, no early data,
- * ALPN "http/1.1".
+/* Runs TLS for a server's connection without a socket. tls_feed takes received bytes, tls_read
+ * returns plain bytes, and tls_output has the bytes to send after each call of this header. TLS
+ * 1.2 and 1.3, no renegotiation, no compression, no early data, ALPN "http/1.1".
  * A session holds at most a partial record and the data of a handshake. A first message over 16
  * KiB and client certificates over 64 KiB are refused. Loop thread only. */
 #include "common/base/str.h"
@@ -16,11 +15,11 @@ enum tls_step {
     TLS_FAILED, /* the session is unusable; the output has the alert */
     TLS_NOT_TLS /* like TLS_FAILED: the first bytes were a plain HTTP request */
 };
-/* Makes a session. Returns NULL when OpenSSL has no memory. */
+/* Creates a session. Returns NULL when OpenSSL has no memory. */
 struct tls_session *tls_session_new(struct tls_server *s);
 void tls_session_free(struct tls_session *t); /* t may be NULL */
-/* Gives the session received bytes. `bytes` is borrowed until tls_read returns something other
- * than TLS_BYTES. */
+/* Passes received bytes to the session. `bytes` is borrowed until tls_read returns something
+ * other than TLS_BYTES. */
 void tls_feed(struct tls_session *t, struct str bytes);
 enum tls_step tls_read(struct tls_session *t, char *out, size_t size, size_t *n);
 bool tls_is_up(const struct tls_session *t); /* returns true when the handshake is complete */
@@ -28,8 +27,8 @@ bool tls_is_up(const struct tls_session *t); /* returns true when the handshake 
  * or when the session has failed. */
 MUST_USE bool tls_write(struct tls_session *t, const struct str *parts, size_t n_parts);
 void tls_close_notify(
-    struct tls_session *t); /* sends close_notify once; does nothing when that is impossible */
-/* Returns the bytes to send; borrowed until tls_output_sent, which drops them. */
+    struct tls_session *t); /* sends close_notify once; has no effect when that is impossible */
+/* Returns the bytes to send to the peer; borrowed until tls_output_sent, which drops them. */
 struct str tls_output(const struct tls_session *t);
 void tls_output_sent(struct tls_session *t);
 /* Returns the reason of the failure, or "". */

@@ -1,11 +1,11 @@
 #pragma once
-/* `struct answer` splits one choice's text into parts. It stands between the text of a
- * generation and the dialect that writes the answer.
+/* `struct answer` splits one choice's text into parts. Its input is the text of a generation,
+ * and the dialect writes its output.
  *   text ──▶ reasoning parser ──▶ tool parser ──▶ parts
  *                  └─▶ REASONING        └─▶ CONTENT, CALL, ARGUMENTS
  * Without a parser the text is a single CONTENT part, a view of the input, at no cost per token.
- * With a parser, text that may still become a marker is held back. The parts do not depend on
- * how the text was split. An answer is plain data in the request. Loop thread only. */
+ * A parser holds back text that may still become a marker. The parts do not depend on how the
+ * text was split. An answer is plain data in the request. Loop thread only. */
 #include <jansson.h>
 
 #include "gateway/answer/answer_parser.h"
@@ -36,7 +36,7 @@ enum answer_finish { ANSWER_STOP, ANSWER_LENGTH, ANSWER_TOOL_CALLS, ANSWER_FINIS
 
 struct answer_usage {
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
-    bool has_reasoning; /* true when a reasoning parser handles answers of this kind */
+    bool has_reasoning; /* true when a reasoning parser reads the answers of this model */
     uint64_t reasoning_tokens;
 };
 
@@ -60,7 +60,7 @@ struct answer_delta {
     /* when `end` is set: stop id that ended the choice; UINT32_MAX = EOS or none */
     uint32_t stop_id;
     struct answer_usage usage; /* usage of the choice so far */
-    /* generation with all ids, for dialects that repeat the ids at the end */
+    /* generation with all ids of the choice, for dialects that repeat the ids at the end */
     const struct generation *g;
     /* log-probabilities of the whole prompt; NULL = not requested */
     const struct prompt_logprobs *prompt_logprobs;
@@ -91,18 +91,18 @@ struct answer {
     struct answer_part *parts;
     uint32_t n_parts, cap_parts;
     uint32_t n_calls;
-    /* max_tokens or the client's stop ended the choice, so more text could have come */
+    /* max_tokens or the client's stop ended the choice, so more text could have followed */
     bool is_cut;
 };
 
-/* Initialises an answer. `prompt` is examined, because its text may have begun the reasoning
- * already. */
+/* Initialises the answer `a`. Checks `prompt`, because the prompt may already contain the start
+ * of the reasoning. */
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
                  const struct prompt *prompt);
 void answer_fini(struct answer *a);
-/* Feeds new text. `text` must stay valid until the parts have been used. `end` means that no
- * more text follows. Sets `parts` and `n_parts` of `out`, and sets `finish` when there was a
- * call. */
+/* Feeds new text of the choice to `a`. `text` must stay valid until the parts have been used.
+ * `end` means that no more text follows. Sets `parts` and `n_parts` of `out`. At the end of an
+ * answer with a tool call, changes `out->finish` from STOP to TOOL_CALLS. */
 void answer_feed(struct answer *a, struct str text, bool end, struct answer_delta *out);
 
 /* ---- for parsers ---- */
@@ -110,12 +110,12 @@ void answer_feed(struct answer *a, struct str text, bool end, struct answer_delt
 void answer_reasoning(struct answer *a, struct str text);
 /* Passes text after the reasoning from a reasoning parser to the tool parser. */
 void answer_past_reasoning(struct answer *a, struct str text);
-/* Places the following reasoning after the text so far. A reasoning parser calls this function
+/* Places the following reasoning after all text so far. A reasoning parser calls this function
  * when reasoning begins again after other text. */
 void answer_reasoning_again(struct answer *a);
 void answer_content(struct answer *a, struct str text);
-/* Begins a call and returns its number, which `answer_arguments` needs. */
+/* Begins a tool call and returns its number, which `answer_arguments` needs. */
 uint32_t answer_call(struct answer *a, struct str name);
-/* Begins a call with an id that the model wrote. The id must not be empty. */
+/* Begins a tool call with an id that the model wrote. The id must not be empty. */
 uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id);
 void answer_arguments(struct answer *a, uint32_t i_call, struct str text);

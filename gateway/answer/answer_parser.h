@@ -14,9 +14,9 @@ struct parser_state {
     uint32_t step; /* current step of the parser; 0 at the start */
     uint32_t i_call;
     uint32_t i_mark; /* index of the last marker found */
-    bool said;       /* true after content was given out */
+    bool said;       /* true after content was emitted */
     bool in_list, in_object, in_header;
-    /* number of white-space bytes held after content; they are given out if no call follows */
+    /* number of white-space bytes held back after content; emitted as content if no call follows */
     uint32_t n_blanks;
     uint64_t blanks; /* kinds of the held white-space bytes, two bits each */
     uint32_t types;  /* allowed types of the current value (tool_types.h) */
@@ -44,8 +44,9 @@ struct answer_parser {
     /* `markers` is a NULL-terminated list of exact texts that begin or end something. The parser
      * sees a special token with such a text, and the client does not. */
     const char *const *markers;
-    /* Sets the initial state. `prompt` is the rendered prompt or empty. `continued` is the end
-     * of the prompt that the answer continues. A NULL `init` starts with step 0. */
+    /* Sets the initial state of a choice's parser. `prompt` is the rendered prompt or empty.
+     * `continued` is the end of the prompt that the answer continues. A NULL `init` starts with
+     * step 0. */
     void (*init)(const struct answer_parser *p, struct parser_state *s, struct str prompt,
                  struct str continued);
     /* Adds parts to `a` (answer.h, "for parsers") and returns the number of consumed bytes. The

@@ -1,7 +1,7 @@
 /* Turns Python call arguments, (a='x', b=[True]), into a JSON object while they arrive.
- * Parsers of Python-like calls feed all unconsumed text. The JSON goes out through
- * `answer_arguments`, and the parser gets the number of consumed bytes.
- * Strings go out as they arrive. Other values are held until their end is known, at most
+ * Parsers of Python-like calls feed all unconsumed text. `answer_arguments` receives the JSON,
+ * and the parser gets the number of consumed bytes.
+ * Strings are emitted as they arrive. Other values are held until their end is known, at most
  * MAX_HELD bytes. The output is valid JSON whenever the call is complete. `struct
  * literal_arguments` holds the state between two feeds and owns no memory. */
 #include "gateway/answer/literal_arguments.h"
@@ -199,7 +199,7 @@ static size_t end_held(struct work *w, struct str text, size_t n)
     return n;
 }
 
-/* Gives out the available part of a value that the end of the answer has cut off. */
+/* Emits the available part of a value that the end of the answer has cut off. */
 static size_t cut_held(struct work *w, struct str text)
 {
     struct literal_scan scan = {0};

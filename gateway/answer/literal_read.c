@@ -210,7 +210,7 @@ static bool put_in_base(struct strbuf *out, struct str digits, uint32_t base)
     return true;
 }
 
-/* Skips digits. Returns false when there are none. */
+/* Skips the digits at *at. Returns false when there are none. */
 static bool pass_digits(struct str s, size_t *at)
 {
     const size_t from = *at;

@@ -8,8 +8,8 @@
 
 #define LITERAL_READ_MAX_DEPTH 256u
 
-/* Appends the JSON to `out`. Returns false and leaves `out` unchanged when `text` is not a
- * literal of this kind. */
+/* Reads `text` as a literal and appends its JSON to `out`. Returns false and leaves `out`
+ * unchanged when `text` is not a literal of this kind. */
 bool literal_read(struct str text, struct strbuf *out);
 
 struct literal_end { /* position in a value; all zero at the beginning of the value */

@@ -1,6 +1,6 @@
 /* Turns arguments in literal syntax into JSON while they arrive: Python's f(a='x') and
  * FunctionGemma's {a:<escape>x<escape>}.
- * Parsers feed all unconsumed text to `literal_scan_feed`. The JSON goes out to the answer, or
+ * Parsers feed all unconsumed text to `literal_scan_feed`. The JSON is written to the answer, or
  * into a buffer for `literal_scan_read`.
  * The scanner keeps the open brackets in a bit set (LITERAL_MAX_DEPTH). It holds text back only
  * for a word, an escape, or a quote that may end a string. `struct literal_scan` holds the state
@@ -119,7 +119,7 @@ static bool ends_string(struct str text)
     return at == text.len || (text.ptr[at] && strchr(",:=)]}", text.ptr[at]));
 }
 
-/* Handles text inside a string. Plain bytes are passed on unchanged. */
+/* Handles text inside a string. Plain bytes are emitted unchanged. */
 static size_t feed_string(struct literal_scan *s, struct str text, const struct place *p)
 {
     size_t n = 0;

@@ -27,7 +27,7 @@ enum literal_result literal_scan_feed(struct literal_scan *s, struct str text, c
 bool literal_scan_read(struct str text, struct strbuf *out);
 
 /* `literal_give_text` writes `text` as the inside of a JSON string. `literal_give_word` writes a
- * number, true, false or null as it is, and any other word as a string. */
+ * number, true, false or null unchanged, and any other word as a string. */
 void literal_give_text(struct answer *a, uint32_t i_call, struct str text);
 void literal_give_word(struct answer *a, uint32_t i_call, struct str word);
 /* Writes the character of a Python escape. Returns the number of consumed bytes; 0 = the escape

@@ -17,7 +17,7 @@ struct reasoning_count {
     uint32_t n_tokens; /* reasoning tokens among the counted ids */
 };
 
-/* Adds a piece of reasoning: `len` bytes at position `at`. Pieces come in order. */
+/* Adds a piece of reasoning: `len` bytes at position `at`. Pieces must be added in order. */
 void reasoning_count_add(struct reasoning_count *c, uint64_t at, uint64_t len);
 /* Counts up to the first `n_ids` ids. `n_text` is the number of bytes that the parser has
  * consumed; later text is not classified yet. Returns the number of reasoning tokens so far. */

@@ -5,7 +5,7 @@
 #include "gateway/answer/answer.h"
 
 /* `MAX_HELD` is the largest white space after content that is held, because a call may follow.
- * `parser_state.blanks` has room for it. `MAX_BLANK` is the largest white space before any
+ * It is the capacity of `parser_state.blanks`. `MAX_BLANK` is the largest white space before any
  * content. Longer white space is content. */
 enum { MAX_HELD = 31, MAX_BLANK = 512 };
 

@@ -8,17 +8,18 @@
 struct tool_text {
     const char *const *marks; /* marks that begin calls, NULL-terminated */
     const char *const *drop;  /* marks around content that are dropped themselves; NULL = none */
-    bool strips; /* true = drop white space next to a call; false = only without other content */
-    bool last;   /* true = drop all content after a call */
+    /* true = drop white space next to every call; false = only if there is no other content */
+    bool strips;
+    bool last; /* true = drop all content after a call */
 };
 
-/* Gives out content up to the next mark. Returns the number of consumed bytes, including the
- * mark. `i_mark` is the index of the mark; SIZE_MAX = none yet. */
+/* Emits content up to the next mark. Returns the number of consumed bytes, including the mark.
+ * `i_mark` is the index of the mark; SIZE_MAX = none yet. */
 size_t tool_text_feed(const struct tool_text *t, struct parser_state *s, struct str text, bool end,
                       struct answer *a, size_t *i_mark);
-/* Holds white space before a possible call that has no mark. Returns false when the text is
+/* Holds back white space before a possible call that has no mark. Returns false when the text is
  * content. */
 bool tool_text_hold(struct parser_state *s, struct str text);
-/* Gives out a mark that begins no call, and the white space before the mark, as content. `mark`
- * is NULL when there is no mark. */
+/* Emits as content a mark that begins no call, and the white space before the mark. `mark` is
+ * NULL when there is no mark. */
 void tool_text_refuse(struct parser_state *s, const char *mark, struct answer *a);

@@ -1,7 +1,7 @@
 /* Finds the types of a tool's parameters in the tool's JSON schema, and converts a model's plain
  * text to a JSON value of such a type.
- * Parsers of tagged calls ask `tool_types_of` at each parameter and pass its text to
- * `tool_value_give`. The JSON goes out to the answer.
+ * Parsers of tagged calls call `tool_types_of` at each parameter and pass its text to
+ * `tool_value_give`, which writes the JSON to the answer.
  * The schema comes from a client. `n_left` bounds the number of visited parts, also with
  * circular $ref, and MAX_SEARCHED bounds the search for names. A schema that is found here is a
  * new reference, which the caller frees. This file keeps no state. */
@@ -226,8 +226,8 @@ static uint32_t types_of(struct look *l, const json_t *schema)
 enum part { PART_PROPERTY, PART_OTHER, PART_ITEMS };
 enum match { MATCH_NO, MATCH_YES, MATCH_MAYBE };
 
-/* Matches a key with a pattern. Patterns of plain characters with ^, $ or both are understood.
- * For any other pattern the result is MATCH_MAYBE. */
+/* Matches a key with a pattern. The function supports patterns of plain characters with ^, $ or
+ * both. For any other pattern the result is MATCH_MAYBE. */
 static enum match match_pattern(const char *pattern, struct str key)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
@@ -421,7 +421,7 @@ static bool give_boolean(struct answer *a, uint32_t i_call, struct str s)
     return true;
 }
 
-/* Passes complete JSON on unchanged. */
+/* Writes a value that is complete JSON unchanged. Returns false for any other text. */
 static bool give_json(struct answer *a, uint32_t i_call, struct str s)
 {
     if (!json_text_is_whole(s))

@@ -1,8 +1,8 @@
 #pragma once
 /* Finds the types of a tool's parameters, and converts a model's text to a JSON value of such a
- * type. Parsers use it for calls with plain text between tags (tool_tagged.h). The functions are
- * pure. The schema comes from a client, so TOOL_TYPES_MAX_LOOKS bounds the number of visited
- * parts. */
+ * type. Parsers use these functions for calls with plain text between tags (tool_tagged.h). The
+ * functions are pure. The schema comes from a client, so TOOL_TYPES_MAX_LOOKS bounds the number
+ * of visited parts. */
 #include <jansson.h>
 
 #include "common/base/str.h"
@@ -20,11 +20,12 @@ enum {
 };
 enum { TOOL_TYPES_MAX_LOOKS = 1000 }; /* most parts of a schema visited for one parameter */
 
-/* Returns the types of the parameter `key` by the tool's whole schema. Reads type (a word or a
- * list), enum, const, anyOf, oneOf, allOf, and $ref into `parameters` (a pointer, an anchor, an
- * $id). The types of branches are added up. When neither `properties` nor a matching pattern
- * certainly has the key, the other patternProperties and additionalProperties count. Returns 0
- * when no type is stated. `parameters` is the tool's schema, or NULL. */
+/* Returns the types that the tool's whole schema allows for the parameter `key`. Reads type (a
+ * word or a list), enum, const, anyOf, oneOf, allOf, and $ref into `parameters` (a pointer, an
+ * anchor, an $id). The result is the union of the types of all branches. When neither
+ * `properties` nor a matching pattern certainly has the key, the other patternProperties and
+ * additionalProperties count. Returns 0 when no type is stated. `parameters` is the tool's
+ * schema, or NULL. */
 uint32_t tool_types_of(const json_t *parameters, struct str key);
 
 /* `tool_types_of_schema` returns the types of a part of a tool's schema `root`. The next two

@@ -1,8 +1,8 @@
 #pragma once
 /* `api_key` holds an API key's tenant, its limits, and the use counted against the limits. The
- * table of keys (auth.h), each open request and each lease that is asked for hold references to
- * a key. The key is freed when its last reference is dropped. limits.h counts the use, and
- * leases.h shares the counts with other gateways. Loop thread only. */
+ * table of keys (auth.h), each open request and each requested lease hold references to a key.
+ * The key is freed when its last reference is dropped. limits.h counts the use, and leases.h
+ * shares the counts with other gateways. Loop thread only. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,8 +18,8 @@ struct quota_terms {
  * is leased and not spent. A negative level is owed to the store. */
 struct quota_lease {
     struct quota_terms terms; /* terms of this lease; a lease with other terms starts again */
-    double demand;            /* units spent or refused since the last question */
-    double want;              /* units that the last question asked for */
+    double demand;            /* units spent or refused since the last request to the store */
+    double want;              /* units that the last request asked the store for */
     double left;              /* units left in the store after its last answer */
     uint64_t known_until_ns, ask_after_ns, used_ns;
     /* expected time at which the store's bucket is no longer empty, from the last answer */
@@ -49,7 +49,7 @@ struct api_key {
     /* The tenant's name for logs, cut to fit. For a key without a tenant, `name` is the start of
      * its digest: sha256:xxxxxxxx. */
     char name[TENANT_NAME_MAX];
-    /* number of references: from the table, open requests, and leases that are asked for */
+    /* number of references: from the table, open requests, and requested leases */
     uint32_t n_refs;
     uint32_t n_open;
     struct key_limits limits;

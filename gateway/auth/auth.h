@@ -22,16 +22,16 @@ struct auth {
 
 /* `keys` are keys from options, each a tenant of its own. `file` is NULL, or a file with lines
  *   KEY|sha256:HEX [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]
- * with R requests per second, N tokens per minute and N requests at once. A line without a
- * tenant is a tenant of its own. The table is empty without `keys` and `file`. */
+ * with R requests per second, N tokens per minute and N requests at once. A key without a tenant
+ * is a tenant of its own. The table is empty without `keys` and `file`. */
 MUST_USE enum status auth_init(struct auth *a, const struct option_list *keys, const char *file,
                                struct error *err);
 /* returns the number of keys with a priority */
 uint32_t auth_count_priorities(const struct auth *a);
 void auth_fini(struct auth *a);
 /* Reads the file again when it has changed and has then been the same for two calls. Until then
- * somebody may still be writing the file. `changed` is set when the keys are new. An error in
- * the file is returned once, and the keys stay as they were. */
+ * another process may still be writing the file. `changed` is set when the keys are new. An
+ * error in the file is returned once, and the keys stay as they were. */
 MUST_USE enum status auth_look(struct auth *a, bool *changed, struct error *err);
 /* Returns the key of a request, or NULL when the key is unknown. `authorization` is the value of
  * that header, "Bearer KEY". `bare` is the value of a header that holds the key alone; it is

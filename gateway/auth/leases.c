@@ -1,9 +1,9 @@
 /* Takes and returns the leases of one key's buckets; leases.h describes the scheme.
- * limits.c calls this file before and after each request. Questions go out through
- * `sharing->ask`, and quotas.c brings the answers with `leases_answer` or `leases_lost`.
- * At most one question per bucket is open. A key is in the active list, with one reference,
- * while any of its buckets has units leased, owed or asked for. Loop thread only; time is an
- * argument. */
+ * limits.c calls this file before and after each request. `sharing->ask` sends each request to
+ * the store, and quotas.c passes the answers to `leases_answer` or `leases_lost`.
+ * At most one request per bucket is open at the store. A key is in the active list, with one
+ * reference, while any of its buckets has units leased, owed or asked for. Loop thread only;
+ * time is an argument. */
 #include "gateway/auth/leases.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 /* `LEASE_NS` is the time for which an answer is valid and an unused lease is kept. */
 #define LEASE_NS     (1 * NS_PER_S)
 #define ASK_PAUSE_NS (50 * NS_PER_MS)
-/* an empty bucket is asked about again after this time: an operator may refill it */
+/* wait before the store is asked again for an empty bucket, which an operator may refill */
 #define ASK_AGAIN_NS (5 * NS_PER_S)
 #define WAIT_MAX_S   1e8
 
@@ -61,13 +61,14 @@ static double largest_credit(const struct sharing *s, const struct quota_lease *
     return fmax(1, l->terms.size / (4.0 * s->n_gateways));
 }
 
-/* Asks for twice the use since the last question, so that questions become rarer as use grows. */
+/* Returns twice the use since the last request to the store, so that requests become rarer as
+ * use grows. */
 static double amount_to_ask_for(const struct sharing *s, const struct quota_lease *l)
 {
     return fmin(fmax(1, 2 * l->demand), fmax(1, floor(l->terms.size / (2.0 * s->n_gateways))));
 }
 
-/* Reports all that is owed and asks for `want` more units. Units that are not spent stay in the
+/* Reports all owed units and asks for `want` more units. Units that are not spent stay in the
  * bucket. */
 static void ask(struct sharing *s, struct api_key *k, enum quota q, double want)
 {
@@ -98,7 +99,7 @@ static void sync(const struct sharing *s, struct bucket *b, struct quota_terms t
     if (l->epoch == s->epoch && !other_terms)
         return;
     if (l->epoch != s->epoch && b->level > 0)
-        b->level = 0; /* time filled this level; it was not leased */
+        b->level = 0; /* this level was filled by time and was not leased */
     bool asking = l->epoch == s->epoch && l->asking;
     *l = (struct quota_lease){.terms = t, .left = t.size, .epoch = s->epoch, .asking = asking};
 }
@@ -168,7 +169,7 @@ void leases_lost(struct api_key *k, enum quota q)
 
 /* ---- time ---- */
 
-/* Gives back an unused lease or reports what is owed. Returns true when the bucket needs no more
+/* Returns an unused lease or reports owed units. Returns true when the bucket needs no more
  * work. */
 static bool tick_bucket(struct sharing *s, struct api_key *k, enum quota q, uint64_t now_ns)
 {

@@ -1,10 +1,10 @@
 #pragma once
 /* Shares the buckets of one key between gateways. The buckets are in a store that all gateways
- * reach. A gateway takes units ahead (a lease) and spends them without asking. It asks for more
- * before they run out, and returns unused units within a second.
+ * reach. A gateway takes units ahead (a lease) and spends them without asking the store. It asks
+ * for more before they run out, and returns unused units within a second.
  * No request waits for the store. A gateway grants units that it does not have yet on credit, up
- * to a part of the units left in the store. The gateway reports the credit with its next
- * question, so in the long run no key exceeds its rate.
+ * to a part of the units left in the store. The gateway reports the credit with its next request
+ * to the store, so in the long run no key exceeds its rate.
  * While the store is down, each gateway fills its own buckets at the rate divided by the last
  * known number of gateways. The functions are pure: time is an argument and the store is a
  * callback. Loop thread only. */
@@ -30,14 +30,15 @@ double leases_room(struct sharing *s, struct api_key *k, enum quota q, struct qu
                    uint64_t now_ns);
 void leases_spend(struct sharing *s, struct api_key *k, enum quota q, double amount,
                   uint64_t now_ns);
-/* Counts demand that found no room. Returns the seconds until there may be room. */
+/* Counts the demand of a refused request. Returns the seconds until units may be available. */
 double leases_refused(struct sharing *s, struct api_key *k, enum quota q, double amount,
                       uint64_t now_ns);
 /* Applies the store's answer. `left` is the number of units left in the store for all gateways
  * after this grant; a negative number is owed to the store. */
 void leases_answer(struct sharing *s, struct api_key *k, enum quota q, double grant, double left,
                    uint64_t now_ns);
-void leases_lost(struct api_key *k, enum quota q); /* handles a question that will get no answer */
-/* asks and returns units; called a few times per second */
+/* handles a request to the store that will get no answer */
+void leases_lost(struct api_key *k, enum quota q);
+/* Asks the store for units and returns unused units; called a few times per second. */
 void leases_tick(struct sharing *s, uint64_t now_ns);
 void leases_fini(struct sharing *s); /* drops the references that `s` holds to keys */

@@ -111,7 +111,8 @@ static double room(struct api_key *k, enum quota q, uint64_t now_ns)
 {
     struct bucket *b = &k->buckets[q];
     if (is_shared(k)) {
-        b->filled_ns = now_ns ? now_ns : 1; /* filling continues from here when the store is lost */
+        /* filling continues from this time when the store is lost */
+        b->filled_ns = now_ns ? now_ns : 1;
         return leases_room(k->sharing, k, q, terms_of(k, q), now_ns);
     }
     fill(b, share_of(k, terms_of(k, q)), now_ns);
@@ -126,7 +127,7 @@ static void spend(struct api_key *k, enum quota q, double amount, uint64_t now_n
         k->buckets[q].level -= amount;
 }
 
-/* Returns the seconds until there is room for one more unit. */
+/* Returns the seconds until the bucket has one more unit. */
 static double wait_s(struct api_key *k, enum quota q, uint64_t now_ns)
 {
     struct quota_terms t = share_of(k, terms_of(k, q));

@@ -1,7 +1,7 @@
 /* Connects leases.h with Redis, which holds one bucket per key and quota, and the set of live
  * gateways.
- * Questions come from leases.c through `on_ask`. Each question runs a Lua script, so a bucket is
- * read and changed atomically. The answer goes back through `leases_answer` or `leases_lost`.
+ * leases.c asks for units through `on_ask`. Each question runs a Lua script, so a bucket is read
+ * and changed atomically. The answer is passed to `leases_answer` or `leases_lost`.
  * A question holds one reference to its key until its answer, or the end of the link. Every
  * number from Redis is checked before use. Loop thread only. */
 #include "gateway/auth/quotas.h"
@@ -21,9 +21,9 @@ enum { TICK_MS = 250, PRESENCE_TICKS = 8, GATEWAYS_MAX = 10000 };
 
 /* The script takes units from a bucket and refills it. KEYS: the bucket. ARGV: refill per
  * second, size, take, want. The script returns the granted units and the units left. Grants are
- * whole requests and tokens, because a fraction would be of no use in a gateway.
- * The clock is Redis's. When the clock goes back (another machine took over), the bucket is not
- * filled until the clock passes the old time. */
+ * whole requests and tokens, because a gateway cannot use a fraction.
+ * The script uses Redis's clock. When that clock jumps back (another machine took over), the
+ * bucket is not filled until the clock passes the old time. */
 static const char lease_script[] =
     "local now = redis.call('TIME')\n"
     "now = now[1] * 1000000 + now[2]\n"
@@ -58,7 +58,7 @@ struct quotas {
     struct loop_timer *tick;
     uint32_t n_ticks;
     char instance[20];
-    bool told; /* a malformed answer was logged since the link came up */
+    bool told; /* a malformed answer was logged since the link was opened */
     struct metric *up, *gateways, *asked, *lost;
 };
 
@@ -207,7 +207,7 @@ void quotas_free(struct quotas *q)
     if (!q)
         return;
     loop_timer_stop(q->tick);
-    redis_close(q->redis); /* this call is first, because it drops the keys of open questions */
+    redis_close(q->redis); /* redis_close is first, because it drops the keys of open questions */
     leases_fini(&q->sharing);
     mem_free(q);
 }

@@ -1,9 +1,9 @@
 /* Runs long jobs on a pool of threads: parsing, templates, tokenizing, compiling.
- * The loop's thread hands a job in with `encode_pool_submit`. A pool thread calls `run`. The job
- * then goes to the list `done`, and the loop's thread calls the function `done` of the job.
+ * The loop's thread adds a job with `encode_pool_submit`. A pool thread calls `run`. The job is
+ * then put on the list `done`, and the loop's thread calls the function `done` of the job.
  * `lock` guards all of `struct encode_pool`. The caller keeps ownership of its jobs, but the
- * pool uses their link fields until `done` is called. Each accepted job is given back exactly
- * once. Jobs and bytes are bounded for the pool and for each tenant. */
+ * pool uses their link fields until `done` is called. `done` is called exactly once for each
+ * accepted job. Jobs and bytes are bounded for the pool and for each tenant. */
 #include "gateway/base/encode_pool.h"
 
 #include <pthread.h>
@@ -32,7 +32,7 @@ struct encode_pool {
     pthread_cond_t work;
     struct encode_tenant *tenants; /* tenants with jobs, in the order of their turns */
     struct encode_share share;
-    struct job_list done; /* finished jobs that were not given back yet */
+    struct job_list done; /* finished jobs whose `done` was not called yet */
     uint64_t last_seq;
     uint32_t n_running, n_large; /* `n_large` counts the large jobs among `n_running` */
     uint32_t n_jobs, max_jobs;   /* waiting and running jobs, and their limit */
@@ -91,8 +91,8 @@ static struct encode_job *next_of(const struct encode_pool *p, struct encode_ten
     return !large || (small && small->seq < large->seq) ? small : large;
 }
 
-/* Takes the next job that may run now, or returns NULL. The job's tenant goes to the end of the
- * turns. */
+/* Removes the next job that may run now from its queue and returns it; NULL = none. The job's
+ * tenant moves to the end of the turns. */
 static struct encode_job *next_job(struct encode_pool *p)
 {
     struct encode_tenant *t = p->tenants;
@@ -138,7 +138,7 @@ static void *thread_main(void *ctx)
             break;
         p->n_large += size_of(j) == LARGE;
         p->n_running++;
-        /* the state that allowed this job may allow another job too */
+        /* the limits that allowed this job may allow another job too */
         if (p->n_jobs > p->n_running)
             pthread_cond_signal(&p->work);
         pthread_mutex_unlock(&p->lock);
@@ -163,7 +163,7 @@ static void give_back(void *ctx)
     pthread_mutex_unlock(&p->lock);
     for (struct encode_job *next; j; j = next) {
         next = j->next;
-        j->done(j); /* this call may free the job */
+        j->done(j); /* `done` may free the job */
     }
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 /* Runs jobs for long prompts on a few threads, because parsing, templates and tokenizing must
  * not delay the loop. The queue is bounded by jobs and by bytes. `run` executes on a pool thread
- * and touches only its job. `done` executes on the loop's thread, also for a dropped job.
- * Tenants take turns. A tenant's jobs start in the order of arrival, but one thread is kept free
- * of large jobs, so a short prompt never waits behind a very long one. A pool with a single
- * thread takes all jobs in turn. */
+ * and accesses only its job. `done` executes on the loop's thread, also for a dropped job.
+ * Tenants take turns. A tenant's jobs start in the order of arrival. One thread is kept free of
+ * large jobs, so a short prompt never waits for a very long one. A pool with a single thread
+ * takes all jobs in turn. */
 #include <stdatomic.h>
 
 #include "common/loop/loop.h"
@@ -47,13 +47,12 @@ void encode_pool_set_share(struct encode_pool *p, const struct encode_share *sha
 uint32_t encode_pool_n_jobs(struct encode_pool *p);
 uint32_t encode_pool_n_jobs_of(struct encode_pool *p, uint64_t tenant);
 /* Queues a job, which the caller still owns. Returns STATUS_LIMIT when the queue or the tenant's
- * share of the queue is full; then nothing was taken. */
+ * share of the queue is full; the job is not queued then. */
 MUST_USE enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j);
 /* Queues a job that frees memory. The job is accepted even when the queue is full. */
 void encode_pool_dispose(struct encode_pool *p, struct encode_job *j);
-/* Drops a job whose result nobody wants any more. A waiting job is not run, frees its room in
- * the queue and comes back through `done` soon. A job that runs or has run comes back as usual. */
+/* Drops a job whose result is no longer needed. A waiting job is not run: it leaves the queue,
+ * and `done` is called for it soon. `done` is called as usual for a job that runs or has run. */
 void encode_pool_drop(struct encode_pool *p, struct encode_job *j);
-/* Waits for the running jobs, then calls `done` for each job that was not given back. `p` may be
- * NULL. */
+/* Waits for the running jobs, then calls `done` for each remaining job. `p` may be NULL. */
 void encode_pool_free(struct encode_pool *p);

@@ -1,9 +1,9 @@
 /* Does the work of the calls of /v1/batches, in OpenAI's form, on the store's thread.
- * calls.c runs each function as a job: the call's body and query come in, and its JSON answer or
- * error goes out.
- * A function may touch only its own `state_call` and the store. Store calls of one gateway never
- * overlap, because the store has a single thread. A new or ended batch is reported to the runner
- * by `has_lines` and `ended_batch`. */
+ * calls.c runs each function as a job: the input is the call's body and query, and the output is
+ * its JSON answer or error.
+ * A function may access only its own `state_call` and the store. Store calls of one gateway
+ * never overlap, because the store has a single thread. A new or ended batch is reported to the
+ * runner by `has_lines` and `ended_batch`. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +122,8 @@ static bool is_known(const char *name)
     return false;
 }
 
-/* Returns a member as text. Returns NULL when the member is not text, or contains a NUL byte. */
+/* Returns a member of an object as text. Returns NULL when the member is not text, or contains a
+ * NUL byte. */
 static const char *word_of(const json_t *o, const char *name)
 {
     const json_t *v = json_object_get(o, name);

@@ -8,7 +8,7 @@
 #include "gateway/batches/store/store.h"
 
 enum {
-    /* most bytes of a list; a longer list stops here and says that there is more */
+    /* most bytes of a list; a longer list is cut and says that more entries follow */
     STATE_LIST_BYTES = 1 << 20,
     STATE_MAX_TENANT_CALLS = 256, /* most waiting and running calls of one tenant */
 };
@@ -24,7 +24,8 @@ struct look_job {
     struct state_calls *all;
     struct state_health health;
     uint32_t ticks, n_lost_before;
-    bool is_out, is_wanted; /* `is_wanted`: check again at once, not at the next tick */
+    /* `is_out`: the check was queued. `is_wanted`: check again at once, not at the next tick */
+    bool is_out, is_wanted;
 };
 
 struct state_calls {
@@ -42,7 +43,7 @@ struct state_calls {
 struct state_call {
     struct encode_job job; /* must be the first field: the job's address is the call's */
     struct state_calls *all;
-    struct http_request *r; /* HTTP request of the call; NULL = the client has left */
+    struct http_request *r; /* HTTP request of the call; NULL = the client has disconnected */
     struct state_call *next, **link;
     void (*work)(struct state_call *c); /* function of the call; runs on the store's thread */
     uint64_t tenant, now_s;
@@ -50,9 +51,9 @@ struct state_call {
     struct str body;                    /* view of `owned_body` */
     char *owned_bytes, *owned_body;
     bool ran;
-    /* true = run the call again, after the waiting calls: room was made, or work is left */
+    /* true = run the call again after the waiting calls: space was freed, or work is left */
     bool again;
-    bool has_lines;         /* true = tell the runner that there may be waiting lines */
+    bool has_lines;         /* true = wake the runner, because there may be waiting lines */
     int64_t ended_batch;    /* batch that has just ended, or 0 */
     struct api_error error; /* error to answer with; http_status 0 = use `answer` */
     struct strbuf answer;
@@ -70,7 +71,8 @@ void state_answer_error(struct http_request *r, int status, const char *param, c
 /* Answers 503 because too many calls wait: the tenant's own or all together. The error text
  * names the cause. */
 void state_answer_busy(struct state_calls *all, struct http_request *r, uint64_t tenant);
-/* Reads the query of a list. Returns false when it was refused. */
+/* Reads the query string of a list call. Returns false with an error in `c` when the query is
+ * invalid. */
 bool state_call_query(struct state_call *c, struct state_query *q);
-/* Appends `,"name":"id"`, or null. */
+/* Appends an id as a JSON member `,"name":"id"`; an empty id becomes null. */
 void state_call_id(struct strbuf *b, const char *name, const char *id);

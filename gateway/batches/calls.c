@@ -2,9 +2,9 @@
  * single thread.
  * routes/ calls `state_calls_on_request`. The call becomes a job of the store's thread, which
  * runs file_calls.c or batch_calls.c. Its answer is written on the loop when the job is done.
- * Only the store's thread touches the store, except before that thread starts. A call is in the
- * list `first` until it is answered. When its client leaves, `r` becomes NULL and the job still
- * comes back. Jobs of one tenant never fill the whole queue. */
+ * Only the store's thread accesses the store, except before that thread starts. A call is in the
+ * list `first` until it is answered. When its client disconnects, `r` becomes NULL and the job's
+ * `done` is still called. Jobs of one tenant never fill the whole queue. */
 #include "gateway/batches/calls.h"
 
 #include <stdio.h>
@@ -78,7 +78,8 @@ static void look_done(struct encode_job *j)
     look(c);
 }
 
-/* Starts a check of the store. Only one runs at a time, so a disk that hangs gets only one. */
+/* Starts a check of the store. Only one check runs at a time, so a disk that hangs blocks only
+ * one job. */
 static void look(struct state_calls *c)
 {
     if (c->look.is_out || !c->look.is_wanted || c->closing)

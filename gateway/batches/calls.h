@@ -21,14 +21,14 @@ struct state_calls_options {
 };
 MUST_USE enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
                                      struct state_calls **out, struct error *err);
-/* checks the store and retries; called every 250 ms */
+/* Continues downloads, checks the store and lets the runner retry; called every 250 ms. */
 void state_calls_tick(struct state_calls *c);
-/* Call this function after the HTTP server was closed, and before serving and its pool are
- * freed. `c` may be NULL. */
+/* Frees the calls. Call this function after the HTTP server was closed, and before serving and
+ * its pool are freed. `c` may be NULL. */
 void state_calls_free(struct state_calls *c);
 void state_calls_on_request(struct state_calls *c, struct http_request *r, uint64_t tenant);
 /* Continues a download whose client can take more bytes. */
 void state_calls_on_drain(struct state_calls *c, const struct http_request *r);
-/* Ends the call of a client that has left. Returns false when the request is no call of this
- * module. */
+/* Ends the call of a client that has disconnected. Returns false when the request is no call of
+ * this module. */
 bool state_calls_on_abort(struct state_calls *c, const struct http_request *r);

@@ -14,14 +14,16 @@ enum { SLICE_BYTES = 64 << 10, SLICE_MIN_BYTES = 8 << 10 };
 struct state_download {
     struct encode_job job; /* must be the first field: the job's address is the download's */
     struct state_calls *all;
-    struct http_request *r; /* HTTP request of the download; NULL = the client has left */
+    struct http_request *r; /* HTTP request of the download; NULL = the client has disconnected */
     struct state_download *next, **link;
     uint64_t tenant, length, offset;
     char id[STATE_ID_BYTES];
     char *slice; /* bytes that were read and are not written yet */
     size_t n_slice;
     bool begun, running;
-    bool refused; /* the store's thread had no room for the next slice, so the tick tries again */
+    /* the store's thread refused the next slice because its queue is full, so the tick tries again
+     */
+    bool refused;
     enum status status;
     struct error error;
 };
@@ -126,7 +128,7 @@ void state_download_start(struct state_calls *all, struct http_request *r, uint6
                                  .all = all,
                                  .r = r,
                                  .tenant = tenant,
-                                 /* this status stays until the job has run */
+                                 /* STATUS_CLOSED stays until the job has run */
                                  .status = STATUS_CLOSED,
                                  .link = &all->downloads,
                                  .next = all->downloads};

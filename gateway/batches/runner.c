@@ -1,9 +1,9 @@
 /* Runs the waiting lines of batches as requests of `serving`, in a fixed number of slots.
- * `pump` orders lines from the store's thread when slots are free and the cluster is healthy.
- * Each line becomes a request, with the slot as its reply. The answer goes back to the store's
+ * `pump` requests lines from the store's thread when slots are free and the cluster is healthy.
+ * Each line becomes a request, with the slot as its reply. The answer is stored on the store's
  * thread, and the slot is free when the answer is committed.
  * A slot has one owner at a time: the loop, or the store's thread while a job runs. A line that
- * got a 503 goes back to the store and runs again. `room`, shared between tenants, bounds the
+ * got a 503 returns to the store and runs again. `room`, shared between tenants, bounds the
  * memory of bodies. */
 #include "gateway/batches/runner.h"
 
@@ -90,8 +90,8 @@ static void free_slot(struct batch_slot *s)
     strbuf_trim(&s->answer, 0);
 }
 
-/* Logs a failure once; runs on the store's thread. The ticks try again four times a second, and
- * the log may be on the same full disk. */
+/* Logs a failure of the store once; runs on the store's thread. The ticks try again four times a
+ * second, and the log may be on the same full disk. */
 static void tell_once(bool *told, enum status s, const char *event, const struct error *err)
 {
     if (s != STATUS_OK && !*told)
@@ -200,8 +200,8 @@ static char *reply_take_body(void *reply)
     return owned;
 }
 
-/* Charges memory of the parsed request. Its body was freed before. A line that finds no room
- * goes back and waits until other lines have ended. */
+/* Charges memory of the parsed request. Its body was freed before. A line whose memory does not
+ * fit returns to the store and waits until other lines have ended. */
 static enum status reply_hold(void *reply, uint64_t bytes)
 {
     struct batch_slot *s = reply;

@@ -25,12 +25,13 @@ struct batch_runner_options { /* options of a runner; all pointers are borrowed 
 /* Returns the dialect for the url of a line; NULL = not allowed in a batch. */
 const struct dialect *batch_dialect(struct str url);
 struct batch_runner *batch_runner_new(const struct batch_runner_options *o);
-/* Call this function after the store's thread has ended, and before serving is freed. `b` may be
- * NULL. */
+/* Frees the runner. Call this function after the store's thread has ended, and before serving is
+ * freed. `b` may be NULL. */
 void batch_runner_free(struct batch_runner *b);
 void batch_runner_close(struct batch_runner *b); /* makes the runner start no more lines */
-/* tells the runner that there may be waiting lines */
+/* wakes the runner, because there may be waiting lines */
 void batch_runner_wake(struct batch_runner *b);
 /* cancels the running lines of a batch that has ended */
 void batch_runner_drop(struct batch_runner *b, int64_t batch_no);
-void batch_runner_tick(struct batch_runner *b); /* retries and takes lines; called every 250 ms */
+/* Stores unsaved answers again and takes waiting lines; called every 250 ms. */
+void batch_runner_tick(struct batch_runner *b);

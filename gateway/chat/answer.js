@@ -23,15 +23,15 @@ function groupsOf(text, tokens) {
 export class Answer {
   content = "";
   #thought = "";
-  #spans = []; // spans of the shown text: {from, to, className, tokens}
+  #spans = []; // spans of the rendered text: {from, to, className, tokens}
   #held = []; // tokens that arrived before their text
   #due = false;
   #isOver = false;
   #first = 0;
   #usage = null;
 
-  /** Creates an answer of `model`. `again()` is called when the user wants another answer instead
-   * of this one. */
+  /* Creates an answer of `model`. `again()` is called when the user requests another answer
+   * instead of this one. */
   constructor(model, again) {
     this.began = performance.now();
     this.body = make("div", { className: "body", tabIndex: 0 });
@@ -92,8 +92,8 @@ export class Answer {
     if (atEnd) talk.scrollTop = talk.scrollHeight;
   }
 
-  /** Ends the answer. `how` describes the end beside the model's own reason, such as "stopped".
-   * `failure` is a sentence about the error, or null. */
+  /* Ends the answer. `how` describes an end for another reason than the model's own, such as
+   * "stopped". `failure` is a sentence about the error, or null. */
   end(how, failure) {
     const took = performance.now() - (this.#first || this.began), n = this.#usage?.completion_tokens ?? null;
     this.#isOver = true;

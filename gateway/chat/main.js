@@ -8,7 +8,8 @@ import { hidePeek } from "./peek.js";
 import { ofBrowser } from "./store.js";
 
 const TOP = 5; // alternatives requested for each token
-const TRIES = 5, WAIT_MAX_S = 60; // retries, and longest wait, when the gateway says "later"
+const TRIES = 5, WAIT_MAX_S = 60; // retries, and longest wait, when the gateway answers that it is
+                                  // busy
 const RELOAD_MS = 5000;
 
 let key = ""; // API key; never stored, and never part of an address
@@ -180,7 +181,7 @@ async function generate() {
   }
   answer.end(how, failure?.message ?? null);
   put($("said"), failure ? "" : how ? "The answer was stopped." : "The answer is complete.");
-  if (abort !== own) return; // a new chat began while this answer ran
+  if (abort !== own) return; // a new chat began while this answer was generated
   abort = null;
   busy(false);
   if (failure?.status === 401) wantKey(failure.message);
@@ -196,7 +197,7 @@ function send(text) {
   generate();
 }
 
-/** Asks for another answer to the same message. Later turns are removed. */
+/* Requests another answer to the same message. Later turns are removed. */
 function again(turn) {
   const at = turns.indexOf(turn);
   if (abort || at < 0) return;

@@ -1,5 +1,5 @@
-// Provides small helpers for the page. All text is set with textContent and text nodes. No HTML is
-// ever made from data.
+// Provides small helpers for the page. All text is set with textContent and text nodes. HTML is
+// never made from data.
 
 export const $ = id => document.getElementById(id);
 

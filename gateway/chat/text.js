@@ -83,7 +83,7 @@ function fillInline(element, text, spans, from, to) {
 /** Adds the text of [from, to), with an element for the part of each span. */
 function fill(element, text, spans, from, to) {
   let low = 0, high = spans.length;
-  while (low < high) { // this loop finds the first span that ends after `from`
+  while (low < high) { // the loop finds the first span that ends after `from`
     const middle = (low + high) >> 1;
     if (spans[middle].to <= from) low = middle + 1;
     else high = middle;

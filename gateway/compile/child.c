@@ -177,7 +177,8 @@ static void close_from(unsigned first)
         close((int)fd);
 }
 
-/* Drops everything that the process does not need. Only its memory and one socket stay. */
+/* Isolates the process: it dies with its parent, gains no privileges, and keeps no descriptor
+ * but the socket of its job. */
 static void shed(int socket_fd, int parent_pid, int niceness)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -275,14 +276,14 @@ static void start_child(struct parent *p, const struct compile_order *o, int own
     const int pid = c < p->children + MAX_CHILDREN ? fork() : -1;
     if (pid == 0)
         run_child(p, o, owned_fd, me);
-    if (pid < 0) { /* the gateway sees from the closed socket that there is no process */
+    if (pid < 0) { /* the gateway detects from the closed socket that there is no process */
         close(owned_fd);
         return;
     }
     *c = (struct child){.pid = pid, .fd = owned_fd, .id = o->id};
 }
 
-/* Kills a child. Its pid was not waited for yet, so no other process can have the pid. */
+/* Kills a child. The parent has not waited for it yet, so no other process can have its pid. */
 static void kill_child(const struct parent *p, uint64_t id)
 {
     for (const struct child *c = p->children; c < p->children + MAX_CHILDREN; c++)

@@ -1,5 +1,5 @@
 /* Runs the gateway's side of compile processes. A pool thread calls `compilers_run`, which
- * orders a process from the parent of compiles, sends the job over a socket and waits for the
+ * requests a process from the parent of compiles, sends the job over a socket and waits for the
  * verdict until the deadline.
  * Answers of a process are checked like input of a client. `lock` guards the control socket and
  * the debts only, so jobs run in parallel. When the parent has died, the next job starts it
@@ -125,7 +125,8 @@ static void close_parent(struct compilers *c)
         return;
     close(c->control);
     c->control = -1;
-    /* the parent was not waited for yet, so its pid is still valid; its children die too */
+    /* the gateway has not waited for the parent yet, so its pid is still valid; its children die
+     * too */
     kill(c->pid, SIGKILL);
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {
     }
@@ -221,7 +222,7 @@ static void kill_run(struct run *r, bool insists)
     pthread_mutex_lock(&r->c->lock);
     const bool sent = r->c->control >= 0 && send_order(r->c, &o, -1);
     pthread_mutex_unlock(&r->c->lock);
-    /* POLLHUP means that the last descriptor of the socket's other end is closed. */
+    /* POLLHUP means that the process has closed its last descriptor of the socket. */
     if (!insists || (sent && poll(&p, 1, END_WAIT_MS) == 1))
         return;
     pthread_mutex_lock(&r->c->lock);
@@ -280,8 +281,8 @@ static enum status read_some(struct run *r)
     }
 }
 
-/* Sends the job and waits for the answer. A failed send is not an error here: the process has
- * died or will still answer, and the next read shows which is true. */
+/* Sends the job and waits for the answer. A failed send is not an error in this function: the
+ * process has died or will still answer, and the next read shows which is true. */
 static enum status wait_answer(struct run *r)
 {
     bool sends = true;
@@ -306,8 +307,9 @@ static enum status wait_answer(struct run *r)
 }
 
 /* Derives the outcome from the signal that ended a process. SIGABRT means that an allocation
- * failed or the stack was full. SIGXCPU means the limit of processor time. SIGKILL says nothing
- * about the source, because the kernel sends it when the machine is out of memory. */
+ * failed or the stack was full. SIGXCPU means that the limit of processor time was reached.
+ * SIGKILL is no verdict on the source, because the kernel sends it when the machine is out of
+ * memory. */
 static enum compile_outcome outcome_of_death(int signum)
 {
     switch (signum) {
@@ -326,7 +328,7 @@ static enum compile_outcome outcome_of_death(int signum)
     }
 }
 
-/* Charges the tenant with the job's processor time. A killed process did not report its time, so
+/* Charges the job's processor time to the tenant. A killed process did not report its time, so
  * the job's whole duration counts, up to the limit. */
 static void charge(struct run *r, bool has_said)
 {

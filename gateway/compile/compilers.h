@@ -19,7 +19,7 @@ enum compile_outcome {
     COMPILE_CRASHED,     /* the source triggered a fault of the compiler */
     COMPILE_LOST,        /* two processes in a row ended for other reasons */
     COMPILE_UNAVAILABLE, /* no process could be started */
-    COMPILE_CANCELLED,   /* the job was dropped, because nobody waits for its result */
+    COMPILE_CANCELLED,   /* the job was dropped, because its result is no longer needed */
     COMPILE_OUTCOME_COUNT
 };
 
@@ -27,13 +27,13 @@ struct compile_result {
     enum compile_outcome outcome;
     int status;         /* status of the compile, an `enum text_status` */
     bool unread;        /* true when the template had errors and was not rendered */
-    struct strbuf text; /* words of the verdict or the rendered text; the caller frees it */
+    struct strbuf text; /* text of the verdict or the rendered text; the caller frees it */
 };
 
 /* `compile_client` describes the client that wants a job done. */
 struct compile_client {
     uint64_t tenant;            /* tenant charged for the processor time (debts.h) */
-    const atomic_bool *dropped; /* becomes true when nobody waits for the job; NULL = never */
+    const atomic_bool *dropped; /* becomes true when the result is no longer needed; NULL = never */
 };
 
 struct compiler_options {
@@ -62,6 +62,6 @@ void compilers_run(struct compilers *c, const struct compile_frame *job,
 /* Returns true when the source itself reached a limit, so that another try would reach the limit
  * again. */
 bool compile_met_limit(enum compile_outcome o);
-/* Returns words that tell a client why there is no verdict, such as "its process was ended at
+/* Returns a text that tells a client why there is no verdict, such as "its process was ended at
  * its limit of memory". */
 const char *compile_outcome_words(enum compile_outcome o);

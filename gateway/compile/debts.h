@@ -1,11 +1,11 @@
 #pragma once
-/* Counts the processor time that each tenant's compiles took lately, as a debt. Above
+/* Counts the processor time that each tenant's compiles took recently, as a debt. Above
  * COMPILE_DEBT_MOST_NS the tenant's compiles run at the lowest priority until the debt has
  * decayed. The debt halves every COMPILE_DEBT_HALF_NS.
- * This changes nothing on a machine with idle cores. On a busy machine, fifty compiles per
- * second of one tenant would take half a core from the streams of all others. The idea is the
- * scheduler's feedback queue (Corbato et al., AFIPS 1962). It is applied to tenants and not to
- * processes, because each compile is a new process.
+ * The lower priority has no effect on a machine with idle cores. On a busy machine, fifty
+ * compiles per second of one tenant would take half a core from the streams of all others. The
+ * idea is the scheduler's feedback queue (Corbato et al., AFIPS 1962). It is applied to tenants
+ * and not to processes, because each compile is a new process.
  * The debts are plain data with a fixed bound. When there are more tenants than entries, the
  * smallest debt is forgotten. */
 #include <stdbool.h>

@@ -19,7 +19,7 @@ struct verdict {
 struct grammar_check {
     const struct text_tokenizer *tokenizer;
     struct compilers *compilers;
-    uint64_t seed; /* secret seed of the hashes, so that nobody can construct collisions */
+    uint64_t seed; /* secret seed of the hashes, so that no client can construct collisions */
     /* guards all fields below; held while the vocabulary is built, not while a grammar is
      * compiled */
     pthread_mutex_t lock;

@@ -11,8 +11,8 @@
 #include "proto/messages.h"
 #include "text/text.h"
 
-/* `prepare_place` names the thread on which a request is prepared, which limits the work that
- * the thread may do. */
+/* `prepare_place` names the thread on which a request is prepared. The place limits the work
+ * that the thread may do. */
 enum prepare_place {
     PREPARE_COMPILING, /* no limit: the thread may wait for compiles and render any template */
     PREPARE_ON_POOL,   /* the thread may render and tokenize, but not compile */
@@ -37,7 +37,7 @@ void grammar_check_free(struct grammar_check *c); /* frees the check; `c` may be
 struct grammar_asker {
     enum prepare_place place;
     uint64_t tenant;
-    /* becomes true when nobody waits for the request any more; NULL = never */
+    /* becomes true when the request has ended; NULL = never */
     const atomic_bool *dropped;
     /* compiles that this request may still start; cached verdicts are free */
     uint32_t n_compiles_left;
@@ -49,6 +49,6 @@ struct grammar_asker {
 int grammar_compiles(struct grammar_check *c, struct grammar_asker *a, enum grammar_kind kind,
                      struct str source, char why[TEXT_ERR_MAX]);
 /* Checks the grammar of a request. Returns false with an error in `e` that names the field and
- * has llguidance's words. */
+ * contains llguidance's text. */
 bool grammar_check(struct grammar_check *c, struct grammar_asker *a, enum grammar_kind kind,
                    struct str source, const char *field, struct api_error *e);

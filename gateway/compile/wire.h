@@ -1,9 +1,9 @@
 #pragma once
 /* Defines the frames between the gateway and its compile processes (compilers.h, child.h). A
- * frame is a header of fixed size and then two texts. Both ends are one program on one machine,
- * so numbers are in the machine's byte order. Each end checks every byte that it reads, because
- * a compile process has run a client's source and may send anything. Frames are plain values,
- * usable on any thread. */
+ * frame is a header of fixed size and then two texts. Both ends run the same program on one
+ * machine, so numbers are in the machine's byte order. Each end checks every byte that it reads,
+ * because a compile process has run a client's source and may send anything. Frames are plain
+ * values, usable on any thread. */
 #include "common/base/str.h"
 #include "text/text.h"
 
@@ -11,16 +11,16 @@ enum compile_what {
     COMPILE_GRAMMAR = 1, /* job; `text`: source, `code`: an `enum text_grammar_kind` */
     /* job; `text`: template, `more`: its context, `number`: Unix time in seconds */
     COMPILE_TEMPLATE,
-    /* In an answer with the verdict, `code` is an `enum text_status`. `text` holds the words of
-     * the status, or the rendered text. `number` is 1 when the template had errors and was not
+    /* In an answer with the verdict, `code` is an `enum text_status`. `text` holds the status's
+     * text, or the rendered text. `number` is 1 when the template had errors and was not
      * rendered. */
     COMPILE_VERDICT,
     COMPILE_DIED, /* end of a process; `code`: the signal that ended it, or 0 */
     COMPILE_WHAT_COUNT
 };
 
-/* These limits are the largest texts in bytes. A job's texts are no longer than the body that
- * they come from. */
+/* These limits are the largest texts in bytes. A job's texts are no longer than the request's
+ * body. */
 enum { COMPILE_MAX_SOURCE = 256 << 20, COMPILE_MAX_RENDERED = 64 << 20 };
 
 struct compile_frame { /* one frame; its texts are borrowed */
@@ -32,7 +32,7 @@ struct compile_frame { /* one frame; its texts are borrowed */
 };
 
 enum { COMPILE_HEADER_BYTES = 40 };
-/* Writes the header. On the wire the frame's texts follow the header. */
+/* Writes the header of a frame. On the wire the frame's texts follow the header. */
 void compile_frame_header(const struct compile_frame *f, unsigned char out[COMPILE_HEADER_BYTES]);
 
 /* `compile_reader` reads one frame from pieces of any size. */

@@ -55,7 +55,7 @@ static bool has_any(const json_t *messages, bool (*is)(const json_t *messages, s
 }
 
 /* Returns true when the text is in the rest of the prompt, and moves `left` past the text. Texts
- * are searched in their order, so all of them together take one pass. */
+ * are searched in their order, so all of them together need one scan. */
 static bool is_shown(struct str text, struct str *left)
 {
     text = str_trim(text, " \t\r\n");
@@ -77,8 +77,8 @@ static bool is_content_shown(const json_t *content, struct str *left)
     return ok;
 }
 
-/* Checks that the prompt contains all messages. Templates that know only users and assistants
- * silently drop all other messages. */
+/* Checks that the prompt contains all messages. Templates for only users and assistants silently
+ * drop all other messages. */
 static bool shows_all(const json_t *messages, const struct prompt *prompt)
 {
     struct str left = prompt->text;
@@ -94,7 +94,7 @@ static bool shows_all(const json_t *messages, const struct prompt *prompt)
 
 /* ---- the same messages in other roles ---- */
 
-/* Returns the messages with developers' messages in the role of the system. Only gpt-oss was
+/* Returns the messages with the role of developers' messages changed to system. Only gpt-oss was
  * trained on developers' messages; for other models the system has that role. */
 static json_t *said_by_system(const json_t *messages)
 {
@@ -183,7 +183,7 @@ bool chat_roles_prompt(struct params *p, const struct prepare_model *m, struct p
         (ok && shows_all(p->messages, &out->items[0])))
         return ok;
     const bool was_ok = ok;
-    const struct api_error why = *e; /* this copy keeps the error for the original messages */
+    const struct api_error why = *e; /* `why` keeps the error for the original messages */
     if (has_developer)
         ok = prompt_of(p, m, "messages with developers as the system", said_by_system(p->messages),
                        out, e);

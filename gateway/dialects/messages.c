@@ -16,7 +16,7 @@
 struct turn { /* state of reading one message after the other */
     struct params *p;
     size_t i;
-    json_t *withdrawn;  /* names of tools, as keys, that are no longer offered */
+    json_t *withdrawn;  /* names of withdrawn tools, as keys */
     struct strbuf text; /* text blocks of the message, joined by newlines */
     bool has_text;
     struct strbuf run;    /* text of the last messages; the next message may continue it */
@@ -66,7 +66,7 @@ static json_t *take_text(struct turn *t)
 }
 
 /* Ends the run: its text becomes a message. The text is joined only once, because `messages` may
- * hold hundreds of thousands of neighbours. Copying the text for each would take hours. */
+ * hold hundreds of thousands of neighbours. Copying the text for each of them would take hours. */
 static void end_run(struct turn *t)
 {
     const struct str s = strbuf_str(&t->run);
@@ -84,9 +84,9 @@ static void append_message(struct turn *t, json_t *owned)
     json_array_append_new(t->out, owned);
 }
 
-/* Moves the text to the run of `role`, which lives as long as the body. Neighbouring messages of
- * one role are one turn, as in Anthropic's API, because many templates refuse two turns in a
- * row. */
+/* Moves the message's text to the run of `role`, which lives as long as the body. Neighbouring
+ * messages of one role are one turn, as in Anthropic's API, because many templates refuse two
+ * turns in a row. */
 static void flush_text(struct turn *t, const char *role)
 {
     if (!t->has_text)
@@ -157,7 +157,7 @@ static bool plain_block(struct turn *t, const json_t *block, bool is_system)
 }
 
 /* Returns a string, or the joined text of text blocks. An absent content is an empty text.
- * Returns NULL when the content is anything else. */
+ * Returns NULL when the content has any other form. */
 static json_t *plain_text(struct turn *t, const json_t *content, bool is_system)
 {
     bool ok = true;
@@ -226,7 +226,7 @@ static bool is_passed_over(const char *type)
 {
     static const char *const types[] = {"redacted_thinking", "server_tool_use", "mcp_tool_use",
                                         "mcp_tool_result"};
-    /* this suffix matches web_search_tool_result and similar types */
+    /* the suffix matches web_search_tool_result and similar types */
     static const char result[] = "_tool_result";
     const size_t n = strlen(type), n_result = sizeof result - 1;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -235,7 +235,8 @@ static bool is_passed_over(const char *type)
     return n > n_result && strcmp(type + n - n_result, result) == 0;
 }
 
-/* Appends reasoning. A turn may have several pieces of reasoning, between its calls. */
+/* Appends a block's reasoning to `out`. A turn may have several pieces of reasoning, between its
+ * calls. */
 static void add_thought(struct strbuf *out, const json_t *text)
 {
     strbuf_append_c(out, out->len > 0 ? "\n" : "");
@@ -357,7 +358,7 @@ static bool read_system(struct turn *t, const json_t *system)
     if (json_is_string(system) || json_is_array(system))
         text = plain_text(t, system, true);
     if (!text) {
-        t->e->http_status = 0; /* this replaces the error of `plain_text`, which names messages */
+        t->e->http_status = 0; /* clears the error of `plain_text`, which names messages */
         return api_error_set(t->e, 400, "system",
                              "system must be a string or a list of text blocks.");
     }

@@ -45,7 +45,7 @@ static void append_stop(struct strbuf *out, const struct answer_delta *d)
         strbuf_append_c(out, "null");
 }
 
-/* Appends the head of a message,
+/* Appends the beginning of a message,
  * {"id":…,"type":"message","role":"assistant","model":…,"content":, and nothing after it. */
 static void append_head(struct strbuf *out, const struct answer_shape *a)
 {

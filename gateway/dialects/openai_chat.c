@@ -89,8 +89,8 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
 }
 
 /* Joins parts to one string with newlines, as vLLM does for templates that read strings.
- * Reasoning goes to `thought`. When `thought` is NULL, reasoning is ordinary text, as in a
- * system prompt that shows how to reason. Returns false with the reason in `e`. */
+ * Reasoning is appended to `thought`. When `thought` is NULL, reasoning is ordinary text, as in
+ * a system prompt that shows how to reason. Returns false with the reason in `e`. */
 static bool join_parts(const json_t *parts, size_t i_message, struct strbuf *out,
                        struct strbuf *thought, struct api_error *e)
 {
@@ -138,7 +138,7 @@ static void copy_parts(json_t *out, const json_t *parts, size_t i_message, bool 
     strbuf_fini(&thought);
 }
 
-/* Parses a call's arguments, because templates want the value and not its JSON text. Missing or
+/* Parses a call's arguments, because templates need the value and not its JSON text. Missing or
  * null arguments are an empty object. Text that is not valid JSON stays text: an incomplete call
  * that the client sent back. A value that is nested too deep, or has more than `n_left` values,
  * stays text too. `n_left` is the number of values that the request may still have. */
@@ -166,7 +166,7 @@ static void parse_arguments(json_t *call, uint64_t *n_left)
  * content null in a turn of calls. Templates that accept both succeed in the first try. */
 enum { AS_IT_IS = 0, TEXT_ARGUMENTS = 1, EMPTY_CONTENT = 2, VARIANT_COUNT = 4, ANY_ROLE = 8 };
 
-/* Turns a call of a custom tool into a call of the function that stands for the tool here
+/* Turns a call of a custom tool into a call of the function that stands for the tool in the list
  * (tools/set.h). Its arguments are JSON text, like the arguments of other calls. */
 static bool call_function(json_t *call, size_t i_message, size_t i_call, struct api_error *e)
 {
@@ -252,7 +252,7 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
                       i, json_string_value(role));
         return NULL;
     }
-    /* this copy is shallow: members are copied before a change */
+    /* json_copy makes a shallow copy: members are copied before a change */
     json_t *out = json_copy((json_t *)m);
     json_t *content = json_object_get(m, "content");
     const bool is_none = !content || json_is_null(content);
@@ -261,7 +261,7 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
     const bool may_lack = is_none && (is_assistant || is_tool);
     if (json_is_array(content))
         copy_parts(out, content, i, is_assistant, e);
-    /* an absent content is an empty text here */
+    /* an absent content is an empty text for these messages */
     else if (may_lack && (is_tool || variant & EMPTY_CONTENT))
         json_object_set_new(out, "content", json_string(""));
     else if (!json_is_string(content) && !may_lack)
@@ -275,7 +275,7 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
     return out;
 }
 
-/* Adds the variables of requests and clients, after the gateway's own. A key of
+/* Adds the variables of requests and clients to the context, after the gateway's own. A key of
  * chat_template_kwargs overrides a variable of the same name. */
 static void add_variables(const struct params *p, const struct text_tokenizer *t, json_t *context)
 {
@@ -533,7 +533,7 @@ static bool render(const struct params *p, const struct prepare_model *m, const 
 
 /* Chooses the request's own template. `wanted` is the name of one of the model's templates, as
  * in transformers, or a template text. Such a text is a client's program, so the loop does not
- * even parse it. `own` is a template to free, or NULL. */
+ * even parse it. `own` is set to a template that the caller frees, or to NULL. */
 static bool choose_own(struct str wanted, const struct prepare_model *m, struct chosen *out,
                        struct text_template **own, struct api_error *e)
 {

@@ -9,6 +9,7 @@
 /* Appends the template's variables as one JSON object. */
 bool openai_chat_context(const struct params *p, const struct text_tokenizer *tokenizer,
                          struct strbuf *out, struct api_error *e);
-/* Makes one prompt with text, not tokenized yet, by the model's template or the request's own. */
+/* Makes one prompt with text, not tokenized yet, by the model's template or the request's own
+ * template. */
 bool openai_chat_prompt(const struct params *p, const struct prepare_model *m,
                         struct prompt_list *out, struct api_error *e);

@@ -5,11 +5,11 @@
 
 #define COMPLETIONS_MAX_PROMPTS 1024u
 
-/* Copies the texts without tokenizing them. Returns false with the reason in `e`; `out` may be
- * partly filled then, and the caller frees it. */
+/* Copies the prompts' texts without tokenizing them. Returns false with the reason in `e`; `out`
+ * may be partly filled then, and the caller frees it. */
 bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
                                 struct prompt_list *out, struct api_error *e);
-/* Reads prompts from the value of any field. */
+/* Reads prompts from the value of any field, such as the `prompt` of /v1/completions. */
 bool openai_prompts_read(const json_t *v, const char *field, uint32_t vocab_size,
                          struct prompt_list *out, struct api_error *e);
 /* Reads one list of ids, which must all be within the vocabulary. `field` is a name for the

@@ -36,8 +36,8 @@ static void append_top(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "}");
 }
 
-/* `shown` lists the tokens with log-probabilities in a delta. With echo the prompt's tokens come
- * first (the first of them has no log-probabilities), and then the generated tokens. */
+/* `shown` lists the tokens with log-probabilities in a delta. With echo the prompt's tokens are
+ * listed first (the first of them has no log-probabilities), and then the generated tokens. */
 struct shown {
     const struct answer_shape *a;
     const struct answer_delta *d;
@@ -116,8 +116,8 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]}");
 }
 
-/* Appends the text. With echo the prompt's text comes first. A completion has only content
- * parts. */
+/* Appends the text of a completion. With echo the prompt's text precedes it. A completion has
+ * only content parts. */
 static void append_text(struct strbuf *out, const struct answer_shape *a,
                         const struct answer_delta *d)
 {

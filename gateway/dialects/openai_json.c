@@ -1,5 +1,5 @@
-/* Writes JSON that OpenAI's dialects share: heads, usage, token names, log-probabilities,
- * errors, the list of models.
+/* Writes JSON that OpenAI's dialects share: first members, usage, token names,
+ * log-probabilities, errors, the list of models.
  * The writers of chat, completions, responses and embeddings call these functions; each function
  * appends to the given buffer.
  * The functions are pure and usable on any thread. Field order and extra fields are vLLM's. A

@@ -1,7 +1,7 @@
 #pragma once
-/* Writes JSON that OpenAI's endpoints share: heads, usage, ids, ends of choices, framing, the
- * list of models. Field order and extra fields are vLLM's. The functions are pure and append to
- * a buffer. */
+/* Writes JSON that OpenAI's endpoints share: first members, usage, ids, ends of choices,
+ * framing, the list of models. Field order and extra fields are vLLM's. The functions are pure
+ * and append to a buffer. */
 #include "gateway/prepare/dialect.h"
 
 enum { OPENAI_TOKEN_MAX = 160 };
@@ -14,8 +14,8 @@ void openai_chunk_begin(struct strbuf *out, const struct answer_shape *a, const 
 /* Appends ,"NAME":[…] */
 void openai_ids(struct strbuf *out, const char *name, const uint32_t *ids, uint32_t n);
 void openai_usage(struct strbuf *out, const struct answer_shape *a, const struct answer_usage *u);
-/* Appends ,"finish_reason":…,"stop_reason":… Both are null until the end. stop_reason is a stop
- * string, a stop id, or null. */
+/* Appends ,"finish_reason":…,"stop_reason":… Both are null until the choice ends. stop_reason is
+ * a stop string, a stop id, or null. */
 void openai_finish(struct strbuf *out, const struct answer_delta *d);
 /* Appends the end of a chunk: ,"usage":… when the request asks for it, and the brace. `u` is the
  * usage, or NULL for null. */

@@ -16,8 +16,8 @@ static void append_entry(struct strbuf *out, const struct answer_shape *a, uint3
     strbuf_append_c(out, "}");
 }
 
-/* Appends a row. The prompt's id comes first. When it is one of the best ids, it keeps its rank
- * among them. */
+/* Appends a row. The prompt's id is the first entry. When it is one of the best ids, it keeps
+ * its rank among them. */
 static void append_row(struct strbuf *out, const struct answer_shape *a,
                        const struct prompt_logprobs *s, uint32_t i, uint32_t k)
 {

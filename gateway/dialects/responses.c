@@ -62,7 +62,7 @@ static const json_t *part_text(struct reader *r, const json_t *part)
     return NULL;
 }
 
-/* Returns a string, or parts joined by newlines. Returns NULL when the value is anything else. */
+/* Returns a string, or parts joined by newlines. Returns NULL when the value has any other form. */
 static json_t *text_of(struct reader *r, const json_t *content, const char *what)
 {
     struct strbuf b;
@@ -206,8 +206,8 @@ static bool read_custom_call(struct reader *r, const json_t *item)
     return true;
 }
 
-/* Reads a call of a tool that OpenAI's models know and the client runs. The call becomes a call
- * of a function with the tool's name. */
+/* Reads a call of a tool that OpenAI's models were trained on and the client runs. The call
+ * becomes a call of a function with the tool's name. */
 static bool read_client_call(struct reader *r, const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "call_id");
@@ -309,7 +309,7 @@ static bool read_update(struct reader *r, const json_t *item)
 }
 
 /* Reads an item of reasoning, or its summary when the reasoning is absent. Encrypted reasoning
- * cannot be read here. */
+ * cannot be read by this server. */
 static bool read_reasoning(struct reader *r, const json_t *item)
 {
     const json_t *content = json_object_get(item, "content");

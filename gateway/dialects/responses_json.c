@@ -1,5 +1,5 @@
 /* Writes answers of /v1/responses: one response of items, or a stream of OpenAI's events. In a
- * stream each item begins, comes in pieces, and is repeated complete at its end.
+ * stream each item begins, arrives in pieces, and is repeated complete at its end.
  * answer_writer.c calls the functions in `dialect_responses` with deltas; they append to a
  * buffer.
  * `dialect_state` keeps the open item, its text so far and all complete items, because the last
@@ -30,8 +30,8 @@ static bool is_custom(const struct writer *w)
     return w->s->open_block == ANSWER_CALL && w->s->form == TOOL_IS_CUSTOM;
 }
 
-/* Appends the input of a custom tool: the argument of the function that stands for the tool
- * here. Incomplete arguments give their available part. */
+/* Appends the input of a custom tool: the argument of the function that stands for the tool.
+ * Incomplete arguments give their available part. */
 static void append_input(struct strbuf *out, const struct writer *w)
 {
     const struct str arguments = strbuf_str(&w->s->text);
@@ -206,7 +206,7 @@ static void write_text_done(const struct writer *w)
 /* ---- from parts to items ---- */
 
 /* Counts the tokens that overlap the reasoning's text, after the ids counted before. A token
- * that ends a marker and begins the text counts. */
+ * that ends a marker and begins the text is counted. */
 static void count_reasoning(const struct writer *w)
 {
     struct strbuf all;
@@ -371,7 +371,7 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
                    is_cut ? "incomplete" : "completed", &d->usage, NULL);
 }
 
-/* Writes nothing, because the last delta wrote the end: there is only one choice. */
+/* Writes nothing, because a response has only one choice and its last delta wrote the end. */
 static void write_close(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                         const struct answer_usage *u)
 {

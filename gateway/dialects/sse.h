@@ -7,7 +7,7 @@
 #define SSE_KEEP_ALIVE   ": keep-alive\n\n"
 #define SSE_DONE         "data: [DONE]\n\n"
 
-/* These functions begin and end an event. Between them the caller appends its JSON, one line, to
- * `out`. */
+/* `sse_begin` and `sse_end` begin and end an event. Between them the caller appends the event's
+ * JSON, one line, to `out`. */
 void sse_begin(struct strbuf *out);
 void sse_end(struct strbuf *out);

@@ -27,7 +27,7 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
             continue;
         if (at && !field_read_bool(value, full, at, e))
             return false;
-        /* include_obfuscation asks for padding against eavesdroppers, but TLS protects against
+        /* include_obfuscation requests padding against eavesdroppers, but TLS protects against
          * them */
         if (!at && strcmp(key, "include_obfuscation") != 0 && !field_unknown_member(c, name, key))
             return false;

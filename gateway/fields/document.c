@@ -1,4 +1,4 @@
-/* Makes docs/reference/openai.md from the table of fields. */
+/* Writes docs/reference/openai.md from the table of fields. */
 #include <string.h>
 
 #include "gateway/fields/document.h"

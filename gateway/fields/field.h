@@ -1,6 +1,6 @@
 #pragma once
 /* `field` is a row of the table of fields (table.h): a field's name, its values, the dialects
- * that know it, and its use. A key of a body without a row is unknown. docs/reference/openai.md
+ * that have it, and its use. A key of a body without a row is unknown. docs/reference/openai.md
  * is made from the table. Only read.c and the parts of the table include this header. */
 #include <limits.h>
 
@@ -112,13 +112,13 @@ struct field_table {
 
 /* ---- for parsers of fields ---- */
 
-/* `FIELD_MOST_TOLD` limits the log lines about unknown fields of one request. A body has room
- * for half a million unknown fields, and the loop blocks when the log's pipe is full. */
+/* `FIELD_MOST_TOLD` limits the log lines about unknown fields of one request. A body may contain
+ * half a million unknown fields, and the loop blocks when the log's pipe is full. */
 enum { FIELD_MOST_TOLD = 16 };
 
 /* Sets the error "NAME must be WANT, got …" and returns false. */
 bool field_wrong_type(struct api_error *e, const char *name, const char *want, const json_t *got);
-/* Returns true for null, false, or an empty text, list or object, which ask for nothing. */
+/* Returns true for null, false, or an empty text, list or object, which request nothing. */
 bool field_is_empty(const json_t *v);
 /* Handles an unknown member `key` of the object `name`. The policy decides whether the member is
  * ignored, or refused by its full name. */

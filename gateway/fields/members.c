@@ -11,8 +11,8 @@
 #include "common/json/text.h"
 #include "gateway/fields/members.h"
 
-/* `place` is the position of the walk, such as messages[3].content. Its text is made only for an
- * error. */
+/* `place` is the position of the walk, such as messages[3].content. Its text is built only for
+ * an error. */
 struct place {
     const struct field_context *c;
     const struct place *outer; /* object around this place; NULL = a field of the body */
@@ -73,7 +73,7 @@ static bool has(const json_t *v, const char *key)
 }
 
 /* Checks a member that would change the answer and is not supported. It is accepted with a value
- * that asks for nothing, because model_dump() writes such values. */
+ * that requests nothing, because model_dump() writes such values. */
 static bool is_off(const struct place *at, const json_t *v, const char *key, const char *why)
 {
     const json_t *value = json_object_get(v, key);

@@ -2,7 +2,7 @@
  * form.
  * read.c reads a body by these rows. A row's own parser writes checked values into `params`.
  * tools/set.c collects the tools.
- * The order of rows matters: tool_choice comes after tools, and thinking after output_config.
+ * The order of rows matters: tool_choice follows tools, and thinking follows output_config.
  * Values in `params` are borrowed from the body. The functions are pure, and usable on any
  * thread. */
 #include <stdio.h>
@@ -72,7 +72,7 @@ static bool parse_tools(struct params *p, const json_t *v, const struct field_co
     return field_tools(p, v, c, read_tool);
 }
 
-/* Leaves out MCP servers, which only Anthropic's server would call. This row comes after tools. */
+/* Leaves out MCP servers, which only Anthropic's server would call. This row must follow tools. */
 static bool parse_mcp_servers(struct params *p, const json_t *v, const struct field_context *c)
 {
     if (!json_is_array(v))
@@ -152,7 +152,7 @@ static bool parse_thread(struct params *p, const json_t *v, const struct field_c
                          "server keeps no conversations. Send all messages.");
 }
 
-/* Reads `output_config`. This row comes before thinking, so that turning thinking off overrides
+/* Reads `output_config`. This row must precede thinking, so that turning thinking off overrides
  * an effort. */
 static bool parse_output_config(struct params *p, const json_t *v, const struct field_context *c)
 {

@@ -1,4 +1,5 @@
-/* Defines the fields of the prompt or messages, and how they become ids. */
+/* Defines the fields of the prompt or messages, and the fields that control how these become
+ * ids. */
 #include <string.h>
 
 #include "common/json/text.h"
@@ -57,9 +58,9 @@ static bool parse_reasoning_effort(struct params *p, const json_t *v, const stru
                          c->name);
 }
 
-/* Reads variables for the template. Fields with rows of their own are refused here. A template
- * among the variables would bypass --trust-request-chat-template, and other fields would be lost
- * silently. */
+/* Reads variables for the template. Fields with rows of their own are refused among them. A
+ * template among the variables would bypass --trust-request-chat-template, and other fields
+ * would be lost silently. */
 static bool parse_chat_template_kwargs(struct params *p, const json_t *v,
                                        const struct field_context *c)
 {

@@ -138,7 +138,8 @@ static bool parse_field(struct params *p, const struct field *f, json_t *v,
     return false;
 }
 
-/* Checks for keys without a row, because a client must learn that a field has no effect. */
+/* Checks the body for keys without a row, because a client must learn that a field has no
+ * effect. */
 static bool check_unknown(struct params *p, enum unknown_fields policy, struct api_error *e)
 {
     const char *key;
@@ -148,7 +149,7 @@ static bool check_unknown(struct params *p, enum unknown_fields policy, struct a
     json_object_foreach(p->body, key, value)
     {
         if (p->n_ignored >=
-            FIELD_MOST_TOLD) /* all log lines are used up, and each check walks over all rows */
+            FIELD_MOST_TOLD) /* the limit of log lines is reached, and each check scans all rows */
             return true;
         if (json_is_null(value) || is_known(key, p->kind))
             continue;
@@ -199,7 +200,7 @@ static bool check_present(const struct params *p, struct api_error *e)
     return true;
 }
 
-/* Refuses a request that asks for a call without any tool. */
+/* Refuses a request that requires a tool call but has no tools. */
 static bool refuse_no_tools(const struct params *p, struct api_error *e)
 {
     struct strbuf left;
@@ -342,7 +343,8 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     const json_t *max_tokens = json_object_get(out->body, "max_tokens");
     if (kind == API_COMPLETIONS && !out->max_tokens && max_tokens && !json_is_null(max_tokens)) {
         out->prompt_only = true;
-        out->max_tokens = 1; /* 1 is the smallest value of the head; the sampled token is dropped */
+        /* 1 is the smallest max_tokens that the head accepts; the sampled token is dropped */
+        out->max_tokens = 1;
     } else if (kind == API_COMPLETIONS && !out->max_tokens) {
         out->max_tokens = 16;
         out->max_tokens_is_default = true;

@@ -8,7 +8,7 @@
 #define NO_MEDIA "is not supported by this server: its models accept and return text only"
 #define NO_MOVES "is not supported by this server: only the cluster itself moves KV caches"
 
-/* Leaves out web search. This row comes after tools. */
+/* Leaves web search out of the tools. This row must follow tools. */
 static bool parse_web_search_options(struct params *p, const json_t *v,
                                      const struct field_context *c)
 {

@@ -1,8 +1,8 @@
 /* Defines the fields of OpenAI's responses that its chat does not have, or has in another form.
  * read.c reads a body by these rows. A row's own parser writes checked values into `params`.
  * tools/set.c collects the tools.
- * The order of rows matters: tool_choice comes after tools. Values in `params` are borrowed from
- * the body. The functions are pure, and usable on any thread. */
+ * The order of rows matters: tool_choice follows tools. Values in `params` are borrowed from the
+ * body. The functions are pure, and usable on any thread. */
 #include <stdio.h>
 #include <string.h>
 

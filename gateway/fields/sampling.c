@@ -1,8 +1,8 @@
 /* Defines the fields about sampling, and about the end of a text.
  * read.c reads a body by these rows. A row's own parser writes checked values into `params`;
  * prepare.c turns bad_words into ids.
- * The order of rows matters: a newer name of a field comes after the older name, so the newer
- * one overrides. Arrays are on the arena of `params`, and all other values are borrowed from the
+ * The order of rows matters: a newer name of a field follows the older name, so the newer name
+ * overrides. Arrays are on the arena of `params`, and all other values are borrowed from the
  * body. The functions are pure, and usable on any thread. */
 #include <stdio.h>
 #include <string.h>
@@ -98,8 +98,8 @@ static bool is_token_id(const char *key, uint32_t vocab, uint64_t *id)
     return str_to_u64(str_from(key), id) == STATUS_OK && *id < (vocab ? vocab : UINT32_MAX);
 }
 
-/* Refuses keys outside of the vocabulary and lists all of them, as vLLM does. A client with
- * another tokenizer sees the cause at once. */
+/* Refuses keys outside of the vocabulary and lists all of them, as vLLM does. The error thus
+ * shows the cause to a client with another tokenizer. */
 static bool refuse_bias_keys(const json_t *v, const char *name, uint32_t vocab, struct api_error *e)
 {
     char list[200];
@@ -112,7 +112,7 @@ static bool refuse_bias_keys(const json_t *v, const char *name, uint32_t vocab, 
         if (is_token_id(key, vocab, &id))
             continue;
         n++;
-        if (at + 48 < sizeof list) /* 48 bytes are room for the longest entry */
+        if (at + 48 < sizeof list) /* 48 bytes hold the longest entry */
             at += (size_t)snprintf(list + at, sizeof list - at, "%s\"%.40s\"", at ? ", " : "", key);
         else if (n > 0 && list[at - 1] != '.')
             at += (size_t)snprintf(list + at, sizeof list - at, ", ...");
@@ -179,7 +179,7 @@ static bool parse_bad_words(struct params *p, const json_t *v, const struct fiel
 }
 
 static const struct field rows[] = {
-    /* max_completion_tokens comes after max_tokens, so the newer name overrides the older one */
+    /* max_completion_tokens follows max_tokens, so the newer name overrides the older one */
     /* a value of 0 is allowed only with echo */
     ROW_U32("max_tokens", max_tokens, TEXT, 0, 1 << 30),
     ROW_U32("max_tokens", max_tokens, CHAT | MESSAGES, 1, 1 << 30),

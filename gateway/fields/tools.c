@@ -1,8 +1,8 @@
 /* Defines the fields about tools, and about the format of the answer.
  * read.c reads a body by these rows. Parsers write into `params`; tools/set.c collects the tools
  * and tools/grammar_source.c makes the grammar.
- * The order of rows matters: tool_choice comes after tools. All values are borrowed from the
- * body or `params.own`. The functions are pure, and usable on any thread. */
+ * The order of rows matters: tool_choice follows tools. All values are borrowed from the body or
+ * `params.own`. The functions are pure, and usable on any thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static bool parse_structured_outputs(struct params *p, const json_t *v,
     return grammar_from_structured_outputs(p, c->name, v, c->e);
 }
 
-/* Reads guided_json, guided_regex and the like, which vLLM had before structured_outputs. */
+/* Reads guided_json, guided_regex and similar fields, which vLLM had before structured_outputs. */
 static bool parse_guided(struct params *p, const json_t *v, const struct field_context *c)
 {
     return grammar_from_value(p, c->name, c->name + strlen("guided_"), v, c->e);
@@ -152,7 +152,8 @@ bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
                          json_string_value(name));
 }
 
-/* Chooses a tool. A tool that a server would run is not in the list, so it cannot be forced. */
+/* Chooses the tool that tool_choice names. A tool that a server would run is not in the list, so
+ * it cannot be forced. */
 static bool choose_tool(struct params *p, const json_t *of, const char *type,
                         const struct field_context *c)
 {
@@ -192,7 +193,7 @@ bool field_tool_choice(struct params *p, const json_t *v, const struct field_con
            choose_word(p, json_string_value(json_object_get(of, "mode")), c);
 }
 
-/* Reads `tool_choice`. This row comes after tools, because it refers to them. */
+/* Reads `tool_choice`. This row must follow tools, because it refers to them. */
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *type = type_of_choice(v);

@@ -2,8 +2,8 @@
 /* Declares readers for the fields of tools and of an answer's format that all dialects share. */
 #include "gateway/fields/field.h"
 
-/* Sets the tools of `p` to the list `v`. `read` gets each element with its position, and adds
- * (tools/set.h) or refuses it. An empty list gives no tools. */
+/* Sets the tools of `p` to the list `v`. `read` is called for each element with its position,
+ * and adds the tool (tools/set.h) or refuses it. An empty list gives no tools. */
 typedef bool (*field_read_tool)(struct params *p, json_t *tool, size_t i,
                                 const struct field_context *c);
 bool field_tools(struct params *p, const json_t *v, const struct field_context *c,

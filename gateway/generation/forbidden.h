@@ -1,8 +1,8 @@
 #pragma once
 /* Finds tokens that a request forbids by its own parameters: allowed_token_ids, bad_words,
- * min_tokens. Together they may forbid all tokens. The sampler then samples a forbidden token
- * (worker/sampling/sampler.h), but an answer must never contain it. The functions are pure, and
- * usable on any thread. */
+ * min_tokens. These parameters together may forbid all tokens. The sampler then samples a
+ * forbidden token (worker/sampling/sampler.h), but an answer must never contain it. The
+ * functions are pure, and usable on any thread. */
 #include "proto/messages.h"
 
 struct forbidden {

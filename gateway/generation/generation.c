@@ -1,9 +1,9 @@
 /* Makes text, stop strings and deltas of one choice from the Tokens items of the head.
  * serving calls `generation_on_tokens` and acts on the event that it returns. The answer writer
  * takes text with `generation_delta` and confirms it with `generation_given`.
- * `stream` decides which tokens are new, so a repeated or lost item is harmless. `ids` grows
- * only, and holds all tokens for a resubmission. Text that may begin a stop string is never
- * given out. This file does no I/O; loop thread only. */
+ * `stream` decides which tokens are new, so a repeated or lost item is harmless. `ids` only
+ * grows, and holds all tokens for a resubmission. Text that may begin a stop string is never
+ * emitted. This file does no I/O; loop thread only. */
 #include "gateway/generation/generation.h"
 
 #include <math.h>
@@ -202,8 +202,8 @@ static void keep_vector(struct generation *g, struct f32_span v)
     g->n_vector = v.n;
 }
 
-/* Takes the rows of prompt log-probabilities in an item. Such rows come before the first token,
- * in items of their own. */
+/* Stores the rows of prompt log-probabilities in an item. Such rows arrive before the first
+ * token, in items of their own. */
 static enum generation_event take_prompt_logprobs(struct generation *g, const struct tokens_item *t)
 {
     if (t->n_prompt_logprobs == 0 || g->stream.phase != STREAM_OPEN ||
@@ -237,7 +237,8 @@ static enum generation_event end_well(struct generation *g, const struct generat
     return GENERATION_PROGRESS;
 }
 
-/* Takes the token at `t->ids[i]`. Returns GENERATION_NOTHING, or the event that ends the choice. */
+/* Adds the token at `t->ids[i]` to the choice. Returns GENERATION_NOTHING, or the event that
+ * ends the choice. */
 static enum generation_event take_token(struct generation *g, const struct generation_rules *r,
                                         const struct tokens_item *t, uint32_t i)
 {

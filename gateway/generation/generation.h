@@ -1,8 +1,9 @@
 #pragma once
 /* `generation` is one choice of a request: it turns Tokens items into text, stop strings and
- * deltas. It keeps every received token for a resubmission, and the text that the client does
- * not have yet. A slow client gets larger deltas, and an answer in one piece is a single delta.
- * The owner submits, cancels and writes; this module does no I/O. Loop thread only. */
+ * deltas. It keeps every received token for a resubmission. It also keeps the text that was not
+ * sent to the client yet. A slow client gets larger deltas, and an answer in one piece is a
+ * single delta. The owner submits, cancels and writes; this module does no I/O. Loop thread
+ * only. */
 #include "gateway/base/api_error.h"
 #include "gateway/generation/forbidden.h"
 #include "gateway/generation/prompt_logprobs.h"
@@ -28,7 +29,7 @@ struct generation_rules { /* rules of a request, shared by its choices; borrowed
 };
 
 /* `token_logprobs` holds log-probabilities at one position: the chosen token first, then the top
- * tokens in falling order. */
+ * tokens in descending order. */
 struct token_logprobs {
     uint32_t n, chosen_rank;
     uint32_t offset; /* code points of text before the token */
@@ -46,9 +47,9 @@ struct generation {
     struct token_logprobs *logprobs;
     uint32_t n_logprobs, cap_logprobs;
     double logprob_sum;   /* sum of the log-probabilities of all `ids` */
-    struct strbuf text;   /* decoded text that was not given out yet; its end may be held back */
-    struct strbuf said;   /* with `keep_said`: all text that was given out */
-    uint32_t n_given_ids; /* number of ids that were given out */
+    struct strbuf text;   /* decoded text that was not emitted yet; its end may be held back */
+    struct strbuf said;   /* with `keep_said`: all emitted text */
+    uint32_t n_given_ids; /* number of emitted ids */
     /* number of code points of all text, counted after an echoed prompt; kept with
      * `want_logprobs` */
     uint32_t n_chars;
@@ -60,7 +61,7 @@ struct generation {
     enum finish_reason finish; /* STOP or LENGTH once the choice ended without an error */
     int32_t i_stop;            /* index of the stop string that ended the choice; -1 = none */
     uint32_t stop_id;          /* stop id that ended the choice; UINT32_MAX = EOS or none */
-    bool begun, end_given;     /* the first and the last delta were given out */
+    bool begun, end_given;     /* the first and the last delta were emitted */
     struct api_error error;
     uint64_t first_token_ns, last_token_ns;
 };
@@ -93,8 +94,8 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
  * write. With `ids_matter`, tokens without text count too. */
 bool generation_delta(const struct generation *g, const struct generation_rules *r, bool ids_matter,
                       struct generation_delta *out);
-/* Marks the text of a delta as taken by a parser that has nothing to give out yet. The ids stay
- * for the next delta. */
+/* Marks the text of a delta as taken by a parser that has nothing to emit yet. The ids are
+ * emitted with the next delta. */
 void generation_took_text(struct generation *g, const struct generation_delta *d);
 /* Confirms that the delta was written. */
 void generation_given(struct generation *g, const struct generation_rules *r,

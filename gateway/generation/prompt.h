@@ -1,5 +1,6 @@
 #pragma once
-/* `prompt` holds a prompt on its way from the body to token ids. It owns `text` and `ids`. */
+/* `prompt` holds one prompt of a request, from the body's text or ids to the final token ids. It
+ * owns `text` and `ids`. */
 #include "common/base/str.h"
 
 struct prompt {

@@ -31,8 +31,8 @@ struct stop_match {
  * most STOP_MAX_BYTES long. */
 void stop_set_init(struct stop_set *s, const struct str *strings, uint32_t n);
 void stop_set_fini(struct stop_set *s);
-/* Feeds text. Returns true when a stop string is complete at `out->end`; the rest was not fed.
- * With `ignore`, complete strings are skipped (min_tokens). */
+/* Feeds text to the matcher. Returns true when a stop string is complete at `out->end`; the rest
+ * was not fed. With `ignore`, complete strings are skipped (min_tokens). */
 bool stop_matcher_feed(struct stop_matcher *m, const struct stop_set *s, struct str text,
                        bool ignore, struct stop_match *out);
 /* Returns the number of bytes at the end of the fed text that may begin a stop string. */

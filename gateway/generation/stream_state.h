@@ -21,7 +21,7 @@ struct stream_state {
 };
 
 enum stream_verdict {
-    STREAM_DROP,     /* the item is of an old attempt, has nothing new, or came after the end */
+    STREAM_DROP, /* the item has an old attempt number, has nothing new, or arrived after the end */
     STREAM_ACCEPT,   /* `ids[*skip ..]` are new, and so is the end if the item has one */
     STREAM_RESUBMIT, /* tokens are missing, so the stream is WAITING again with attempt + 1 */
     STREAM_BROKEN,   /* the head ended the choice before tokens that it already sent */
@@ -35,6 +35,6 @@ void stream_sent(struct stream_state *s);
 bool stream_link_up(struct stream_state *s);
 enum stream_verdict stream_on_tokens(struct stream_state *s, const struct tokens_item *t,
                                      uint32_t *skip);
-/* Goes back to WAITING with attempt + 1, because something other than tokens is missing. */
+/* Returns to WAITING with attempt + 1, because something other than tokens is missing. */
 void stream_again(struct stream_state *s);
 void stream_end(struct stream_state *s);

@@ -1,11 +1,11 @@
-/* Speaks the gateway's end of the protocol with the head: session, heartbeats, credits and
+/* Implements the gateway's end of the protocol with the head: session, heartbeats, credits and
  * reconnects.
- * Frames come in from link.c through `engine_client_on_frame` and `engine_client_on_connection`.
- * The messages of these frames go out through `engine_events`. Messages to the head go through
- * `engine_client_send`.
+ * link.c passes frames to `engine_client_on_frame` and events of the connection to
+ * `engine_client_on_connection`. `engine_events` receives the messages of these frames.
+ * `engine_client_send` sends messages to the head.
  * Messages are accepted only while the state is OPEN and the session matches. Texts of a message
- * live in the arena `decode` and are valid during the callback only. Loop thread only; time is
- * an argument. */
+ * are in the arena `decode` and are valid during the callback only. Loop thread only; time is an
+ * argument. */
 #include "gateway/head_link/engine_client.h"
 
 #include <stdio.h>
@@ -101,7 +101,7 @@ static void set_refused(struct engine_client *c, enum status status)
         c->events.on_refused(c->events.ctx, status);
 }
 
-/* Returns to DOWN and tells the owner when a session ended. The wait before the next try grows
+/* Returns to DOWN and calls `on_link` when a session ended. The wait before the next try grows
  * with each failure in a row. */
 static void lose(struct engine_client *c, const char *why, bool drop)
 {
@@ -296,8 +296,9 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
     c->now_ns = now_ns;
     c->connected = up;
     if (!up) {
-        /* The session is not lost yet. It ends when heartbeats run out, or at the next
-         * connection: the new connection has a new name at the head and therefore no session. */
+        /* The session is not lost yet. It ends when heartbeats are missing for too long, or at
+         * the next connection: the new connection has a new name at the head and therefore no
+         * session. */
         if (c->state == ENGINE_GREETING)
             lose(c, why, false);
         c->connection_lost = c->state == ENGINE_OPEN;

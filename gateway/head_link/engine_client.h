@@ -29,7 +29,7 @@ struct engine_events {
     void (*on_refused)(void *ctx, enum status status);
     void (*on_tokens)(void *ctx, const struct msg_tokens *m);
     void (*on_cluster)(void *ctx, const struct msg_cluster *m);
-    void (*on_writable)(void *ctx); /* reports that credit came back */
+    void (*on_writable)(void *ctx); /* reports that the gateway has credit again */
     /* the following two functions may be NULL */
     void (*on_adapters)(void *ctx, const struct msg_adapters *m);
     void (*on_adapter_answer)(void *ctx, const struct msg_adapter_answer *m);
@@ -41,7 +41,7 @@ struct engine_options {
     const struct vocabulary *vocabulary; /* vocabulary of the tokenizer; may be NULL */
     uint64_t instance;
     uint64_t credit_bytes; /* bytes that the head may send before a Credit */
-    bool several;          /* there are several heads: a reconnect goes to the next head */
+    bool several;          /* there are several heads: a reconnect switches to the next head */
 };
 
 enum engine_state { ENGINE_DOWN, ENGINE_GREETING, ENGINE_OPEN, ENGINE_STATE_COUNT };
@@ -59,14 +59,14 @@ struct engine_client {
     uint64_t tried_ns; /* time when the current connection attempt began */
     uint64_t term_seen, head_instance;
     uint64_t credit_owed;
-    bool ends;             /* this process is stopping, so the loss of the head is no fault */
+    bool ends;             /* this process is stopping, so the loss of the head is not an error */
     uint32_t n_failures;   /* number of failed Hellos in a row */
     enum status refused;   /* last status passed to `on_refused` */
     char why_refused[256]; /* last reason of a refusal that was logged */
     bool connection_lost;  /* the socket was lost while a session was open */
     bool connected;        /* true while the socket is connected */
     bool keeps_grammar;    /* this head keeps grammars, so a Submit may set `same_grammar` */
-    uint64_t n_dropped;    /* number of dropped frames from outside of the current session */
+    uint64_t n_dropped;    /* number of dropped frames that do not belong to the current session */
     struct arena decode, encode;
     struct strbuf frame;
 };
@@ -76,13 +76,12 @@ void engine_client_init(struct engine_client *c, const struct engine_options *o,
                         uint64_t now_ns);
 void engine_client_fini(struct engine_client *c);
 void engine_client_on_frame(struct engine_client *c, struct str frame, uint64_t now_ns);
-/* Handles a connection that is up (handshake done) or gone. The socket's monitor calls this
- * function. */
+/* Handles an event of the socket's monitor: the connection is up (handshake done) or gone. */
 void engine_client_on_connection(struct engine_client *c, bool up, const char *why,
                                  uint64_t now_ns);
 /* keeps the session alive; called every 125 ms */
 void engine_client_tick(struct engine_client *c, uint64_t now_ns);
 void engine_client_goodbye(struct engine_client *c, const char *why);
-/* Sends a message. Returns STATUS_AGAIN without a session or credit, and STATUS_LIMIT when the
- * message is larger than a frame may be. */
+/* Sends a message to the head. Returns STATUS_AGAIN without a session or credit, and
+ * STATUS_LIMIT when the message is larger than a frame may be. */
 MUST_USE enum status engine_client_send(struct engine_client *c, const struct msg *m);

@@ -2,7 +2,7 @@
  * spans.
  * routes_dispatch calls `front_begin` before anything else, and servers.c calls `front_answered`
  * when the answer is complete.
- * A request's record is made only when the access log or the export of spans needs it, and is
+ * A request's record is created only when the access log or the export of spans needs it, and is
  * freed with its request. No key and no text of a client is written to the log. Loop thread
  * only. */
 #include "gateway/http/front.h"
@@ -42,8 +42,8 @@ static void add_view(struct http_request *r, const char *name, struct str value)
     http_add_header(r, name, buf);
 }
 
-/* Adds the allowed values: the value that the browser asked for when everything is allowed, and
- * the list otherwise. */
+/* Adds the allowed values to a CORS header: the value that the browser requested when everything
+ * is allowed, and the list otherwise. */
 static void add_allowed(struct http_request *r, const char *name, const struct option_list *l,
                         struct str asked)
 {
@@ -116,7 +116,7 @@ static bool cross_origin(const struct front_options *o, struct http_request *r)
 
 /* ---- ids ---- */
 
-/* Uses the client's id when it is short and has only plain characters, because it goes into
+/* Uses the client's id when it is short and has only plain characters, because it is copied into
  * answers, headers and logs. */
 static bool take_id(struct http_request *r, struct str given)
 {

@@ -1,9 +1,9 @@
 #pragma once
 /* Counts HTTP requests by route, method and kind of status, under the names of vLLM's server
- * (http_requests_total, http_request_duration_seconds, ...). A series is made at the first
+ * (http_requests_total, http_request_duration_seconds, ...). A series is created at the first
  * request of its kind. The number of series is bounded by paths in the table of routes × methods
- * × kinds, whatever clients send. An unknown path is handler "none", and an unusual method is
- * "other". Probes and scrapes are not counted, as in vLLM. Loop thread only. */
+ * × kinds, for any requests. The handler of an unknown path is "none", and the method of an
+ * unusual request is "other". Probes and scrapes are not counted, as in vLLM. Loop thread only. */
 #include "common/base/metrics.h"
 #include "common/http/server/server.h"
 

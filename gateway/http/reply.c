@@ -16,7 +16,7 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     char seconds[16];
     snprintf(seconds, sizeof seconds, "%u", retry_after_s);
     struct http_header_kv header = {"Retry-After", seconds};
-    /* This header tells OpenAI's and Anthropic's clients not to retry. The cluster has already
+    /* This header makes OpenAI's and Anthropic's clients not retry. The cluster has already
      * retried when that could help. With two more tries, a request that kills workers could kill
      * up to nine. */
     if (status == 500)

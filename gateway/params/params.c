@@ -16,7 +16,8 @@ struct str params_json_str(const json_t *string)
     " A body is one request: send each line as a request of its own (batch transform: "            \
     "SplitType Line, BatchStrategy SingleRecord)."
 
-/* Returns true for JSON lines: jansson has read a value and found another value after it. */
+/* Returns true for a body of several JSON lines: jansson has read a value and found another
+ * value after it. */
 static bool has_more_values(const struct json_refusal *r)
 {
     return strncmp(r->json.text, "end of file expected near '{'", 29) == 0;
@@ -76,7 +77,7 @@ void params_settle(struct params *p)
     json_t *stop = json_object_get(p->body, p->kind == API_MESSAGES ? "stop_sequences" : "stop");
     for (size_t i = 0; i < sizeof viewed / sizeof *viewed; i++) {
         json_t *v = json_object_get(p->body, viewed[i]);
-        if (json_is_string(v)) /* a request whose member is not a string does not use it */
+        if (json_is_string(v)) /* `p` points only into members that are strings */
             json_object_set(kept, viewed[i], v);
     }
     if (p->n_stops > 0)

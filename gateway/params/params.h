@@ -1,9 +1,9 @@
 #pragma once
 /* `params` holds a JSON body as checked values. One table (fields/table.h) has a row per field:
  * name, type, range, dialects, and how the field is used. A wrong type or range gets a 400 that
- * names the field. null is the same as absent. An unsupported field that changes the answer is
- * refused by name. The policy decides about unknown fields. The functions are pure and do no
- * I/O. Any thread may use a value, but only one thread at a time. */
+ * names the field. null has the same effect as an absent field. An unsupported field that
+ * changes the answer is refused by name. The policy decides about unknown fields. The functions
+ * are pure and do no I/O. Any thread may use a value, but only one thread at a time. */
 #include <jansson.h>
 
 #include "common/base/arena.h"
@@ -13,7 +13,7 @@
 #include "gateway/generation/stop_strings.h"
 #include "proto/messages.h"
 
-/* A dialect's bit in the table of fields is an `api_kind`. */
+/* `api_kind` is a dialect's bit in the table of fields. */
 enum api_kind {
     API_COMPLETIONS = 1,
     API_CHAT = 2,
@@ -61,7 +61,7 @@ struct params {
     enum api_kind kind;
     /* body of the request, owned; each str and json_t below is borrowed from `body` or `own` */
     json_t *body;
-    json_t *own;         /* values made from the body that outlive it (tools/set.h); NULL = none */
+    json_t *own; /* values derived from the body that outlive it (tools/set.h); NULL = none */
     uint64_t tree_bytes; /* bytes of `body` and `own`, set by `params_settle` */
     struct arena arena;  /* memory of the arrays in `sampling` */
     struct str model;    /* name of the model; empty = the first served model */
@@ -124,7 +124,7 @@ void params_fini(struct params *p);
 /* Frees the values that are not needed after preparing: all of the body except a few short
  * texts. The tree takes up to a hundred times the memory of the body's text, and an answer may
  * take an hour. Prompt, messages, template arguments and bad_words are NULL afterwards. Tools
- * stay, for the parsers of answers. */
+ * are kept for the parsers of answers. */
 void params_settle(struct params *p);
 /* Returns the text of a JSON string, borrowed. */
 struct str params_json_str(const json_t *string);

@@ -1,8 +1,8 @@
 /* Parses the messages of gpt-oss. Each message has a header, <|message|>, and a body up to the
  * next marker:
  *   <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>
- * The prompt ends in `<|start|>assistant`, or within a header. The header decides about the
- * body: a call (recipient in functions), reasoning (channel analysis), or content. */
+ * The prompt ends in `<|start|>assistant`, or within a header. The header decides the kind of
+ * the body: a call (recipient in functions), reasoning (channel analysis), or content. */
 #include "gateway/parsers/harmony.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ static void harmony_init(const struct answer_parser *p, struct parser_state *s, 
             break;
         }
     s->step = step_of(tail, &name);
-    /* the called function's name is not known here */
+    /* at this point the called function's name is unknown */
     s->step = s->step == STEP_CALL ? STEP_CONTENT : s->step;
 }
 
@@ -86,7 +86,7 @@ static void give(struct parser_state *s, struct str body, bool calls, struct ans
 }
 
 /* Handles text without a header. Text of a model that writes no messages is content; an
- * incomplete header is dropped. One byte is given out, so that the next search does not find the
+ * incomplete header is dropped. One byte is emitted, so that the next search does not find the
  * same marker again. */
 static size_t no_header(struct parser_state *s, struct str text, bool end, bool calls,
                         struct answer *a)
@@ -164,7 +164,7 @@ static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, s
     return parser_run(feed_step, p, s, text, end, a);
 }
 
-/* Passes all text on when the tool parser is of the same kind, because that parser handles
+/* Passes all text to the tool parser when it is of the same kind, because that parser handles
  * everything. */
 static size_t reasoning_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                              bool end, struct answer *a)

@@ -57,7 +57,7 @@ static void give(struct str text, bool calls, struct answer *a)
         answer_past_reasoning(a, text);
 }
 
-/* Goes to the step after a mark. Without a tool parser a call is text. */
+/* Switches to the step after a mark. Without a tool parser a call is text. */
 static void go(struct parser_state *s, size_t mark, bool calls, struct answer *a)
 {
     s->step = step_behind(mark);
@@ -182,7 +182,7 @@ static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, s
     return parser_run(feed_step, p, s, text, end, a);
 }
 
-/* Passes all text on when the tool parser is of the same kind, because that parser handles
+/* Passes all text to the tool parser when it is of the same kind, because that parser handles
  * everything. */
 static size_t reasoning_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                              bool end, struct answer *a)

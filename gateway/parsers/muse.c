@@ -5,8 +5,8 @@
  * The prompt ends in <|start|>assistant. The recipient decides whether a body is reasoning,
  * content or calls. A call in any other body is text. The next header ends a body too, because
  * models forget the <|eom|>.
- * Invariants: each step consumes text, waits, or goes to a step that does not return before it
- * has consumed. A byte that may begin a mark or a header is never given out. */
+ * Invariants: each step consumes text, waits, or switches to a step that does not return before
+ * it has consumed. A byte that may begin a mark or a header is never emitted. */
 #include "gateway/parsers/muse.h"
 
 #include <ctype.h>
@@ -94,8 +94,9 @@ static uint32_t step_of(const struct muse_family *f, struct str name)
     return !f->glimmer && str_eq_c(name, "developer") ? STEP_DROPPED : STEP_CALLS;
 }
 
-/* Tells the three readers apart. A tool parser parses everything. A reasoning parser before such
- * a tool parser keeps the framing in its output. A reasoning parser alone treats calls as text. */
+/* Returns true for the parser that reads calls. A tool parser parses everything. A reasoning
+ * parser before such a tool parser keeps the framing in its output. A reasoning parser alone
+ * treats calls as text. */
 static bool is_tool_parser(const struct answer_parser *p)
 {
     return p && p->feed == tool_feed;
@@ -175,7 +176,7 @@ static size_t feed_begin(struct parser_state *s, struct str text, bool end)
     return 0;
 }
 
-/* Handles a body without calls. */
+/* Handles a message's body without calls. */
 static size_t feed_body(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -194,7 +195,7 @@ static size_t feed_body(const struct answer_parser *p, struct parser_state *s, s
     return leave(s, n, i_found, marks);
 }
 
-/* Handles text without a header, for a tool parser. Calls are recognised here too. */
+/* Handles text without a header, for a tool parser. Calls are recognised in such text too. */
 static size_t feed_unknown(struct parser_state *s, struct str text, bool end, struct answer *a)
 {
     static const char *const marks[] = {ENDS, CALLS, INVOKE, NULL};
@@ -218,7 +219,7 @@ static bool is_word_byte(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Returns the position after name=" in a tag, which must come before the tag's end or the next
+/* Returns the position after name=" in a tag. name=" must precede the tag's end and the next
  * tag. Returns 0 when name=" is missing; with `more`, it may still arrive. `n` is the end of the
  * tag's own name. */
 static size_t find_name(struct str text, size_t n, bool *more)
@@ -358,8 +359,8 @@ static void give_value(struct answer *a, uint32_t i_call, uint32_t types, struct
         tool_value_give(a, i_call, types ? types : TOOL_STRING, value);
 }
 
-/* Handles a value. A string is given out as it arrives. Any other value is given out at its end,
- * when its type is known. When the answer ends within a value, the available part is given out. */
+/* Handles a value. A string is emitted as it arrives. Any other value is emitted at its end,
+ * when its type is known. When the answer ends within a value, the available part is emitted. */
 static size_t feed_value(struct parser_state *s, struct str text, bool end, struct answer *a)
 {
     static const char *const marks[] = {ENDS, "</atem:invoke>", "</atem:parameter>", NULL};

@@ -1,11 +1,11 @@
 /* Parses reasoning between two markers, most often <think>…</think>. Templates of newer models
  * end the prompt with the opening marker, which begins the reasoning. A prompt that ends with
  * the closing marker has turned reasoning off. In a continued message the last of the two
- * markers counts. Otherwise the text decides: it is reasoning when it begins with the marker, or
- * when the model always reasons first.
- * `parser_run` calls the step function with all unconsumed text. Parts go out through answer.h.
- * All constants of a family are in `struct think_family`; the state of a choice is the step
- * alone. */
+ * markers decides. Otherwise the text decides: it is reasoning when it begins with the marker,
+ * or when the model always reasons first.
+ * `parser_run` calls the step function with all unconsumed text. Parts are emitted through
+ * answer.h. All constants of a family are in `struct think_family`; the state of a choice is the
+ * step alone. */
 #include <string.h>
 
 #include "gateway/answer/answer.h"
@@ -42,8 +42,8 @@ static bool ends_with(struct str s, const char *const *ends)
     return false;
 }
 
-/* Returns the step after a text, by the marker that comes last in the text. Without a marker
- * there is no reasoning. */
+/* Returns the step after a text. The last marker in the text decides. Without a marker there is
+ * no reasoning. */
 static uint32_t step_after(const struct think_family *f, struct str text)
 {
     for (; text.len > 0; text.len--) {
@@ -127,7 +127,7 @@ static size_t feed_inside(const struct think_family *f, struct parser_state *s, 
 }
 
 /* Handles text after the reasoning. Markers in `drop` are removed, but not within a call. From
- * the start marker of a call on, everything passes through. */
+ * the start marker of a call on, all text is emitted unchanged. */
 static size_t feed_past(const struct think_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -145,7 +145,7 @@ static size_t feed_past(const struct think_family *f, struct parser_state *s, st
     return i_drop == SIZE_MAX ? n : n + strlen(f->drop[i_drop]);
 }
 
-/* Passes a call through, up to its end. */
+/* Emits the text of a call unchanged, up to the call's end. */
 static size_t feed_through(const struct think_family *f, struct parser_state *s, struct str text,
                            bool end, struct answer *a)
 {

@@ -1,10 +1,10 @@
 /* Parses calls with JSON or literal arguments after a marker, for all families in tool_parsers.c
  * of that kind.
- * `parser_run` feeds all unconsumed text to the step function. Content goes through tool_text.c.
- * Calls and arguments go out through answer.h.
+ * `parser_run` feeds all unconsumed text to the step function. Content is emitted through
+ * tool_text.c, and calls and arguments through answer.h.
  * All constants of a family are in `struct marked_family`; the state is `struct parser_state`
- * alone. Arguments are given out as they arrive. Text before them is held up to NAMED_MAX_HEAD
- * or MAX_BLANK bytes. Text that begins like a call and is not one becomes content, as in vLLM. */
+ * alone. Arguments are emitted as they arrive. Text before them is held up to NAMED_MAX_HEAD or
+ * MAX_BLANK bytes. Text that begins like a call and is not one becomes content, as in vLLM. */
 #include "gateway/parsers/tool_marked.h"
 
 #include <ctype.h>
@@ -82,7 +82,7 @@ static size_t feed_text(const struct marked_family *f, struct parser_state *s, s
 }
 
 /* Handles text that begins like a call and is not a call. The text becomes content with its
- * marker, as in vLLM. An object is skipped as a whole. */
+ * marker, as in vLLM. An object becomes content as a whole. */
 static void refuse_call(const struct marked_family *f, struct parser_state *s, struct answer *a)
 {
     const bool object = s->i_mark == NO_MARK && f->anywhere && !s->in_list;
@@ -117,7 +117,7 @@ static bool is_name_byte(char c)
 }
 
 /* Returns the name in the text before the arguments. Returns an empty text when that text is not
- * the head of a call. */
+ * the beginning of a call. */
 static struct str name_in_head(const struct marked_family *f, struct str head)
 {
     head = parser_skip(head, json_skip_space(head, 0));
@@ -133,8 +133,8 @@ static struct str name_in_head(const struct marked_family *f, struct str head)
     return name;
 }
 
-/* Returns the id in a head with this name, such as functions.f:0 or f:0. Returns an empty text
- * when there is no id. */
+/* Returns the id in a call's beginning with this name, such as functions.f:0 or f:0. Returns an
+ * empty text when there is no id. */
 static struct str own_id(const struct marked_family *f, struct str head, struct str name)
 {
     const size_t n_prefix = f->prefix ? strlen(f->prefix) : 0;
@@ -283,7 +283,7 @@ static size_t feed_arguments(struct parser_state *s, struct str text, struct ans
     return n;
 }
 
-/* Gives out a word at the end of the answer. The word is complete unless the answer was cut off. */
+/* Emits a word at the end of the answer. The word is complete unless the answer was cut off. */
 static void give_last_word(const struct marked_family *f, struct parser_state *s, struct str word,
                            struct answer *a)
 {
@@ -362,7 +362,7 @@ static size_t feed_next(const struct marked_family *f, struct parser_state *s, s
     return at + 1;
 }
 
-/* Handles an optional closing marker. */
+/* Handles an optional closing marker after a call. */
 static size_t feed_closes(const struct marked_family *f, struct parser_state *s, struct str text,
                           bool end)
 {
@@ -404,7 +404,7 @@ static size_t feed_after(const struct marked_family *f, struct parser_state *s, 
     return n + n_close;
 }
 
-/* Gives out an object as content, up to its end. */
+/* Emits an object as content, up to its end. */
 static size_t feed_object(const struct marked_family *f, struct parser_state *s, struct str text,
                           struct answer *a)
 {

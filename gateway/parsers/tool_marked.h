@@ -15,8 +15,8 @@ struct marked_family {
     bool anywhere; /* with `bare` = '{': any object within text can be a call */
     char between;  /* byte between two objects; 0 = only one object */
     bool follows;  /* true = another call may follow directly or after a comma */
-    bool is_ours;  /* a grammar of this server makes the list; an incomplete call is dropped */
-    bool named;    /* the name comes before the arguments: [prefix] name [sep …] { */
+    bool is_ours;  /* a grammar of this server forces the list; an incomplete call is dropped */
+    bool named;    /* the name precedes the arguments: [prefix] name [sep …] { */
     const char *prefix, *sep; /* with `named`: texts before and after the name; NULL = none */
     /* the text from the prefix to the number after sep is the call's id, for the template */
     bool own_id;

@@ -3,7 +3,8 @@
  * are a list of calls. */
 #include "gateway/answer/answer_parser.h"
 
-/* `tool_parser_list` reads answers that a grammar makes a list of calls (grammar_from_tools). */
+/* `tool_parser_list` reads answers that a grammar forces to be a list of calls
+ * (grammar_from_tools). */
 extern const struct answer_parser tool_parser_list;
 /* Returns the parser with this name, or NULL when there is none. */
 const struct answer_parser *tool_parser_find(const char *name);

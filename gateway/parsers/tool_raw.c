@@ -1,5 +1,5 @@
-/* Parses an answer that a grammar makes a single call of a custom tool: all of its text is the
- * tool's input. */
+/* Parses an answer that a grammar forces to be a single call of a custom tool: all of its text
+ * is the tool's input. */
 #include "gateway/parsers/tool_raw.h"
 #include "gateway/answer/answer.h"
 #include "gateway/answer/literal_scan.h"

@@ -1,11 +1,11 @@
 /* Parses calls with one tag per argument and plain text in it, for all families in
  * tool_parsers.c of that kind.
- * `parser_run` feeds all unconsumed text to the step function. Content goes through tool_text.c.
- * Calls and arguments go out through answer.h. The tool's schema decides the type of a value
- * (tool_types.h).
+ * `parser_run` feeds all unconsumed text to the step function. Content is emitted through
+ * tool_text.c, and calls and arguments through answer.h. The tool's schema decides the type of a
+ * value (tool_types.h).
  * All constants of a family are in `struct tagged_family`; the state is `struct parser_state`
- * alone. Strings are given out as they arrive. Values of other types are held until their end,
- * at most MAX_HELD_VALUE bytes. `n_seen` and `n_first` keep searched positions, so no byte is
+ * alone. Strings are emitted as they arrive. Values of other types are held until their end, at
+ * most MAX_HELD_VALUE bytes. `n_seen` and `n_first` keep searched positions, so no byte is
  * searched twice. */
 #include "gateway/parsers/tool_tagged.h"
 
@@ -228,7 +228,7 @@ static uint32_t types_of_value(const struct tagged_family *f, const struct parse
     return types == 0 && (!f->says || f->says_else) ? TOOL_STRING : types;
 }
 
-/* Continues the search for a marker at *seen. */
+/* Continues the search for a marker from position *seen. */
 static size_t find_on(struct str text, const char *marker, size_t *seen, bool *found)
 {
     *seen += parser_find_marker(parser_skip(text, *seen), marker, found);
@@ -342,7 +342,7 @@ static size_t end_of_tags(const struct tagged_family *f, const struct parser_sta
     return n;
 }
 
-/* Gives out a string as it arrives, except for white space that may be the end of the string. */
+/* Emits a string as it arrives, except for white space that may be the end of the string. */
 static size_t feed_string(const struct tagged_family *f, struct parser_state *s, struct str text,
                           struct answer *a)
 {
@@ -389,7 +389,7 @@ static size_t find_held_end(const struct tagged_family *f, struct parser_state *
     }
 }
 
-/* Gives out the available part of a list or an object in which the answer has ended. */
+/* Emits the available part of a list or an object in which the answer has ended. */
 static void give_cut_off(struct parser_state *s, struct str text, struct answer *a)
 {
     struct json_scan json = {0};
@@ -402,7 +402,7 @@ static void give_cut_off(struct parser_state *s, struct str text, struct answer 
         (void)literal_scan_feed(&literal, text, NULL, a, s->i_call, &n);
 }
 
-/* Gives out the value that ended at n. */
+/* Emits the value that ended at n. */
 static size_t give_value(const struct tagged_family *f, struct parser_state *s, struct str text,
                          size_t n, struct answer *a)
 {
@@ -430,9 +430,9 @@ static size_t feed_held(const struct tagged_family *f, struct parser_state *s, s
     return 0;
 }
 
-/* Handles a value that is not a plain string. The value is given out at its end. A value that
- * may be a string becomes a string as soon as no other type fits, or when the value is too long
- * to hold. */
+/* Handles a value that is not a plain string. The value is emitted at its end. A value that may
+ * be a string becomes a string as soon as no other type fits, or when the value is too long to
+ * hold. */
 static size_t feed_other(const struct tagged_family *f, struct parser_state *s, struct str text,
                          bool end, struct answer *a)
 {
@@ -455,7 +455,7 @@ static size_t feed_other(const struct tagged_family *f, struct parser_state *s, 
     return give_value(f, s, text, value.len, a);
 }
 
-/* Gives out the members of an object such as {"a": 1}. */
+/* Emits the members of an object such as {"a": 1} as arguments. */
 static bool give_members(struct parser_state *s, struct str text, const json_t *properties,
                          struct answer *a)
 {

@@ -14,8 +14,8 @@ struct tagged_family {
     /* text directly after a name, followed by more text up to name_end; or NULL */
     const char *name_close;
     const char *name_end; /* text after a name; NULL = the first byte that no name has */
-    /* Marks within a call, NULL-terminated. The mark [0] comes before a key, and all others end
-     * the call. */
+    /* Marks within a call, NULL-terminated. The mark [0] precedes a key, and all others end the
+     * call. */
     const char *const *inner;
     const char *key_end;
     const char *value; /* text before the value; NULL = none */

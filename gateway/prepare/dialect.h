@@ -1,7 +1,7 @@
 #pragma once
 /* `dialect` is a form of request and answer, such as OpenAI's two endpoints. A route names its
- * dialect. request/ knows no JSON, and a dialect knows no request. Each dialect is a constant
- * table of functions. docs/develop/gateway.md describes the needs of a new dialect. */
+ * dialect. request/ contains no JSON, and a dialect does not access the request. Each dialect is
+ * a constant table of functions. docs/develop/gateway.md describes the needs of a new dialect. */
 #include "gateway/answer/answer.h"
 #include "gateway/prepare/prepared.h"
 #include "gateway/tools/set.h"
@@ -38,7 +38,7 @@ struct dialect {
     const char *id_prefix;    /* prefix of ids, such as "chatcmpl-" */
     const char *prompt_field; /* name of the prompt in error texts */
     enum api_kind kind;       /* bit of the dialect in the table of fields */
-    const char *call_prefix;  /* prefix of tool call ids; NULL = answers go through no parser */
+    const char *call_prefix;  /* prefix of tool call ids; NULL = no parser reads the answers */
 
     /* Reads a body into params, and prompts with text or ids; the caller tokenizes. The function
      * is pure, and usable on any thread. `owned_body` moves into `out->params`, also on failure.

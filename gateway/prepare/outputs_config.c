@@ -42,7 +42,7 @@ static struct str behind_blanks(struct str s)
 }
 
 /* Adds a member in front and leaves the client's text unchanged, because its numbers may be
- * longer than a JSON library can keep. When a member occurs twice, the last one counts. The
+ * longer than a JSON library can keep. When a member occurs twice, the last one is valid. The
  * client's own member therefore wins. */
 bool outputs_make_compact(struct params *p, struct api_error *e)
 {

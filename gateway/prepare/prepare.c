@@ -41,7 +41,7 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     uint32_t *ids = NULL;
     size_t n = 0;
     const uint32_t most = max_input(m, p);
-    /* Up to twice the limit, the error tells the exact length of a text. A longer text is
+    /* Up to twice the limit, the error states the exact length of a text. A longer text is
      * refused early, so its length stays unknown. */
     size_t limit = (size_t)most * 2;
     int s = text_encode(m->tokenizer, out->text.ptr, out->text.len, p->add_special_tokens, limit,
@@ -179,7 +179,7 @@ static bool truncate_prompt(const struct prepare_model *m, const struct params *
         return false;
     if (keep < 0 && p->sampling.pooling != POOLING_NONE)
         keep = (int64_t)max_input(m, p);
-    else if (keep < 0) /* the rest of the context is room for the answer */
+    else if (keep < 0) /* the rest of the context is reserved for the answer */
         keep = (int64_t)m->max_model_len -
                (p->max_tokens && !p->max_tokens_is_default ? (int64_t)p->max_tokens : 1);
     if (keep < 0 || out->n_ids <= keep)
@@ -197,7 +197,7 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
         return api_error_set(e, 400, field, "The prompt must hold at least one token.");
     /* the head shortens max_tokens to fit */
     bool bends = !p->max_tokens || p->max_tokens_is_default;
-    bool pools = p->sampling.pooling != POOLING_NONE; /* a vector needs no room in the context */
+    bool pools = p->sampling.pooling != POOLING_NONE; /* a vector needs no space in the context */
     uint64_t want = pools ? 0 : bends ? 1 : p->max_tokens;
     const uint32_t most = max_input(m, p);
     if (prompt->n_ids + want <= most)
@@ -216,7 +216,7 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
                          field, p->max_tokens, field);
 }
 
-/* Checks the number of prompt log-probabilities in the answer. */
+/* Checks the number of prompt log-probabilities in the answer against its limit. */
 static bool check_prompt_logprobs(const struct prepared *x, struct api_error *e)
 {
     const struct params *p = &x->params;

@@ -26,7 +26,7 @@ struct prepare_model { /* settings of this server; borrowed, read-only */
     /* compile processes; NULL = this thread renders a request's own template */
     struct compilers *compilers;
     uint64_t tenant; /* tenant of the request */
-    /* becomes true when nobody waits for the request any more; NULL = never */
+    /* becomes true when the request has ended; NULL = never */
     const atomic_bool *dropped;
 };
 
@@ -38,7 +38,7 @@ struct dialect;
 struct prepared {
     struct params params;
     struct prompt_list prompts;
-    uint32_t max_tokens_room; /* tokens that the context leaves after the longest prompt */
+    uint32_t max_tokens_room; /* tokens that are left in the context after the longest prompt */
     /* dialect of the answer when the body decides it; NULL = the dialect that read the body */
     const struct dialect *dialect;
     /* The error of preparing. http_status 0 = no error; PREPARE_WANTS_… = prepare again in

@@ -1,10 +1,10 @@
 /* Writes the answer of a request: chunks of a stream as tokens arrive, or one body at the end.
  * `api_request_flush` is called after new tokens and when a client has read. It takes deltas
  * from the generations, feeds them through the parsers (answer/), and lets the dialect make
- * JSON. The JSON goes out through `reply_ops`.
- * Any write may find that the client has left; then `r->reply` is NULL and nothing more is
- * written. A large answer is written on the pool. Until its job is done, the loop only reads the
- * request's choices. Loop thread, except for `write_run` and `answer_run`. */
+ * JSON. `reply_ops` sends the JSON.
+ * Any write may find that the client has disconnected; then `r->reply` is NULL and nothing more
+ * is written. A large answer is written on the pool. Until its job is done, the loop only reads
+ * the request's choices. Loop thread, except for `write_run` and `answer_run`. */
 #include "gateway/request/answer_writer.h"
 
 #include "common/base/mem.h"
@@ -25,7 +25,7 @@ static bool has_reasoning(const struct api_request *r)
     return r->s->o.model.reasoning && r->dialect->call_prefix;
 }
 
-/* Adds up the usage that was given to the dialect so far. */
+/* Sums the usage that was passed to the dialect so far. */
 static struct answer_usage usage_of(const struct api_request *r)
 {
     struct answer_usage u = {0};
@@ -121,13 +121,13 @@ static void finish_stream(struct api_request *r)
     r->dialect->close(&r->s->out, &r->shape, &r->dialect_state, &usage);
     api_request_write_out(r);
     if (!r->reply)
-        return; /* the write found that the client had left */
+        return; /* the write found that the client had disconnected */
     r->reply_ops->end(r->reply);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_COUNT);
 }
 
-/* Returns true when a chunk may be written. By `stream_interval` a chunk waits for that number
+/* Returns true when a chunk may be written. With `stream_interval` a chunk waits for that number
  * of tokens, except for the first and last chunk. */
 static bool is_due(const struct api_request *r, const struct api_choice *c)
 {
@@ -268,11 +268,11 @@ static void write_done(struct encode_job *j)
     r->on_pool = NULL;
     if (r->state == API_RUNNING)
         respond_text(r, &r->whole.out);
-    /* in any other state the client has left, and the next sweep frees the request */
+    /* in any other state the client has disconnected, and the next sweep frees the request */
 }
 
-/* Hands the writing to the pool. Returns false when the pool is full. `bytes` is the estimated
- * size of the answer. */
+/* Submits the writing of the answer to the pool. Returns false when the pool is full. `bytes` is
+ * the estimated size of the answer. */
 static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(struct encode_job *j),
                            void (*done)(struct encode_job *j))
 {
@@ -282,7 +282,7 @@ static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(st
     const struct encode_job job = {
         .run = run,
         .done = done,
-        /* The request already holds this memory; the number only marks the job as large. */
+        /* The request already holds this memory; a large number only marks the job as large. */
         .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
     return api_request_to_pool(r, s->pool, &job);
 }

@@ -23,7 +23,7 @@ static void choose_parsers(struct api_request *r)
     };
     if (!r->dialect->call_prefix)
         return;
-    /* with these grammars an answer may reason first */
+    /* with these grammars an answer may contain reasoning first */
     if (p->sampling.grammar_kind == GRAMMAR_NONE ||
         p->sampling.grammar_kind == GRAMMAR_AFTER_REASONING)
         r->answer_rules.reasoning = o->model.reasoning;
@@ -37,7 +37,7 @@ static void choose_parsers(struct api_request *r)
     r->rules.n_marker_ids = p->skip_special_tokens ? o->n_marker_ids : 0;
 }
 
-/* Asks for prompt log-probabilities in the first choice of a prompt. The answers of all choices
+/* Requests prompt log-probabilities in the first choice of a prompt. The answers of all choices
  * contain them. */
 static void want_prompt_logprobs(struct api_request *r, struct api_choice *c,
                                  const struct prompt *prompt)
@@ -65,7 +65,7 @@ void api_request_make_choices(struct api_request *r)
     struct params *p = &r->prepared.params;
     const struct forbidden f = api_request_forbidden(r);
     /* A forced tool call is JSON that a grammar ends. A stop string within it would leave
-     * arguments that nobody can parse. */
+     * arguments that no client can parse. */
     const bool is_call = p->tools && p->tool_choice == TOOL_CHOICE_REQUIRED && !p->answer_is_input;
     stop_set_init(&r->stops, p->stops, is_call ? 0 : p->n_stops);
     r->rules = (struct generation_rules){

@@ -50,8 +50,8 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
     }
     if (r->on_pool)
         encode_pool_drop(r->on_pool,
-                         /* the prompt of a client that has left must not delay the prompts behind
-                          * it */
+                         /* the prompt of a client that has disconnected must not delay later
+                          * prompts */
                          &r->job);
     api_request_enter(r, API_DONE);
     request_table_leave(r);

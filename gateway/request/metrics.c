@@ -1,6 +1,6 @@
 /* Keeps the gateway's metrics of requests and of the cluster, under vLLM's names.
- * serving reports choices here as they start and end; cluster.c passes on the numbers of the
- * head. `/metrics` renders the registry.
+ * serving reports choices to this module as they start and end; cluster.c forwards the numbers
+ * of the head. `/metrics` renders the registry.
  * The registry owns all metrics; `struct serving_metrics` borrows them and owns `labels`.
  * Counters of the head may restart with another head, so only their growth is added. Loop thread
  * only. */

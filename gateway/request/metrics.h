@@ -1,8 +1,8 @@
 #pragma once
 /* Counts the gateway's metrics, under vLLM's names (docs/reference/metrics.md). The registry
- * owns the metrics. Numbers of single requests are counted here and may be added up over
- * gateways. Numbers that only the head knows are passed on as reported, so every gateway shows
- * the same numbers. */
+ * owns the metrics. Each gateway counts the requests that it serves, and these counts may be
+ * added up over gateways. Numbers that only the head has are forwarded as reported, so every
+ * gateway shows the same numbers. */
 #include "common/base/metrics.h"
 #include "proto/messages.h"
 
@@ -49,8 +49,8 @@ struct serving_metrics {
     struct passed_on preemptions, drafts, draft_tokens, accepted_tokens;
 };
 
-/* `choice_times` holds the times of a choice that ended well, in ns. The token times of a choice
- * without tokens are 0. */
+/* `choice_times` holds the times of a choice that ended without an error, in ns. The token times
+ * of a choice without tokens are 0. */
 struct choice_times {
     uint64_t arrival_ns, submit_ns, queue_ns, first_token_ns, last_token_ns, now_ns;
 };
@@ -68,7 +68,7 @@ struct choice_phases serving_metrics_phases(const struct choice_times *t);
 /* Counts the prompt of a choice. Call this function once per choice, with its first token.
  * `n_cached` of `n_prompt` tokens were in the prefix cache. */
 void serving_metrics_prompt(struct serving_metrics *m, uint32_t n_prompt, uint32_t n_cached);
-/* Counts a choice that ended well with `n_tokens` generated tokens. */
+/* Counts a choice that ended without an error with `n_tokens` generated tokens. */
 void serving_metrics_end(struct serving_metrics *m, enum serving_outcome outcome,
                          const struct choice_times *t, uint32_t n_prompt, uint32_t n_cached,
                          uint32_t n_tokens);

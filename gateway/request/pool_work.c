@@ -31,12 +31,12 @@ static void leftover_run(struct encode_job *j)
 
 static void leftover_done(struct encode_job *j)
 {
-    leftover_run(j); /* this frees the memory now if the pool ended before the job ran */
+    leftover_run(j); /* frees the memory now if the pool ended before the job ran */
     mem_free(j);
 }
 
 /* Frees the parsed body. A tree of a million values takes 0.1 s to free, which is too long for
- * the loop. Pages of a large body also go back to the kernel one by one. */
+ * the loop. The pages of a large body also return to the kernel one by one. */
 void api_request_free_prepared(struct api_request *r)
 {
     if (!r->s->pool || r->body.len <= MOST_FREED_HERE) {

@@ -2,8 +2,9 @@
 /* Runs work of a request on a pool. */
 #include "gateway/request/state.h"
 
-/* Hands a copy of `job` to the pool. Returns false when the pool has no room. */
+/* Submits a copy of `job` to the pool. Returns false when the pool's queue is full. */
 bool api_request_to_pool(struct api_request *r, struct encode_pool *pool,
                          const struct encode_job *job);
-/* Frees the request's body and parsed values. The pool does this when it takes long. */
+/* Frees the request's body and parsed values. The pool frees large ones, because that takes
+ * long. */
 void api_request_free_prepared(struct api_request *r);

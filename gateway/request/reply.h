@@ -1,14 +1,14 @@
 #pragma once
-/* `reply_ops` is the way out of an answer: to a client's connection, a line of a batch, or a
- * test. */
+/* `reply_ops` is the interface through which an answer is sent: to a client's connection, a line
+ * of a batch, or a test. */
 #include "gateway/prepare/dialect.h"
 
 struct api_request;
 
 /* `reply_ops` holds functions of the receiver of an answer: the HTTP server, a batch or a test.
- * `reply` is opaque. A reply is dead after respond, end, drop, or serving_on_abort. */
+ * `reply` is opaque. A reply is invalid after respond, end, drop, or serving_on_abort. */
 struct reply_ops {
-    /* tells the reply to which request it belongs */
+    /* stores in the reply the request that it belongs to */
     void (*attach)(void *reply, struct api_request *r);
     void (*respond)(void *reply, int http_status, struct str json, uint32_t retry_after_s);
     void (*begin)(void *reply, const char *content_type); /* starts a stream with status 200 */
@@ -24,12 +24,12 @@ struct reply_ops {
     /* Gives the bytes of `serving_request.body` to the caller, who frees them with mem_free.
      * NULL = the caller must copy them. */
     char *(*take_body)(void *reply);
-    /* Tells the receiver that nobody reads `serving_request.body` any more. NULL = the body has
-     * no cost. */
+    /* Reports to the receiver that `serving_request.body` is no longer needed. NULL = the body
+     * has no cost. */
     void (*release_body)(void *reply);
     /* Reserves `bytes` beside the body until the request is answered. Returns STATUS_AGAIN when
-     * the tenant has no room now. Returns STATUS_LIMIT when the tenant will never have this
-     * room; the request must be refused then. NULL = the memory is not counted. */
+     * the tenant's share is used up now. Returns STATUS_LIMIT when the bytes exceed the largest
+     * possible share; the request must be refused then. NULL = the memory is not counted. */
     enum status (*hold)(void *reply, uint64_t bytes);
 };
 

@@ -5,7 +5,7 @@
  *     └────────────┴──────────────┴── error, client gone ──▶ DONE
  * A request owns its choices (generation.h does their work). This folder decides when to write,
  * and the dialect decides how. A stream begins with the first token, so that earlier errors have
- * an HTTP status. Each file here does one thing with a request; serving/ decides when. */
+ * an HTTP status. Each file here performs one action on a request; serving/ decides when. */
 #include "common/base/clock.h"
 #include "gateway/auth/limits.h"
 #include "gateway/base/encode_pool.h"
@@ -47,7 +47,7 @@ struct api_request {
     /* Pool that works on the request now, so the request must not be freed; NULL = none. */
     struct encode_pool *on_pool;
     int wants;   /* PREPARE_WANTS_… of the place that must prepare the request; 0 = prepared */
-    void *reply; /* receiver of the answer; NULL = answered, or the client has left */
+    void *reply; /* receiver of the answer; NULL = answered, or the client has disconnected */
     const struct reply_ops *reply_ops;
     const struct dialect *dialect;
     char *owned_body; /* memory of `body` while a pool has the request; NULL = the reply owns it */
@@ -122,8 +122,8 @@ struct serving_options {
 enum { SERVING_BUCKETS = 4096 };
 #define SERVING_DRAIN_PAUSE_NS (30 * NS_PER_S)
 
-/* `cluster_view` describes the link to the head and the cluster behind it, as this gateway knows
- * them. */
+/* `cluster_view` describes the link to the head and the cluster, as last reported to this
+ * gateway. */
 struct cluster_view {
     bool link_up;
     enum status refused; /* reason of the head's refusal; STATUS_OK = the head does not refuse */

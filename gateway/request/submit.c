@@ -72,7 +72,7 @@ enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
         .n_known_logprobs = c->g.prompt_logprobs.n_known,
         .sampling = params->sampling,
     };
-    /* the rows are complete, or another choice asks for them */
+    /* the rows are complete, or another choice requests them */
     if (prompt_logprobs_complete(&c->g.prompt_logprobs))
         m.sampling.n_prompt_logprobs = -1;
     m.sampling.i_prompt = c->i_choice / params->n_generated;

@@ -5,7 +5,7 @@
 /* Submits a choice. `bytes` gets the approximate size of the message. Returns STATUS_AGAIN and
  * STATUS_LIMIT as `engine_ops` does. */
 enum status api_choice_submit(struct api_choice *c, uint64_t *bytes);
-/* Tells the head that the choice has ended here, for instance at a stop string. The head must
- * generate no more tokens. */
+/* Sends Finish to the head when the choice has ended here, for instance at a stop string. The
+ * head must generate no more tokens. */
 void api_choice_finish(struct api_choice *c);
 void api_choice_cancel(struct api_choice *c);

@@ -19,7 +19,7 @@ void request_table_remove(struct api_request *r)
         r->next->link = r->link;
     r->s->n_requests--;
     limits_close(r->key);
-    r->key = NULL; /* the key may be freed with its file, so late tokens are charged to nobody */
+    r->key = NULL; /* the key may be freed with its file, so late tokens are charged to no key */
 }
 
 void request_table_enter(struct api_request *r)

@@ -25,7 +25,7 @@ static enum access_verdict decide_admin(const struct access_rules *r, const stru
 }
 
 /* Decides about metrics. When metrics have an address of their own, the public address requires
- * a key for them, because anybody on the Internet may reach it. */
+ * a key for them, because any client on the Internet may reach it. */
 static enum access_verdict decide_metrics(const struct access_rules *r,
                                           const struct access_caller *c)
 {

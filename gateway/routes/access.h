@@ -1,8 +1,8 @@
 #pragma once
 /* Decides about access to routes in one pure function, so that a test can try each route with
  * each key. Access is denied by default. When keys are configured, every route that is not open
- * requires a key. Unknown paths and methods require a key too, so that a stranger cannot learn
- * which paths exist. */
+ * requires a key. Unknown paths and methods require a key too, so that an unauthenticated client
+ * cannot learn which paths exist. */
 #include "gateway/routes/route.h"
 
 struct access_rules {
@@ -20,10 +20,10 @@ enum access_verdict {
     ACCESS_GRANTED,
     ACCESS_WANTS_KEY,    /* 401: a key is missing or wrong */
     ACCESS_NOT_HERE,     /* 404: the route is not served at this address */
-    ACCESS_NO_ADMIN_KEY, /* 403: no admin key is configured, so nobody has access */
+    ACCESS_NO_ADMIN_KEY, /* 403: no admin key is configured, so no client has access */
 };
 
-/* Decides about one request. `row` is NULL for an unknown path or method; ACCESS_GRANTED then
- * means that the caller may get the 404 or 405. */
+/* Decides whether one request has access. `row` is NULL for an unknown path or method;
+ * ACCESS_GRANTED then means that the caller may get the 404 or 405. */
 enum access_verdict access_decide(const struct access_rules *r, const struct access_caller *c,
                                   const struct http_route *row);

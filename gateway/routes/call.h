@@ -1,5 +1,5 @@
 #pragma once
-/* Provides helpers for all handlers. */
+/* Provides helper functions for all handlers of routes. */
 #include "common/http/server/server.h"
 #include "gateway/auth/api_key.h"
 #include "gateway/routes/route.h"
@@ -12,5 +12,5 @@ static inline uint64_t call_tenant(const struct call *c)
 /* Returns the arguments for serving, filled from the request and its key. A handler may change
  * them. */
 struct serving_request call_serving(const struct call *c, const struct dialect *d);
-/* Answers with an error in OpenAI's form. */
+/* Answers the request with an error in OpenAI's form. */
 void call_error(struct http_request *r, int status, const char *code, const char *text);

@@ -1,8 +1,8 @@
-/* Leads a request from its first line to its handler: finds the row, checks key, host and room,
- * then calls the handler.
+/* Leads a request from its request line to its handler: finds the row, checks key, host and free
+ * memory, then calls the handler.
  * servers.c calls `routes_body_max` and `routes_reads_body` after the headers, and
- * `routes_dispatch` after the body. Each request gets exactly one answer, from here or from its
- * handler.
+ * `routes_dispatch` after the body. Each request gets exactly one answer, from this file or from
+ * its handler.
  * Only access.c decides about access. The key is looked up again at each step and passed in
  * `struct call`; nothing is kept between requests. Loop thread only. */
 #include "gateway/routes/dispatch.h"
@@ -154,8 +154,8 @@ static bool is_let_in(struct api_server *a, struct http_request *r, const struct
     return false;
 }
 
-/* Checks that there is room for an answer, before anything is computed. Returns false when the
- * request was refused and answered. */
+/* Checks that an answer fits in the memory budget, before anything is computed. Returns false
+ * when the request was refused and answered. */
 static bool has_room(struct http_request *r, const struct http_route *row)
 {
     if (!row || row->access != ACCESS_KEY || http_answer_has_room(r))
@@ -184,7 +184,7 @@ uint64_t routes_body_max(struct api_server *a, struct http_request *r, bool on_a
 {
     const struct api_key *key = NULL;
     const struct http_route *row = row_for(a, r, on_admin_address, &key);
-    /* to wait for a body that nobody reads would only hold a connection */
+    /* waiting for a body that no handler reads would only hold a connection */
     if (!row || !has_body(row))
         return 0;
     say_whose(r, key);

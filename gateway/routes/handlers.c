@@ -1,6 +1,7 @@
 /* Handles the routes, except for SageMaker's and the chat page's.
  * dispatch.c calls a handler after all checks. Short answers are written at once. Requests for
- * tokens go to serving, files and batches to batches/, and adapters to serving/adapters.c.
+ * tokens are passed to serving, files and batches to batches/, and adapters to
+ * serving/adapters.c.
  * `struct call` is borrowed for the call. Its request lives until it is answered. A handler, or
  * the module behind it, answers exactly once. Loop thread only. */
 #include "gateway/routes/handlers.h"
@@ -35,8 +36,9 @@ void route_get_health(struct api_server *a, const struct call *c)
         call_error(c->request, 503, NULL, why);
 }
 
-/* Tells a load balancer whether to send requests here. Without a ready replica requests wait and
- * get an error that says so, which is better for a client than no address. */
+/* Reports to a load balancer whether it may send requests to this gateway. Without a ready
+ * replica requests wait and get an error with the reason, which is better for a client than no
+ * address. */
 void route_get_accepting(struct api_server *a, const struct call *c)
 {
     const char *why = "the gateway is shutting down";

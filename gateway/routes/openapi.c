@@ -1,9 +1,9 @@
-/* Makes the OpenAPI document of this gateway, for GET /openapi.json and `cox-gateway openapi`.
+/* Builds the OpenAPI document of this gateway, for GET /openapi.json and `cox-gateway openapi`.
  * The hand-written openapi.json is the base. This file adds bodies from the table of fields and
  * security from the table of routes. Members named x-… are instructions for this file and are
  * removed.
- * The document depends only on the tables and `struct openapi_world`, so it is made once at the
- * start. The document that is being made owns all JSON. */
+ * The document depends only on the tables and `struct openapi_world`, so it is built once at the
+ * start. The document under construction owns all JSON. */
 #include "gateway/routes/openapi.h"
 
 #include <stdio.h>
@@ -242,8 +242,8 @@ static void add_body_and_answer(json_t *op)
     json_decref(stream);
 }
 
-/* Adds an error. When the operation already has an answer of this status, the error's JSON is
- * added to that answer, because errors before the handler use the same status. */
+/* Adds an error to an operation. When the operation already has an answer of this status, the
+ * error's JSON is added to that answer, because errors before the handler use the same status. */
 static void add_error(json_t *op, const char *status, const char *shape)
 {
     json_t *responses = json_object_get(op, "responses");

@@ -1,8 +1,8 @@
 #pragma once
-/* Makes GET /openapi.json and `cox-gateway openapi`: the requests and answers of this gateway as
- * OpenAPI 3.1. gateway/routes/openapi.json is written by hand: paths, answers, and details of
- * fields that the table of fields does not have. Request bodies come from the table of fields,
- * and security comes from the table of routes. */
+/* Builds GET /openapi.json and `cox-gateway openapi`: the requests and answers of this gateway
+ * as OpenAPI 3.1. gateway/routes/openapi.json is written by hand: paths, answers, and details of
+ * fields that the table of fields does not have. The table of fields provides the request
+ * bodies, and the table of routes provides the security. */
 #include "gateway/params/params.h"
 
 struct gateway_config;
@@ -23,7 +23,7 @@ extern const char openapi_base[];
 extern const size_t openapi_base_len;
 
 struct openapi_world openapi_world_of(const struct gateway_config *c);
-/* Appends the document to `out`. */
+/* Appends the OpenAPI document to `out`. */
 void openapi_document(const struct openapi_world *w, struct strbuf *out);
 /* Returns the dialect's name in x-requests, or NULL when the dialect has no rows of its own in
  * the table. */

@@ -13,7 +13,7 @@ enum route_access {
     ACCESS_KEY, /* needs an API key; the default of a new row */
     ACCESS_OPEN,
     ACCESS_PROBE, /* needs either kind of key; open at the admin address */
-    ACCESS_ADMIN, /* needs the admin key; without a configured admin key nobody has access */
+    ACCESS_ADMIN, /* needs the admin key; without a configured admin key no client has access */
     /* Needs either kind of key, except with --metrics-public. With two addresses the public
      * address always needs a key. */
     ACCESS_METRICS,

@@ -6,7 +6,8 @@
 
 enum route_result { ROUTE_FOUND, ROUTE_NOT_FOUND, ROUTE_METHOD_NOT_ALLOWED };
 
-/* Finds a row. HEAD finds GET's row. `allow` gets the methods of the path, for a 405. */
+/* Finds the row for a method and a path. HEAD finds GET's row. `allow` gets the methods of the
+ * path, for a 405. */
 enum route_result routes_find(struct str method, struct str path, const struct http_route **out,
                               char allow[64]);
 /* Returns all rows, for tests and `cox-gateway routes`. */

@@ -1,7 +1,8 @@
-/* Handles DJL Serving's paths, and the paths of SageMaker's runtime in front of them.
- * dispatch.c calls these handlers. Model and adapter come from headers, attributes or the path.
- * Then the body goes to serving with a dialect of DJL's form (sagemaker/djl_dialects.c) and the
- * reply of the caller's protocol.
+/* Handles DJL Serving's paths, and the paths of SageMaker's runtime, which usually forwards to
+ * them.
+ * dispatch.c calls these handlers. Headers, attributes or the path name the model and the
+ * adapter. Then the body is passed to serving with a dialect of DJL's form
+ * (sagemaker/djl_dialects.c) and the reply of the caller's protocol.
  * Every refusal has the form that the caller's protocol expects. Only `has_served` is kept
  * between requests. Loop thread only. */
 #include "gateway/routes/sagemaker.h"
@@ -42,7 +43,7 @@ static void refuse(const struct reply_ops *ops, struct http_request *r, const st
 }
 
 /* Returns true for a property "handler". In DJL it would choose the function that runs in
- * model.py, which no client may do here. */
+ * model.py. This server lets no client do so. */
 static bool has_handler(const struct djl_headers *h)
 {
     struct str v;
@@ -130,7 +131,7 @@ void sagemaker_post_invocation(struct api_server *a, const struct call *c)
 /* ---- the runtime in front of the container ---- */
 
 /* Returns the reply functions for "/endpoints/NAME/…", or NULL when the path is unknown. Every
- * NAME means this deployment. */
+ * NAME stands for this deployment. */
 static const struct reply_ops *endpoint_of(struct str path)
 {
     struct str prefix = STR("/endpoints/");
@@ -144,16 +145,16 @@ static const struct reply_ops *endpoint_of(struct str path)
     return str_eq_c(what, "/invocations-response-stream") ? &endpoint_stream_ops : NULL;
 }
 
-/* Returns true for a known name. A key without access to it gets the same answer as for an
- * unknown name. */
+/* Returns true when `name` is a known name. A key without access to it gets the same answer as
+ * for an unknown name. */
 static bool is_ours(const struct api_server *a, const struct call *c, struct str name)
 {
     return limits_allow_model(c->key, name) &&
            (is_served(a, name) || gateway_adapters_find(&a->adapters, name));
 }
 
-/* Returns the name of an inference component, or of the file of a multi-model endpoint. Here the
- * name stands for a model or an adapter. */
+/* Returns the name of an inference component, or of the file of a multi-model endpoint. This
+ * server takes the name as a model or an adapter. */
 static struct str asked_model(struct http_request *r)
 {
     struct str name = http_header(r, "X-Amzn-SageMaker-Inference-Component"), end = STR(".tar.gz");

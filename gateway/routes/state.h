@@ -31,7 +31,7 @@ struct api_server {
     struct strbuf openapi; /* text of the document /openapi.json */
     /* the following fields hold the rules of access */
     struct auth auth;
-    /* keys for calls about adapters; without any such key, nobody has access */
+    /* keys for calls about adapters; without any such key, no client has access */
     struct admin_keys admin_keys;
     struct host_rule hosts, admin_hosts;
     /* the following fields hold the addresses and connections */

@@ -61,7 +61,7 @@ static bool take_do_sample(struct translation *t, const char *key, json_t *v)
     return true;
 }
 
-/* Reads top_k. All values up to 0 turn top_k off, which is -1 here. */
+/* Reads top_k. All values up to 0 turn top_k off, which is -1 in OpenAI's fields. */
 static bool take_top_k(struct translation *t, const char *key, json_t *v)
 {
     bool off = json_is_number(v) && json_number_value(v) <= 0;

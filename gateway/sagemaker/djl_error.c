@@ -1,6 +1,6 @@
 /* Writes DJL's errors. An invalid request, or a failure before the first token, gets a 424 in
- * the handler's form. A refusal in front of the model has the front end's form, with the name of
- * a Java class. */
+ * the handler's form. A request that is refused before it reaches the model gets the front end's
+ * form, with the name of a Java class. */
 #include "gateway/sagemaker/djl_error.h"
 
 #include <string.h>
@@ -58,8 +58,8 @@ static bool is_about_the_request(const struct api_error *e)
            (e->http_status == 400 || e->http_status == 404 || e->http_status == 422);
 }
 
-/* Returns true when a key's limit was reached, an error that DJL does not know. Such clients get
- * a 429, as OpenAI's clients do. */
+/* Returns true when a key's limit was reached, an error that DJL does not have. The client of
+ * such a key gets a 429, as OpenAI's clients do. */
 static bool is_throttled(const struct api_error *e)
 {
     return e->http_status == 429 && e->code && strcmp(e->code, "rate_limit_exceeded") == 0;

@@ -16,7 +16,7 @@ struct djl_statuses {
         .bad_request = 400, .throttle_error = 503, .wlm_error = 503, .server_error = 500,          \
         .timeout = 504                                                                             \
     }
-/* Reads words of the form NAME=STATUS. */
+/* Reads statuses from words of the form NAME=STATUS. */
 MUST_USE enum status djl_read_statuses(const struct option_list *words, struct djl_statuses *out,
                                        struct error *err);
 /* Sets the statuses of the whole process. Call this function before requests are served. */
@@ -27,6 +27,7 @@ int djl_rolling_status(const struct api_error *e);
 int djl_async_status(const struct api_error *e);
 void djl_rolling_error(struct strbuf *out, const struct api_error *e, bool in_stream);
 void djl_rolling_error_sse(struct strbuf *out, const struct api_error *e, bool in_stream);
-/* Appends the error of a refusal in front of the model: {"code","type","message"}. */
+/* Appends the error of a request that was refused before it reached the model:
+ * {"code","type","message"}. */
 void djl_front_end_error(struct strbuf *out, const struct api_error *e, int status);
 void djl_async_error(struct strbuf *out, const struct api_error *e, bool in_stream);

@@ -8,7 +8,7 @@ struct djl_headers { /* values of these headers, borrowed from the request; empt
     struct str adapter_id, attributes, query;
 };
 
-/* Finds the first pair with the name, in upper or lower case, and returns its value without
+/* Finds the first pair with this name, in upper or lower case, and returns its value without
  * spaces around it. Text without = is not a pair. Returns false when there is no such pair. The
  * value may be empty. */
 bool djl_attribute(struct str attributes, const char *name, struct str *out);

@@ -150,7 +150,7 @@ void djl_generated(struct strbuf *out, const struct answer_shape *a, const struc
     strbuf_fini(&all);
 }
 
-/* Appends the head {"finish_reason":…,"generated_tokens":… and nothing after it. */
+/* Appends the beginning {"finish_reason":…,"generated_tokens":… and nothing after it. */
 static void append_details(struct strbuf *out, const struct answer_shape *a,
                            const struct answer_delta *d)
 {
@@ -193,8 +193,8 @@ static void append_line_end(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "}");
 }
 
-/* Writes a line per token. When the end has no token, because text was held back, its line has
- * the token id -1, as in DJL: clients read ["token"]["text"] in every line. */
+/* Writes a line per new token. When the end has no token, because text was held back, its line
+ * has the token id -1, as in DJL: clients read ["token"]["text"] in every line. */
 void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                const struct answer_delta *d)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* Writes the answers to `inputs`. */
+/* Writes DJL's answers to bodies with `inputs`. */
 #include "gateway/prepare/dialect.h"
 
 void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
@@ -19,6 +19,6 @@ struct djl_pieces djl_pieces_of(const struct answer_delta *d);
 struct str djl_next_piece(struct djl_pieces *p, const struct answer_shape *a, uint32_t id,
                           bool last);
 /* Appends "generated_text":…, after the prompt's text when the request asks for it. `said` is
- * the text that was given out before. */
+ * the text that was emitted before. */
 void djl_generated(struct strbuf *out, const struct answer_shape *a, const struct answer_delta *d,
                    struct str said);

@@ -33,8 +33,8 @@ void djl_static_whole(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-/* Writes an error. A failure in the handler has the handler's form. A refusal in front of the
- * model has the front end's form. */
+/* Writes an error. A failure in the handler has the handler's form. A refusal before the model
+ * is reached has the front end's form. */
 void djl_static_error(struct strbuf *out, const struct api_error *e, bool in_stream)
 {
     int status = djl_rolling_status(e);

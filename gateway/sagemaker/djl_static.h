@@ -1,5 +1,5 @@
 #pragma once
-/* Declares the writers of static batches. */
+/* Declares the writers of answers to static batches (DJL's STATIC form). */
 #include "gateway/prepare/dialect.h"
 
 void djl_static_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,

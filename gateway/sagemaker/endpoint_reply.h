@@ -1,7 +1,7 @@
 #pragma once
-/* Sends answers in the form of SageMaker's runtime in front of a container, for boto3 and other
- * SDKs. The container's errors become a ModelError, and streams consist of events. Replies are
- * struct http_request. Loop thread only. */
+/* Sends answers in the form of SageMaker's runtime, which usually runs between the client and a
+ * container, for boto3 and other SDKs. The container's errors become a ModelError, and streams
+ * consist of events. Replies are struct http_request. Loop thread only. */
 #include "common/http/server/server.h"
 #include "gateway/prepare/dialect.h"
 
@@ -13,5 +13,5 @@ extern const struct reply_ops endpoint_stream_ops; /* replies of InvokeEndpointW
  * body. */
 extern const struct dialect dialect_endpoint;
 
-/* Refuses a request in front of the model: {"__type","code","Message"}. */
+/* Refuses a request before it reaches the model: {"__type","code","Message"}. */
 void endpoint_refuse(struct http_request *r, int status, const char *type, const char *text);

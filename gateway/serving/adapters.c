@@ -65,7 +65,7 @@ static struct adapter_call *free_call(struct gateway_adapters *a)
 }
 
 /* Returns true for the model's own names. Requests with such a name go to the model, so an
- * adapter of that name would never be used. The head may know fewer of these names than this
+ * adapter of that name would never be used. The head may have fewer of these names than this
  * gateway. */
 static bool is_taken(const struct gateway_adapters *a, struct str name)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /* Keeps the LoRA adapters of a gateway: the names that requests may use, as the head reports
  * them. Also handles vLLM's two calls that change them (POST /v1/load_lora_adapter,
- * /v1/unload_lora_adapter). A call is passed to the head and answered when the head answers.
+ * /v1/unload_lora_adapter). A call is forwarded to the head and answered when the head answers.
  * routes.c decides which keys may make these calls. Time is an argument; loop thread only. */
 #include "gateway/request/reply.h"
 #include "proto/limits.h"
@@ -14,7 +14,7 @@ struct adapter_call {
     uint64_t ticket, since_ns;
     bool on;
     char name[256];
-    void *reply; /* reply of the call; NULL = the entry is free, or the client has left */
+    void *reply; /* reply of the call; NULL = the entry is free, or the client has disconnected */
 };
 
 struct gateway_adapters {
@@ -42,7 +42,7 @@ void gateway_adapters_on_names(struct gateway_adapters *a, const struct msg_adap
 void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, struct str body,
                            const char *by, uint64_t now_ns);
 void gateway_adapters_on_answer(struct gateway_adapters *a, const struct msg_adapter_answer *m);
-/* Handles a client that left. Returns false when the reply belongs to no call here. */
+/* Handles a client that has disconnected. Returns false when the reply belongs to no call here. */
 bool gateway_adapters_on_abort(struct gateway_adapters *a, const void *reply);
 void gateway_adapters_on_link_lost(struct gateway_adapters *a);
 void gateway_adapters_tick(struct gateway_adapters *a, uint64_t now_ns);

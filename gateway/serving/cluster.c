@@ -2,7 +2,8 @@
 
 #include "common/base/log.h"
 
-/* This text contains no names, because anybody may read a probe's answer. The log has the names. */
+/* This text contains no names, because any client may read a probe's answer. The log has the
+ * names. */
 #define OTHER_MODEL                                                                                \
     "the head refuses this gateway: the gateway's model has another vocabulary than the workers' " \
     "model"

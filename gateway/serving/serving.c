@@ -1,7 +1,7 @@
 /* Owns all open requests and handles the events that change them: a new request, tokens, a
- * client that reads or leaves, the link, time.
- * `servers.c` and `engine.c` call in. Submits and cancels go out through `engine_ops`, answers
- * through `reply_ops`.
+ * client that reads or disconnects, the link, time.
+ * `servers.c` and `engine.c` report the events. `engine_ops` sends submits and cancels, and
+ * `reply_ops` sends answers.
  * `struct serving` owns every request in its list. An ended request stays until the end of the
  * turn, when `serving_sweep` frees it. A request that a pool still uses waits in `dead`. Loop
  * thread only; time is an argument. */
@@ -88,8 +88,8 @@ void serving_on_tokens(struct serving *s, const struct msg_tokens *m)
         if (r && t->i_choice < r->n_choices) {
             api_request_on_tokens(r, t->i_choice, t);
         } else if (t->finish == FINISH_NONE) {
-            /* Nobody waits for these tokens, because an earlier Cancel was lost with a link. The
-             * Cancel is sent again. */
+            /* No request waits for these tokens, because an earlier Cancel was lost with a link.
+             * The Cancel is sent again. */
             struct msg_cancel c = {.id = t->id, .i_choice = t->i_choice, .attempt = t->attempt};
             (void)!s->engine.cancel(s->engine.ctx, &c);
         }
@@ -106,7 +106,7 @@ void serving_on_link(struct serving *s, bool up)
     metric_set(s->metrics.head_link_up, up ? 1 : 0);
     s->cluster.link_up = up;
     s->cluster.link_changed_ns = serving_now(s);
-    /* a new session does not know the grammar of the session before */
+    /* the head has no grammar of the earlier session */
     s->grammar_of = (struct request_id){0};
     if (!up)
         return;
@@ -186,8 +186,8 @@ static bool give_no_replica(const struct serving *s, struct api_error *e)
     return api_error_set(e, 503, NULL, "Workers are being started: try again later.");
 }
 
-/* Returns the longest time that a stream may stand still. A gateway that stops waits less: the
- * whole cluster may be stopping, and the client can retry elsewhere. */
+/* Returns the longest time that a stream may receive no token. A gateway that stops waits less:
+ * the whole cluster may be stopping, and the client can retry elsewhere. */
 static uint64_t pause_limit(const struct serving *s)
 {
     const uint64_t most = SERVING_DRAIN_PAUSE_NS;
@@ -226,8 +226,8 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
     return false;
 }
 
-/* Implements DJL's chunked_read_timeout, counted since the last token or the arrival. A slow
- * client is not the model's fault; the HTTP server ends the connections of slow clients. */
+/* Implements DJL's chunked_read_timeout, counted since the last token or the arrival. The model
+ * is not at fault for a slow client; the HTTP server ends the connections of slow clients. */
 static bool is_silent(const struct serving *s, const struct api_request *r, uint64_t t)
 {
     return s->o.chunk_timeout_ns && r->reply && r->n_ended < r->n_choices &&
@@ -254,7 +254,8 @@ void serving_tick(struct serving *s)
             r->last_write_ns = t;
             r->reply_ops->write(r->reply, str_from(r->dialect->keep_alive));
         } else if (r->state == API_RUNNING && r->n_ended == r->n_choices) {
-            api_request_flush(r); /* the pool had no room for this answer before */
+            /* the pool's queue was full when this answer was submitted earlier */
+            api_request_flush(r);
         }
     }
     metric_set(s->metrics.open_requests, s->n_requests);
@@ -279,7 +280,7 @@ void serving_sweep(struct serving *s)
         next = r->next;
         if (!r->on_pool) {
             api_request_free(r);
-        } else { /* the pool gives the request back later */
+        } else { /* the pool returns the request later */
             r->next = s->dead;
             s->dead = r;
         }

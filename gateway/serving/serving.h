@@ -1,8 +1,8 @@
 #pragma once
 /* Owns all open requests and handles the events that change them: a new request, a client that
- * reads or leaves, tokens, the link to the head, time. It talks to the head through `engine_ops`
- * and to clients through `reply_ops`. Time is an argument, so the whole serving path runs in a
- * unit test without sockets. Loop thread only. */
+ * reads or disconnects, tokens, the link to the head, time. It sends to the head through
+ * `engine_ops` and to clients through `reply_ops`. Time is an argument, so the whole serving
+ * path runs in a unit test without sockets. Loop thread only. */
 #include "gateway/request/state.h"
 #include "gateway/serving/cluster.h"
 #include "gateway/serving/pump.h"
@@ -11,18 +11,18 @@
 void serving_init(struct serving *s, const struct serving_options *o, const struct engine_ops *e,
                   const struct reply_ops *r, struct encode_pool *pool, struct metrics *registry);
 /* Frees everything that `s` owns. Call this function after the pools were freed, because they
- * give back their jobs first. It sends no answers, because the server is closed. */
+ * return their jobs first. It sends no answers, because the server is closed. */
 void serving_fini(struct serving *s);
 
 /* Starts a new request. `reply` is borrowed until the request ends. */
 void serving_on_request(struct serving *s, void *reply, const struct serving_request *q);
 /* continues an answer when the client reads again */
 void serving_on_drain(struct serving *s, struct api_request *r);
-/* ends a request whose client has left */
+/* ends a request whose client has disconnected */
 void serving_on_abort(struct serving *s, struct api_request *r);
 void serving_on_tokens(struct serving *s, const struct msg_tokens *m);
-/* Handles a session with the head that opened or was lost. When it opened, all open choices are
- * submitted again. */
+/* Handles a session with the head that opened or was lost. When a session has opened, all open
+ * choices are submitted again. */
 void serving_on_link(struct serving *s, bool up);
 /* checks deadlines and sends keep-alives; called every 250 ms */
 void serving_tick(struct serving *s);

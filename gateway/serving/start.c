@@ -1,8 +1,9 @@
 /* Starts a request: its body is prepared on the loop or a pool. Then the request is refused,
  * answered, or its choices are queued.
- * serving.c calls `api_request_start`. A prepared request goes to pump.c, or to an error answer.
+ * serving.c calls `api_request_start`. A prepared request is passed to pump.c, or gets an error
+ * answer.
  * The loop's thread owns the request. While a pool prepares it (state API_PREPARING), only the
- * pool's job touches `prepared`, and the request is not freed. The body's bytes belong to the
+ * pool's job accesses `prepared`, and the request is not freed. The body's bytes belong to the
  * connection or to `owned_body`. */
 #include "gateway/serving/start.h"
 
@@ -71,8 +72,8 @@ static void fill_shape(struct api_request *r)
     r->shape.tokenizer = r->s->o.model.tokenizer;
 }
 
-/* Checks allowed_token_ids. These faults depend on the ids of the model, so they can be found
- * only here. */
+/* Checks allowed_token_ids. These faults depend on the ids of the model, so only this function
+ * can find them. */
 static void check_allowed(const struct api_request *r, struct api_error *e)
 {
     const struct forbidden f = api_request_forbidden(r);
@@ -82,7 +83,7 @@ static void check_allowed(const struct api_request *r, struct api_error *e)
                       "the ids that end an answer, exclude all of them. Allow more tokens.");
 }
 
-/* Charges memory of a parsed body that is kept after preparing (many tools) to its client. */
+/* Charges to the client the memory of a parsed body that is kept after preparing (many tools). */
 static void check_room(const struct api_request *r, struct api_error *e)
 {
     const uint64_t bytes = r->prepared.params.tree_bytes;
@@ -118,7 +119,7 @@ static void check_cluster(const struct api_request *r, struct api_error *e)
     }
 }
 
-/* Logs tools that a server would have to run. This server runs no tools: the model does not see
+/* Logs tools that a server would have to run. This server runs no tools: the model does not get
  * such tools, and the answer says so. */
 static void tell_left_out(const struct api_request *r)
 {
@@ -203,15 +204,15 @@ static struct prepare_model model_now(const struct api_request *r, enum prepare_
     return m;
 }
 
-/* Prepares the request on the loop's thread, or on a pool thread that has the request for
- * itself. */
+/* Prepares the request on the loop's thread, or on a pool thread that owns the request
+ * meanwhile. */
 static void prepare(struct api_request *r)
 {
     prepare_request(&r->model, r->dialect, r->body, &r->prepared);
     const int status = r->prepared.error.http_status;
     r->wants = status == PREPARE_WANTS_POOL || status == PREPARE_WANTS_COMPILING ? status : 0;
     if (!r->wants) {
-        mem_free(r->owned_body); /* nobody reads the bytes again, and only their length is kept */
+        mem_free(r->owned_body); /* the bytes are not read again, and only their length is kept */
         r->owned_body = NULL;
         r->body.ptr = NULL;
         return;
@@ -232,7 +233,7 @@ static void job_done(struct encode_job *j)
     struct api_request *r = (struct api_request *)j;
     r->on_pool = NULL;
     if (r->state != API_PREPARING)
-        return; /* the client has left, and the next sweep frees the request */
+        return; /* the client has disconnected, and the next sweep frees the request */
     if (r->wants)
         prepare_elsewhere(r);
     else
@@ -253,7 +254,7 @@ static char *own_body(struct api_request *r, struct str body)
     return owned;
 }
 
-/* Hands the request to the pool for long prompts, or to the pool for compiles when `r->wants`
+/* Submits the request to the pool for long prompts, or to the pool for compiles when `r->wants`
  * says so. */
 static void prepare_elsewhere(struct api_request *r)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* Starts a request: its body is prepared, here or on a pool. Then the request is refused or
+/* Starts a request. Its body is prepared, here or on a pool. Then the request is refused or
  * answered, or its choices are queued for the head. */
 #include "gateway/request/state.h"
 

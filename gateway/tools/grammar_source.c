@@ -53,7 +53,7 @@ static bool keep_json(struct params *p, const char *name, enum grammar_kind kind
     return ok;
 }
 
-/* Keeps a schema, given as an object or as its text. */
+/* Stores the request's grammar from a schema, given as an object or as its text. */
 static bool keep_schema(struct params *p, const char *name, const json_t *v, struct api_error *e)
 {
     if (json_is_string(v))
@@ -82,7 +82,7 @@ static void append_lark_text(struct strbuf *b, const char *json)
     strbuf_append_c(b, json);
 }
 
-/* Keeps a choice as a grammar such as start: "a" | "b". */
+/* Stores a choice as a grammar such as start: "a" | "b". */
 static bool keep_choice(struct params *p, const char *name, const json_t *v, struct api_error *e)
 {
     struct strbuf b;

@@ -1,5 +1,5 @@
 #pragma once
-/* Knows the types of tools that clients send besides functions and custom tools:
+/* Lists the types of tools that clients send besides functions and custom tools:
  *   TOOL_KIND_SERVER   run by the provider's server (web_search, mcp, …)
  *   TOOL_KIND_CLIENT   run by the client; the provider's model was trained on them, so the request
  *                      has no schema of them (bash_20250124, local_shell, …)

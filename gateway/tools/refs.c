@@ -67,8 +67,8 @@ static void note_anchor(struct walk *w, const json_t *schema, const char *key, c
     json_decref(whole);
 }
 
-/* Returns the pointer that `ref` leads to, seen from `resource`, as a new string. Returns NULL
- * when the target is not in this document. */
+/* Returns the pointer to the target of `ref`, seen from `resource`, as a new string. Returns
+ * NULL when the target is not in this document. */
 static json_t *resolve(const struct walk *w, const char *ref, const char *resource)
 {
     const char *hash = strchr(ref, '#'), *fragment = hash ? hash + 1 : "";

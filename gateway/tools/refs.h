@@ -12,8 +12,8 @@ bool schema_key_is_data(const char *key);
 /* Returns true for a key of a schema whose value is an object of schemas under any names. */
 bool schema_key_is_map(const char *key);
 
-/* Rewrites the references. `place` is the document's new position, such as "#/$defs/tool3". A
- * reference is resolved by the $id and the anchors of its resource. A reference without a target
- * in this document is unchanged. A $dynamicRef becomes a $ref, because no other document extends
- * this document. */
+/* Rewrites the references in `parameters`. `place` is the document's new position, such as
+ * "#/$defs/tool3". A reference is resolved by the $id and the anchors of its resource. A
+ * reference without a target in this document is unchanged. A $dynamicRef becomes a $ref,
+ * because no other document extends this document. */
 void tool_refs_move(json_t *parameters, const char *place);

@@ -115,7 +115,7 @@ static bool lists_members(const json_t *schema)
 }
 
 /* Closes an object that lists its members. Members that its parts list are added to its own
- * properties, because additionalProperties looks only at these. */
+ * properties, because additionalProperties applies only to these. */
 static void close_object(struct closer *c, json_t *schema)
 {
     json_t *names = json_object(), *v, *own = json_object_get(schema, "properties");

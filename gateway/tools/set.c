@@ -1,8 +1,8 @@
 /* Keeps the tools of a request in one form, and the origin of each tool, so that answers use the
- * client's words.
+ * client's names.
  * Parsers of fields (fields/tools.c, fields/responses.c, fields/messages.c) build the list
  * between `tool_set_begin` and `tool_set_end`. Templates, grammars and parsers read `p->tools`;
- * dialects ask `tool_origin_of`.
+ * dialects call `tool_origin_of`.
  * Everything is in `p->own`, so it is freed with `params`. `index_names` must run after each
  * change of the list. The functions are pure. Any thread may use them, but only one thread per
  * `params`. */
@@ -105,7 +105,7 @@ static json_t *remember(struct params *p, const char *name, enum tool_form form,
 }
 
 /* Returns the description of a custom tool. The description includes the grammar of the input,
- * so that the model knows it. */
+ * so that the model can follow it. */
 static json_t *described(const json_t *tool, const char *syntax, const json_t *definition)
 {
     struct strbuf b;

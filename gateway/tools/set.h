@@ -20,7 +20,7 @@ enum tool_form { TOOL_IS_FUNCTION, TOOL_IS_CUSTOM, TOOL_IS_NAMESPACED };
 
 struct tool_origin { /* origin of a tool; the texts are views */
     enum tool_form form;
-    struct str name, space; /* names in the client's words; `space` is the namespace or empty */
+    struct str name, space; /* names as the client wrote them; `space` is the namespace or empty */
 };
 
 /* Returns the client's form of a call of `name`, which is a name in the list of tools. */
@@ -29,7 +29,7 @@ struct tool_origin tool_origin_of(const struct params *p, struct str name);
 /* ---- making the list, for parsers of fields ---- */
 
 void tool_set_begin(struct params *p);
-/* Adds a tool in chat's form. */
+/* Adds a tool that already has chat's form. */
 void tool_set_add(struct params *p, json_t *tool);
 /* Adds a function. `description` and `parameters` may be NULL or null. */
 void tool_set_add_function(struct params *p, const json_t *name, json_t *description,
@@ -52,8 +52,8 @@ bool tool_set_check_schema(const json_t *parameters, const char *where, struct a
 /* Writes the position of the tool `name` in the request: "tools[3]", or "tools[3].tools[0]" in a
  * namespace. */
 void tool_set_place(const struct params *p, struct str name, char *out, size_t cap);
-/* Sets `p->tools` to the list, or to NULL when it is empty. Returns false with an error when one
- * name means two kinds of tools. */
+/* Sets `p->tools` to the list, or to NULL when it is empty. Returns false with an error when two
+ * kinds of tools have the same name. */
 bool tool_set_end(struct params *p, struct api_error *e);
 
 /* ---- choosing ---- */

@@ -1,6 +1,6 @@
 /* Writes the access log. The loop appends lines to one buffer. A thread writes the other buffer,
  * ten times a second or when there is much to write.
- * Nothing here waits for a reader. A pipe is opened again with O_NONBLOCK, so that the file
+ * No function waits for a reader. A pipe is opened again with O_NONBLOCK, so that the file
  * description shared with other processes keeps its flags.
  * Before each write the file is checked. When the file was moved or removed (by logrotate for
  * instance), it is created again at its path.
@@ -68,7 +68,7 @@ static int open_stdout(void)
     return fd >= 0 ? fd : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Opens the file. Returns 0 or errno. */
+/* Opens the log's file. Returns 0 or errno. */
 static int open_file(struct access_log *l)
 {
     struct stat st;
@@ -89,7 +89,7 @@ static void close_file(struct access_log *l)
     l->in_line = false;
 }
 
-/* Returns true when the path leads to another file or to no file. */
+/* Returns true when the path points to another file or to no file. */
 static bool has_moved(const struct access_log *l)
 {
     struct stat ours, there;
@@ -131,8 +131,8 @@ static ssize_t write_piece(const struct access_log *l, const char *bytes, size_t
     return w < 0 && errno == ENOTSOCK ? write(l->fd, bytes, n) : w;
 }
 
-/* Writes all bytes. Returns 0 or errno; *done is the number of bytes written. The function waits
- * for a slow reader until the other buffer is full. */
+/* Writes all bytes of a buffer. Returns 0 or errno; *done is the number of bytes written. The
+ * function waits for a slow reader until the other buffer is full. */
 static int write_all(struct access_log *l, struct str bytes, size_t *done)
 {
     while (*done < bytes.len) {
@@ -198,7 +198,7 @@ static void write_back(struct access_log *l)
         close_file(l);
 }
 
-/* Waits a moment, because more lines are likely to come. */
+/* Waits a moment, because more lines are likely to arrive. */
 static void nap(struct access_log *l)
 {
     const uint64_t until = clock_mono_ns() + NAP_NS;

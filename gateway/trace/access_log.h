@@ -1,7 +1,7 @@
 #pragma once
 /* Writes the access log's file. A thread of its own writes, so a slow, full or missing disk, or
- * a pipe without a reader, delays nothing. Lines that find no room are lost and counted. Later
- * lines are written again. */
+ * a pipe without a reader, delays nothing. Lines that do not fit in the buffer are lost and
+ * counted. Later lines are written again. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 

@@ -13,8 +13,8 @@ void access_record_copy(char out[ACCESS_RECORD_NAME_MAX], struct str s)
     out[s.len] = '\0';
 }
 
-/* Sets the times. Several choices count as one choice that began with the first and ended with
- * the last. */
+/* Sets the times of the record. Several choices count as one choice that began with the first
+ * and ended with the last. */
 static void take_times(struct access_record *n, const struct api_request *r)
 {
     struct choice_times t = {.arrival_ns = r->arrival_ns,

@@ -31,7 +31,8 @@ static bool read_hex(const char *at, size_t n, uint8_t *out)
     return true;
 }
 
-/* Reads "00-TRACE-PARENT-FLAGS". Later versions may continue after another dash. */
+/* Parses a traceparent header, "00-TRACE-PARENT-FLAGS". Later versions may continue after
+ * another dash. */
 static bool read_parent(struct trace_context *out, struct str h)
 {
     uint8_t version, flags;

@@ -32,7 +32,7 @@ struct trace_export {
     struct strbuf queue; /* waiting spans, joined by commas; guarded by the lock */
     uint32_t n_queued;   /* number of spans in `queue`; guarded by the lock */
     bool stop, done;     /* `done`: the thread has ended; both are guarded by the lock */
-    atomic_bool hurry;   /* makes the running post give up */
+    atomic_bool hurry;   /* makes the running post end early */
     struct strbuf batch; /* batch that is being posted; used by the thread only */
     bool is_away;        /* the last post failed and was logged */
     int refused;         /* status of the last refusal; 0 = accepted */
@@ -58,7 +58,8 @@ void trace_export_add(struct trace_export *t, const struct access_record *n, int
 
 /* ---- the thread ---- */
 
-/* Posts a batch. Returns 0 when it was not delivered and may be retried, else the final status. */
+/* Posts a batch of spans. Returns 0 when it was not delivered and may be retried, else the final
+ * status. */
 static int post(struct trace_export *t)
 {
     struct error err = {0};
@@ -130,7 +131,8 @@ static void *thread_main(void *ctx)
             break;
         if (t->n_queued > 0)
             deliver(t);
-        if (t->stop && t->is_away) { /* a missing collector gets no second try at the end */
+        /* at the end, a post to a missing collector is not tried again */
+        if (t->stop && t->is_away) {
             metric_add(t->dropped, t->n_queued);
             break;
         }

@@ -1,8 +1,8 @@
 #pragma once
 /* Exports spans to a collector. The loop adds spans. A thread posts them in batches (OTLP/HTTP,
  * JSON) every second, or sooner when many spans wait. Serving never waits for the export. Spans
- * that do not fit while the collector is slow or away are dropped and counted. A failed batch is
- * retried a few times, as the specification requires. */
+ * that do not fit in the queue while the collector is slow or unreachable are dropped and
+ * counted. A failed batch is retried a few times, as the specification requires. */
 #include "common/base/metrics.h"
 #include "gateway/trace/access_record.h"
 

@@ -19,7 +19,7 @@ static void add_text(struct strbuf *b, const char *name, const char *value)
     strbuf_append_c(b, "}}");
 }
 
-/* Appends an integer. In protobuf's JSON, 64-bit integers are strings. */
+/* Appends an integer attribute. In protobuf's JSON, 64-bit integers are strings. */
 static void add_int(struct strbuf *b, const char *name, uint64_t value)
 {
     key(b, name);

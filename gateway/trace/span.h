@@ -4,8 +4,8 @@
  * functions are pure. */
 #include "gateway/trace/access_record.h"
 
-/* These functions append the beginning and the end of a batch. The spans, joined by commas,
- * stand between head and tail. */
+/* These functions append the beginning and the end of a batch. The caller appends the spans,
+ * joined by commas, between them. */
 void trace_batch_head(struct strbuf *out, const char *service_name, const char *host);
 void trace_batch_tail(struct strbuf *out);
 /* Appends a span. `http_status` and `aborted` are as in `access_record_outcome`. */

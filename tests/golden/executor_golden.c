@@ -41,7 +41,7 @@ struct stream {
     struct plan_blocks tables[PROGRAM_MAX_KV_GROUPS];
     uint32_t blocks[PROGRAM_MAX_KV_GROUPS][STREAM_BLOCKS];
 };
-/* Holds one rank, and the work of its thread. */
+/* `rank` holds one rank, and the work of its thread. */
 struct rank {
     struct executor *executor;
     const struct executor_comm *comm; /* communicator that the rank joins; NULL = run a step */
@@ -61,16 +61,16 @@ struct job {
     uint32_t vocab_size;        /* vocabulary of the reference's rows */
 };
 
-/* Returns the number of a block. The numbers are scattered and all different, because N_BLOCKS
- * is a prime, and they differ between groups. */
+/* Returns the scattered number of block i of a sequence. All numbers are different, because
+ * N_BLOCKS is a prime, and they differ between groups. */
 static uint32_t block_of(uint32_t i_group, uint32_t slot, uint32_t i)
 {
     return (slot * STREAM_BLOCKS + i) * (7 + i_group) % N_BLOCKS;
 }
 
 /* Picks the first greedy token that did not occur before. The function makes this token a stop
- * token, and min_tokens forbids it until its place. The greedy tokens stay the same only if the
- * executor counts the generated tokens correctly. */
+ * token, and min_tokens forbids it until its position. The greedy tokens stay the same only if
+ * the executor counts the generated tokens correctly. */
 static void forbid_until_due(struct stream *s)
 {
     const uint32_t *ids = s->prompt->greedy;

@@ -1,11 +1,11 @@
 /* Records which experts a device's routers choose, and makes CPUs follow them.
  * golden_choices_new wraps the device's table of functions: each router's choices of a pass are
- * copied to a buffer on the device (`keep`). golden_choices_take brings them to the host after
+ * copied to a buffer on the device (`keep`). golden_choices_take copies them to the host after
  * the pass. A follower wraps a CPU's table in the same way. For each router it finds the least
- * move of the logits that leads to the device's choice (`least_move`), and then forces this
- * choice (`choose_theirs`).
+ * move of the logits that gives the device's choice (`least_move`), and then forces this choice
+ * (`choose_theirs`).
  * The order of the routers in a pass identifies them, so followers must run the same passes as
- * the device. Buffers have room for MAX_ROUTES routers of `rows` rows. One thread; impossible
+ * the device. Buffers have space for MAX_ROUTES routers of `rows` rows. One thread; impossible
  * sizes end the program. */
 #include "tests/golden/golden_choices.h"
 
@@ -18,7 +18,8 @@
 enum { MAX_ROUTES = 64, MAX_EXPERTS = 1024, DOUBLINGS = 14, HALVINGS = 10 };
 
 struct golden_choices {
-    /* `ops` must be first, because the device's table of functions leads back here */
+    /* `ops` must be first, because a pointer to the device's table of functions is a pointer to
+     * this struct */
     struct ops ops;
     const struct ops *real;
     struct device *device;
@@ -129,9 +130,9 @@ static bool is_chosen(const uint32_t *ids, uint32_t n, uint32_t expert)
     return false;
 }
 
-/* Names the experts that a move of the logits favours: the chosen experts, or with groups all
- * experts of the chosen groups. An expert that makes its group one of the best need not be
- * chosen itself. */
+/* `favour` names the experts that a move of the logits favours: the chosen experts, or with
+ * groups all experts of the chosen groups. An expert that makes its group one of the best need
+ * not be chosen itself. */
 enum favour { FAVOUR_CHOSEN, FAVOUR_GROUPS };
 
 static bool is_favoured(const struct route_params *row, const uint32_t *ids, enum favour favour,
@@ -144,8 +145,8 @@ static bool is_favoured(const struct route_params *row, const uint32_t *ids, enu
     return false;
 }
 
-/* Returns whether the router chooses `ids` when the row's logits are moved by `by` in favour of
- * these experts. */
+/* Returns true when the router chooses `ids` after the row's logits are moved by `by` in favour
+ * of these experts. */
 static bool chooses_moved(struct golden_follower *f, const struct route_params *row,
                           const uint32_t *ids, enum favour favour, double by)
 {
@@ -160,8 +161,8 @@ static bool chooses_moved(struct golden_follower *f, const struct route_params *
 }
 
 /* Returns the least move up to `most` with which the router chooses `ids`, or infinity when no
- * move does (for example with NaN). The search starts with small moves. Moves that are too large
- * do not work either, because all sigmoids are then one. */
+ * move has this effect (for example with NaN). The search starts with small moves. Moves that
+ * are too large fail as well, because all sigmoids are then one. */
 static double search_move(struct golden_follower *f, const struct route_params *row,
                           const uint32_t *ids, enum favour favour, double most)
 {

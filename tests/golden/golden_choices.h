@@ -1,15 +1,15 @@
 #pragma once
-/* Records the experts that the rows of a mixture go to while a device computes. The choices are
- * given to CPUs that are then compared with the device row by row. Another expert is another
- * function: without this, a row whose router was undecided could differ arbitrarily, and so
- * could all rows after it.
+/* Records the experts that a device's routers choose for each row. CPUs that are then compared
+ * with the device row by row use the same choices. Another expert is another function: without
+ * this, a row whose router was undecided could differ arbitrarily, and so could all rows after
+ * it.
  *
- * A follower still evaluates its own router. A wrong choice of the device shows in how far the
- * follower's logits would have to move for the same choice. The follower computes the shares
- * from its own scores. */
+ * A follower still evaluates its own router. The distance that the follower's logits would have
+ * to move for the same choice shows a wrong choice of the device. The follower computes the
+ * shares from its own scores. */
 #include "kernels/ops.h"
 
-/* Holds the recorded choices of one device. */
+/* `golden_choices` holds the recorded choices of one device. */
 struct golden_choices;
 /* Starts recording. From now on d's passes, recorded passes too, leave their choices in device
  * memory. Must be called before d's engine is opened. `rows` is the number of rows of the
@@ -17,7 +17,7 @@ struct golden_choices;
 struct golden_choices *golden_choices_new(struct device *d, uint32_t rows);
 /* Restores the device. Must be called after its engine is closed. c may be NULL. */
 void golden_choices_free(struct golden_choices *c);
-/* Takes the choices of the last pass, which followers then follow. Ends the program when the
+/* Reads the choices of the last pass, which followers then follow. Ends the program when the
  * device has failed. */
 void golden_choices_take(struct golden_choices *c);
 
@@ -27,13 +27,13 @@ struct golden_follower;
 struct golden_follower *golden_follow(const struct golden_choices *c, struct device *cpu);
 void golden_follower_free(struct golden_follower *f); /* f may be NULL */
 
-/* Holds the results since golden_follower_begin. */
+/* `golden_moves` holds the results since golden_follower_begin. */
 struct golden_moves {
     /* n: choices that would have differed; n_rows: all choices (one for each row and layer) */
     uint32_t n, n_rows;
     /* Largest distance that all logits of a router must move, up or down, to make the device's
      * choice, as a fraction of their standard deviation in that row. Infinity means that no move
-     * leads to the choice. */
+     * makes the choice. */
     double largest;
     /* pass of the first choice that would have differed, from 0; UINT32_MAX = none */
     uint32_t first_pass;

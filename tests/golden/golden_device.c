@@ -250,7 +250,7 @@ static void feed(struct golden_engine *e, float *rows, const uint32_t *ids, uint
     golden_engine_feed(e, ids, n, 0, keep_row, &k);
 }
 
-/* Returns whether the reference has chosen its own experts in all rows up to row i of the last
+/* Returns true when the reference has chosen its own experts in all rows up to row i of the last
  * pass. */
 static bool is_own(const struct run *r, uint32_t i)
 {

@@ -49,8 +49,8 @@ static void meet(void)
             usleep(50);
 }
 
-/* Handles the end of a child. A child that ends before golden_gpus_end has failed. The others
- * would wait for it, so the parent ends. */
+/* Handles the end of a child. A child that ends before golden_gpus_end has failed. The other
+ * processes would wait for it, so the parent ends. */
 static void on_child(int number)
 {
     static const char text[] = "a rank has failed\n";
@@ -158,8 +158,8 @@ enum status golden_gpus_join(struct golden_gpus *g, struct error *err)
     return collectives_gpu_join(g->gpus, &place, (struct bytes){area->id, sizeof area->id}, err);
 }
 
-/* Gives the logits to all processes. Before the first meeting nobody writes, because others may
- * still read the last turn's data. After the second meeting all may read. */
+/* Gives the logits to all processes. Before the first meeting no process writes, because others
+ * may still read the last turn's data. After the second meeting all may read. */
 float *golden_gpus_share(const float *own, size_t n)
 {
     if (n > SHARED_FLOATS)

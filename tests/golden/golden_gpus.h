@@ -1,9 +1,9 @@
 #pragma once
 /* Runs ranks on GPUs, one process each, because CUDA and NCCL have one device for each process.
- * Every process runs the same checks over the same prompts. The logits of rank 0 of the last
- * stage are given to all, so that all feed the same ids. Only rank 0 prints. With the emulation
- * the ranks' collectives use a replacement of NCCL (tests/fakenccl), and small sums use peer
- * memory. */
+ * Every process runs the same checks over the same prompts. Every process gets the logits of
+ * rank 0 of the last stage, so that all feed the same ids. Only rank 0 prints. With the
+ * emulation the ranks' collectives use a replacement of NCCL (tests/fakenccl), and small sums
+ * use peer memory. */
 #include "worker/comm/stages.h"
 #include "worker/engine/engine.h"
 
@@ -27,9 +27,9 @@ MUST_USE enum status golden_gpus_open(struct golden_gpus **out, struct error *er
 struct collectives *golden_gpus_collectives(struct golden_gpus *g);
 struct comm_place golden_gpus_place(void);
 MUST_USE enum status golden_gpus_join(struct golden_gpus *g, struct error *err);
-/* Gives n floats of the sampling rank to all ranks; `own` is NULL on the others. The result is
+/* Sends n floats of the sampling rank to all ranks; `own` is NULL on the others. The result is
  * valid until the next call. */
 float *golden_gpus_share(const float *own, size_t n);
-/* Leaves the communicator when all ranks have called this. Drops the recordings of the engine's
+/* Closes the communicator when all ranks have called this. Drops the recordings of the engine's
  * runner; the engine may then be closed. g may be NULL. */
 void golden_gpus_leave(struct golden_gpus *g, struct engine *e);

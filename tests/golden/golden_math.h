@@ -21,7 +21,7 @@ struct golden_two golden_two_best(const float *x, uint32_t n);
  * measured on the emulation, whose tensor core adds exactly and rounds once; the tensor core of
  * a GPU truncates (docs/develop/gpu.md, "Numbers"). That may be the only reason when a distance
  * exceeds its bound by at most the fraction GOLDEN_NEAR. Such a check still fails, and the text
- * asks a person to judge it. */
+ * asks a developer to judge it. */
 #define GOLDEN_NEAR 0.15
 struct golden_excess {
     /* Numbers of distances beyond their bound: within GOLDEN_NEAR of the bound, and further. */

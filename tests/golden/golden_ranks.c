@@ -1,8 +1,8 @@
 /* Runs the engines of all ranks of a replica in one process (golden_ranks.h), for the golden
  * programs. Each rank has a thread that waits for a call: on_all sets `fn` and its arguments,
- * wakes the threads, and waits until all have run it. The ranks' collectives go through a
- * communicator over shared memory or sockets. With one rank the caller's thread runs the call
- * itself; with GPUs this process has only its own rank.
+ * wakes the threads, and waits until all have run it. The ranks' collectives use a communicator
+ * over shared memory or sockets. With one rank the caller's thread runs the call itself; with
+ * GPUs this process has only its own rank.
  * `mutex` guards the call and its result. When a rank fails, the others' collectives are
  * interrupted, and the first error is returned. The first n of the n_all opened ranks take part;
  * the others wait for golden_ranks_reshape. */
@@ -48,7 +48,7 @@ struct golden_ranks {
     uint32_t n_running;
     enum status status; /* status of the first rank that failed */
     struct error error;
-    /* These are the arguments of the call. */
+    /* The following fields are the arguments of the call. */
     uint64_t term_epoch;
     uint8_t id[COMM_ID_BYTES];
     struct str addresses[COMM_MAX_RANKS]; /* address of each rank */

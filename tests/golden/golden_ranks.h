@@ -28,11 +28,11 @@ MUST_USE enum status golden_ranks_forward(struct golden_ranks *g, const struct r
  * STATUS_INTERNAL when another rank has logits too. */
 MUST_USE enum status golden_ranks_logits(struct golden_ranks *g, const uint32_t *rows, uint32_t n,
                                          float **out, struct error *err);
-/* Gives engine i the rank (i + by) % tp; all engines join again. KV caches stay as they are, so
- * this must happen between sequences. */
+/* Gives engine i the rank (i + by) % tp; all engines join again. KV caches stay unchanged, so
+ * call this function only between sequences. */
 MUST_USE enum status golden_ranks_turn(struct golden_ranks *g, uint32_t by, struct error *err);
-/* Gives each engine the layers of another stage, `by` places after its own. The rest is as in
- * golden_ranks_turn. */
+/* Gives each engine the layers of another stage, `by` places after its own. golden_ranks_turn
+ * describes the rest. */
 MUST_USE enum status golden_ranks_turn_stages(struct golden_ranks *g, uint32_t by,
                                               struct error *err);
 /* Continues with only the first engines, as many as there are ranks at this TP. */

@@ -90,14 +90,14 @@ def of_theirs(kind, source):
 
 
 def has_other_spelling(text):
-    """Returns whether the text has an escape that a name may not have here."""
+    """Returns true when the text has an escape that our grammars do not allow in a name."""
     short = text.replace(b"\\\\", b"")
     return any(not re.fullmatch(rb"\\($|[\"bfnrt].*|u($|0($|0($|0($|[0-7bef].*)|1($|[0-9a-f].*)))))", short[m.start():], re.S)
                for m in re.finditer(rb"\\", short))
 
 
 class GivenUp(Exception):
-    """Reports that a mask exceeds its cost limit, here or in llguidance."""
+    """Reports that a mask of our library or of llguidance exceeds its cost limit."""
 
 
 class Reference:
@@ -153,7 +153,7 @@ class Pair:
         return bits, ends
 
     def ask_added(self, bits):
-        """Asks llguidance about added tokens: those that are allowed here, and a few other tokens."""
+        """Gets llguidance's verdict on added tokens: those that our mask allows, and a few other tokens."""
         asked = [i for i in self.reference.added if bits[0][i]][:20] + random.sample(self.reference.added, min(3, len(self.reference.added)))
         for i in self.reference.added:
             bits[1][i] = bits[0][i]
@@ -207,7 +207,7 @@ def compare(v, reference, n_grammars, n_prefixes, r):
         kind, source = grammar(r)
         try:
             pair = Pair(v, reference, kind, source)
-        except (TextError, ValueError):  # nothing satisfies this grammar, so there is nothing to compare
+        except (TextError, ValueError):  # no text satisfies this grammar, so there is nothing to compare
             continue
         done += 1
         left = n_prefixes

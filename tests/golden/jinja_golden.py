@@ -21,7 +21,7 @@ import jinja_rows
 from text_golden import ROOT, Lib, Template, TextError
 
 NOW = datetime.datetime(2024, 7, 26, 12, 0, 0)
-MOST_NOT_SUPPORTED = 40  # most rows that may be unsupported; a person must decide to raise this number
+MOST_NOT_SUPPORTED = 40  # most rows that may be unsupported; raise this number only by a deliberate decision
 
 
 class Ours:

@@ -44,7 +44,7 @@
 
 enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW = 512 };
 
-/* Holds the allowed differences from the reference. */
+/* `tolerance` holds the allowed differences from the reference. */
 struct tolerance {
     double logit; /* largest distance of a logit or log-probability */
     /* gap of the two best logits; from the first step with a smaller gap on, a greedy token may
@@ -71,8 +71,9 @@ static const struct tolerance demo_codes = {.logit = 1.2, .greedy_gap = 0.3, .pe
 static const struct tolerance demo_int8 = {
     .logit = 1.0, .greedy_gap = 0.08, .perplexity = 0.005, .is_prefix = true};
 static const struct tolerance tiny_int8 = {.logit = 1.0, .greedy_gap = 1.0, .is_prefix = true};
-/* `tiny_mixture` is for models with experts. A row may go to another expert than the reference's
- * when two experts are equally good. Only the size of the row's logits can then be checked. */
+/* `tiny_mixture` is for models with experts. The router may choose another expert than the
+ * reference's when two experts are equally good. Only the size of the row's logits can then be
+ * checked. */
 static const struct tolerance tiny_mixture = {.logit = 16, .greedy_gap = 16, .is_prefix = true};
 
 struct options {
@@ -91,7 +92,7 @@ struct options {
     struct golden_excess *excess; /* failures of all models on a device */
 };
 
-/* Holds the check of one model at one instruction set level. */
+/* `check` is the check of one model at one instruction set level. */
 struct check {
     struct golden_engine *engine;
     const struct golden_file *want;
@@ -237,7 +238,7 @@ static void make_title(char *out, size_t size, const struct target *t,
              dtype_traits(o->kv_dtype).name, ranks);
 }
 
-/* Returns whether the prompt's length, with its continuation, is within the bounds. */
+/* Returns true when the prompt's length, with its continuation, is within the bounds. */
 static bool is_wanted(const struct target *t, const struct golden_prompt *p)
 {
     uint32_t n = p->n_ids + p->n_greedy;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tests the grammars made from schemas with the official JSON Schema Test Suite. Each schema is compiled over single bytes, and each
-instance of the suite goes through the matcher. A valid instance must be accepted and any other instance refused; a schema may be
-refused by name (a 400). The suite comes from the source distribution of PyPI's jsonschema, which pip fetches once into
+"""Tests the grammars made from schemas with the official JSON Schema Test Suite. Each schema is compiled over single bytes, and the
+matcher checks each instance of the suite. A valid instance must be accepted and any other instance refused; a schema may be
+refused by name (a 400). The suite is in the source distribution of PyPI's jsonschema, which pip fetches once into
 COX_CACHE/schema-suite. Without the suite the test says so and exits with status 77 (skipped).
 Usage:
   schema_suite.py [--lib build/text/release/libcoxtext.a] [--table] [--verbose] [keyword ...]
@@ -119,7 +119,7 @@ def plain(v):
 
 
 def verdict(grammar, data):
-    """Tells how the grammar accepts a value: as it is written, in another order or spelling, or not at all."""
+    """Returns how the grammar accepts a value: as it is written, in another order or spelling, or not at all."""
     compact, spaced = accepts(grammar, dump(data)), accepts(grammar, dump(data, " \n"))
     if compact != spaced:
         return "whitespace"

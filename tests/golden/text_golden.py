@@ -168,8 +168,8 @@ def check_rows(r, name, t, rows, skips=True):
 
 
 def check_limits(r, name, t, rows):
-    """Checks the limit on ids. The tokenizer must refuse a text exactly when it has more ids than allowed. That also holds when a
-    look at the text's beginning decides, as with many bytes for each id."""
+    """Checks the limit on ids. The tokenizer must refuse a text exactly when it has more ids than allowed. That also holds when the
+    first bytes of the text decide, as with many bytes for each id."""
     rng, n = random.Random(name), C.c_size_t()
     tokens = [C.string_at(t.lib.c.text_token_bytes(t.h, C.c_uint32(i), C.byref(n)) or b"", n.value)
               for i in range(t.lib.c.text_vocab_size(t.h))]
@@ -231,7 +231,7 @@ def hard_texts(rows, specials, seed):
 
 
 def with_other_patterns(path, folder):
-    """Writes llama3's vocabulary with the patterns that the fast path knows and no golden's tokenizer has. Returns {name: path}."""
+    """Writes llama3's vocabulary with the patterns that the fast path supports and no golden's tokenizer has. Returns {name: path}."""
     whole = json.load(open(path))
     source = open(os.path.join(ROOT, "text/src/tokenizer/pre_tokenizers.rs"), encoding="utf-8").read()
     known = dict(re.findall(r'const (\w+_SPLIT): &str = r"(.*)";', source))

@@ -64,7 +64,7 @@ def resident_mib(pid):
 
 
 class Memory(threading.Thread):
-    """Measures the peak memory of a process and its children. It ends them at the limit, as a kernel would, to protect the machine."""
+    """Measures the peak memory of a process and its children. Ends them at the limit, as a kernel would, to protect the machine."""
 
     def __init__(self, pid, kill_mib):
         super().__init__(daemon=True)

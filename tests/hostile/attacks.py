@@ -75,7 +75,7 @@ def refused(*statuses):
 
 
 def let_go(results, t):
-    """Checks that the server ends each connection by itself before the client would leave, with an answer or without."""
+    """Checks that the server ends each connection by itself before the client would disconnect, with an answer or without."""
     late = [r for r in results if not r.closed]
     return f"{len(late)} of {len(results)} connections are held on after {results[0].seconds:.0f} s" if late else ""
 

@@ -67,7 +67,7 @@ def keyless(name, make, n=17):
 
 
 def unanswered_by_401(results, t):
-    """Checks that no body is read without a key: the answer comes after the headers."""
+    """Checks that no body is read without a key: the answer arrives after the headers."""
     for r in results:
         if r.status != 401:
             return f"status {r.status or 'none'} after {r.seconds:.1f} s where 401 is wanted ({r.error})"
@@ -93,7 +93,7 @@ BODIES = [
     Attack("body/of_a_ping", "body", lambda t: [upload(t, 65536, sent=0, key=False, path="/ping")] * 200, refused(200)),
     Attack("body/of_a_probe", "body", lambda t: [Shot(t.head("GET", path, 65536, False), hold_s=20) for path in
                                                  ("/health", "/ready", "/accepting", "/ping")] * 50, refused(200)),
-    # all but 400 bytes come at once, so the second window of 30 s is the first window with too few bytes
+    # all but 400 bytes are sent at once, so the second window of 30 s is the first window with too few bytes
     Attack("body/slower_than_a_reader", "body", lambda t: [upload(t, hold=75) for _ in range(17)], let_go, seconds=80),
     Attack("body/nothing_behind_the_head", "body", lambda t: [upload(t, sent=0, hold=45) for _ in range(50)], let_go, seconds=50),
     Attack("body/chunks_of_a_byte", "body", lambda t: [chunked(t) for _ in range(50)], anything, seconds=25),

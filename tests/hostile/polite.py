@@ -6,7 +6,7 @@ from shots import Connection, Engine, Shot
 
 
 class Stream(Connection):
-    """Notes when each token of a stream came. Anything other than tokens and a complete end is a fault."""
+    """Records when each token of a stream arrived. Anything other than tokens and a complete end is a fault."""
 
     def __init__(self, engine, shot, done):
         self.marks, self.rest, self.ended_well, self.fault = [], b"", False, ""
@@ -77,7 +77,7 @@ class Polite:
         return seen
 
     def collect(self):
-        """Collects the gaps of the running streams. Two tokens of one read have a gap of 0 between them, because their reader sees
+        """Collects the gaps of the running streams. Two tokens of one read have a gap of 0 between them, because their reader gets
         them at once."""
         for s in list(self.live.values()):
             self.keep(s)

@@ -22,17 +22,17 @@ class Shot:
     drip_times: int = 0  # number of repeats
     tail: bytes = b""  # bytes sent last
     read: float = -1  # bytes a second read from the answer; 0 = none; -1 = as fast as possible
-    hold_s: float = 30.0  # seconds after which the client leaves
-    shutdown: bool = False  # true = the client sends FIN after the data, and reads on
+    hold_s: float = 30.0  # seconds after which the client disconnects
+    shutdown: bool = False  # true = the client sends FIN after the data, and continues to read
 
 
 @dataclasses.dataclass
 class Result:
     status: int = 0  # HTTP status of the answer; 0 = no answer
-    body: bytes = b""  # head and body of the answer, at most KEPT_BYTES
+    body: bytes = b""  # headers and body of the answer, at most KEPT_BYTES
     n_bytes: int = 0
     seconds: float = 0.0
-    closed: bool = False  # true = the server closed the connection; false = the client left
+    closed: bool = False  # true = the server closed the connection; false = the client disconnected
     error: str = ""
 
     def text(self):
@@ -63,7 +63,7 @@ class Connection:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.sock.setblocking(False)
         if shot.read >= 0:
-            room = max(4096, int(shot.read / 2))  # a slow reader needs a buffer with room for half a second of bytes
+            room = max(4096, int(shot.read / 2))  # the buffer of a slow reader must hold half a second of bytes
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         try:
             self.sock.connect(engine.address)
@@ -161,7 +161,7 @@ class Connection:
         self.engine.later(0.1, self.sip)
 
     def is_over(self):
-        """Returns whether the server has closed the connection, also when the client has not yet read the bytes before the end."""
+        """Returns true when the server has closed the connection, also when the client has not yet read the bytes before the end."""
         try:
             return any(not self.sock.recv(PIECE) for _ in range(64))
         except BlockingIOError:

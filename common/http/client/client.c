@@ -13,7 +13,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     struct str piece = {data, size * n};
     bool ok = s->call->on_data ? s->call->on_data(s->call->ctx, piece)
                                : strbuf_append_str(s->answer, piece);
-    /* curl ends the transfer when the callback returns any other number */
+    /* curl ends the transfer when the callback returns any number but the length */
     return ok ? piece.len : 0;
 }
 

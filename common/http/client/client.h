@@ -3,7 +3,7 @@
  * interface. Daemons do not use it. */
 #include "common/http/client/call.h"
 
-/* Makes the call and sets *status_code to the HTTP status. An error means that no answer came
+/* Makes the call and sets *status_code to the HTTP status. An error means that no answer arrived
  * (STATUS_IO, STATUS_TIMEOUT). */
 MUST_USE enum status http_client_call(const struct http_call *c, int *status_code,
                                       struct strbuf *answer, struct error *err);

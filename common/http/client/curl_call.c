@@ -42,7 +42,8 @@ static struct curl_slist *make_headers(const struct http_call *c)
     return headers;
 }
 
-/* Tells whether the URL is on this machine. The environment's proxy is only for other machines. */
+/* Returns true when the URL is on this machine. The environment's proxy is only for other
+ * machines. */
 static bool is_local(const char *url)
 {
     static const char *const starts[] = {"127.", "localhost:", "localhost/", "[::1]"};

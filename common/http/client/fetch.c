@@ -1,7 +1,7 @@
 /* Makes the HTTP GETs of `cox pull`. fetch_get takes a URL with optional credentials and a byte
- * range. The body goes to the caller's on_data piece by piece, and the head goes into
- * fetch_answer. follow() performs the hops of a redirect, one libcurl transfer each.
- * Credentials go only to the origin of the first URL, and a redirect from https to http is
+ * range. The caller's on_data gets the body piece by piece, and fetch_answer has the headers.
+ * follow() performs the hops of a redirect, one libcurl transfer each.
+ * Credentials are sent only to the origin of the first URL, and a redirect from https to http is
  * refused. Headers are bounded by MAX_HEADERS, redirects by MAX_REDIRECTS, an error's body by
  * PROBLEM_MAX. All state is on the caller's stack or in its fetch_session, so each thread needs
  * its own session. */
@@ -28,7 +28,7 @@ struct fetch_session {
     CURL *curl;
 };
 
-/* Keeps the state of one hop: a request and its answer, which may be a redirect. */
+/* `transfer` is the state of one hop: a request and its answer, which may be a redirect. */
 struct transfer {
     const struct fetch_net *net;
     const struct fetch_call *call;
@@ -163,7 +163,7 @@ static bool header_is(struct str line, const char *name, struct str *value)
     return true;
 }
 
-/* Reads "bytes 5-9/10". Any other value leaves the answer unchanged. */
+/* Reads a Content-Range such as "bytes 5-9/10". Any other value leaves the answer unchanged. */
 static void read_range(struct str v, struct fetch_answer *a)
 {
     char text[80];
@@ -185,7 +185,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *ctx)
     t->header_bytes += line.len;
     if (t->header_bytes > MAX_HEADERS)
         return 0;
-    /* a status line begins a new answer; an answer of a proxy or a 1xx may come before the final
+    /* a status line begins a new answer; an answer of a proxy or a 1xx may precede the final
      * answer */
     if (str_starts(line, STR("HTTP/"))) {
         t->answer->begin = 0;
@@ -257,7 +257,8 @@ static void read_problem(struct transfer *t)
 
 /* ---- one hop ---- */
 
-/* Tells whether the host is this machine. The environment's proxy is only for other machines. */
+/* Returns true when the host is this machine. The environment's proxy is only for other
+ * machines. */
 static bool is_local(const struct origin *o)
 {
     return strncmp(o->host, "127.", 4) == 0 || strcmp(o->host, "localhost") == 0 ||
@@ -408,8 +409,8 @@ static bool is_redirect(int code)
     return code == 301 || code == 302 || code == 303 || code == 307 || code == 308;
 }
 
-/* Performs one request. *next is the target of a redirect (the caller frees it with mem_free),
- * or NULL when this was the final answer. */
+/* Sends one request and reads its answer. *next is the target of a redirect (the caller frees it
+ * with mem_free), or NULL when this was the final answer. */
 static enum status hop(struct transfer *t, const char *url, const struct origin *o,
                        bool is_own_host, char **next, struct error *err)
 {

@@ -1,9 +1,10 @@
 #pragma once
 /* Makes one GET from a server on the internet with libcurl, for `cox pull`. The call blocks the
  * calling thread. Several threads may call it, after fetch_session_new has been called once.
- * Redirects are followed here and not by libcurl. So credentials go only to the host that was
- * asked, and a transfer that began with https never continues with http. Proxies come from the
- * environment (HTTPS_PROXY, NO_PROXY) and are never used for this machine. */
+ * This module follows redirects itself and not with libcurl. So credentials are sent only to the
+ * host of the original URL, and a transfer that began with https never continues with http.
+ * Proxies are read from the environment (HTTPS_PROXY, NO_PROXY) and are never used for this
+ * machine. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,15 +14,15 @@
 
 #define FETCH_UNKNOWN UINT64_MAX
 
-/* Holds the settings that all calls of a run share. Borrowed. */
+/* `fetch_net` holds the settings that all calls of a run share. Borrowed. */
 struct fetch_net {
     const char *ca_file; /* trusted certificates; NULL = the system's */
-    double stall_s;      /* silence in seconds that ends a call */
+    double stall_s;      /* seconds without a byte after which a call ends */
     /* wait before the second attempt, in seconds; doubled before each further attempt */
     double retry_wait_s;
-    uint32_t max_retries; /* most attempts in a row that bring nothing new */
+    uint32_t max_retries; /* most attempts in a row that receive no new byte */
     bool (*is_stopped)(void);
-    const atomic_bool *cancelled;  /* becomes true when one of several threads failed; or NULL */
+    const atomic_bool *cancelled; /* becomes true when one of several threads has failed; or NULL */
     void (*say)(const char *text); /* reports a failed attempt, as one line for people */
 };
 
@@ -35,7 +36,7 @@ struct fetch_answer {
     char problem[64]; /* <Code> of an S3 error, or "" */
 };
 
-/* Holds the open connections that one thread keeps between calls. */
+/* `fetch_session` holds the open connections that one thread keeps between calls. */
 struct fetch_session;
 struct fetch_session *fetch_session_new(void); /* returns NULL when libcurl did not start */
 void fetch_session_free(struct fetch_session *s);
@@ -49,21 +50,21 @@ struct fetch_call {
     uint64_t from, to; /* byte range, without the byte at `to`; `to` 0 = up to the end */
     /* session that keeps the connection for the next call; or NULL */
     struct fetch_session *session;
-    bool first_byte_only; /* true = only ask whether the file is there and how large it is */
-    /* on_begin is called with the head of a 200 or 206, then on_data with pieces of the body.
+    bool first_byte_only; /* true = only check whether the file exists and how large it is */
+    /* on_begin is called with the headers of a 200 or 206, then on_data with pieces of the body.
      * Each returns false to end the call with STATUS_CLOSED. */
     bool (*on_begin)(void *ctx, const struct fetch_answer *a);
     bool (*on_data)(void *ctx, struct str piece);
     void *ctx;
 };
 
-/* Tells whether a signal came or another thread failed. */
+/* Returns true when a signal has arrived or another thread has failed. */
 static inline bool fetch_is_stopped(const struct fetch_net *net)
 {
     return net->is_stopped() || (net->cancelled && atomic_load(net->cancelled));
 }
-/* Makes the call. Returns STATUS_OK when an HTTP answer came in completely, with any code.
- * STATUS_IO and STATUS_TIMEOUT mean that no answer came, and a retry may help. After
+/* Makes the call. Returns STATUS_OK when an HTTP answer arrived completely, with any code.
+ * STATUS_IO and STATUS_TIMEOUT mean that no answer arrived, and a retry may help. After
  * STATUS_DENIED and STATUS_INVALID a retry does not help. STATUS_CLOSED means that a callback or
  * a signal ended the call. */
 MUST_USE enum status fetch_get(const struct fetch_net *net, const struct fetch_call *c,

@@ -1,9 +1,9 @@
 /* Sends a blocking POST with plain sockets, for threads that export data. http_target_parse
- * checks the collector's URL once. http_post connects, sends the head and the body, and reads
+ * checks the collector's URL once. http_post connects, sends the headers and the body, and reads
  * the status line.
  * Every wait is bounded by the call's timeout and ends within POLL_MS after `stop` is set. Only
  * the name lookup has no bound of ours. The connection is opened and closed within one call, so
- * there is no shared state. The answer's body is only read to let the server finish, and is then
+ * there is no shared state. The answer's body is read only to let the server finish, and is then
  * dropped. */
 #include "common/http/client/post.h"
 
@@ -31,8 +31,8 @@ static bool copy(char *out, size_t size, struct str s)
     return true;
 }
 
-/* Tells whether each byte may be in a request line. '@' (a user) and '#' (a fragment) are not
- * supported. */
+/* Returns true when each byte may be in a request line. '@' (a user) and '#' (a fragment) are
+ * not supported. */
 static bool is_plain(struct str s)
 {
     for (size_t i = 0; i < s.len; i++)

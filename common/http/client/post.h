@@ -1,7 +1,7 @@
 #pragma once
-/* Sends one POST over plain HTTP/1.1 on a connection of its own. The call blocks, so it is only
- * for threads other than the loop's that report to another program now and then (spans to a
- * collector). It reads the answer's status and ignores the body. */
+/* Sends one POST over plain HTTP/1.1 on a connection of its own. The call blocks, so only
+ * threads other than the loop's may make it. The gateway uses it to send spans to a collector
+ * from time to time. The function reads the answer's status and ignores the body. */
 #include <stdatomic.h>
 
 #include "common/base/str.h"
@@ -21,9 +21,9 @@ struct http_post {
     const char *content_type;
     struct str body;
     uint32_t timeout_ms; /* time limit for the whole call in ms, without the name lookup */
-    /* flag that ends the call soon when it becomes true; NULL = no such flag */
+    /* flag that ends the call soon when it becomes true; NULL = the call cannot be ended */
     const atomic_bool *stop;
 };
-/* Sends the POST. Returns STATUS_OK when an answer came, with its code in *status_code. Returns
- * STATUS_IO or STATUS_TIMEOUT when no answer came. */
+/* Sends the POST. Returns STATUS_OK when an answer arrived, with its code in *status_code.
+ * Returns STATUS_IO or STATUS_TIMEOUT when no answer arrived. */
 MUST_USE enum status http_post(const struct http_post *p, int *status_code, struct error *err);

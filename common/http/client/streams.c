@@ -96,7 +96,7 @@ enum status http_streams_begin(struct http_streams *s, const struct http_call *c
 void http_streams_turn(struct http_streams *s, uint32_t timeout_ms)
 {
     int n_running = 0, n_left = 0;
-    /* this call sends new requests before the wait */
+    /* curl_multi_perform sends new requests before the wait */
     (void)curl_multi_perform(s->multi, &n_running);
     if (timeout_ms > 0)
         (void)curl_multi_poll(s->multi, NULL, 0, (int)timeout_ms, NULL);

@@ -11,12 +11,13 @@ typedef void http_streams_end_fn(void *ctx, enum status s, int code, const struc
 
 MUST_USE enum status http_streams_new(struct http_streams **out, struct error *err);
 /* Begins a call. `c` is copied; the data that it points to must stay until on_end. c->on_data
- * and c->ctx are required; on_data also gets the body of an error. After any error of this
- * function on_end is not called. */
+ * and c->ctx are required; on_data also gets the body of an HTTP error. When this function
+ * returns an error, on_end is not called. */
 MUST_USE enum status http_streams_begin(struct http_streams *s, const struct http_call *c,
                                         http_streams_end_fn *on_end, struct error *err);
 /* Handles all events that are ready, and waits at most timeout_ms for an event. */
 void http_streams_turn(struct http_streams *s, uint32_t timeout_ms);
 /* Ends all open streams. on_end gets STATUS_CLOSED. */
 void http_streams_abort(struct http_streams *s);
-void http_streams_free(struct http_streams *s); /* calls http_streams_abort first; s may be NULL */
+/* Calls http_streams_abort, then frees the streams; s may be NULL. */
+void http_streams_free(struct http_streams *s);

@@ -1,7 +1,8 @@
-/* Charges the memory that a connection holds for its client to the server's rooms. There are
- * rooms for large bodies, for small bodies with heads and bytes sent ahead, for trees that
- * handlers made of bodies, and for answers. Requests without a tenant have a separate room for
- * small bodies and heads, so that strangers cannot fill the room of the tenants. */
+/* Charges the memory that a connection holds for its client to the server's budgets. There are
+ * budgets for large bodies, for small bodies with headers and bytes sent ahead, for trees that
+ * handlers built from bodies, and for answers. Requests without a tenant have a separate budget
+ * for small bodies and headers, so that unauthenticated clients cannot use up the tenants'
+ * budget. */
 #include "common/http/conn/charge.h"
 
 #include "common/base/mem.h"
@@ -27,16 +28,16 @@ void conn_charge_answer(struct conn *c)
         room_set(&c->server->answers, &c->answer, conn_tenant(c), held);
 }
 
-/* Returns the bytes of a body. A body counts with its announced length. When no length is
- * announced, the bytes received so far count. The decoded bytes are added. */
+/* Returns the bytes of a body. Its announced length is used. When no length is announced, the
+ * bytes received so far are used. The decoded bytes are added. */
 uint64_t conn_body_bytes(const struct conn *c, uint64_t announced)
 {
     const uint64_t held = http_parser_held_bytes(c->parser);
     return (announced > held ? announced : held) + c->decoded.len;
 }
 
-/* Charges a large body to its room. Small bodies have another room, and very small bodies are
- * free, because a few uploads that never end must not shut out all other clients. */
+/* Charges a large body to its budget. Small bodies have another budget, and very small bodies
+ * are not charged, because a few uploads that never end must not block all other clients. */
 static bool charge_large(struct conn *c)
 {
     struct room *bodies = &c->server->bodies;
@@ -51,7 +52,7 @@ static bool charge_large(struct conn *c)
 }
 
 /* Returns the bytes that the connection's requests hold beside a large body. While `pending` is
- * being parsed, the parser counts its bytes. */
+ * being parsed, the parser has its bytes. */
 static uint64_t kept_bytes(const struct conn *c)
 {
     uint64_t kept = http_parser_head_bytes(c->parser) + (c->processing ? 0 : c->pending.len);

@@ -1,6 +1,6 @@
 /* Decodes a request's body on a thread of libuv's pool, while the loop continues. As many bodies
  * are decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE). The limit on the size
- * of a decoded body is the same as on a plain body. */
+ * of a decoded body is the same as for a plain body. */
 #include "common/http/conn/coding.h"
 
 #include "common/base/mem.h"
@@ -67,8 +67,8 @@ bool conn_decode(struct conn *c, conn_decoded_fn *done)
     const struct http_handlers *h = &c->server->handlers;
     struct content_codings codings = {0};
     if (h->unpacks && !h->unpacks(h->ctx, &c->request))
-        /* the handler checks this first, because an unauthorised client must learn nothing about
-         * codings */
+        /* the handler checks this first, because an unauthenticated client must learn nothing
+         * about codings */
         return false;
     for (uint32_t i = 0; i < m->n_fields && m->body.len > 0; i++)
         if (http_field_is(&m->fields[i], "content-encoding") &&

@@ -5,6 +5,6 @@
 struct conn;
 typedef void conn_decoded_fn(struct conn *c, struct str owned_body);
 /* Returns false when the body is not compressed. Otherwise the body is decoded, or the request
- * is refused. After decoding, `done` is called on a later turn with the decoded body, which the
- * connection then owns. */
+ * is refused. After decoding, `done` is called on a later turn with the decoded body. The
+ * connection owns that body from then on. */
 bool conn_decode(struct conn *c, conn_decoded_fn *done);

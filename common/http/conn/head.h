@@ -1,5 +1,5 @@
 #pragma once
-/* Writes the first lines of every answer. Private to common/http. */
+/* Writes the status line and the first headers of every answer. Private to common/http. */
 #include "common/base/str.h"
 
 struct conn;

@@ -40,7 +40,7 @@ static bool send_plain(struct conn *c, struct str a, struct str b, struct str d)
         memcpy(w->bytes + a.len + b.len, d.ptr, d.len);
     uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)n);
     /* While a request is read, bytes that TLS sends by itself do not extend a deadline.
-     * Otherwise a client could keep an unfinished request for ever by asking for new keys. */
+     * Otherwise a client could keep an unfinished request for ever by requesting new keys. */
     if (conn_is_answering(c) &&
         (c->queued_bytes == 0 || !uv_is_active((uv_handle_t *)&c->deadline)))
         conn_arm_writing(c);
@@ -74,7 +74,7 @@ static bool send_by_tls(struct conn *c, struct str a, struct str b, struct str d
     const struct str parts[] = {a, b, d};
     if (tls_write(c->tls, parts, 3) && conn_tls_flush(c))
         return true;
-    /* the abort comes on the next turn, because the handler may be on the stack now */
+    /* the abort follows on the next turn, because the handler may be on the stack now */
     conn_abort_soon(c);
     return false;
 }

@@ -7,9 +7,9 @@
 
 struct conn;
 /* Copies a, b and d into one write, encrypted on a TLS connection. Returns false when the
- * connection has failed; its handler is told later. */
+ * connection has failed; on_abort is called later. */
 bool conn_send(struct conn *c, struct str a, struct str b, struct str d);
-/* Writes n pieces. Bytes that cannot be written now go to uv_write. */
+/* Writes n pieces of bytes. uv_write writes the bytes that cannot be written now. */
 void conn_write_pieces(struct conn *c, const uv_buf_t *pieces, uint32_t n);
 bool conn_tls_flush(struct conn *c); /* sends the bytes that TLS produced by itself */
 void conn_tls_goodbye(struct conn *c);

@@ -1,5 +1,5 @@
 #pragma once
-/* Describes the place of a connection among those of its client's address. Private to
+/* Describes the position of a connection in the list of its client's address. Private to
  * common/http. */
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ struct http_peer { /* a peer exists while a connection of its address is in its 
     struct http_peer *prev, *next; /* neighbours among the peers with the same `n` */
 };
 
-struct conn_place { /* place of one connection; all 0 = the connection is in no list */
+struct conn_place { /* position of one connection; all 0 = the connection is in no list */
     struct places *in;
     struct http_peer *peer;
     struct conn *older, *newer; /* neighbours among the connections of the same address */

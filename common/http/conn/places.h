@@ -5,10 +5,10 @@
 #include "common/http/conn/place.h"
 
 void places_init(struct places *p);
-void places_fini(struct places *p); /* no connection may be left in `p` */
+void places_fini(struct places *p); /* frees the list; it must contain no connection */
 void places_wait(struct conn *c);   /* starts a new wait, also when the connection waits already */
-/* Call this when the client holds the connection and has just moved a byte of a body or of a
- * complete answer. */
+/* Marks the connection as held by its client. Call this function when a byte of a body or of a
+ * complete answer has just been transferred. */
 void places_hold(struct conn *c);
 void places_stay(struct conn *c); /* removes the connection from both lists; idempotent */
 /* Finds the peer of an address. Returns NULL when no connection of this address is in `p`. */

@@ -4,5 +4,5 @@
 
 struct conn;
 void conn_refuse(struct conn *c, int status, const char *text);
-/* Answers 503, or 413 when the body is too large to ever get room. */
+/* Answers 503, or 413 when the body exceeds the largest possible share of the budget. */
 void conn_refuse_for_room(struct conn *c);

@@ -10,18 +10,18 @@
 #include "common/http/message/service.h"
 
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
-/* HTTP_SMALL_ANSWER_BYTES and HTTP_FREE_BYTES are the bytes that every connection may have free
- * of charge: waiting for its client, and kept of its requests. The number of connections bounds
- * their sum. */
+/* HTTP_SMALL_ANSWER_BYTES and HTTP_FREE_BYTES are the bytes of a connection that are never
+ * charged: bytes waiting for the client, and bytes kept of requests. The number of connections
+ * bounds their sum. */
 enum { HTTP_SMALL_ANSWER_BYTES = 16 << 10, HTTP_FREE_BYTES = 16 << 10 };
 
-/*  READING    a request is being read, or none has begun
+/* READING    a request is being read, or none has begun
  *  DECODING   the request is complete; a pool thread decodes its compressed body
  *  WAITING    the handler has the request
  *  STREAMING  the headers are sent, chunks follow
  *  FLUSHING   the answer is complete and being written; the next request waits for that
  *  LINGERING  an error answer is sent; incoming bytes are dropped so that the client can read it
- *  CLOSING    handles are closing; no callback is made any more */
+ *  CLOSING    handles are closing; no callback is called any more */
 enum conn_state {
     CONN_READING,
     CONN_DECODING,
@@ -56,8 +56,9 @@ struct conn {
     uint32_t open_handles;
     struct http_parser *parser;
     struct strbuf pending; /* bytes that arrived after a request that is not answered yet */
-    struct room_charge body, kept, strange, tree, answer; /* charges to the server's rooms */
-    uint64_t taken_body_bytes; /* bytes of the body that its handler took over and still holds */
+    /* bytes charged to the server's budgets */
+    struct room_charge body, kept, strange, tree, answer;
+    uint64_t taken_body_bytes; /* bytes of the body that the handler took over and still holds */
     uint64_t tenant;    /* tenant of the request; 0 = no tenant, and its client's address counts */
     uint64_t address;   /* number of the client's address; 0 = not known yet */
     uint64_t announced; /* length that the body announces; 0 = no length */
@@ -80,17 +81,17 @@ struct conn {
     uint64_t tls_own_bytes;  /* queued bytes that TLS produced by itself */
     bool cut; /* true = closed in the middle of an answer, so TLS sends no close_notify */
     bool keep_alive, chunked, wants_drain, read_stopped, processing;
-    bool has_asked; /* true = the connection's first request has begun */
-    bool no_room;   /* true = there is no room for the body that its head announces */
-    /* true = a deadline has passed; bytes already in the kernel may still save the connection */
+    bool has_asked; /* true = the client's first request has begun */
+    bool no_room;   /* true = there is no memory for the announced body */
+    /* true = a deadline has passed; bytes already in the kernel may still meet it */
     bool doomed;
     bool broken;   /* true = the next deadline aborts the connection */
     bool reset;    /* true = the connection is closed with a TCP reset */
-    bool is_extra; /* true = accepted without a free place; other connections keep theirs */
+    bool is_extra; /* true = accepted above the limit of connections; other connections are kept */
 };
 
-/* Holds the bytes that streams sent in this turn of the loop. They are written when the turn
- * ends, with one write for each connection (gather.c). */
+/* `http_gather` holds the bytes that streams sent in this turn of the loop. They are written
+ * when the turn ends, with one write for each connection (gather.c). */
 struct http_gather {
     struct strbuf bytes;
     struct http_piece {
@@ -104,7 +105,8 @@ struct http_gather {
     uv_idle_t flush; /* hook that is active while `conns` is not empty */
 };
 
-/* Lists the calls from lower files into the files above them; server.c sets them once. */
+/* `conn_calls` lists the calls from lower files into the files above them; server.c sets them
+ * once. */
 struct conn_calls {
     void (*written)(struct conn *c, int rc); /* a write has ended; rc is 0 or libuv's error */
     void (*flushed)(struct conn *c); /* all bytes gathered for the connection were written */
@@ -129,11 +131,12 @@ struct http_server {
     uint32_t n_conns, n_extra; /* number of all connections, and of those with is_extra */
     /* count of owner, listener, gather and each connection; 0 frees the server */
     uint32_t open_handles;
-    struct room bodies, answers; /* rooms for large bodies and for answers that wait */
-    /* Rooms for small bodies, heads and bytes sent ahead. `kept` is for requests with a tenant,
-     * `strangers` for requests without a tenant. */
+    struct room bodies, answers; /* budgets for large bodies and for answers that wait */
+    /* Budgets for small bodies, headers and bytes sent ahead. `kept` is for requests with a
+     * tenant, `strangers` for requests without a tenant. */
     struct room kept, strangers;
-    struct room trees; /* room for trees that handlers make of bodies and hold until they answer */
+    /* budget for trees that handlers build from bodies and hold until they answer */
+    struct room trees;
     struct places waiting, held;
     struct progress_rules up, down; /* progress rules: `up` for bodies, `down` for answers */
     struct http_counts counts;

@@ -1,11 +1,11 @@
 /* Runs the one timer of a connection. The timer bounds the time that a connection may wait for
  * its current event.
  *
- * A request's head has one deadline, because it is small. Bodies and answers have no deadline:
- * they must move, by the rules of progress.h. Bytes of a body are counted as they are read.
- * Bytes of an answer are counted when the timer fires: bytes sent, minus those queued here,
- * minus those in the kernel that the peer has not acknowledged. So a large socket buffer hides
- * neither a slow reader that reads nor a fast reader that stopped. */
+ * The headers of a request have one deadline, because they are small. Bodies and answers have no
+ * deadline: they must move, by the rules of progress.h. Bytes of a body are counted as they are
+ * read. Bytes of an answer are counted when the timer fires: bytes sent, minus those queued in
+ * this process, minus those in the kernel that the peer has not acknowledged. So a large socket
+ * buffer hides neither a slow reader that reads nor a fast reader that stopped. */
 #include "common/http/conn/timer.h"
 
 #include <linux/sockios.h>
@@ -42,8 +42,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Arms the timer for the earliest time at which the verdict may change, but at most for `most`
- * ns. The bound is needed because only a question to the kernel shows that an answer's bytes
- * move. */
+ * ns. The bound is needed because only a query to the kernel shows that an answer's bytes move. */
 void conn_arm_look(struct conn *c, const struct progress_rules *r, uint64_t most)
 {
     const uint64_t wait = progress_wait_ns(&c->progress, r, conn_now_ns(c));
@@ -55,8 +54,8 @@ static void begin_progress(struct conn *c, const struct progress_rules *r)
 {
     uv_update_time(c->deadline.loop);
     progress_begin(&c->progress, conn_now_ns(c));
-    /* The first check is early, because bytes that the kernel takes at once say nothing about a
-     * client that no longer reads (places_make). */
+    /* The first check is early, because bytes that the kernel accepts at once do not show
+     * whether the client still reads (places_make). */
     conn_arm_look(c, r, least(r->stall_ns / CONN_LOOKS, FIRST_LOOK_MS * NS_PER_MS));
 }
 

@@ -16,7 +16,8 @@ struct admin_options {
     void *ctx;
     /* Keys, one of which /metrics requires, borrowed; NULL = no key is needed. */
     const struct admin_keys *metrics_keys;
-    /* True = host_rule.h applies: a request must name this machine and not come from a web page. */
+    /* True = host_rule.h applies: a request must name this machine, and a web page must not have
+     * sent it. */
     bool names_itself;
 };
 

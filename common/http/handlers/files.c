@@ -10,8 +10,8 @@ const struct http_file *http_files_find(const struct http_file *files, size_t n,
     return NULL;
 }
 
-/* Answers with a file. `frame-ancestors 'none'` has the effect that no other page can show this
- * page in a frame and trick users into clicks. `require-trusted-types-for` makes a script of
+/* Answers a request with a file. `frame-ancestors 'none'` prevents other pages from showing this
+ * page in a frame and tricking users into clicks. `require-trusted-types-for` makes a script of
  * ours fail when it writes HTML. */
 void http_files_answer(struct http_request *r, const struct http_file *f)
 {

@@ -35,9 +35,9 @@ static bool is_ours(const struct host_rule *r, struct str authority)
            (host.len > 0 && option_list_has(r->hosts, host));
 }
 
-/* Tells whether the origin is a web page's: http://..., https://... or null. Installed programs
- * (browser extensions, desktop applications) have a scheme of their own, which no web page can
- * send. */
+/* Returns true when the origin is a web page's: http://..., https://... or null. Installed
+ * programs (browser extensions, desktop applications) have a scheme of their own, which no web
+ * page can send. */
 static bool is_page(struct str origin, struct str *authority)
 {
     static const char *const schemes[] = {"http://", "https://"};

@@ -3,7 +3,7 @@
  * and sent at once, any other answer is streamed.
  * A relay is one TCP connection and is freed by on_closed, on the loop's thread. `request`
  * becomes NULL as soon as it is answered or the client is gone; nothing is sent to it
- * afterwards. When the client's stream has no room, reading pauses until http_relay_on_drain.
+ * afterwards. When the client's stream is full, reading pauses until http_relay_on_drain.
  * Headers are bounded by MAX_HEADER_BYTES, a collected body by MAX_WHOLE_BYTES. */
 #include "common/http/handlers/relay.h"
 
@@ -135,7 +135,7 @@ static int on_value_complete(llhttp_t *l)
 static int on_headers_complete(llhttp_t *l)
 {
     struct http_relay *r = l->data;
-    /* the other server sent 100 Continue, although we did not ask for it */
+    /* the other server sent 100 Continue, although we did not request it */
     if (l->status_code < 200)
         return -1;
     if (l->flags & F_CONTENT_LENGTH)

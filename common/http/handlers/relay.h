@@ -8,7 +8,7 @@ struct http_relay;
 
 struct http_relay_options {
     struct loop *loop;
-    /* request that the relay always answers, unless on_abort came first */
+    /* request that the relay always answers, unless on_abort was called first */
     struct http_request *request;
     const char *method, *path; /* method and path of the forwarded request; copied */
     uint16_t port;             /* port on 127.0.0.1 */

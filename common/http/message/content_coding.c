@@ -1,5 +1,5 @@
 /* Undoes the content codings of a request body. conn/coding.c calls content_decode on a thread
- * of libuv's pool; a compressed body goes in, and a new buffer with the plain body comes out.
+ * of libuv's pool with a compressed body, and gets a new buffer with the plain body.
  * The output grows by doubling, only as far as bytes have been decoded, and never beyond `max` +
  * 1 bytes. So a small body that claims a huge size costs nothing. No state is kept between
  * calls. The result belongs to the caller; after an error nothing is left to free. */
@@ -65,8 +65,8 @@ struct output {
     uint64_t max;
 };
 
-/* Makes room for more output, up to one byte beyond `max`. The extra byte lets a body of exactly
- * `max` bytes reach its end. */
+/* Extends the buffer for more output, up to one byte beyond `max`. The extra byte lets a body of
+ * exactly `max` bytes reach its end. */
 static enum content_verdict make_room(struct output *o)
 {
     uint64_t cap = o->cap ? 2 * (uint64_t)o->cap : FIRST_BYTES;
@@ -100,7 +100,7 @@ static unsigned at_most_uint(size_t n)
     return n < UINT_MAX ? (unsigned)n : UINT_MAX;
 }
 
-/* Performs one step of a stream. Sets *done when the stream has ended. */
+/* Performs one step of decoding a stream. Sets *done when the stream has ended. */
 static enum content_verdict inflate_some(z_stream *z, struct str in, struct output *o, bool *done)
 {
     enum content_verdict v = make_room(o);
@@ -122,7 +122,8 @@ static enum content_verdict inflate_some(z_stream *z, struct str in, struct outp
     return stuck ? CONTENT_BROKEN : CONTENT_OK;
 }
 
-/* Decodes a whole stream. `several` allows members that follow each other, as in gzip. */
+/* Decodes a whole compressed stream. `several` allows members that follow each other, as in
+ * gzip. */
 static enum content_verdict inflate_all(struct str in, int bits, bool several, struct output *o)
 {
     z_stream z = {.next_in = (Bytef *)in.ptr};

@@ -26,9 +26,10 @@ bool content_codings_add(struct content_codings *out, struct str value);
 enum content_verdict {
     CONTENT_OK,
     CONTENT_BROKEN,    /* the body is cut off, corrupt, or followed by other bytes */
-    CONTENT_TOO_LARGE, /* one of the codings gave more than `max` bytes */
+    CONTENT_TOO_LARGE, /* one of the codings produced more than `max` bytes */
     CONTENT_NO_MEMORY
 };
-/* Undoes all codings; c->n must not be 0. With CONTENT_OK the caller frees *out with mem_free. */
+/* Undoes all codings of `c`, the last one first; c->n must not be 0. With CONTENT_OK the caller
+ * frees *out with mem_free. */
 enum content_verdict content_decode(const struct content_codings *c, struct str body, uint64_t max,
                                     struct str *out);

@@ -1,9 +1,9 @@
 /* Turns bytes into an HTTP request, with llhttp. A connection feeds bytes; llhttp calls back
- * with pieces of the head and the body; http_parser_message gives the result.
+ * with pieces of the headers and the body; http_parser_message gives the result.
  * The request line and the headers are collected in one buffer. Fields are stored as offsets
  * into it, because the buffer may move while it grows; make_message turns them into views when
- * the head or the message is complete. Every buffer is bounded by the limits. After an error the
- * parser accepts no more bytes. */
+ * the headers or the message are complete. Every buffer is bounded by the limits. After an error
+ * the parser accepts no more bytes. */
 #include "common/http/message/parser.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ struct http_parser {
     uint32_t n_fields;
     bool begun, headers_done, in_value, expects_continue, complete;
     bool in_head, line_ended; /* state of is_folded over the bytes read so far */
-    /* true = HTTP/1.0 with chunks, where a proxy in front may have read another length */
+    /* true = HTTP/1.0 with chunks, where a proxy may have read another length */
     bool is_suspect;
     /* bytes of chunk extensions and trailers, which are read and bounded but not kept */
     uint32_t noise_bytes;
@@ -121,7 +121,7 @@ static int on_value(llhttp_t *l, const char *at, size_t n)
     return add_head(p, at, n);
 }
 
-/* Removes blanks behind a value, which do not belong to it (RFC 9112, 5.1). */
+/* Removes blanks after a value, which do not belong to it (RFC 9112, 5.1). */
 static int on_value_complete(llhttp_t *l)
 {
     struct http_parser *p = l->data;
@@ -151,9 +151,9 @@ static struct str field_value(const struct http_parser *p, const char *name, uin
 
 static void make_message(struct http_parser *p);
 
-/* Asks the handler how large the body may be, before any of the body is kept or found too large.
- * Returns false when nobody reads the body. The parser then does not wait for even a short body,
- * because that would keep bytes of a stranger. */
+/* Calls the handler for the largest allowed body, before any of the body is kept or found too
+ * large. Returns false when the body is not needed. The parser then does not wait for even a
+ * short body, because that would keep bytes of an unauthenticated client. */
 static bool takes_body(struct http_parser *p)
 {
     if (!p->on_head || !(p->length > 0 || p->llhttp.flags & F_CHUNKED))
@@ -332,20 +332,20 @@ void http_parser_reset(struct http_parser *p)
     p->error_text[0] = '\0';
 }
 
-/* Tells whether a line of the head begins with a blank. llhttp takes such obsolete folding as
- * part of the value before it, and other parsers take it as a header of its own (RFC 9112, 5.2).
- * The function reads no byte behind the head. */
+/* Returns true when a line of the headers begins with a blank. llhttp takes such obsolete
+ * folding as part of the value before it, and other parsers take it as a header of its own (RFC
+ * 9112, 5.2). The function reads no byte after the headers. */
 static bool is_folded(struct http_parser *p, struct str bytes)
 {
     const char *at = bytes.ptr, *end = bytes.ptr + bytes.len;
     while (!p->in_head && at < end && (*at == '\r' || *at == '\n'))
-        at++; /* empty lines before a request are not part of its head */
+        at++; /* empty lines before a request are not part of its headers */
     p->in_head = p->in_head || at < end;
     while (at < end) {
         if (p->line_ended && (*at == ' ' || *at == '\t'))
             return true;
         if (p->line_ended && (*at == '\r' || *at == '\n'))
-            return false; /* the head ends here or is malformed */
+            return false; /* the headers end here or are malformed */
         at = memchr(at, '\n', (size_t)(end - at));
         p->line_ended = at != NULL;
         at = at ? at + 1 : end;

@@ -19,7 +19,7 @@ struct http_field {
     struct str name, value;
 };
 
-/* Compares the name and ignores case. */
+/* Compares the name of a header field and ignores case. */
 bool http_field_is(const struct http_field *f, const char *name);
 
 struct http_message {
@@ -36,33 +36,34 @@ struct http_parser_limits {
     uint64_t max_body_bytes;
 };
 
-/* HTTP_SMALL_BODY_BYTES is the most bytes of a small body. A larger body takes its bytes from a
- * separate room, and the connection asks for them when the head is complete. */
+/* HTTP_SMALL_BODY_BYTES is the most bytes of a small body. A larger body has a separate memory
+ * budget, which the connection charges when the headers are complete. */
 enum { HTTP_SMALL_BODY_BYTES = 64 << 10 };
 
 struct http_parser;
 struct http_parser *http_parser_new(const struct http_parser_limits *limits);
-/* Sets the function that is called when a head is complete and a body follows.
+/* Sets the function that is called when the headers are complete and a body follows.
  * http_parser_message then has no body yet. `fn` returns the most bytes that the body may have,
- * within the limits. 0 means that nobody reads the body; the message then ends without it. */
+ * within the limits. 0 means that the body is not needed; the message then ends without it. */
 void http_parser_on_head(struct http_parser *p, uint64_t (*fn)(void *ctx), void *ctx);
 void http_parser_free(struct http_parser *p);
 /* Prepares the parser for the connection's next request. */
 void http_parser_reset(struct http_parser *p);
 enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t *used);
-/* Tells whether no byte of a request has come yet. */
+/* Returns true when no byte of a request has arrived yet. */
 bool http_parser_idle(const struct http_parser *p);
-bool http_parser_in_body(const struct http_parser *p); /* the headers are complete */
+/* returns true when the headers are complete */
+bool http_parser_in_body(const struct http_parser *p);
 /* Gives the message's body to the caller, who frees it with mem_free. The message then has no
  * body. Returns NULL when the message has no body. */
 char *http_parser_take_body(struct http_parser *p);
 /* Returns the most bytes that this message's body may have. */
 uint64_t http_parser_max_body(const struct http_parser *p);
-/* Returns Content-Length, once the head is complete; 0 when there is no such header. */
+/* Returns Content-Length, once the headers are complete; 0 when there is no such header. */
 uint64_t http_parser_announced(const struct http_parser *p);
-/* Returns the bytes of the body that have not come yet. */
+/* Returns the bytes of the body that have not arrived yet. */
 uint64_t http_parser_left(const struct http_parser *p);
-/* Returns the bytes of the body that the parser holds. */
+/* Returns the bytes of the message's body that the parser holds. */
 uint64_t http_parser_held_bytes(const struct http_parser *p);
 uint64_t http_parser_head_bytes(const struct http_parser *p);
 const struct http_message *http_parser_message(const struct http_parser *p);

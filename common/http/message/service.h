@@ -7,20 +7,20 @@ struct http_request;
 
 struct http_limits {
     /* Most connections (default 4096). At this bound a connection that waits for its client is
-     * closed to make place for a new one (http/server/make_place.h). If no connection can be
-     * closed, the new one gets 503. */
+     * closed in favour of a new one (http/server/make_place.h). If no connection can be closed,
+     * the new one gets 503. */
     uint32_t max_connections;
-    /* most bytes of a head, above which the answer is 431; default 32 KiB; also at most 100 fields
-     */
+    /* most bytes of the request line and headers, above which the answer is 431; default 32 KiB;
+     * also at most 100 fields */
     uint32_t max_header_bytes;
     /* most bytes of a body, above which the answer is 413; default 16 MiB */
     uint64_t max_body_bytes;
     /* `max_body_bytes_total` bounds all bodies over 64 KiB held at once, each counted with its
      * announced length; default 256 MiB. A body gets 503 above this bound or above its tenant's
      * share, and 413 when no share could ever hold it.
-     * Three other rooms have the same size. They are for small bodies, heads and bytes sent
+     * Three other budgets have the same size. They are for small bodies, headers and bytes sent
      * ahead of requests with a tenant, for the same bytes of requests without a tenant, and for
-     * the trees of http_hold. These rooms count a connection's bytes above 16 KiB.
+     * the trees of http_hold. These budgets count a connection's bytes above 16 KiB.
      * `max_answer_bytes_total` bounds answers that wait for their readers, likewise above 16 KiB
      * each. */
     uint64_t max_body_bytes_total, max_answer_bytes_total;
@@ -34,12 +34,12 @@ struct http_limits {
     uint32_t stream_high_water_bytes;
 };
 
-/* Reports how a request ended: its HTTP status (499 = no answer, the client left) and the bytes
- * of its answer's body. */
+/* Reports how a request ended: its HTTP status (499 = no answer, the client disconnected) and
+ * the bytes of its answer's body. */
 struct http_answered {
     int status;
     uint64_t body_bytes, duration_ns;
-    bool aborted; /* true = the client left before the end */
+    bool aborted; /* true = the client disconnected before the end */
 };
 
 struct http_load {
@@ -49,7 +49,7 @@ struct http_load {
         /* bodies and answers that were ended, because no byte moved for too long or they were too
          * slow */
         uint64_t slow_bodies, slow_answers;
-        /* bodies and answers that got 503, because there was no room */
+        /* bodies and answers that got 503, because a memory budget was used up */
         uint64_t refused_bodies, refused_answers;
         uint64_t failed_accepts; /* accepts that failed, because no file descriptor was left */
     } counts;
@@ -58,23 +58,23 @@ struct http_load {
 struct http_handlers {
     void *ctx;
     void (*on_request)(void *ctx, struct http_request *r);
-    void (*on_drain)(void *ctx, struct http_request *r); /* a stream has room again */
-    /* The client left before the answer's end. */
+    void (*on_drain)(void *ctx, struct http_request *r); /* a stream can take bytes again */
+    /* The client disconnected before the answer's end. */
     void (*on_abort)(void *ctx, struct http_request *r);
     /* Writes a log; may be NULL. The function is called when the answer is complete, or after
-     * on_abort when the client left. `r` can still be read. */
+     * on_abort when the client disconnected. `r` can still be read. */
     void (*on_answered)(void *ctx, const struct http_request *r, const struct http_answered *a);
-    /* Tells whether a compressed body is decoded (NULL = always). If not, on_request gets the
-     * request at once with the body still compressed, and must refuse it. */
+    /* Returns true when a compressed body must be decoded (NULL = always). Otherwise on_request
+     * gets the request at once with the body still compressed, and must refuse it. */
     bool (*unpacks)(void *ctx, const struct http_request *r);
-    /* Called when a request's head is complete and a body follows, before any of the body is
+    /* Called when a request's headers are complete and a body follows, before any of the body is
      * kept. Returns the most bytes that the body may have (NULL = max_body_bytes). 0 means that
      * the handler refuses the request: on_request gets the request at once without its body, and
      * the answer is the connection's last. */
     uint64_t (*body_max)(void *ctx, struct http_request *r);
 };
 
-/* HTTP_ID_MAX is the most bytes of a request's id, which is cut beyond. HTTP_ADDED_MAX is the
+/* HTTP_ID_MAX is the most bytes of a request's id; a longer id is cut. HTTP_ADDED_MAX is the
  * most bytes of all headers added to an answer. */
 enum { HTTP_ID_MAX = 64, HTTP_ADDED_MAX = 2048 };
 

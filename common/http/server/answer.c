@@ -1,7 +1,7 @@
-/* Sends the answers of a handler: heads, whole bodies and streams. Bytes of a stream wait in
- * conn/gather.c until the end of the turn. A whole body over 64 KiB needs room in `answers`,
- * which counts the bytes that wait for their readers. A stream may always have 16 KiB waiting,
- * and more while there is room. */
+/* Sends the answers of a handler: headers, whole bodies and streams. Bytes of a stream wait in
+ * conn/gather.c until the end of the turn. A whole body over 64 KiB must fit in the budget
+ * `answers`, which counts the bytes that wait for their readers. A stream may always have 16 KiB
+ * waiting, and more while the budget allows it. */
 #include "common/http/server/answer.h"
 
 #include <assert.h>
@@ -35,8 +35,8 @@ bool http_answer_has_room(struct http_request *r)
     "yet, yours or those of all clients, use all the memory for answers. Read them, then try "     \
     "again\",\"type\":\"ServiceUnavailableError\",\"param\":null,\"code\":503}}"
 
-/* Returns false when the tenant's share is full of answers that nobody reads, because this
- * answer would wait as well. */
+/* Returns false when the tenant's share is full of answers that wait for their readers, because
+ * this answer would wait as well. */
 static bool may_wait(struct conn *c, struct str body)
 {
     return body.len <= HTTP_SMALL_BODY_BYTES || http_parser_message(c->parser)->is_head ||
@@ -131,7 +131,7 @@ size_t http_stream_room(const struct http_request *r)
         return 0;
     const uint64_t held = c->queued_bytes + c->gathered_bytes, most = most_waiting(c);
     if (held > most / 2)
-        c->wants_drain = true; /* the caller may find this room too small and wait for on_drain */
+        c->wants_drain = true; /* the caller may find the result too small and wait for on_drain */
     return held < most ? (size_t)(most - held) : 0;
 }
 

@@ -11,10 +11,12 @@
 bool http_answer_has_room(struct http_request *r);
 
 /* Sends the whole answer. content_type may be NULL for an empty body. A body over 64 KiB that
- * has no room is replaced by a 503. The request's pointer is invalid afterwards. */
+ * does not fit in the budget of answers is replaced by a 503. The request's pointer is invalid
+ * afterwards. */
 void http_respond(struct http_request *r, int status, const char *content_type, struct str body,
                   const struct http_header_kv *extra, size_t n_extra);
-/* Sends the headers; chunks follow (chunked in HTTP/1.1, until the connection's end in 1.0). */
+/* Sends the headers of a stream; chunks follow (chunked in HTTP/1.1, until the connection's end
+ * in 1.0). */
 void http_stream_begin(struct http_request *r, int status, const char *content_type,
                        const struct http_header_kv *extra, size_t n_extra);
 /* Begins a stream of known length. Exactly that many bytes must be written before
@@ -26,5 +28,5 @@ void http_stream_write(struct http_request *r, struct str chunk); /* copies the 
 /* Ends the connection without an answer, or in the middle of an answer. on_abort is not called.
  * The request's pointer is invalid afterwards. */
 void http_drop(struct http_request *r);
-/* Sends the last chunk. The request's pointer is invalid afterwards. */
+/* Sends the last chunk of a stream. The request's pointer is invalid afterwards. */
 void http_stream_end(struct http_request *r);

@@ -1,8 +1,8 @@
-/* Runs one HTTP connection. Bytes from the socket (or from its TLS session) go through the
- * parser and become requests for the server's handlers. When an answer is written, the next
- * request is read from `pending` or from the socket.
+/* Runs one HTTP connection. The parser turns bytes from the socket (or from its TLS session)
+ * into requests for the server's handlers. When an answer is written, the next request is read
+ * from `pending` or from the socket.
  * The state (conn/state.h) says which step is allowed, and every wait has a deadline on the one
- * timer. Bytes behind an unanswered request are kept up to PENDING_MAX, then reading stops.
+ * timer. Bytes after an unanswered request are kept up to PENDING_MAX, then reading stops.
  * conn_close may be called in every callback; conn_release frees the connection when its handles
  * are closed. */
 #include "common/http/server/conn.h"
@@ -104,8 +104,8 @@ void conn_flushed(struct conn *c)
 
 /* ---- reading ---- */
 
-/* Decides about a body when its head is complete. A body without room is refused before it is
- * sent. */
+/* Returns the most bytes that a body may have, when the headers are complete. A body that does
+ * not fit in its budget is refused before it is sent. */
 static uint64_t on_head(void *ctx)
 {
     struct conn *c = ctx;
@@ -159,7 +159,8 @@ static void deliver(struct conn *c)
         conn_enter(c, CONN_DECODING);
 }
 
-/* Feeds bytes to the parser and returns how many were used. The rest stays for the next request. */
+/* Feeds bytes to the parser and returns how many were used. The rest is kept for the next
+ * request. */
 static size_t feed(struct conn *c, struct str bytes)
 {
     bool was_idle = http_parser_idle(c->parser), was_in_body = http_parser_in_body(c->parser);
@@ -179,7 +180,8 @@ static size_t feed(struct conn *c, struct str bytes)
     }
     if (result == HTTP_PARSE_CONTINUE)
         conn_send(c, STR("HTTP/1.1 100 Continue\r\n\r\n"), STR(""), STR(""));
-    /* A head has one deadline, which starts with its first byte. A body must keep moving. */
+    /* The headers have one deadline, which starts with their first byte. A body must keep
+     * moving. */
     if (was_in_body)
         conn_body_moved(c, bytes.len);
     else if (was_idle || http_parser_in_body(c->parser))
@@ -221,8 +223,8 @@ static void process(struct conn *c)
     }
 }
 
-/* Keeps bytes behind an unanswered request, up to a bound. Beyond the bound reading stops and
- * the kernel's buffer fills up. */
+/* Keeps bytes after an unanswered request, up to a bound. Beyond the bound reading stops and the
+ * kernel's buffer fills up. */
 static void keep_pending(struct conn *c, struct str bytes)
 {
     strbuf_append_str(&c->pending, bytes);

@@ -1,10 +1,11 @@
 #pragma once
-/* Runs a connection from its start through one request after the other. Private to common/http. */
+/* Runs a connection from its start and handles its requests one after the other. Private to
+ * common/http. */
 struct conn;
 struct http_server;
 
-/* Takes a connection: `fd` if it was accepted already, or the listener's next connection when fd
- * is -1. Returns NULL when the client is already gone. */
+/* Accepts a connection. `fd` is its descriptor, or -1 to accept the listener's next connection.
+ * Returns NULL when the client has already disconnected. */
 struct conn *conn_accept(struct http_server *s, int fd);
 void conn_refuse_place(struct conn *c); /* answers 503, because there are too many connections */
 /* Reads the next request or closes the connection. It is called when the answer is written. */

@@ -1,6 +1,6 @@
 /* Acts when a connection's deadline has passed, and sets the last deadlines when the server
  * drains. A passed deadline is checked a second time after the network has been read: if this
- * process did not run for a while, bytes may have come before its timers fired. */
+ * process did not run for a while, bytes may have arrived before its timers fired. */
 #include "common/http/server/deadline.h"
 
 #include "common/http/conn/lifecycle.h"
@@ -9,9 +9,9 @@
 #include "common/http/conn/timer.h"
 
 enum { LOOK_AGAIN_MS = 20, DRAIN_FRESH_MS = 1000, DRAIN_READ_MS = 5000 };
-/* Sets the last deadlines. A client that has just connected is about to send a request and does
- * not expect a close. A client that had an answer on this connection knows that the server may
- * close it. */
+/* Sets the last deadline of a connection. A client that has just connected is about to send a
+ * request and does not expect a close. A client that has received an answer on this connection
+ * must expect that the server closes it. */
 void conn_drain(struct conn *c)
 {
     if (c->state != CONN_READING)

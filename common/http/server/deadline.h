@@ -1,6 +1,6 @@
 #pragma once
-/* Ends a connection's waiting time, and sets its last seconds when the server drains. Private to
- * common/http. */
+/* Handles the deadlines of a connection, and sets the last one when the server drains. Private
+ * to common/http. */
 #include <uv.h>
 
 struct conn;

@@ -11,7 +11,8 @@
 enum { CONNS_LOOKED_AT = 16, PEERS_LOOKED_AT = 4, HELD_LOOKED_AT = 64 };
 enum { HALF_MS = 1000, STILL_MS = 1000, OWN_STILL_MS = 5000 };
 
-/* Tells whether bytes have arrived that were not read yet. They may begin or complete a request. */
+/* Returns true when bytes have arrived that were not read yet. They may begin or complete a
+ * request. */
 static bool has_unread(const struct conn *c)
 {
     uv_os_fd_t fd;
@@ -19,8 +20,8 @@ static bool has_unread(const struct conn *c)
     return uv_fileno(&c->io.handle, &fd) == 0 && ioctl(fd, FIONREAD, &n) == 0 && n > 0;
 }
 
-/* Picks the connection of an address to close, or NULL. With `at_once`, half a head gets no
- * second to become complete. */
+/* Picks the connection of an address to close, or NULL. With `at_once`, incomplete headers get
+ * no second to become complete. */
 static struct conn *pick(const struct http_peer *peer, const struct conn *spared, bool at_once)
 {
     struct conn *half = NULL, *c = peer->oldest;
@@ -57,8 +58,8 @@ static bool has_moved(struct conn *c)
 }
 
 /* Returns the connection that has not moved for the longest time, if that time is at least
- * still_ms; otherwise NULL. Connections that have moved go to the end of the list, so that they
- * are not checked first the next time. */
+ * still_ms; otherwise NULL. Connections that have moved are put at the end of the list, so that
+ * they are not checked first the next time. */
 static struct conn *longest_still(struct http_peer *peer, uint64_t still_ms, int *looks)
 {
     const uint64_t now_ms = uv_now(peer->oldest->deadline.loop);
@@ -104,7 +105,8 @@ bool places_make(struct http_server *s, struct conn *spared)
         c = pick_held(s, spared);
     if (!c)
         return false;
-    c->reset = c->state == CONN_FLUSHING; /* the kernel need not keep bytes that nobody reads */
+    /* the kernel need not keep bytes that the client does not read */
+    c->reset = c->state == CONN_FLUSHING;
     conn_abort(c);
     return true;
 }

@@ -1,5 +1,5 @@
-/* Shows a request to its handler: views into the parser's message, and the settings that a
- * handler makes for the request. */
+/* Shows a request to its handler. Contains views into the parser's message, and the settings
+ * that a handler makes for the request. */
 #include "common/http/server/request.h"
 
 #include <stdio.h>
@@ -101,7 +101,7 @@ enum status http_hold(struct http_request *r, uint64_t bytes)
     return bytes > room_most(trees) ? STATUS_LIMIT : STATUS_AGAIN;
 }
 
-/* Frees the body. A small buffer stays for the connection's next request. */
+/* Frees the request's body. A small buffer is kept for the connection's next request. */
 void http_release_body(struct http_request *r)
 {
     struct conn *c = conn_of(r);

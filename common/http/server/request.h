@@ -25,29 +25,30 @@ bool http_peer_uid(const struct http_request *r, uint32_t *uid);
  * when the body is empty. The bytes stay charged until http_release_body, or until the answer is
  * written. */
 char *http_take_body(struct http_request *r);
-/* Frees the body's bytes and their room, for the time that the answer takes. Call this from
- * on_request on, when nobody reads the body any more. Bytes from http_take_body still belong to
+/* Frees the body's bytes and their charge before the answer is written. Call this from
+ * on_request on, when the body is no longer needed. Bytes from http_take_body still belong to
  * the code that took them. */
 void http_release_body(struct http_request *r);
 /* Charges bytes that the handler derives from the body and keeps until the answer is written.
- * Call this at most once, from on_request on. The bytes have a room of their own; up to 16 KiB
- * are free. Returns STATUS_AGAIN when the tenant has no room now: refuse the request with 503.
- * Returns STATUS_LIMIT when the bytes could never have room: refuse with 413. */
+ * Call this at most once, from on_request on. The bytes have a budget of their own; up to 16 KiB
+ * are not charged. Returns STATUS_AGAIN when the tenant's share is used up now: refuse the
+ * request with 503. Returns STATUS_LIMIT when the bytes exceed the largest possible share:
+ * refuse with 413. */
 MUST_USE enum status http_hold(struct http_request *r, uint64_t bytes);
 void http_set_user(struct http_request *r, void *user); /* sets the state of the handler */
 void *http_get_user(const struct http_request *r);
-/* Sets a second pointer for on_answered, which frees it. */
+/* Sets a second pointer of the request for on_answered, which frees it. */
 void http_set_note(struct http_request *r, void *note);
 void *http_get_note(const struct http_request *r);
 
-/* Sets the tenant whose room the request's body and answer take. Before this call, and with
- * tenant 0, the client's address counts instead. Call it in body_max, before the body takes
- * room, and in on_request. */
+/* Sets the tenant that is charged for the request's body and answer. Before this call, and with
+ * tenant 0, the client's address is charged instead. Call it in body_max, before the body is
+ * charged, and in on_request. */
 void http_set_tenant(struct http_request *r, uint64_t tenant);
 
 /* Sets the request's id, which is "" before. An id longer than HTTP_ID_MAX is cut. */
 void http_set_id(struct http_request *r, const char *id);
 const char *http_get_id(const struct http_request *r);
-/* Adds a header to the coming answer, whole or stream. A header beyond HTTP_ADDED_MAX bytes in
- * total, or with a line break, is left out. */
+/* Adds a header to the request's next answer, whole or stream. A header beyond HTTP_ADDED_MAX
+ * bytes in total, or with a line break, is left out. */
 void http_add_header(struct http_request *r, const char *name, const char *value);

@@ -1,10 +1,10 @@
 /* Runs the listener of an HTTP server, and keeps the state that all its connections share:
- * limits, handlers, rooms and the read buffer. on_connection accepts clients and hands each to
- * conn.c; handlers answer requests through answer.h.
+ * limits, handlers, memory budgets and the read buffer. on_connection accepts clients and passes
+ * each to conn.c; handlers answer requests through answer.h.
  * `open_handles` counts the owner, the listener, the gatherer and each connection. The server is
  * freed when the count reaches 0, always on the loop's thread. When there are too many
- * connections, or no file descriptor is left, an idle or slow connection is closed to make place
- * (make_place.c). */
+ * connections, or no file descriptor is left, an idle or slow connection is closed in favour of
+ * the new one (make_place.c). */
 #include "common/http/server/server.h"
 
 #include <errno.h>
@@ -89,8 +89,9 @@ void http_server_load(const struct http_server *s, struct http_load *out)
                               .counts = s->counts};
 }
 
-/* Tells whether DESCRIPTORS_KEPT more descriptors can be opened. The function opens them to find
- * out, because the used numbers have gaps, and other parts of the process use descriptors too. */
+/* Returns true when DESCRIPTORS_KEPT more descriptors can be opened. The function opens them to
+ * find out, because the used numbers have gaps, and other parts of the process use descriptors
+ * too. */
 static bool has_descriptors(const struct http_server *s)
 {
     uv_os_fd_t listener;
@@ -299,7 +300,7 @@ static void close_listener(struct http_server *s)
 }
 
 /* Accepts the connections in the kernel's queue. A close of the listener would reset these
- * connections although their requests may be on the way. */
+ * connections although their requests may already be in transit. */
 static void accept_backlog(struct http_server *s)
 {
     uv_os_fd_t listener;

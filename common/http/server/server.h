@@ -4,10 +4,10 @@
  * The server knows nothing of routes or JSON.
  *
  * A handler gets a request whole (headers and body, both bounded). The handler keeps the pointer
- * until it has answered or on_abort says that the client left; then the pointer is invalid.
- * Bodies and answers may take any time while they move; every other wait has a deadline. Memory
- * held for clients is bounded in total and by tenant (common/collections/room.h). Loop thread
- * only. */
+ * until it has answered or on_abort reports that the client disconnected; then the pointer is
+ * invalid. Bodies and answers may take any time while they move; every other wait has a
+ * deadline. Memory held for clients is bounded in total and by tenant
+ * (common/collections/room.h). Loop thread only. */
 #include "common/base/status.h"
 #include "common/http/message/service.h"
 #include "common/loop/loop.h"
@@ -34,6 +34,6 @@ uint16_t http_server_port(const struct http_server *s);
  * closes each connection after its answer. */
 void http_server_stop_accepting(struct http_server *s);
 void http_server_load(const struct http_server *s, struct http_load *out);
-/* Tells whether a request is open or may still come. */
+/* Returns true when a request is open or may still arrive. */
 bool http_server_has_work(const struct http_server *s);
 void http_server_close(struct http_server *s);

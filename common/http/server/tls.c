@@ -1,6 +1,6 @@
-/* Passes a connection's bytes through its TLS session. Everything that a read decrypts is passed
- * on before the read returns, so a session holds no plain bytes. Bytes that the parser cannot
- * use yet wait in c->pending, and reading stops when that is full. */
+/* Passes a connection's bytes through its TLS session. All bytes that a read decrypts are passed
+ * to the parser or c->pending before the read returns, so a session holds no plain bytes.
+ * Reading stops when c->pending is full. */
 #include "common/http/server/tls.h"
 
 #include "common/base/log.h"
@@ -18,7 +18,7 @@ bool conn_tls_begin(struct conn *c)
 }
 
 /* Sends TLS's own messages: handshake, keys, alerts. Returns false when too many of them wait,
- * because a peer may ask for such messages without end and read none. */
+ * because a peer may request such messages without end and read none. */
 static bool send_own(struct conn *c)
 {
     c->tls_own_bytes += tls_output(c->tls).len;

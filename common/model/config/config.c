@@ -62,7 +62,7 @@ static enum status check_rope(const struct model_info *m, const struct model_con
 }
 
 /* MAX_PARTS bounds n_layers x (experts + latent heads), because a program allocates an array for
- * each layer before it looks at any tensor. */
+ * each layer before it reads any tensor. */
 enum { MAX_PARTS = 1 << 18 };
 
 static enum status check_experts(const struct model_info *m, const struct model_config *c,

@@ -17,7 +17,7 @@ enum {
 #define CONFIG_MAX_FACTOR 1e6
 #define CONFIG_MIN_FACTOR 1e-3
 
-/* Names the rule that decides which layers have a sliding window. */
+/* `window_rule` decides which layers have a sliding window. */
 enum window_rule {
     WINDOWS_NONE,
     WINDOWS_ALL,          /* all layers have a window, if the model has one */
@@ -54,7 +54,8 @@ struct config_family {
     enum status (*more)(const struct hf_config *c, struct model_config *out, struct error *err);
     enum status (*gguf_more)(const struct gguf_reader *r, struct model_config *out);
     bool latent; /* true = the family uses multi-head latent attention */
-    /* Length before rope stretching, when config.json has none; 0 = the model's length. */
+    /* Model length before its rotary embedding was stretched, when config.json has no value; 0 =
+     * the model's length. */
     uint32_t original_len;
     uint32_t gguf_window; /* window in tokens when a GGUF has no value */
     /* Hidden size of the one model that uses another score scale, which its GGUF does not store. */

@@ -61,9 +61,10 @@ enum status model_config_gguf_gpt_oss(const struct gguf_reader *r, struct model_
 
 /* ---- DeepSeek ---- */
 
-/* Reads latent attention. Newer files store the sizes of whole heads as key_length_mla and
- * value_length_mla, and the size of the cached vector as key_length. Older files store the sizes
- * of heads in key_length and value_length. Newer files also have kv_b in two tensors. */
+/* Reads the sizes of latent attention. Newer files store the sizes of whole heads as
+ * key_length_mla and value_length_mla, and the size of the cached vector as key_length. Older
+ * files store the sizes of heads in key_length and value_length. Newer files also have kv_b in
+ * two tensors. */
 static enum status read_latent(const struct gguf_reader *r, struct model_config *out)
 {
     struct mla_config *m = &out->mla;

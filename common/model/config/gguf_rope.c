@@ -1,5 +1,5 @@
-/* Reads rotary embeddings from a GGUF. They are described by a type and a factor, or by tensors
- * with LongRoPE's factors. Llama 3's divisors are a tensor that the loader reads. */
+/* Reads rotary embeddings from a GGUF. A type and a factor describe them, or tensors with
+ * LongRoPE's factors. Llama 3's divisors are a tensor that the loader reads. */
 #include "common/model/config/gguf_rope.h"
 
 #include <math.h>
@@ -61,8 +61,8 @@ static enum status read_longrope(const struct gguf_reader *r, struct rope_config
                                    &out->attention_factor);
 }
 
-/* Reads the scaling. A factor without a type means linear, as in llama.cpp. Some LongRoPE files
- * have no type but only LongRoPE's tensors. */
+/* Reads the scaling of a rotary embedding. A factor without a type means linear, as in
+ * llama.cpp. Some LongRoPE files have no type but only LongRoPE's tensors. */
 static enum status read_scaling(const struct gguf_reader *r, struct rope_config *out)
 {
     struct str type = STR("linear");

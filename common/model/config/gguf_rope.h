@@ -3,7 +3,7 @@
 #include "common/model/config/family_row.h"
 #include "common/model/config/gguf_reader.h"
 
-/* Reads the embeddings into `out`. The caller has set rope.n_rot. */
+/* Reads the rotary embeddings into `out`. The caller has set rope.n_rot. */
 MUST_USE enum status model_config_gguf_ropes(const struct gguf_reader *r,
                                              const struct config_family *f,
                                              struct model_config *out);

@@ -37,8 +37,8 @@ static enum status read_layer_types(struct hf_config c, const json_t *types,
     return STATUS_OK;
 }
 
-/* Applies transformers' rules for Qwen. max_window_layers may be 0, and is not used when all
- * layers have a window. */
+/* Applies transformers' rules for the windows of Qwen models. max_window_layers may be 0, and is
+ * not used when all layers have a window. */
 static enum status read_used(struct hf_config c, const struct config_family *f,
                              struct model_config *out, struct error *err)
 {
@@ -80,8 +80,8 @@ static enum status read_pattern(struct hf_config c, const struct config_family *
     }
 }
 
-/* Reads the window. There is no window when the value is null, or absent in a family without a
- * default. Only layer_types can override this. */
+/* Reads the window of the sliding-window layers. There is no window when the value is null, or
+ * absent in a family without a default. Only layer_types can override this. */
 static enum status read_windows(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {
@@ -100,7 +100,7 @@ static enum status read_windows(struct hf_config c, const struct config_family *
                          &out->window, err);
 }
 
-/* Reads a cap. A null means no cap, also where the family has a default. */
+/* Reads the cap of scores or logits. A null means no cap, also where the family has a default. */
 static enum status read_softcap(struct hf_config c, const char *key, double def, float *out,
                                 struct error *err)
 {

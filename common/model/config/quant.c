@@ -21,7 +21,7 @@ static enum status must_be(const struct hf_config *q, const char *key, uint32_t 
                      q->folder, key, (long long)json_integer_value(v), want);
 }
 
-/* Reads group_size; -1 means one group for all inputs. */
+/* Reads the member group_size; -1 means one group for all inputs. */
 static enum status read_group(const struct hf_config *q, struct quant_config *out,
                               struct error *err)
 {
@@ -87,9 +87,8 @@ static enum status read_fp8(const struct hf_config *q, struct quant_config *out,
     return STATUS_OK;
 }
 
-/* Reads the bits of the weights from groups of layers. The shapes of the scales give their
- * layout. Quantisation of activations is ignored: the results are those of the quantised weights
- * alone. */
+/* Reads the bits of the weights from groups of layers. The shapes of the scales define their
+ * layout. Quantisation of activations is ignored: only the quantised weights affect the results. */
 static enum status read_integers(const struct hf_config *q, struct quant_config *out,
                                  struct error *err)
 {

@@ -3,6 +3,6 @@
 #include "common/model/config/shape.h"
 #include "common/model/files/hf_json.h"
 
-/* Reads quantization_config. `root` is the whole config.json. */
+/* Reads the member quantization_config. `root` is the whole config.json. */
 MUST_USE enum status model_config_quant(const struct hf_config *c, const json_t *root,
                                         struct model_config *out, struct error *err);

@@ -1,6 +1,6 @@
-/* Reads rotary embeddings from config.json. They are described by rope_theta and rope_scaling,
- * by rope_parameters, or by rope_parameters for each kind of layer. The formulas are those of
- * transformers' modeling_rope_utils.py. */
+/* Reads rotary embeddings from config.json. rope_theta and rope_scaling, rope_parameters, or
+ * rope_parameters for each kind of layer describe them. The formulas are those of transformers'
+ * modeling_rope_utils.py. */
 #include "common/model/config/rope.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 #define RUNS "default, linear, dynamic, llama3, yarn, longrope"
 
-/* Holds the inputs for one rotary embedding. */
+/* `rope_reader` holds the inputs for one rotary embedding. */
 struct rope_reader {
     /* `root` is config.json; `rope` is the object that describes the embedding (o NULL = none). */
     struct hf_config root, rope;
@@ -19,8 +19,8 @@ struct rope_reader {
     double original; /* default length before stretching; 0 = the file must have it */
 };
 
-/* Reads the length before stretching. The key of the model's own part wins over the same key in
- * the object with the factor. */
+/* Reads the model's length before stretching. The key of the model's own part overrides the same
+ * key in the object with the factor. */
 static enum status read_original(const struct rope_reader *x, struct rope_config *out,
                                  struct error *err)
 {
@@ -133,8 +133,8 @@ static enum status read_scaling(const struct rope_reader *x, const char *type,
     return kinds[i].read ? kinds[i].read(x, out, err) : STATUS_OK;
 }
 
-/* Reads one embedding. `theta` and `part` are defaults for values that the embedding's own
- * description does not have. */
+/* Reads one rotary embedding. `theta` and `part` are defaults for values that the embedding's
+ * own description does not have. */
 static enum status read_rope(const struct rope_reader *x, double theta, double part,
                              struct rope_config *out, struct error *err)
 {

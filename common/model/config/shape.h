@@ -34,7 +34,7 @@ struct rope_config {
 
 enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
 
-/* Names the format of quantised weights. The files show which tensors are quantised. */
+/* `quant_method` is the format of quantised weights. The files show which tensors are quantised. */
 enum quant_method {
     QUANT_NONE,
     QUANT_AWQ,
@@ -43,7 +43,8 @@ enum quant_method {
     QUANT_MXFP4,
     QUANT_COMPRESSED /* compressed-tensors with integers; with FP8 it is QUANT_FP8 */
 };
-/* Names the format into which plain weights are converted when they are loaded (--quantization). */
+/* `quant_at_load` is the format into which plain weights are converted when they are loaded
+ * (--quantization). */
 enum quant_at_load {
     QUANT_AT_LOAD_NONE,
     QUANT_AT_LOAD_INT8,
@@ -52,7 +53,7 @@ enum quant_at_load {
 };
 struct quant_config {
     enum quant_method method;
-    /* format chosen by --quantization; the loader sets it, not the file */
+    /* format chosen by --quantization; set by the loader and not by the file */
     enum quant_at_load at_load;
     uint32_t bits; /* AWQ, GPTQ, COMPRESSED: bits of a weight */
     /* true = GPTQ version 2, whose stored zero points are not reduced by one */
@@ -62,8 +63,8 @@ struct quant_config {
     uint32_t block_rows, block_columns;
 };
 
-/* Names how a mixture of experts scores its experts. A router gives each token a weighted choice
- * of experts. */
+/* `moe_scores` is the way in which a mixture of experts scores its experts. A router gives each
+ * token a weighted choice of experts. */
 enum moe_scores {
     MOE_SOFTMAX,           /* softmax over all experts */
     MOE_SOFTMAX_OF_CHOSEN, /* softmax over the logits of the chosen experts */
@@ -103,19 +104,19 @@ struct model_config {
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, vocab_size;
     float norm_eps;
     enum model_activation activation;
-    /* embeddings of all layers; rope_local is that of window layers (gemma3) */
+    /* rotary embeddings of all layers; rope_local is that of window layers (gemma3) */
     struct rope_config rope, rope_local;
     /* factor of the scores: 1 / sqrt(head_dim), or 1 / sqrt(query_pre_attn_scalar) */
     float attention_scale;
     /* caps of the attention scores and of the logits; 0 = no cap */
     float attention_softcap, final_softcap;
-    bool sinks;         /* true = each head has an extra score that takes part of the softmax */
+    bool sinks;         /* true = each head has an extra score that takes a part of the softmax */
     float swiglu_limit; /* cap of gpt_oss's activation; 0 = another activation */
     struct quant_config quant;
     struct moe_config moe;
     /* latent attention; if used, n_kv_heads is 1 and head_dim that of the latent key */
     struct mla_config mla;
-    uint32_t window; /* tokens that a window layer sees; 0 = no window layers */
+    uint32_t window; /* tokens that a window layer attends to; 0 = no window layers */
     uint8_t layer_is_window[MODEL_MAX_LAYERS];
     bool tied_embedding;
     /* Dtype of the weights that are not quantised, from config.json alone (torch_dtype); the

@@ -1,6 +1,7 @@
 #pragma once
 /* Reads the JSON files of a model's folder, and typed values of config.json. Error texts name
- * the folder, the file and the key. A null counts as absent. Private to common/model. */
+ * the folder, the file and the key. A null value is handled like an absent key. Private to
+ * common/model. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@ MUST_USE enum status hf_json_load(const char *folder, const char *file, size_t f
 
 /* Returns the value of `key` in `o`, or NULL when the key is absent or its value is null. */
 const json_t *hf_json_get(const json_t *o, const char *key);
-/* Returns the language model's part of a config.json. Multimodal models keep it in
+/* Returns the language model's part of a config.json. Multimodal models have it in
  * "text_config". */
 const json_t *hf_json_text_config(const json_t *root);
 
@@ -30,15 +31,17 @@ struct hf_config {
     const char *folder;
     const json_t *o;
 };
-/* Reads an integer from 1 to max. An absent key gives `def`, or STATUS_INVALID when `def` is 0. */
+/* Reads an integer of a config.json, from 1 to max. An absent key gives `def`, or STATUS_INVALID
+ * when `def` is 0. */
 MUST_USE enum status hf_config_u32(struct hf_config c, const char *key, uint32_t def, uint32_t max,
                                    uint32_t *out, struct error *err);
-/* Reads a finite number above 0 and at most max. An absent key gives `def`, or STATUS_INVALID
- * when `def` is 0. */
+/* Reads a finite number of a config.json, above 0 and at most max. An absent key gives `def`, or
+ * STATUS_INVALID when `def` is 0. */
 MUST_USE enum status hf_config_positive(struct hf_config c, const char *key, double def, double max,
                                         double *out, struct error *err);
 MUST_USE enum status hf_config_bool(struct hf_config c, const char *key, bool def, bool *out,
                                     struct error *err);
-/* Reads a text. *out is NULL when the key is absent; the text lives as long as c.o. */
+/* Reads a text of a config.json. *out is NULL when the key is absent; the text lives as long as
+ * c.o. */
 MUST_USE enum status hf_config_text(struct hf_config c, const char *key, const char **out,
                                     struct error *err);

@@ -1,5 +1,5 @@
 #pragma once
-/* Maps a whole file, read-only. Bytes are read when they are touched, and pages can be released
+/* Maps a whole file, read-only. Bytes are read when they are accessed, and pages can be released
  * while the page cache keeps them. Only regular files are accepted, since opening a FIFO would
  * wait for ever. The mapping is private and never written. Immutable: any thread. */
 #include <stdint.h>

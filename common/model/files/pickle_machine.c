@@ -101,7 +101,7 @@ enum status pickle_take(struct pickle_machine *m, uint64_t n, const uint8_t **ou
     return STATUS_OK;
 }
 
-/* Reads a little-endian number of n <= 8 bytes. */
+/* Reads a little-endian number of n <= 8 bytes after the opcode. */
 enum status pickle_take_number(struct pickle_machine *m, unsigned n, uint64_t *out)
 {
     const uint8_t *p;

@@ -81,12 +81,12 @@ struct pickle_value *pickle_top(const struct pickle_machine *m);
 MUST_USE enum status pickle_pop(struct pickle_machine *m, struct pickle_value *out);
 MUST_USE enum status pickle_pop_kind(struct pickle_machine *m, enum pickle_kind kind,
                                      const char *what, struct pickle_value *out);
-/* Takes the last mark and the values above it off the stack. *v is valid until the next push. */
+/* Pops the last mark and the values above it from the stack. *v is valid until the next push. */
 MUST_USE enum status pickle_pop_marked(struct pickle_machine *m, const struct pickle_value **v,
                                        uint32_t *n);
 const struct pickle_value *pickle_items(const struct pickle_machine *m, struct pickle_value tuple);
 
 MUST_USE enum status pickle_take(struct pickle_machine *m, uint64_t n, const uint8_t **out);
-/* Reads a little-endian number of n <= 8 bytes. */
+/* Reads a little-endian number of n <= 8 bytes after the opcode. */
 MUST_USE enum status pickle_take_number(struct pickle_machine *m, unsigned n, uint64_t *out);
 MUST_USE enum status pickle_take_line(struct pickle_machine *m, struct str *out);

@@ -1,5 +1,5 @@
-/* Handles the names that a pickle may contain. The file knows only a fixed list of names. It
- * interprets such a name and never calls it as a function. */
+/* Handles the names that a pickle may contain, which are a fixed list. This file interprets such
+ * a name and never calls it as a function. */
 #include "common/model/files/pickle_objects.h"
 
 #include <ctype.h>
@@ -117,7 +117,7 @@ static enum status read_sizes(const struct pickle_machine *m, struct pickle_valu
     return STATUS_OK;
 }
 
-/* Makes a tensor from `args`: (storage, first, shape, stride, requires_grad, hooks[, dtype][,
+/* Builds a tensor from `args`: (storage, first, shape, stride, requires_grad, hooks[, dtype][,
  * metadata]). */
 static enum status rebuild_tensor(struct pickle_machine *m, struct pickle_value args,
                                   bool has_dtype)

@@ -68,8 +68,8 @@ static enum status wrong(const struct safetensors *s, const struct entry *e, str
                      what);
 }
 
-/* Reads the shape and sets *n to the number of elements. An empty shape is a scalar; a dimension
- * of 0 makes an empty tensor. */
+/* Reads a tensor's shape and sets *n to the number of elements. An empty shape is a scalar; a
+ * dimension of 0 makes an empty tensor. */
 static enum status read_shape(const struct safetensors *s, struct entry *e, const json_t *shape,
                               uint64_t *n, struct error *err)
 {
@@ -128,7 +128,7 @@ static enum status read_entry(const struct safetensors *s, struct entry *e, cons
     TRY(read_shape(s, e, json_object_get(o, "shape"), &n, err));
     TRY(read_offsets(s, e, json_object_get(o, "data_offsets"), err));
     if (e->t.dtype == DTYPE_OPAQUE)
-        return STATUS_OK; /* the size of an element is unknown, and nothing can use this tensor */
+        return STATUS_OK; /* the size of an element is unknown, so no code can use this tensor */
     if (!dtype_bytes(e->t.dtype, n, 1, &n_bytes) || n_bytes != e->t.n_bytes)
         return error_set(err, STATUS_INVALID,
                          "%s: tensor " STR_FMT
@@ -145,7 +145,7 @@ static int compare_offsets(const void *a, const void *b)
     const struct entry *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) /* an empty tensor comes before another tensor at the same offset */
+    if (x->end != y->end) /* an empty tensor precedes another tensor at the same offset */
         return x->end < y->end ? -1 : 1;
     return str_compare(x->t.name, y->t.name);
 }

@@ -49,7 +49,8 @@ static const struct zip_member *find_member(const struct torch_file *f, const ch
                                              : zip_find(f->zip, (struct str){path, (size_t)n});
 }
 
-/* Recognises other kinds of files by their first bytes. */
+/* Recognises other kinds of files by their first bytes, and returns an error that names the
+ * kind. */
 static enum status check_magic(const struct torch_file *f, struct error *err)
 {
     static const uint8_t archive[] = {'P', 'K', 3, 4}, legacy[] = {0x80, 2, 0x8A, 0x0A};

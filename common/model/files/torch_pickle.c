@@ -408,7 +408,8 @@ static enum status none_of_them(const struct pickle_machine *m, const struct pic
                          pickle_kind_names[other->value.kind]);
 }
 
-/* Collects the tensors. Other values (versions, states of modules) are left out. */
+/* Collects the tensors of the dict on the stack. Other values (versions, states of modules) are
+ * left out. */
 static enum status collect(struct pickle_machine *m, struct torch_pickle *out)
 {
     struct pickle_value dict;

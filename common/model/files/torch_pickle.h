@@ -1,9 +1,9 @@
 #pragma once
 /* Reads the pickle of a PyTorch checkpoint as data: exactly what torch.save writes for a dict of
- * tensors (protocols 2 to 5). No code runs. A fixed list of names is known (OrderedDict,
- * storages, dtypes, the functions that rebuild a tensor), and these names are interpreted, not
- * called. Any other name or opcode is refused, with its name and position. Stack, memo, tables
- * and the number of tensors are bounded, and there is no recursion. Safe for untrusted input. */
+ * tensors (protocols 2 to 5). No code of the file runs. The names of a fixed list (OrderedDict,
+ * storages, dtypes, the functions that rebuild a tensor) are interpreted, not called. Any other
+ * name or opcode is refused, with its name and position. Stack, memo, tables and the number of
+ * tensors are bounded, and there is no recursion. Safe for untrusted input. */
 #include "common/base/status.h"
 #include "common/model/files/torch_types.h"
 

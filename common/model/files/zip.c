@@ -1,7 +1,7 @@
 /* Opens a zip archive in memory. The directory at the end of the file is read once into a table.
- * Each member's own header, before its data, gives the place where the data begins. Sorted by
- * place, the table shows overlaps. An array of pointers sorted by name shows duplicates and
- * serves look-ups.
+ * Each member's own header, before its data, has the offset of the data. The table is sorted by
+ * offset, which shows overlaps. An array of pointers sorted by name shows duplicates and serves
+ * look-ups.
  * No byte is read before its offset and length were checked against the file, and numbers are
  * added only where they cannot overflow. The object owns its tables; names and data point into
  * the caller's bytes. Immutable after the open. */
@@ -77,14 +77,14 @@ static enum status wrong(const struct zip *z, struct str member, struct error *e
 
 /* ---- the end of the archive ---- */
 
-/* Tells whether a number of the short record equals the long record's number, or refers to it
- * with `unknown`. */
+/* Returns true when a number of the short record equals the long record's number, or refers to
+ * it with `unknown`. */
 static bool agrees(uint64_t small, uint64_t unknown, uint64_t large)
 {
     return small == unknown || small == large;
 }
 
-/* Reads the zip64 record. The short and the long record must describe the same archive. */
+/* Reads the zip64 end record. The short and the long record must describe the same archive. */
 static enum status read_end64(struct zip *z, uint64_t end, struct error *err)
 {
     const uint8_t *e = z->bytes + end, *locator = e - LOCATOR_BYTES;
@@ -170,7 +170,7 @@ static enum status read_extra64(const struct zip *z, struct str name, struct str
     return STATUS_OK;
 }
 
-/* Finds the member's data behind its own header, which must exist and have the same name. */
+/* Finds the member's data after its own header, which must exist and have the same name. */
 static enum status place(const struct zip *z, struct entry *e, uint64_t n_bytes, struct error *err)
 {
     struct str name = e->member.name;
@@ -198,7 +198,7 @@ static enum status place(const struct zip *z, struct entry *e, uint64_t n_bytes,
     return STATUS_OK;
 }
 
-/* Reads the entry of the directory at offset *at and moves *at behind it. */
+/* Reads the entry of the directory at offset *at and moves *at past it. */
 static enum status read_entry(const struct zip *z, uint64_t *at, struct entry *e, struct error *err)
 {
     uint64_t room = z->directory_end - *at;

@@ -71,8 +71,8 @@ static uint32_t n_parts_of(const char *name)
     return gguf_read_suffix(name, gguf_stem_length(str_from(name)), &i, &n) ? n : 0;
 }
 
-/* Tells whether the two names are parts of the same split. The unsplit model and other splits of
- * it are different models. */
+/* Returns true when the two names are parts of the same split. The unsplit model and other
+ * splits of it are different models. */
 static bool same_model(const char *a, const char *b)
 {
     size_t n = gguf_name_length(str_from(a));

@@ -1,6 +1,6 @@
 #pragma once
-/* Reads and makes the names of GGUF files: NAME.gguf, or NAME-00001-of-0000N.gguf and so on for
- * a model in several files. Any thread. */
+/* Parses and builds the names of GGUF files: NAME.gguf, or NAME-00001-of-0000N.gguf and so on
+ * for a model in several files. Any thread. */
 #include <limits.h>
 
 #include "common/base/status.h"

@@ -147,8 +147,8 @@ static enum status take_value(struct cursor *c, struct gguf_value *v)
     return STATUS_OK;
 }
 
-/* Reads name, shape, type and the offset within the data. The start of the data is not known
- * yet. */
+/* Reads a tensor's name, shape, type and offset within the data. The start of the data is not
+ * known yet. */
 static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
 {
     uint32_t id;

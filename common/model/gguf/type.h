@@ -48,11 +48,11 @@ struct gguf_tensor {
     enum dtype dtype;
     uint32_t n_dims;
     uint64_t shape[GGUF_MAX_DIMS]; /* sizes; the first dimension is contiguous; 1 beyond n_dims */
-    uint64_t offset, n_bytes;      /* place and size in the file */
+    uint64_t offset, n_bytes;      /* position and size in the file */
     const uint8_t *data;           /* first byte of the tensor, aligned to general.alignment */
 };
 
-/* Names a type and gives the bytes of an element; size 0 = variable length. */
+/* `gguf_type_traits` has a type's name and the bytes of an element; size 0 = variable length. */
 struct gguf_type_traits {
     const char *name;
     uint8_t size;

@@ -18,14 +18,15 @@ MUST_USE enum status gguf_get_bool(const struct gguf *g, const char *key, bool *
                                    struct error *err);
 MUST_USE enum status gguf_get_str(const struct gguf *g, const char *key, struct str *out,
                                   struct error *err);
-/* Reads an array. `type` is the required type of the elements. */
+/* Reads the array of a key. `type` is the required type of the elements. */
 MUST_USE enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_type type,
                                     struct gguf_array *out, struct error *err);
 /* These functions return element i < n of an array of numbers (or bools), converted. Only
  * gguf_array_f64 reads F32 and F64. */
 /* Signed values are sign-extended. */
 uint64_t gguf_array_u64(const struct gguf_array *a, uint64_t i);
-/* Reads the strings in order. *cursor is NULL before the first. Returns false at the end. */
+/* Reads the strings of an array in order. *cursor is NULL before the first. Returns false at the
+ * end. */
 bool gguf_array_next_str(const struct gguf_array *a, const uint8_t **cursor, struct str *out);
 /* Compares pointers to values by key, for qsort and bsearch. */
 int gguf_values_compare(const void *a, const void *b);

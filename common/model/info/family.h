@@ -24,6 +24,6 @@ const struct family *family_by_hf_type(struct str model_type);
 const struct family *family_by_gguf_arch(struct str arch);
 /* Appends the names as "llama, mistral, ...", each name once. */
 void family_names(struct strbuf *out);
-/* Tells whether `class_name` is the family's class of transformers that generates text. Case is
- * ignored, because the first Llamas were written LLaMA. */
+/* Returns true when `class_name` is the family's class of transformers that generates text. Case
+ * is ignored, because the first Llamas were written LLaMA. */
 bool family_has_class(const struct family *f, struct str class_name);

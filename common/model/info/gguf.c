@@ -9,8 +9,8 @@
 
 enum { SIGMOID_GATING = 2 }; /* value of expert_gating_func in DeepSeek-V3; V2 has softmax */
 
-/* Finds the family. The two DeepSeek families are "deepseek2" in GGUF, and Mixtral is a "llama"
- * with experts. */
+/* Finds the model's family. The two DeepSeek families are "deepseek2" in GGUF, and Mixtral is a
+ * "llama" with experts. */
 static enum status find_family(const struct gguf *g, struct model_info *m, struct str arch,
                                const struct family **out, struct error *err)
 {

@@ -1,5 +1,5 @@
 /* Reads config.json (required), and the optional generation_config.json and
- * tokenizer_config.json. Multimodal models keep the language model in "text_config". */
+ * tokenizer_config.json. Multimodal models have the language model in "text_config". */
 #include "common/model/info/hf.h"
 
 #include <string.h>
@@ -28,7 +28,8 @@ static void stretch(struct model_info *m, const json_t *config)
         m->max_model_len = (uint32_t)(factor * original);
 }
 
-/* Adds the EOS ids. eos_token_id is a number, a list of numbers, null, or missing. */
+/* Adds the EOS ids of a configuration. eos_token_id is a number, a list of numbers, null, or
+ * missing. */
 static enum status add_eos_ids(struct model_info *m, const json_t *o, struct error *err)
 {
     const json_t *v = json_object_get(o, "eos_token_id");
@@ -55,7 +56,7 @@ static enum status read_config(struct model_info *m, const json_t *root, struct 
     struct str name = {json_string_value(type), json_string_length(type)};
     const struct family *f = family_by_hf_type(name);
     const json_t *class = json_array_get(json_object_get(root, "architectures"), 0);
-    /* the error names the class, because people know the model by it */
+    /* the error names the class, which is the name that people use for the model */
     if (json_is_string(class)) {
         name = (struct str){json_string_value(class), json_string_length(class)};
         f = f && family_has_class(f, name) ? f : NULL;

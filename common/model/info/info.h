@@ -1,7 +1,8 @@
 #pragma once
-/* Holds facts about a model that gateway, cli and worker need before they read a tensor. They
- * come from a GGUF's metadata, or from config.json and generation_config.json. The struct owns
- * its strings. Every value is checked against bounds, because the files are not trusted. */
+/* `model_info` holds facts about a model that gateway, cli and worker need before they read a
+ * tensor. The facts are read from a GGUF's metadata, or from config.json and
+ * generation_config.json. The struct owns its strings. Every value is checked against bounds,
+ * because the files are not trusted. */
 #include <stdint.h>
 
 enum model_format { MODEL_GGUF, MODEL_HF, MODEL_NULL, MODEL_FORMAT_COUNT };

@@ -32,7 +32,7 @@ void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t 
     else
         n = snprintf(out, out_size, "%s/.cache/coxswain", home && *home ? home : ".");
     if (n < 0 || (size_t)n >= out_size)
-        out[0] = '\0'; /* a path that is cut would be another path, so the result is empty */
+        out[0] = '\0'; /* a cut path would be the path of another file, so the result is empty */
 }
 
 void model_info_fini(struct model_info *m)

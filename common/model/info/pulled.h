@@ -2,8 +2,8 @@
 /* Describes a model that `cox pull` has put into the cache. Such a model is a folder below
  * CACHE/models/pulled with a manifest, cox-pull.json, that lists each file with its size and
  * SHA-256. One rename creates the folder when all files are complete. So a manifest proves that
- * the model is complete, and no file has to be read again. Processes that only look need no
- * right to write. */
+ * the model is complete, and no file has to be read again. Processes that only read the model
+ * need no write permission. */
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -27,9 +27,9 @@ struct pulled {
 
 /* Returns CACHE/models/pulled/… for a remote reference; the caller frees it with mem_free. */
 char *pulled_folder(const struct model_ref *r, const char *cache_dir);
-/* Reads the manifest and checks the size of each file. Returns STATUS_NOT_FOUND when the model
- * is not there, and STATUS_INVALID when the manifest is damaged or a file differs. Each error
- * text tells the user to pull the model. */
+/* Reads the manifest and checks the size of each file. Returns STATUS_NOT_FOUND when the cache
+ * does not have the model, and STATUS_INVALID when the manifest is damaged or a file differs.
+ * Each error text asks the user to pull the model. */
 MUST_USE enum status pulled_open(const struct model_ref *r, const char *cache_dir,
                                  struct pulled *out, struct error *err);
 /* Opens any folder that `cox pull` made. *reference is the reference in the manifest, or NULL.

@@ -112,7 +112,7 @@ static char *name_of(const char *path)
 
 /* ---- kinds of references ---- */
 
-/* Accepts ORG or NAME: letters, digits and . _ - without a leading dot or dash. */
+/* Accepts one part of ORG/NAME: letters, digits and . _ - without a leading dot or dash. */
 static bool is_repo_part(const char *s, size_t n)
 {
     if (n == 0 || n > REPO_PART_MAX || s[0] == '.' || s[0] == '-')
@@ -134,8 +134,7 @@ static bool is_revision(const char *s)
     return true;
 }
 
-/* Accepts exactly ORG/NAME (with @REVISION), which may name a hub's model although "hf:" is
- * missing. */
+/* Accepts exactly ORG/NAME (with @REVISION), which may name a hub's model without "hf:". */
 static bool is_plain_hub(const char *text)
 {
     const char *at = strchr(text, '@'), *slash = strchr(text, '/');
@@ -222,7 +221,7 @@ static char *hub_page_reference(const char *path)
     return out;
 }
 
-/* Returns the HEX behind #sha256= in lower case, or NULL when the HEX is not valid. */
+/* Returns the HEX after #sha256= in lower case, or NULL when the HEX is not valid. */
 static char *take_sha256(const char *hex)
 {
     char *out = mem_strdup(hex);

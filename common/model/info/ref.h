@@ -7,8 +7,8 @@
  *   https://HOST/…/FILE.gguf[#sha256=HEX]    one file; http: or a query require the hash
  *   s3://BUCKET/PREFIX                       a folder of a bucket, or one GGUF
  *   file:PATH                                the same as PATH
- * The text may come from anyone. A parsed reference has no control characters, no "..", no user
- * or password, and a bounded length. The struct owns its strings. */
+ * The text is untrusted. A parsed reference has no control characters, no "..", no user or
+ * password, and a bounded length. The struct owns its strings. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 
@@ -32,7 +32,7 @@ struct model_ref {
     char *repo; /* HUB: "ORG/NAME"; "NAME" for some old models */
     char *revision; /* HUB: branch, tag or commit; default "main" */
     char *file;     /* HUB: the GGUF in the repository, or NULL; URL: name of the local file */
-    char *url;      /* URL: the URL, without # and the text behind it */
+    char *url;      /* URL: the URL, without # and the text after it */
     char *sha256;   /* URL: hash as 64 lower-case hexadecimal digits, or NULL */
     /* S3: bucket and prefix; prefix has no slash at its ends, and "" = the whole bucket */
     char *bucket, *prefix;
@@ -44,14 +44,14 @@ struct model_ref {
  * text is malformed. *out is then empty. */
 MUST_USE enum status model_ref_parse(const char *text, struct model_ref *out, struct error *err);
 void model_ref_fini(struct model_ref *r);
-/* Tells whether the model has a folder of its own in the cache after it was pulled. */
+/* Returns true when the model has a folder of its own in the cache after it was pulled. */
 static inline bool model_ref_is_remote(const struct model_ref *r)
 {
     return r->kind == MODEL_REF_HUB || r->kind == MODEL_REF_URL || r->kind == MODEL_REF_S3;
 }
-/* Tells whether a file's name from a server is safe. It must be relative and UTF-8 without
- * control characters and backslashes. No component may be empty or have a leading dot, and each
- * has at most 255 bytes. The whole name has at most 512 bytes. */
+/* Returns true when the name that a server gives a file is safe. It must be relative and UTF-8
+ * without control characters and backslashes. No component may be empty or have a leading dot,
+ * and each has at most 255 bytes. The whole name has at most 512 bytes. */
 bool model_ref_name_is_safe(const char *name);
 /* Returns the last component of a path, without .gguf and without the number of a GGUF's part. */
 struct str model_name_of(const char *path);

@@ -86,7 +86,7 @@ static int compare_modules(const void *a, const void *b)
     return strcmp(((const struct lora_module *)a)->name, ((const struct lora_module *)b)->name);
 }
 
-/* Tells whether all numbers are finite. NaN and infinity would spread over every row of the
+/* Returns true when all numbers are finite. NaN and infinity would spread over every row of the
  * adapter. */
 static bool is_finite(const struct tensor *t)
 {
@@ -189,7 +189,8 @@ static enum status read_modules(struct lora_adapter *a, struct error *err)
     return pair_up(a, err);
 }
 
-/* Opens the first file that exists. If neither exists, the error names the safetensors file. */
+/* Opens the first tensor file that exists. If neither exists, the error names the safetensors
+ * file. */
 static enum status open_tensors(struct lora_adapter *a, const char *root, struct error *err)
 {
     char path[PATH_MAX];

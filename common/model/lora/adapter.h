@@ -35,7 +35,7 @@ struct lora_module {
 uint32_t lora_adapter_n_modules(const struct lora_adapter *a);
 const struct lora_module *lora_adapter_module_at(const struct lora_adapter *a, uint32_t i);
 const struct lora_module *lora_adapter_find(const struct lora_adapter *a, const char *name);
-/* Tells whether the configuration names this module as adapted. Returns false when the
+/* Returns true when the configuration names this module as adapted. Returns false when the
  * configuration names modules in a way that is not supported (an expression, only some layers). */
 bool lora_adapter_targets(const struct lora_adapter *a, const char *name);
 /* Returns the number of names in target_modules, if it is a list. */

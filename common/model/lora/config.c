@@ -20,7 +20,7 @@ enum { MAX_NAMES = 4096 }; /* most names of a pattern or of target_modules */
 
 static const char file[] = "adapter_config.json";
 
-/* Tells whether a value has no effect: it is absent, null, false, "none" or empty. */
+/* Returns true when a value has no effect: it is absent, null, false, "none" or empty. */
 static bool says_nothing(const json_t *v)
 {
     const char *text = json_string_value(v);
@@ -63,7 +63,7 @@ static enum status check_unsupported(const struct lora_config *c, struct error *
 /* Checks how the adapter was initialised. Some initialisations subtract the initial A and B from
  * the base weights, and PEFT repeats that whenever it loads the adapter. With unchanged base
  * weights such an adapter gives wrong results. The listed initialisations do not change the base
- * weights; a new one is refused until somebody has checked it. */
+ * weights; a new one is refused until it is added to the list. */
 static enum status check_beginning(const struct lora_config *c, struct error *err)
 {
     static const char *const fine[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
@@ -108,8 +108,8 @@ static enum status to_alpha(const struct lora_config *c, const char *key, const 
     return STATUS_OK;
 }
 
-/* Reads a pattern. PEFT treats keys as regular expressions. A key of plain text with dots is
- * taken as that text; any other expression is refused and never evaluated. */
+/* Reads rank_pattern or alpha_pattern. PEFT treats keys as regular expressions. A key of plain
+ * text with dots is taken as that text; any other expression is refused and never evaluated. */
 static enum status read_pattern(const struct lora_config *c, const char *key,
                                 struct lora_names *out, struct error *err)
 {

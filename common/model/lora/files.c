@@ -1,4 +1,4 @@
-/* Finds an adapter's files. A folder below --lora-root may contain links to any place, as the
+/* Finds an adapter's files. A folder below --lora-root may contain links to any path, as the
  * folders of download caches do. So each file is resolved to its real path, which must be below
  * the root as well. */
 #include "common/model/lora/files.h"

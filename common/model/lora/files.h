@@ -4,7 +4,7 @@
 
 #include "common/base/status.h"
 
-/* Sets `out` to the real path of the folder's file. Returns STATUS_NOT_FOUND when there is no
+/* Sets `out` to the real path of the adapter's file. Returns STATUS_NOT_FOUND when there is no
  * such file, and STATUS_DENIED when the real path is not below `root`. */
 MUST_USE enum status lora_file_find(const char *folder, const char *root, const char *file,
                                     char out[PATH_MAX], struct error *err);

@@ -1,4 +1,4 @@
-/* Keeps the names of modules in an adapter's configuration. To compare thousands of names with
+/* Keeps the names of modules in an adapter's configuration. Comparing thousands of names with
  * thousands of modules would take millions of comparisons while every rank of a replica waits.
  * So the names are sorted, and looked up by each end of a module's name. */
 #include "common/model/lora/names.h"

@@ -18,7 +18,8 @@ struct lora_names {
 };
 void lora_names_init(struct lora_names *s, uint32_t most);
 void lora_names_add(struct lora_names *s, const char *name, const json_t *value);
-void lora_names_sort(struct lora_names *s); /* call after the last lora_names_add */
+/* Sorts the names; call it after the last lora_names_add. */
+void lora_names_sort(struct lora_names *s);
 void lora_names_fini(struct lora_names *s);
 /* Returns the first name of the configuration that matches the module, as in PEFT. Returns NULL
  * when no name matches. */

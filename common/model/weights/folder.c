@@ -26,7 +26,7 @@
 
 enum { MAX_SHARDS = 4096, MAX_NAME_BYTES = 255 };
 
-/* Describes a kind of weight files and the names of its files. */
+/* `layout` describes a kind of weight files and the names of its files. */
 struct layout {
     enum shard_kind kind;
     const char *single, *index; /* names of the single file and of the index; NULL = none */
@@ -47,7 +47,7 @@ static bool is_of(const struct layout *l, const char *name)
     return false;
 }
 
-/* Tells whether `name` is a file that training programs leave beside the weights. */
+/* Returns true when `name` is a file that training programs leave beside the weights. */
 static bool is_of_training(const char *name)
 {
     static const char *const names[] = {"training_args.bin", "optimizer.bin", "optimizer.pt",

@@ -5,7 +5,8 @@
 #include "common/model/weights/kind.h"
 
 struct weights;
-/* Fills shards, tensors, n_file_bytes and config_digest of `w`. */
+/* Opens the folder's weight files, and fills shards, tensors, n_file_bytes and config_digest of
+ * `w`. */
 MUST_USE enum status weights_open_folder(struct weights *w, enum weights_kind kind,
                                          struct error *err);
 /* Computes the identity of a model without weight files (--load-format dummy): XXH3-128 over

@@ -1,3 +1,3 @@
 #pragma once
-/* Names the kind of files that a folder must have. A GGUF needs no choice. */
+/* `weights_kind` is the kind of files that a folder must have. A GGUF needs no choice. */
 enum weights_kind { WEIGHTS_ANY, WEIGHTS_SAFETENSORS, WEIGHTS_TORCH };

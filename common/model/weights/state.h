@@ -1,5 +1,5 @@
 #pragma once
-/* Defines the object behind weights.h. Private to common/model/weights. */
+/* Defines the struct that weights.h declares. Private to common/model/weights. */
 #include "common/model/weights/shard.h"
 
 struct weights {

@@ -14,7 +14,7 @@ struct weights;
  * STATUS_UNSUPPORTED with the feature that this build does not read (PyTorch's older format). */
 MUST_USE enum status weights_open(const struct model_info *m, struct weights **out,
                                   struct error *err);
-/* Opens only files of this kind. */
+/* Opens only weight files of this kind. */
 MUST_USE enum status weights_open_kind(const struct model_info *m, enum weights_kind kind,
                                        struct weights **out, struct error *err);
 void weights_close(struct weights *w); /* w may be NULL */

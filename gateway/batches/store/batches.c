@@ -1,7 +1,7 @@
 /* Stores batches and their lines, from an input file to the files of answers.
- * batch_calls.c and runner.c call this file on the store's thread. Lines come in from an input
- * file, are taken and answered one by one, and leave as output and error files when the batch
- * ends.
+ * batch_calls.c and runner.c call this file on the store's thread. Lines are read from an input
+ * file, are taken and answered one by one, and are written to the output and error files when
+ * the batch ends.
  * Each public function is one transaction: it commits all of its changes or none. The end of a
  * batch writes the files and deletes the lines together, so each line is in the files exactly
  * once. Values from the database are checked, because the file may be damaged. */
@@ -34,8 +34,8 @@ void stored_batch_fini(struct stored_batch *b)
     b->owned_metadata = NULL;
 }
 
-/* Reads a state. A damaged file may have any value in a column. An invalid state counts as
- * failed, so that nothing of the batch runs. */
+/* Reads the state of a batch. A damaged file may have any value in a column. An invalid state
+ * counts as failed, so that no line of the batch runs. */
 static enum batch_state column_state(sqlite3_stmt *q, int i)
 {
     const int64_t state = sqlite3_column_int64(q, i);
@@ -177,8 +177,8 @@ static enum status set_read(struct state_store *s, int64_t no, const struct stor
     return state_run(s, q, "read a batch", err);
 }
 
-/* Checks the room before the input file is read, because the caller may repeat the call many
- * times. */
+/* Checks the free space before the input file is read, because the caller may repeat the call
+ * many times. */
 static enum status may_add(struct state_store *s, const struct stored_batch *b, struct error *err)
 {
     int64_t no;

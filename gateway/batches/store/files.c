@@ -135,7 +135,7 @@ static enum status delete_now(struct state_store *s, int64_t no, struct error *e
 
 /* Deletes a file. A large file is removed piece by piece. On a full disk or in a full store any
  * file is removed at once, without zeros over its content, because writing zeros would need
- * room. */
+ * space. */
 static enum status delete_file(struct state_store *s, uint64_t tenant, struct str id,
                                struct error *err)
 {

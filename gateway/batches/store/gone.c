@@ -2,9 +2,9 @@
  *   a file ──hidden: its number is in `gone`──▶ zeros over its content, one piece in each step
  *      ──▶ its row and its pages go, without zeros of SQLite's own
  * Deleting a file of 256 MiB at once, with zeros over it, would block the store's only thread
- * for seconds. A piece takes as long as a small upload. When the disk is short of room, or an
- * upload finds none, the row is deleted without zeros, like SQLite's secure_delete = FAST. Zeros
- * would first go into the log and use the room that the deletion must free.
+ * for seconds. A piece takes as long as a small upload. When the disk is short of space, or an
+ * upload does not fit, the row is deleted without zeros, like SQLite's secure_delete = FAST.
+ * Zeros would first be written to the log and use the space that the deletion must free.
  * Each step is a transaction. After a crash the next process continues. The next `state_look`
  * repeats a step that cannot write. */
 #include "gateway/batches/store/gone.h"

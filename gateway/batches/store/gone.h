@@ -8,9 +8,10 @@
 
 /* Hides the file with this number. Its content is removed piece by piece. */
 enum status state_hide_file(struct state_store *s, int64_t no, struct error *err);
-/* Removes one piece. Returns false when there is no piece, or when it cannot be removed now. */
+/* Removes one piece of a hidden file. Returns false when there is no piece, or when it cannot be
+ * removed now. */
 bool state_sweep(struct state_store *s);
-/* Makes some room after a write failed with status `so`. Returns true when room was made.
+/* Frees some space after a write failed with status `so`. Returns true when space was freed.
  * Usually the call writes no zeros over deleted data. After STATUS_DENIED (a tenant's share) it
  * writes zeros, because the deleted file may belong to another tenant. */
 bool state_free_some(struct state_store *s, enum status so);

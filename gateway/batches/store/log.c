@@ -6,7 +6,7 @@
 
 enum {
     LOG_FRAMES = 1000,   /* most frames of the log; a longer log is moved into the database */
-    LOG_FRAMES_LOW = 64, /* most frames when the disk is short of room */
+    LOG_FRAMES_LOW = 64, /* most frames when the disk is short of space */
 };
 
 enum status state_checkpoint(struct state_store *s)

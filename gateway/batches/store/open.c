@@ -1,9 +1,9 @@
 /* Opens the store's database, and opens it again after a loss.
  *   CLOSED ──opened──▶ OPEN ──an error of the file or the disk──▶ CLOSED
  *    └── after 1, 2, 4 … 30 s: tried again by the next call or look ──┘
- * A full disk closes nothing: reads and deletions go on, and writes get an error. A database
- * that cannot be opened (a full, read-only or missing folder, a foreign file) does not stop the
- * gateway from starting. Calls to the store get the reason, which is logged once. */
+ * A full disk closes nothing: reads and deletions still work, and writes get an error. A
+ * database that cannot be opened (a full, read-only or missing folder, a foreign file) does not
+ * stop the gateway from starting. Calls to the store get the reason, which is logged once. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static const char schema[] =
 /* ---- opening ---- */
 
 /* Rewrites a database of an older version, which cannot return pages to the disk. Only a small
- * database is rewritten, and only when the disk has room for a second copy. */
+ * database is rewritten, and only when the disk has space for a second copy. */
 static void modernise(struct state_store *s)
 {
     struct error ignored;
@@ -107,7 +107,7 @@ static enum status prepare_file(struct state_store *s, struct error *err)
     TRY(state_exec(s, "PRAGMA temp_store = MEMORY", err));
     /* SQLite writes zeros over deleted data */
     TRY(state_exec(s, "PRAGMA secure_delete = ON", err));
-    /* this runs only for a new file: the pragma writes, and an old file may have no room */
+    /* the pragma is set only for a new file: it writes, and the disk of an old file may be full */
     if (state_pragma(s, "PRAGMA page_count") == 0)
         TRY(state_exec(s, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA user_version = 1", err));
     TRY(state_exec(s, "PRAGMA journal_mode = WAL", err));
@@ -138,7 +138,7 @@ static enum status make_folders(const char *dir, char *path, struct error *err)
     return STATUS_OK;
 }
 
-/* Closes a broken database without a checkpoint, because the path may lead to another file now,
+/* Closes a broken database without a checkpoint, because the path may point to another file now,
  * or the disk may refuse writes. */
 static void close_broken(struct state_store *s)
 {

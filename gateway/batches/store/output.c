@@ -130,7 +130,7 @@ static enum status open_outputs(struct state_store *s, struct outputs *o, struct
     return STATUS_OK;
 }
 
-/* Closes the files. Returns the first error. */
+/* Closes the output and error files of a batch. Returns the first error. */
 static enum status close_outputs(struct state_store *s, struct outputs *o, enum status so_far,
                                  struct error *err)
 {

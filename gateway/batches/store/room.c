@@ -1,13 +1,13 @@
-/* Keeps room on the store's disk.
+/* Keeps free space on the store's disk.
  * A deletion frees pages in the database, but must first write some pages into SQLite's log. On
- * a full disk it would fail for lack of the room that it is about to free. The store therefore
+ * a full disk it would fail for lack of the space that it is about to free. The store therefore
  * keeps a reserve, a file of zeros next to the database.
- * A deletion that finds no room removes the reserve and tries again. Then unused pages at the
+ * A deletion that finds no space removes the reserve and tries again. Then unused pages at the
  * end of the database are returned to the disk. Only a few pages are returned at a time, because
- * moving them needs room too. Finally the reserve is made again.
+ * moving them needs space too. Finally the reserve is created again.
  * The reserve does not weaken transactions, because the log and its commits are unchanged. A
- * crash between two steps leaves a database without a reserve, and the next tick makes the
- * reserve again. */
+ * crash between two steps leaves a database without a reserve, and the next tick creates it
+ * again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -93,7 +93,7 @@ bool state_shrink(struct state_store *s)
     uint64_t done = 0;
     if (!s->db)
         return false;
-    (void)state_checkpoint(s); /* the log itself may occupy the missing room */
+    (void)state_checkpoint(s); /* the log itself may occupy the missing space */
     while (done < SHRINK_MAX_PAGES) {
         uint64_t unused = state_pragma(s, "PRAGMA freelist_count");
         snprintf(sql, sizeof sql, "PRAGMA incremental_vacuum(%llu)",
@@ -102,7 +102,7 @@ bool state_shrink(struct state_store *s)
             break;
         (void)state_checkpoint(s);
         uint64_t left = state_pragma(s, "PRAGMA freelist_count");
-        if (left >= unused) /* a database made without incremental_vacuum frees nothing */
+        if (left >= unused) /* a database created without incremental_vacuum frees nothing */
             break;
         done += unused - left;
     }

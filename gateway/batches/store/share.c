@@ -1,6 +1,6 @@
-/* Limits a tenant's share of the store. A tenant may use at most a fixed multiple of the room
- * that is still free for others. A single tenant may use 7/8 of the store. A later tenant still
- * finds room, and a tenant with little data is refused last. These are the dynamic thresholds of
+/* Limits a tenant's share of the store. A tenant may use at most a fixed multiple of the space
+ * that is still free. A single tenant may use 7/8 of the store. A later tenant still finds
+ * space, and a tenant with little data is refused last. These are the dynamic thresholds of
  * shared buffers (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
  * While an eighth of the store is free, no tenant can exceed its share, so nothing is counted. */
 #include <stdio.h>

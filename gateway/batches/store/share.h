@@ -2,11 +2,11 @@
 /* Limits the share of each tenant in the store. */
 #include "gateway/batches/store/state.h"
 
-/* The limit of a tenant's data is a multiple of the room that stays free: n leaves 1/(n + 1) of
- * the store to others. Answers have a higher limit than requests for new data. */
+/* The limit of a tenant's data is a multiple of the space that stays free: n leaves 1/(n + 1) of
+ * the store to other tenants. Answers have a higher limit than requests for new data. */
 enum { STATE_SHARE_NEW = 7, STATE_SHARE_ANSWERS = 15 };
 /* Checks whether the tenant may store `bytes` more. Returns STATUS_DENIED when the tenant's
- * share is used up, even if the store has room. */
+ * share is used up, even if the store has free space. */
 enum status state_share(struct state_store *s, uint64_t tenant, uint64_t bytes, uint32_t share,
                         struct error *err);
 /* Returns the tenant of an open batch; 0 = no such batch. */

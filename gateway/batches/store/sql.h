@@ -5,7 +5,7 @@
 /* Returns the database's error as a status; `what` names the failed action. STATUS_NO_MEMORY
  * means a full disk, and STATUS_LIMIT means the limit --max-state-bytes. */
 enum status state_error(struct state_store *s, struct error *err, const char *what);
-/* Returns true when errno says that the disk has no room. */
+/* Returns true when the errno value `e` means that the disk is full. */
 bool state_errno_is_no_room(int e);
 enum status state_exec(struct state_store *s, const char *sql, struct error *err);
 /* Prepares a statement, which the caller finalizes. Returns NULL with the reason in `err` on

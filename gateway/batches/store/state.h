@@ -1,6 +1,6 @@
 #pragma once
-/* `state_store` is the inside of the store. store.h is the public side, and README.md describes
- * the files. */
+/* `state_store` is the private state of the store. store.h is its public interface, and
+ * README.md describes the files. */
 #include <sqlite3.h>
 
 #include "gateway/batches/store/store.h"
@@ -17,10 +17,10 @@ struct state_store {
     char dir[STATE_PATH_BYTES - 32];
     uint64_t max_bytes;
     bool broken;    /* the file or disk had an error, so the next call opens the database again */
-    bool spilled;   /* a write found no room and left data in the log, which must be cut */
+    bool spilled;   /* a write found no space and left data in the log, which must be cut */
     bool was_open;  /* the database was already open in this process */
     bool has_taken; /* lines taken by an earlier process must wait again */
-    bool disk_full; /* the last write found no room on the disk */
+    bool disk_full; /* the last write found no space on the disk */
     uint32_t n_frames; /* frames in the log after the last commit */
     uint32_t n_lost;   /* times that the database was found broken or could not be opened */
     uint64_t retry_at_ns, backoff_ns;

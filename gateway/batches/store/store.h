@@ -2,12 +2,12 @@
 /* Keeps uploaded files, batches and their lines in one SQLite file in --state-dir. Each call is
  * one transaction and blocks on the disk. All calls run on the store's own thread, never on the
  * loop, and must not overlap. The file is locked while it is open, so one folder serves one
- * gateway. A tenant sees only its own rows; for any other row it gets STATUS_NOT_FOUND.
+ * gateway. A tenant sees only its own rows; a call for any other row returns STATUS_NOT_FOUND.
  *   line: WAITING ──take──▶ TAKEN ──answer──▶ ANSWERED
  *            ▲── release, open ──┘
  * A disk that is full, read-only or missing does not stop the gateway. Calls that need the disk
  * fail with STATUS_NO_MEMORY (full) or STATUS_CLOSED (the database cannot be opened; a retry
- * follows every 1 to 30 s). Reads and deletions go on while the database can be read.
+ * follows every 1 to 30 s). Reads and deletions work while the database can be read.
  * The last answer of a batch, its cancellation or its expiry writes the output and error files
  * and deletes the lines in the same transaction. Each line is therefore in the files once or not
  * at all. */
@@ -76,27 +76,28 @@ struct state_query {
 };
 
 /* Opens the store and creates `dir` when it is missing. `max_bytes` limits the SQLite file. A
- * write that does not fit gets STATUS_LIMIT. A write that leaves too little room to other
+ * write that does not fit gets STATUS_LIMIT. A write that leaves too little space for other
  * tenants gets STATUS_DENIED (share.c).
  * Returns STATUS_EXISTS when another process uses the folder, and STATUS_INVALID when the path
  * cannot be a folder. Otherwise returns STATUS_OK, even when the database cannot be opened now:
- * each call then gets the reason. Taken lines wait again. */
+ * each call then gets the reason. Lines that an earlier process took wait again. */
 MUST_USE enum status state_open(const char *dir, uint64_t max_bytes, struct state_store **out,
                                 struct error *err);
 void state_close(struct state_store *s); /* closes the store; `s` may be NULL */
 
 struct state_health {
     bool is_open, disk_full;
-    bool has_more;   /* more room can be returned: call state_look again, after the waiting calls */
+    /* more pages can be returned to the disk: call state_look again after the waiting calls */
+    bool has_more;
     uint32_t n_lost; /* times that the database was found broken or could not be opened */
 };
-/* Opens a lost database again when a retry is due, and returns some room to the disk. The
- * gateway calls this function about every second. */
+/* Opens a lost database again when a retry is due, and returns some unused pages to the disk.
+ * The gateway calls this function about every second. */
 struct state_health state_look(struct state_store *s);
 
 /* Adds a file, and sets `f->id` and `f->bytes`. This function and `state_add_batch` return
- * STATUS_AGAIN when there was no room and a little room was made. The caller must then repeat
- * the call, after other waiting calls. */
+ * STATUS_AGAIN when the disk was full and some space was freed. The caller must then repeat the
+ * call, after other waiting calls. */
 MUST_USE enum status state_add_file(struct state_store *s, struct stored_file *f,
                                     struct str content, struct error *err);
 /* Finds a file and appends its content to `content`. When `content` is NULL, only `out` is set. */
@@ -110,8 +111,8 @@ MUST_USE enum status state_read_file(struct state_store *s, uint64_t tenant, str
  * piece in each `state_look`. */
 MUST_USE enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
                                        struct error *err);
-/* Calls `each` for each file, which is borrowed for that call. `each` returns false to stop the
- * list. *more is true when other files follow. */
+/* Calls `each` for each of the tenant's files; the file is borrowed for that call. `each`
+ * returns false to stop the list. *more is true when other files follow. */
 MUST_USE enum status state_list_files(struct state_store *s, const struct state_query *q,
                                       bool (*each)(void *ctx, const struct stored_file *f),
                                       void *ctx, bool *more, struct error *err);
@@ -140,12 +141,12 @@ void stored_batch_fini(struct stored_batch *b);
 MUST_USE enum status state_take_lines(struct state_store *s, uint32_t max, uint64_t now_s,
                                       struct taken_line *out, uint32_t *n, uint32_t *n_open,
                                       struct error *err);
-/* Puts a line back. When the batch has ended, nothing changes and the function returns STATUS_OK
- * too. */
+/* Makes a taken line wait again. When the batch has ended, nothing changes and the function
+ * returns STATUS_OK too. */
 MUST_USE enum status state_release_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                         struct error *err);
 /* Stores an answer, the JSON body of the response. An answer that does not fit ends its batch.
- * Returns STATUS_AGAIN when a little room was made; the caller must then repeat the call. */
+ * Returns STATUS_AGAIN when some space was freed; the caller must then repeat the call. */
 MUST_USE enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                        int http_status, struct str answer, uint64_t now_s,
                                        struct error *err);

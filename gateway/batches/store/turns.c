@@ -1,7 +1,7 @@
-/* Chooses the order in which lines are taken. A free slot goes to the tenant with the fewest
- * running lines. Among equal tenants it goes to the first tenant after the owner of the last
- * slot, so a single slot is given to each tenant in turn. A tenant's own lines go in order, from
- * the oldest batch first.
+/* Chooses the order in which lines are taken. A free slot is assigned to the tenant with the
+ * fewest running lines. Among equal tenants it is assigned to the first tenant after the owner
+ * of the last slot, so a single slot serves the tenants in turn. A tenant's own lines are taken
+ * in order, from the oldest batch first.
  * All tenants with waiting lines finally have equally many slots, whatever the order and length
  * of their batches (max-min fairness: Bertsekas and Gallager, Data Networks, 6.5.2). */
 #include <string.h>
@@ -140,7 +140,7 @@ static enum status find_line(struct state_store *s, sqlite3_stmt *q, struct turn
 }
 
 /* `TAKE` uses the index of open batches. Without this hint SQLite would choose the tenant's
- * index and walk through all ended batches. */
+ * index and scan all ended batches. */
 #define TAKE                                                                                       \
     "SELECT line.batch, line.n, line.body, batch.endpoint FROM batch INDEXED BY batch_open "       \
     "CROSS JOIN line ON line.batch = batch.no WHERE batch.tenant = ?1 AND batch.state = 0 "        \

@@ -83,7 +83,7 @@ static void test_level(void **state)
 static void test_json_fields(void **state)
 {
     static const struct {
-        const char *fields, *want; /* `want` is the text behind "event":"e" */
+        const char *fields, *want; /* `want` is the text after "event":"e" */
     } cases[] = {
         {"", "}"},
         {"n=5 f=-1.5", ",\"n\":\"5\",\"f\":\"-1.5\"}"},

@@ -1,7 +1,7 @@
 /* Tests `struct str` and `struct strbuf`: search, comparison, numbers, trimming, growth,
  * formatting and UTF-8. Each test calls the functions with a table of texts. No function may
- * read behind the end of a `str`, which need not end with a NUL. A failed append must leave a
- * `strbuf` as it was. */
+ * read past the end of a `str`, which need not end with a NUL. A failed append must leave a
+ * `strbuf` unchanged. */
 #include "common/base/str.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Tests the bus: a head's socket and a peer's, on one loop, over libzmq with CURVE keys.
- * `pair_open` opens the two sockets, frames go through `bus_send`, and the handlers count what
+ * `pair_open` opens the two sockets, `bus_send` sends frames, and the handlers count what
  * arrives. bus.c is included to stop the ZAP handler of a running bus.
- * Only known keys may get in, a peer's identity is never reused, and `bus_close` leaves no
- * thread behind. */
+ * Only authorized keys are admitted, a peer's identity is never reused, and `bus_close` leaves
+ * no thread behind. */
 #include "common/bus/bus.c"
 
 #include <arpa/inet.h>
@@ -239,7 +239,7 @@ static void test_wrong_head_key_is_refused(void **state)
 }
 
 /* Without an answer from the ZAP handler libzmq would admit every peer. When that handler is
- * gone, the bus must admit nobody, not even a known key. */
+ * gone, the bus must admit no peer, not even one with an authorized key. */
 static void test_dead_zap_handler_admits_nobody(void **state)
 {
     struct pair p;
@@ -337,8 +337,8 @@ static void rebind(struct pair *p, const struct curve_keys *keys)
         fail_msg("%s", err.text);
 }
 
-/* The head's key changes while it listens. A peer that knows the old and the new public key
- * reconnects to the same port, as a new peer. A peer that knows only the old key is refused. */
+/* The head's key changes while it listens. A peer that has the old and the new public key
+ * reconnects to the same port, as a new peer. A peer that has only the old key is refused. */
 static void take_another_key(bool from_folder)
 {
     struct pair p;
@@ -376,7 +376,7 @@ static void take_another_key(bool from_folder)
     bus_close(p.peer.bus);
     p.peer = (struct side){.loop = p.loop};
     p.head.n_frames = 0;
-    peer_open(&p, false, endpoint); /* this peer knows the old key only */
+    peer_open(&p, false, endpoint); /* this peer has the old key only */
     expect_refused(&p, "wrong public key of the head");
     pair_fini(&p);
     snprintf(command, sizeof command, "rm -r %s", dir);
@@ -435,7 +435,7 @@ static void test_refused_options(void **state)
         {"tcp://127.0.0.1:", false, STATUS_INVALID},
         {"tcp://127.0.0.1:65536", false, STATUS_INVALID},
         {"tcp://127.0.0.1:http", false, STATUS_INVALID},
-        {"tcp://192.0.2.1:0", true, STATUS_INVALID}, /* this machine does not have the address */
+        {"tcp://192.0.2.1:0", true, STATUS_INVALID}, /* this machine does not have this address */
         {"udp://127.0.0.1:1", false, STATUS_INVALID},
     };
     struct loop *l;
@@ -638,8 +638,7 @@ static unsigned n_threads(void)
     return n;
 }
 
-/* Signals during `bus_close`, such as a second SIGTERM, leave none of the context's threads
- * behind. */
+/* Signals during `bus_close`, such as a second SIGTERM, leave no thread of the context running. */
 static void test_signals_while_it_closes(void **state)
 {
     /* SA_RESTART is not set, so system calls return EINTR */

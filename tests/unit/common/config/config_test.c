@@ -1,7 +1,7 @@
 /* Tests the parser of options: command lines, environment variables and YAML files, for a small
  * table of options in this file. `parse` and `parse_yaml` run the parser; the tests compare the
- * values, warnings and errors. A command line wins over the environment, the environment wins
- * over the file, and a secret is never in an output. */
+ * values, warnings and errors. A command line overrides the environment, the environment
+ * overrides the file, and a secret is never in an output. */
 #include "common/config/argv.h"
 #include "common/config/config.h"
 #include "common/config/help.h"
@@ -320,7 +320,7 @@ static void test_flags_of_vllm(void **state)
     }
 }
 
-/* A positional argument may also be given by its name. The command line wins, then the
+/* A positional argument may also be given by its name. The command line has precedence, then the
  * environment, then the file. */
 static void test_argument_by_name(void **state)
 {
@@ -378,7 +378,7 @@ static void test_lists_positionals_ignored(void **state)
     config_fini(&p.res);
 }
 
-/* Joins the items with commas. */
+/* Joins the items of a list with commas. */
 static void join(const struct option_list *l, char *out, size_t size)
 {
     size_t used = 0;
@@ -448,8 +448,8 @@ static void test_help_and_version(void **state)
     strbuf_fini(&b);
 }
 
-/* The help of a long table has groups. `--help` shows the common options, and a topic shows a
- * group or the names with a word. */
+/* The help of a long table has groups. `--help` shows the common options. A topic shows a group,
+ * or the options whose names contain a word. */
 static void test_help_by_groups(void **state)
 {
     static const struct option_group groups[] = {
@@ -692,7 +692,7 @@ static void test_printed_yaml_reads_back(void **state)
     strbuf_fini(&b);
 }
 
-/* The process overwrites the secrets in its own arguments. Other words stay. */
+/* The process overwrites the secrets in its own arguments. Other words stay unchanged. */
 static void test_secrets_are_overwritten(void **state)
 {
     static const char *const rows[][2] = {

@@ -25,7 +25,7 @@ static const struct {
     const char *name, *max, *current, *cpu;
     uint64_t want_bytes;
     uint32_t want_cpus;
-    const char *stat; /* content of memory.stat; NULL = the previous file stays */
+    const char *stat; /* content of memory.stat; NULL = the previous file is kept */
 } cases[] = {
     {"no cgroup", NULL, NULL, NULL, 4096000ull * 1024, 8, NULL},
     {"no limit", "max\n", "1000\n", "max 100000\n", 4096000ull * 1024, 8, NULL},

@@ -208,7 +208,7 @@ static void test_order(void **state)
     }
 }
 
-/* A row of processes is spread over the nodes that have usable CPUs. */
+/* Processes are spread in order over the nodes that have usable CPUs. */
 static void test_in_order(void **state)
 {
     static const struct {
@@ -348,7 +348,7 @@ static void test_of_a_device(void **state)
     }
 }
 
-/* On any machine, every CPU of this process belongs to a node and has a place in the order. */
+/* On any machine, every CPU of this process belongs to a node and is in the order. */
 static void test_this_machine(void **state)
 {
     struct numa n;

@@ -123,7 +123,7 @@ static void test_is_whole(void **state)
 }
 
 /* `n_held` counts the bytes that jansson holds now, with malloc's overhead for each block. Each
- * block's size is stored in front of it. */
+ * block's size is stored before the block. */
 static uint64_t n_held;
 
 static uint64_t block_of(size_t n)

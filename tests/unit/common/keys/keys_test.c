@@ -1,7 +1,7 @@
 /* Tests the folder of CURVE keys: pairs for each role, the file of authorized keys, rotation,
  * PEM files of other tools, and join tokens. The tests work in a temporary folder and read the
- * files back. A secret file must have mode 0600, files that somebody else wrote are never
- * overwritten, and a failure leaves no half-written key. */
+ * files back. A secret file must have mode 0600, files that a user or another tool wrote are
+ * never overwritten, and a failure leaves no half-written key. */
 #include "common/keys/authorized.h"
 #include "common/keys/join_token.h"
 #include "common/keys/key_files.h"
@@ -80,10 +80,10 @@ static void test_folder_is_made_once(void **state)
     assert_int_equal(keys_load(folder, ROLE_GATEWAY, &gateway, &err), STATUS_OK);
     assert_string_not_equal(worker.secret_key, gateway.secret_key);
     assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
-    assert_int_equal(a.n_entries, 3); /* the head's own key admits nobody */
+    assert_int_equal(a.n_entries, 3); /* the head's own key admits no peer */
     authorized_fini(&a);
 
-    /* A lost pair is made again and admitted. The existing lines stay. */
+    /* A lost pair is created again and admitted. The existing lines stay unchanged. */
     unlink(at("k/worker.key"));
     assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
     assert_int_equal(keys_load(folder, ROLE_WORKER, &again, &err), STATUS_OK);
@@ -95,8 +95,9 @@ static void test_folder_is_made_once(void **state)
     authorized_fini(&a);
 }
 
-/* The old and the new key are valid until the old key is retired. Lines of other people stay. */
-/* A failed write leaves no half key behind. */
+/* The old and the new key are valid until the old key is retired. Lines that a user added stay
+ * unchanged. */
+/* A failed write leaves no incomplete key file. */
 static void test_a_full_disk_leaves_no_half_key(void **state)
 {
     char folder[256];
@@ -136,7 +137,7 @@ static void test_a_key_is_rotated_and_retired(void **state)
         assert_int_equal(keys_load(folder, roles[i], &old, &err), STATUS_OK);
         assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_OK);
         assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_EXISTS);
-        /* the call leaves the rotated pair as it is */
+        /* keys_make_dir leaves the rotated pair unchanged */
         assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
         assert_int_equal(keys_load(folder, roles[i], &new, &err), STATUS_OK);
         assert_string_not_equal(old.public_key, new.public_key);
@@ -160,7 +161,7 @@ static void test_a_key_is_rotated_and_retired(void **state)
         authorized_fini(&a);
     }
     assert_int_equal(mode_of("k/authorized"), 0600);
-    /* the faulty file stays, so that a person can repair it */
+    /* the faulty file is kept, so that an operator can repair it */
     put("k/authorized", "worker nonsense\n");
     assert_int_equal(keys_rotate(folder, ROLE_WORKER, &err), STATUS_INVALID);
     struct curve_keys k;
@@ -269,7 +270,7 @@ static void test_a_folder_of_pem_keys(void **state)
     assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_INVALID);
     assert_non_null(strstr(err.text, "does not match the .pub file"));
     put("k/worker.pub", PEM_OTHER);
-    /* the call leaves the files as they are */
+    /* keys_make_dir leaves the files unchanged */
     assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID);
     /* the new certificate was written before the new key */
     put("k/worker.pub", PEM_OTHER PEM_PUBLIC);
@@ -295,7 +296,7 @@ static void test_a_folder_of_pem_keys(void **state)
     assert_int_equal(keys_rotate(folder, ROLE_WORKER, &err), STATUS_UNSUPPORTED);
     assert_non_null(strstr(err.text, "worker.key: the authority that issued it"));
     assert_int_equal(keys_retire(folder, ROLE_WORKER, &err), STATUS_UNSUPPORTED);
-    /* The other files of the folder are ours. Lines with "@" stay. */
+    /* Our own code wrote the other files of the folder. Lines with "@" stay unchanged. */
     assert_int_equal(keys_rotate(folder, ROLE_GATEWAY, &err), STATUS_OK);
     assert_int_equal(keys_retire(folder, ROLE_GATEWAY, &err), STATUS_OK);
     assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
@@ -314,7 +315,7 @@ static void test_authorized_names_files(void **state)
         {"worker @../k/one.pub\n", "the name of a file in the same folder", 1},
         {"worker @/etc/passwd\n", "the name of a file in the same folder", 1},
         {"worker @.one\n", "the name of a file in the same folder", 1},
-        /* the text behind "@" is part of a key, not a file's name */
+        /* the text after "@" is part of a key, not a file's name */
         {"worker @0000rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y\n", NULL, 1},
         {"worker @one.pub x\n", "the name of a file in the same folder", 1},
         {"head @one.pub\n", "the line must be", 1},

@@ -76,7 +76,7 @@ static void test_once_timer_is_rearmed(void **state)
     s.t = loop_timer_start(s.l, 0, 0, on_once, &s);
     loop_run(s.l);
     assert_int_equal(s.timers, 3);
-    loop_free(s.l); /* the call frees the timer that is left */
+    loop_free(s.l); /* loop_free frees the timer that is left */
 }
 
 /* A turn hook runs after a timer's callback and before the loop sleeps again. */
@@ -162,7 +162,7 @@ static void block_then_stop(void *ctx)
 {
     struct seen *s = ctx;
     usleep(500 * 1000);
-    /* the lag is seen now, before the tick runs */
+    /* the lag is visible now, before the tick runs */
     assert_true(loop_lag_ns(s->l) >= 200 * 1000000ull);
     loop_stop(s->l);
 }
@@ -194,7 +194,7 @@ static void on_exit_(void *ctx, struct loop_child *c, int64_t status, int term_s
     struct seen *s = ctx;
     s->status = status;
     s->term_signal = term_signal;
-    loop_child_kill(c, SIGKILL); /* the call has no effect, because the child has ended */
+    loop_child_kill(c, SIGKILL); /* loop_child_kill has no effect, because the child has ended */
     if (s->free_on_exit)
         loop_child_free(c);
     if (++s->exits == s->kids)
@@ -328,7 +328,7 @@ static void test_free_before_exit(void **state)
     assert_int_equal(s.lines, 0);
     struct loop_child *running = spawn(&s, "exec sleep 60");
     int pid = loop_child_pid(running);
-    loop_free(s.l); /* the child still runs, and the loop leaves it alone */
+    loop_free(s.l); /* the child still runs, and the loop does not end it */
     kill(pid, SIGKILL);
 }
 

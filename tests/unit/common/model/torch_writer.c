@@ -77,7 +77,7 @@ static inline void zip_put_entry(struct strbuf *b, const struct zip_part *p, siz
     zip_put_str(b, str_from(p->name));
     if (!is_64)
         return;
-    zip_put(b, 0x7755, 2); /* another extra field comes first */
+    zip_put(b, 0x7755, 2); /* another extra field precedes zip64's */
     zip_put(b, 2, 2);
     zip_put(b, 0, 2);
     zip_put(b, 1, 2);

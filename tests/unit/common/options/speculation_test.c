@@ -1,5 +1,5 @@
-/* Tests --speculative-config and its short forms: the resulting settings, and the words of each
- * refusal. */
+/* Tests --speculative-config and its short forms: the resulting settings, and the error text of
+ * each refusal. */
 #include "common/options/speculation.h"
 
 #include <setjmp.h>

@@ -164,8 +164,8 @@ static void answers_are_bounded(void **state)
 
 enum { N_CONNECTIONS = 5 };
 
-/* `fixture` holds the texts that the server sends on each connection. The digit in front of a
- * text is the number of further calls that must have begun before it is sent. NULL = close the
+/* `fixture` holds the texts that the server sends on each connection. The digit before a text is
+ * the number of further calls that must have begun before it is sent. NULL = close the
  * connection. */
 struct fixture {
     const char *script[N_CONNECTIONS][6];
@@ -261,8 +261,8 @@ static void run(struct fixture *f, const char *user)
 
 static void calls_are_answered_in_order(void **state)
 {
-    /* The answer to a greeting of three words may arrive in one piece or in several. Here the
-     * replies arrive all at once. */
+    /* The answer to a greeting of three commands may arrive in one piece or in several. In this
+     * script the replies arrive all at once. */
     struct fixture f = {.script = {{"1+OK\r\n", "1+PONG\r\n", "3$1\r\na\r\n*1\r\n:2\r\n-E\r\n"}},
                         .n_calls = 3,
                         .n_ups_wanted = 2};

@@ -311,8 +311,8 @@ static void files_are_checked(void **state)
     }
 }
 
-/* Writes the file and sets a time of its own for each write. The kernel's file clock stands
- * still for milliseconds, and two files of equal size would look the same. */
+/* Writes the file and sets a time of its own for each write. The kernel's file clock advances
+ * only every few milliseconds, and two files of equal size would appear unchanged. */
 static void write_live(const X509 *cert, const EVP_PKEY *key)
 {
     static time_t now = 1000000000;
@@ -322,7 +322,8 @@ static void write_live(const X509 *cert, const EVP_PKEY *key)
     assert_int_equal(utimensat(AT_FDCWD, path("live"), times, 0), 0);
 }
 
-/* Looks twice. The first look sees a change, and the second sees that the change is complete. */
+/* Calls `tls_server_look` twice. The first call detects a change, and the second finds that the
+ * change is complete. */
 static enum status look_twice(struct tls_server *s, bool *changed, struct error *err)
 {
     assert_int_equal(tls_server_look(s, changed, err), STATUS_OK);

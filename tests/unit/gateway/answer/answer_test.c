@@ -1,6 +1,6 @@
-/* Tests the parsers that split a model's text into reasoning, content and calls. Every case goes
- * through `answer_feed` three times: whole, cut in two at every byte, and byte by byte. The
- * parts that come out are joined in a `struct heard` and compared with the case. Invariant: the
+/* Tests the parsers that split a model's text into reasoning, content and calls. Every case is
+ * fed to `answer_feed` three times: whole, cut in two at every byte, and byte by byte. The
+ * resulting parts are joined in a `struct heard` and compared with the case. Invariant: the
  * parts do not depend on where the text is cut. */
 #include "gateway/answer/answer.h"
 #include "gateway/parsers/reasoning.h"
@@ -363,7 +363,7 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
     for (size_t i = 0; i < n;) {
         size_t k = every ? 1 : i < at ? at - i : n - i;
         struct answer_delta d = {.finish = ANSWER_STOP};
-        char piece[1024]; /* copy of the piece, so that a read past its end shows */
+        char piece[1024]; /* copy of the piece, so that a sanitizer detects a read past its end */
         memcpy(piece, c->text + i, k);
         answer_feed(&a, (struct str){piece, k}, false, &d);
         hear(h, &d);

@@ -163,7 +163,7 @@ static void test_file_changes(void **state)
     write_file("comes three\nstays four streams=1 models=m\n");
     assert_int_equal(look_twice(&a, &changed, &err), STATUS_OK);
     assert_true(changed);
-    /* the key keeps its open requests */
+    /* the key is the same object after the change, with its open requests */
     assert_ptr_equal(auth_find(&a, STR(""), STR("stays")), stays);
     assert_int_equal(stays->n_open, 1);
     assert_int_equal(stays->limits.max_open, 1);

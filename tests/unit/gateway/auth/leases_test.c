@@ -1,7 +1,7 @@
 /* Tests gateways that share a key's rate limits through a store. The store is a few numbers in
  * memory, and its answers arrive after a delay. `request` asks a gateway to admit a request,
  * `step` moves the clock and delivers answers. Invariants: together the gateways admit no more
- * than the rate allows, and they ask the store a bounded number of times. */
+ * than the rate allows, and they send the store a bounded number of requests. */
 #include "gateway/auth/leases.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ struct world {
     double level[QUOTA_COUNT]; /* tokens in the store's buckets, for one key */
     uint64_t filled_ns, now_ns, delay_ns;
     uint64_t n_asked;
-    bool deaf; /* true = the store takes no question */
+    bool deaf; /* true = the store accepts no request for units */
 };
 
 static bool on_ask(void *ctx, struct api_key *k, enum quota q, double take, double want)
@@ -99,7 +99,7 @@ static void answer(struct world *w, struct gateway *g, const struct question *a)
     w->filled_ns = w->now_ns;
     w->level[a->q] = fmin(size[a->q], w->level[a->q] - a->take);
     double grant = fmin(a->want, fmax(0, w->level[a->q]));
-    /* this is the formula of quotas.c */
+    /* the next line is the formula of quotas.c */
     grant = grant < fmin(1, size[a->q]) ? 0 : grant > 1 ? floor(grant) : grant;
     w->level[a->q] -= grant;
     leases_answer(&g->sharing, a->key, a->q, grant, w->level[a->q], w->now_ns);
@@ -178,8 +178,8 @@ static void together_they_keep_to_the_rate(void **state)
             if (got > most + over || got < cases[i].least * cases[i].rate * (double)seconds)
                 fail_msg("%s at %u gateways: %g admitted in %llu s", cases[i].limits, w.n, got,
                          (unsigned long long)seconds);
-            /* A gateway asks at most once for each admitted request. While it has no units to
-             * give, it asks once in 50 ms. */
+            /* A gateway asks the store at most once for each admitted request. While it has no
+             * units, it asks once in 50 ms. */
             if ((double)w.n_asked > got + 20.0 * w.n * (double)seconds)
                 fail_msg("%s: %llu questions for %g requests", cases[i].limits,
                          (unsigned long long)w.n_asked, got);
@@ -293,10 +293,10 @@ static void alone_each_has_its_share(void **state)
         (void)request(&w, 0);
         step(&w, MS);
     }
-    /* these are a quarter of the rate and of the burst */
+    /* the bounds are a quarter of the rate and of the burst */
     assert_in_range(admitted(&w) - shared, 90, 112);
     leases_link(&w.gateways[0].sharing, true);
-    /* this request is on credit, because the level that time had filled is gone */
+    /* the request is granted on credit, because the level that time had filled is gone */
     assert_true(request(&w, 0));
     assert_true(w.gateways[0].key->buckets[QUOTA_REQUESTS].level <= 0);
     end(&w);
@@ -315,7 +315,7 @@ static void an_answer_of_another_link_counts_for_nothing(void **state)
     end(&w);
 }
 
-/* After somebody resets a key's bucket in the store, or the store loses its data, the key is
+/* After an operator resets a key's bucket in the store, or the store loses its data, the key is
  * admitted again. */
 static void an_empty_bucket_is_looked_at_again(void **state)
 {
@@ -329,7 +329,7 @@ static void an_empty_bucket_is_looked_at_again(void **state)
         assert_false(request(&w, 0));
     }
     assert_false(limits_admit(g->key, w.now_ns, &e));
-    /* 3600 s is the largest value that a client is told; the real wait is about a day */
+    /* 3600 s is the largest value in an answer to a client; the real wait is about a day */
     assert_int_equal(e.retry_after_s, 3600);
     assert_true(w.n_asked < 10);
     w.level[QUOTA_TOKENS] = 60;

@@ -25,7 +25,8 @@ static struct api_key *make(const char *options)
     return k;
 }
 
-/* Asks to admit a request. Returns 0 when it is admitted, otherwise the seconds to wait. */
+/* Calls `limits_admit` for one request. Returns 0 when it is admitted, otherwise the seconds to
+ * wait. */
 static uint32_t ask(struct api_key *k, uint64_t t)
 {
     struct api_error e = {0};
@@ -76,7 +77,7 @@ static void test_rate(void **state)
     assert_int_equal(ask(k, START + 100 * S), 0);
     assert_int_equal(ask(k, START + 100 * S), 0);
     assert_int_equal(ask(k, START + 100 * S), 1);
-    assert_int_equal(ask(k, START + 99 * S), 1); /* a clock that goes back adds nothing */
+    assert_int_equal(ask(k, START + 99 * S), 1); /* a clock that jumps back adds nothing */
     api_key_drop(k);
 
     k = make("rate=0.1"); /* even with a rate below 1/s one request is admitted */
@@ -99,7 +100,7 @@ static void test_tokens(void **state)
     assert_int_equal(ask(k, START + 20 * S), 1);
     assert_int_equal(ask(k, START + 21 * S), 0);
     limits_spend(k, 1000000, START + 21 * S);
-    /* 3600 s is the longest wait that a client is told */
+    /* 3600 s is the longest wait in an answer to a client */
     assert_int_equal(ask(k, START + 21 * S), 3600);
     api_key_drop(k);
 }

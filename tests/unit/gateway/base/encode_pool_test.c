@@ -1,7 +1,7 @@
-/* Tests the pool of threads that encodes prompts and prepares requests. Jobs enter through
- * `encode_pool_submit`, run on the pool's threads and come back on the loop's thread. A mutex,
- * `gate`, holds the threads where a test wants a full queue. Invariants: every job comes back
- * once, the bounds on jobs and bytes hold, and no tenant can take all threads. */
+/* Tests the pool of threads that encodes prompts and prepares requests. `encode_pool_submit`
+ * queues jobs, the pool's threads run them, and `done` is called on the loop's thread. A mutex,
+ * `gate`, holds the threads where a test needs a full queue. Invariants: `done` is called once
+ * for every job, the bounds on jobs and bytes hold, and no tenant can take all threads. */
 #include "gateway/base/encode_pool.h"
 
 #include <pthread.h>
@@ -121,7 +121,8 @@ static void test_bounds(void **state)
     loop_run(loop);
     jobs[0].job.bytes = 350;
     stop_at = 5;
-    assert_int_equal(encode_pool_submit(p, &jobs[0].job), STATUS_OK); /* all room is free again */
+    /* all bytes of the queue are free again */
+    assert_int_equal(encode_pool_submit(p, &jobs[0].job), STATUS_OK);
     loop_run(loop);
     encode_pool_free(p);
 }
@@ -148,8 +149,8 @@ static void test_dispose(void **state)
     encode_pool_free(p);
 }
 
-/* When the pool is freed, every queued job comes back, whether it has run or not, so that its
- * owner can free it. */
+/* When the pool is freed, `done` is called for every queued job, whether it has run or not, so
+ * that its owner can free it. */
 static void test_free_gives_back(void **state)
 {
     struct encode_pool *p;
@@ -184,7 +185,7 @@ static void test_small_ones_do_not_wait_for_large_ones(void **state)
             jobs[i].job.bytes = ENCODE_LARGE_BYTES + 1;
             assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
         }
-        /* each small job is submitted after the job before it has come back */
+        /* each small job is submitted after `done` was called for the job before it */
         for (int i = 8; i < 12; i++) {
             jobs[i].job.bytes = ENCODE_LARGE_BYTES;
             jobs[i].job.run = run_at_once;
@@ -204,11 +205,11 @@ static void test_small_ones_do_not_wait_for_large_ones(void **state)
     }
 }
 
-/* A job that is dropped, because its client has gone, does not run. Its room is free at once, at
- * any place in the queue. */
+/* A dropped job, whose client has disconnected, does not run. Its bytes are free at once, at any
+ * position in the queue. */
 static void test_dropped(void **state)
 {
-    /* places in the queue: in the middle, the last, the first, the only one */
+    /* positions in the queue: in the middle, the last, the first, the only one */
     static const int drops[] = {2, 4, 1, 3};
     struct encode_pool *p;
     struct error err;
@@ -274,7 +275,7 @@ static void test_tenants_take_turns(void **state)
     pthread_mutex_unlock(&gate);
     stop_at = 26;
     loop_run(loop);
-    /* The thread may have taken tenant 1's first job before the other jobs came. */
+    /* The thread may have taken tenant 1's first job before the other jobs were submitted. */
     const int begin = ran[1] == 1;
     for (int i = 0; i < 9; i++)
         assert_int_equal(ran[begin + i], 1 + i % 3);
@@ -298,8 +299,8 @@ static void run_counted(struct encode_job *j)
     ((struct job *)j)->has_run = true;
 }
 
-/* A tenant with jobs that do not end holds all threads but one. On that thread another tenant's
- * job runs. */
+/* A tenant whose jobs do not end holds all threads but one. Another tenant's job runs on that
+ * thread. */
 static void test_no_tenant_has_all_threads(void **state)
 {
     const struct encode_share share = {.max_jobs = 10, .max_bytes = 1 << 20, .max_running = 2};

@@ -1,5 +1,5 @@
-/* Tests the batch runner with a real store on its own thread. Lines of a batch go from the store
- * through `serving` to a fake head, and the answers go back into the store. The tests check
+/* Tests the batch runner with a real store on its own thread. Lines of a batch are read from the
+ * store and sent through `serving` to a fake head, and the answers are stored. The tests check
  * which lines are answered, run again or dropped, and which counters change. Invariant: only the
  * store's thread uses the store after the first run. */
 #include "gateway/batches/runner.h"
@@ -227,7 +227,7 @@ static void test_overload_waits(void **state)
     w.now_ns += 400000000000ull;
     set_cluster(0);
     w.now_ns += 400000000000ull;
-    serving_tick(&w.s); /* there have been no workers for too long */
+    serving_tick(&w.s); /* the cluster has had no workers for too long */
     /* a line is released only after the store has recorded it */
     assert_true(LINES("released") == 0);
     set_cluster(1);
@@ -264,8 +264,8 @@ static bool one_submitted_one_released(void)
     return w.n_submits == 1 && LINES("released") > 0;
 }
 
-/* Two lines keep 300 KB each, and the shared room of 1 MiB fits one of these lines at a time.
- * The other line waits in the store. */
+/* Each of two lines keeps 300 KB, and the shared budget of 1 MiB fits one of these lines at a
+ * time. The other line waits in the store. */
 static void test_lines_that_keep_much_take_turns(void **state)
 {
     struct stored_batch b = add_tools(2, 1000);
@@ -299,7 +299,7 @@ static bool some_turns_later(void)
     return ++n_turns > 40;
 }
 
-/* No further line is read while the running lines hold more than half of the room. */
+/* No further line is read while the running lines hold more than half of the memory budget. */
 static void test_no_line_is_read_without_room(void **state)
 {
     batch_runner_close(f.b);

@@ -52,7 +52,7 @@ static void test_the_least_is_forgotten(void **state)
         compile_debts_add(&d, t, 2 * SEC, SEC);
     assert_false(compile_debts_is_heavy(&d, 1, SEC));
     assert_true(compile_debts_is_heavy(&d, 1001, SEC));
-    compile_debts_add(&d, 1001, 0, 0); /* the clock goes back here */
+    compile_debts_add(&d, 1001, 0, 0); /* the clock jumps back here */
     assert_true(compile_debts_is_heavy(&d, 1001, 0));
 }
 

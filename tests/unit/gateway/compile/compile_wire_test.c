@@ -130,7 +130,7 @@ static void test_announced_lengths(void **state)
         compile_reader_feed(&r, (struct str){(const char *)header, sizeof header}, &n_used),
         STATUS_PROTOCOL);
     compile_reader_fini(&r);
-    header[0] ^= 1; /* this breaks the magic number */
+    header[0] ^= 1; /* the header now has a wrong magic number */
     compile_reader_init(&r, true);
     assert_int_equal(
         compile_reader_feed(&r, (struct str){(const char *)header, sizeof header}, &n_used),

@@ -1,8 +1,8 @@
 /* Tests the pool of compile processes. This program starts itself as the compile process: `main`
  * then calls `compile_child_main`, or `lying_main` when the tokenizer's path begins with "lie:".
  * The tests send grammars and templates and check the outcome. Invariants: a process that
- * crashes, lies or takes too much memory costs only its own job, and nobody waits for the
- * compile of a client that has gone. */
+ * crashes, lies or takes too much memory costs only its own job, and no thread waits for the
+ * compile of a client that has disconnected. */
 #include "gateway/compile/compilers.h"
 
 #include <pthread.h>
@@ -172,8 +172,8 @@ static void *wait_for_silence(void *ctx)
     return NULL;
 }
 
-/* The compile of a client that leaves is cancelled, and so are all compiles when the gateway
- * ends. */
+/* The compile of a client that disconnects is cancelled, and so are all compiles when the
+ * gateway ends. */
 static void test_cancelled(void **state)
 {
     for (int i = 0; i < 2; i++) {

@@ -1,6 +1,6 @@
 #pragma once
-/* Tests a dialect's bodies with tables: the messages that the chat template gets, or the
- * refusal. The including file must include <cmocka.h> first. */
+/* Tests a dialect's bodies with tables: each row has the messages that the chat template gets,
+ * or the refusal. The including file must include <cmocka.h> first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -223,7 +223,8 @@ static void test_embeddings(void **state)
     assert_int_equal(w.n_submits, 4);
 }
 
-/* With a context of 100, an input of 100 tokens fits, because a vector takes no room for output. */
+/* With a context of 100, an input of 100 tokens fits, because a vector reserves no tokens for
+ * output. */
 static void test_lengths_of_embeddings(void **state)
 {
     char text[512] = "{\"input\":\"";

@@ -439,7 +439,7 @@ static void test_typed_tools_of_clients(void **state)
     }
 }
 
-/* `error_code` tells Anthropic's package that the thread is unknown, so that it sends the whole
+/* `error_code` shows Anthropic's package that the thread is unknown, so that it sends the whole
  * conversation. */
 static void test_a_thread_that_goes_on_was_not_found(void **state)
 {

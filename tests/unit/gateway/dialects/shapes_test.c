@@ -68,8 +68,8 @@ static void test_echo_of_parts_in_a_stream(void **state)
     assert_says("\"text\":\"i\"");
 }
 
-/* The prompt ends with a character whose second byte never comes, because another token follows
- * or because the answer is empty. */
+/* The prompt ends with a character whose second byte never arrives, because another token
+ * follows or because the answer is empty. */
 static void test_echo_of_a_part_that_stays_one(void **state)
 {
     post("{\"prompt\":[104,195],\"echo\":true,\"max_tokens\":1}");
@@ -171,7 +171,7 @@ static void ends(uint32_t i, const char *text)
         serving_on_tokens(&w.s, &m);
 }
 
-/* When no allowed token is left, the worker samples a forbidden token. The gateway notices it
+/* When no allowed token is left, the worker samples a forbidden token. The gateway detects it
  * and answers 400. */
 static void test_a_token_that_was_ruled_out(void **state)
 {
@@ -203,7 +203,7 @@ static void test_a_token_that_was_ruled_out(void **state)
 
 #define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":90"
 
-/* A token is one byte here, so "why" has three tokens. The markers do not count. */
+/* A token is one byte in this test, so "why" has three tokens. The markers do not count. */
 static void test_reasoning_tokens(void **state)
 {
     w.id_prefix = "chatcmpl-";

@@ -273,7 +273,7 @@ static bool parse(enum api_kind kind, const char *fields, struct params *p, stru
     return j && params_init(p, kind, j, &policy, e);
 }
 
-/* The test checks which grammar each way to ask for a grammar gives. */
+/* The test checks which grammar results from each way to request a grammar. */
 static void test_grammars(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* Tests `generation`, which turns a choice's token ids into text deltas. A case accepts items
- * like those of the head's Tokens messages and asks for a delta after each item. It compares the
+ * like those of the head's Tokens messages and takes a delta after each item. It compares the
  * deltas, the finish reason and the ids. Invariants: half a character or a possible stop string
  * is held back, and log-probabilities stay with their ids. */
 #include "gateway/generation/generation.h"
@@ -27,7 +27,7 @@ struct gen_case {
     const char *want; /* expected deltas after each item, joined by '|' */
     enum finish_reason finish;
     uint32_t n_ids;
-    bool sends_finish; /* true when the head has to be told that the choice ended */
+    bool sends_finish; /* true when a Finish must be sent to the head */
 };
 
 static const struct gen_case cases[] = {
@@ -209,7 +209,7 @@ static void test_markers(void **state)
         assert_true(str_eq(d.text, n ? STR("a<pad>b") : STR("ab")));
         generation_took_text(&g, &d);
         assert_false(generation_delta(&g, &r, false, &d));
-        assert_int_equal(d.n_ids, 4); /* the ids are given out together with the next text */
+        assert_int_equal(d.n_ids, 4); /* the ids are emitted together with the next text */
         generation_fini(&g);
     }
 }

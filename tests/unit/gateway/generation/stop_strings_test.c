@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 /* `stop_case` is a text in pieces. `pieces` are fed one by one. `want` is the text that may be
- * shown after each piece, without the part held back, joined by '|'. `stop` is the stop string
+ * emitted after each piece, without the part held back, joined by '|'. `stop` is the stop string
  * that ended the text, or NULL. */
 struct stop_case {
     const char *name, *stops[4], *pieces[8], *want, *stop;

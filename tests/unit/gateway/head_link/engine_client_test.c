@@ -239,7 +239,7 @@ static void test_a_loop_that_is_always_late(void **state)
         h.now_ns += 600 * MS;
         engine_client_tick(&h.c, h.now_ns);
     }
-    /* the silence is about 1.5 s now, and the next two ticks must notice it */
+    /* the silence is about 1.5 s now, and the next two ticks must detect it */
     assert_int_equal(h.link_downs, 0);
     for (int i = 0; i < 2; i++) {
         h.now_ns += 600 * MS;
@@ -321,11 +321,11 @@ static void test_refused(void **state)
     assert_int_equal(h.n_reconnects, 1);
     assert_int_equal(h.link_ups, 0);
     pass(3000);
-    /* the client tries again, because another head may be there now */
+    /* the client tries again, because another head may have started */
     assert_true(h.n_hellos >= 2);
 }
 
-/* The owner is told once when the gateway is refused, and once when the refusal ends. */
+/* `on_refused` is called once when the gateway is refused, and once when the refusal ends. */
 static void test_refusals_are_told(void **state)
 {
     static const struct vocabulary ours = {.n_tokens = 77};
@@ -360,7 +360,7 @@ static void test_a_refusal_ends_with_silence(void **state)
 }
 
 /* With several heads, the client tries the next address at once. Requests at a head that has
- * gone are already lost. */
+ * disappeared are already lost. */
 static void test_several_heads(void **state)
 {
     h.c.o.several = true;
@@ -370,7 +370,7 @@ static void test_several_heads(void **state)
     h.connected = false;
     engine_client_on_connection(&h.c, false, "lost", h.now_ns);
     pass(150);
-    assert_int_equal(h.n_reconnects, 1); /* the reconnect comes before 1.5 s of silence */
+    assert_int_equal(h.n_reconnects, 1); /* the reconnect happens before 1.5 s of silence */
     pass(400);
     assert_int_equal(h.n_reconnects, 1); /* the next head has 0.5 s to answer */
     pass(250);
@@ -394,7 +394,7 @@ static void test_a_head_of_an_older_term(void **state)
 {
     engine_client_tick(&h.c, h.now_ns);
     h.c.term_seen = 4;
-    welcome(); /* this Welcome comes from a head of term 3 */
+    welcome(); /* a head of term 3 sends this Welcome */
     assert_int_equal(h.link_ups, 0);
     assert_int_equal(h.n_reconnects, 1);
     h.c.term_seen = 3;
@@ -417,7 +417,7 @@ static void test_credit(void **state)
     head_send(&credit);
     assert_int_equal(h.n_writable, 1);
     assert_int_equal(engine_client_send(&h.c, &m), STATUS_OK);
-    /* In the other direction, the client gives credit back after each half window of Tokens. */
+    /* In the other direction, the client returns credit after each half window of Tokens. */
     struct tokens_item item = {.id = {1, 2}, .attempt = 1, .ids = {ids, 75}};
     struct msg tokens = {.type = MSG_TOKENS, .tokens = {.items = &item, .n_items = 1}};
     head_send(&tokens);

@@ -25,7 +25,7 @@ enum { LEAST_ROWS = 300, N_CUTS = 3, N_DAMAGES = 12 };
 #define MOST_SECONDS 1.5 /* most CPU seconds, enough for a slow machine and for sanitizers */
 
 struct heard {
-    /* `calls`: a NUL stands before each name, and \1 after it */
+    /* `calls`: a NUL precedes each name, and \1 follows it */
     struct strbuf reasoning, content, calls;
 };
 
@@ -335,9 +335,9 @@ static void damaged_rows_are_alike_in_pieces(void **state)
 
 /* ---- long texts ---- */
 
-/* Feeds a long text in small pieces after the first half of a row. A parser may look at each
- * byte a bounded number of times. Such a parser needs a few hundredths of a second. A parser
- * that looks at all held text with every piece reads 8 GiB, which takes several seconds. */
+/* Feeds a long text in small pieces after the first half of a row. A parser may read each byte a
+ * bounded number of times. Such a parser needs a few hundredths of a second. A parser that reads
+ * all held text with every piece reads 8 GiB, which takes several seconds. */
 static void feed_for_ever(const json_t *row, const json_t *tools, void *arg)
 {
     enum { N_LONG = 1 << 18, PIECE = 4 };

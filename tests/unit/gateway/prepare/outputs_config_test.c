@@ -54,7 +54,7 @@ static void test_compact(void **state)
         {GRAMMAR_JSON_SCHEMA, "{ }", COMPACT "}"},
         {GRAMMAR_JSON_SCHEMA, "{}", COMPACT "}"},
         {GRAMMAR_JSON_SCHEMA, "true", COMPACT "}"},
-        /* The client's own member comes later in the object, and the later member counts. */
+        /* The client's own member follows in the object, and the later member is valid. */
         {GRAMMAR_JSON_SCHEMA, "{\"x-guidance\":{}}", COMPACT ",\"x-guidance\":{}}"},
         /* A value that is not a schema stays unchanged, so that the compile refuses it. */
         {GRAMMAR_JSON_SCHEMA, "false", "false"},

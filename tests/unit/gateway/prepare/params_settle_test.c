@@ -124,8 +124,8 @@ static void test_what_answers_say_stays(void **state)
 #define FUNCTION(name, schema)                                                                     \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":" schema "}}"
 
-/* Tools stay, because answer parsers read them. All values of large tools are counted as memory
- * of the request. */
+/* Tools are kept, because answer parsers read them. All values of large tools are counted as
+ * memory of the request. */
 static void test_tools_stay_and_are_counted(void **state)
 {
     struct prepared p;

@@ -1,4 +1,4 @@
-/* Tests which pooling a model's folder and `--pooler-config` ask for. */
+/* Tests which pooling a model's folder and `--pooler-config` request. */
 #include "gateway/prepare/pooling.h"
 
 #include <setjmp.h>

@@ -103,7 +103,7 @@ static void those_that_leave_take_nobody_with_them(void **state)
     /* a second remove has no effect, because the entry has left the queue */
     submit_queue_remove(&q, &entries[0][5]);
     for (uint32_t i = 0; i < 10; i++)
-        submit_queue_remove(&q, &entries[1][i]); /* the tenant in the middle leaves */
+        submit_queue_remove(&q, &entries[1][i]); /* the tenant in the middle has no entry left */
     submit_queue_add(&q, &entries[0][9], 0, 0);
     uint32_t n[3] = {0};
     for (uint32_t i = 0; i < 18; i++)

@@ -214,7 +214,7 @@ static void check_bounds(enum api_kind kind, const json_t *example, const char *
         struct api_error e;
         double v = json_number_value(at) + probes[i].step;
         if (!at || (probes[i].step != 0 && v == json_number_value(at)))
-            continue; /* a double cannot tell 2^63 from 2^63 + 1 */
+            continue; /* a double cannot represent 2^63 and 2^63 + 1 as different numbers */
         json_t *body = json_deep_copy(example);
         json_object_set_new(body, name, json_real(v));
         /* An error from a rule between two fields, such as best_of and n, does not count. */

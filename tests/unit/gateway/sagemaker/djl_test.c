@@ -43,7 +43,7 @@ static void test_djl_stream(void **state)
     assert_int_equal(w.submits[0].sampling.max_tokens, 30);
     assert_true(w.submits[0].sampling.temperature == 0);
     scored(0, 'a', FINISH_NONE, UINT32_MAX);
-    /* this token may become the stop string END, so its text comes with the next token */
+    /* this token may become the stop string END, so its text is emitted with the next token */
     scored(1, 'E', FINISH_NONE, UINT32_MAX);
     scored(2, 257, FINISH_STOP, UINT32_MAX);
     assert_true(w.client.ended);
@@ -357,7 +357,7 @@ static void test_djl_silence(void **state)
     assert_int_equal(w.n_cancels, 1);
     serving_sweep(&w.s);
     assert_int_equal(w.s.n_requests, 0);
-    next_client(); /* a request without any token is closed too */
+    next_client(); /* the connection of a request without any token is closed too */
     post_as(&dialect_djl, "{\"inputs\":\"hi\"}");
     w.now_ns += 11 * NS_PER_S;
     serving_tick(&w.s);

@@ -55,11 +55,11 @@ static void test_prompt_logprobs(void **state)
     post("{\"prompt\":\"abc\",\"prompt_logprobs\":2,\"max_tokens\":2,\"n\":2}");
     assert_int_equal(w.n_submits, 2);
     assert_int_equal(w.submits[0].sampling.n_prompt_logprobs, 2);
-    /* only the first submit asks for the rows; they serve all choices */
+    /* only the first submit requests the rows; they serve all choices */
     assert_int_equal(w.submits[1].sampling.n_prompt_logprobs, -1);
     tokens(1, 0, "de", FINISH_LENGTH);
     rows(0, 0, "abc", 1, 1);
-    rows(0, 0, "abc", 2, 1); /* the first row comes twice */
+    rows(0, 0, "abc", 2, 1); /* the first row arrives twice */
     assert_int_equal(w.client.status, 0);
     tokens(0, 0, "fg", FINISH_LENGTH);
 #define SCORES "\"prompt_logprobs\":[null," ROW(98, "b", 1) "," ROW(99, "c", 2) "]"
@@ -159,8 +159,8 @@ static void test_prompt_only(void **state)
                 "\"stop_reason\":null" ABSENT_OF_TEXT "}]" USAGE(3, 0, 3));
 }
 
-/* After a new link the gateway tells the head how many rows it has, and the head continues
- * there. When all rows have arrived, none is requested. */
+/* After a new link the gateway sends the head the number of its rows, and the head continues
+ * from there. When all rows have arrived, none is requested. */
 static void test_resubmission(void **state)
 {
     post("{\"prompt\":\"abcd\",\"prompt_logprobs\":2,\"max_tokens\":1}");
@@ -213,7 +213,7 @@ static void test_too_many(void **state)
 {
     static char body[220000];
     size_t n = (size_t)snprintf(body, sizeof body, "{\"prompt_logprobs\":20,\"prompt\":[");
-    /* this makes prompts of 99 ids: 101,000 ids, times 21 entries */
+    /* the loop makes prompts of 99 ids: 101,000 ids, times 21 entries */
     for (uint32_t i = 0; i < 1020 * 99; i++)
         n += (size_t)snprintf(body + n, sizeof body - n, "%s1",
                               i == 0   ? "["
@@ -308,7 +308,7 @@ static void test_written_on_the_pool(void **state)
         encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 0, 1 << 20, &w.s.pool, &err),
         STATUS_OK);
     ask_for_many();
-    assert_int_equal(w.client.status, 0); /* the pool has no room */
+    assert_int_equal(w.client.status, 0); /* the pool's queue is full */
     encode_pool_free(w.s.pool);
     assert_int_equal(
         encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 4, 1 << 20, &pool, &err),
@@ -331,7 +331,7 @@ static void test_written_on_the_pool(void **state)
     strbuf_fini(&want);
 }
 
-/* An answer that repeats a long prompt in eight choices goes to the pool, even without
+/* An answer that repeats a long prompt in eight choices is written on the pool, even without
  * log-probabilities. */
 static void test_an_echo_is_written_on_the_pool(void **state)
 {
@@ -388,7 +388,7 @@ static void test_the_client_leaves_while_it_is_written(void **state)
     serving_on_abort(&w.s, w.client.request);
     serving_sweep(&w.s);
     assert_non_null(w.s.dead); /* the pool still uses the request */
-    encode_pool_free(pool);    /* the pool gives the request back */
+    encode_pool_free(pool);    /* the pool returns the request */
     serving_sweep(&w.s);
     assert_null(w.s.dead);
     assert_int_equal(w.client.status, 0);

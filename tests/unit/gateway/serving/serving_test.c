@@ -1,7 +1,8 @@
 /* Tests the serving path without sockets. A test posts a body, plays the head with `tokens` and
  * the serving_on_ functions, moves the clock with `w.now_ns`, and compares the exact bytes that
- * the fake client got. Invariants: each token is shown once over any number of attempts, a
- * client that leaves is cancelled at the head, and every request ends. */
+ * the fake client got. Invariants: each token is sent once to the client over any number of
+ * attempts, the request of a client that disconnects is cancelled at the head, and every request
+ * ends. */
 #include "serving_world.h"
 
 #include <math.h>
@@ -89,7 +90,8 @@ static void test_resubmission(void **state)
     tokens(1, 4, "X", FINISH_NONE);  /* a gap makes the gateway submit the choice again */
     assert_int_equal(w.n_submits, 3);
     assert_int_equal(w.submits[2].attempt, 3);
-    tokens(2, 1, "bcd", FINISH_LENGTH); /* the first token is known, so only the new tokens count */
+    /* the first token was received before, so only the new tokens are used */
+    tokens(2, 1, "bcd", FINISH_LENGTH);
     assert_true(w.client.ended);
     assert_body(CHUNK("ab", "\"finish_reason\":null,\"stop_reason\":null}]}\n\n") CHUNK(
         "cd", "\"finish_reason\":\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
@@ -120,7 +122,7 @@ static void test_client_gone(void **state)
     assert_int_equal(w.n_cancels, 2); /* the choice that had ended gets no cancel */
     serving_sweep(&w.s);
     assert_int_equal(w.s.n_requests, 0);
-    /* tokens of the cancelled choice still come, so it is cancelled again */
+    /* tokens of the cancelled choice still arrive, so it is cancelled again */
     tokens(1, 0, "a", FINISH_NONE);
     assert_int_equal(w.n_cancels, 3);
     tokens(1, 0, "a", FINISH_CANCELLED);
@@ -192,7 +194,7 @@ static void test_the_end_of_the_gateway_before_a_token(void **state)
     assert_int_equal(w.client.retry_after_s, 1);
     assert_false(w.client.begun);
     w.client.status = 0;
-    post("{\"prompt\":\"hi\"}"); /* this request comes on an old connection */
+    post("{\"prompt\":\"hi\"}"); /* this request arrives on an old connection */
     assert_int_equal(w.client.status, 503);
     assert_int_equal(w.client.retry_after_s, 1);
     assert_int_equal(w.n_submits, 1);
@@ -287,7 +289,7 @@ static void test_waiting_for_the_head(void **state)
     w.now_ns += 2000000000ull;
     serving_tick(&w.s);
     assert_int_equal(w.client.status, 503);
-    assert_int_equal(w.n_cancels, 0); /* the head has never seen the request */
+    assert_int_equal(w.n_cancels, 0); /* the head has never received the request */
     w.client.status = 0;
     post("{\"prompt\":\"hi\"}"); /* later requests get a 503 at once */
     assert_int_equal(w.client.status, 503);
@@ -345,7 +347,7 @@ static void test_stream_survives_a_long_pause(void **state)
 }
 
 /* Streams of a gateway that is ending, perhaps with the whole cluster, wait for a lost head for
- * 30 s only. Clients can ask another gateway. */
+ * 30 s only. Clients can retry at another gateway. */
 static void test_a_gateway_that_ends_waits_less(void **state)
 {
     post("{\"prompt\":\"hi\",\"stream\":true}");
@@ -449,7 +451,7 @@ static void test_best_of(void **state)
     scored_tokens(5, "f", -0.5f);
     scored_tokens(4, "e", -INFINITY);
     assert_int_equal(w.client.status, 0);
-    scored_tokens(3, "d", -0.5f); /* d is as good as f, and comes earlier */
+    scored_tokens(3, "d", -0.5f); /* d is as good as f, and precedes it */
     assert_body(HEAD ",\"choices\":[" CHOICE(0, "bbbb") "," CHOICE(1, "cc") "," CHOICE(
         2, "d") "," CHOICE(3, "f") "],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":15,"
                                    "\"completion_tokens\":10," DETAILS(0) NO_REASONING
@@ -500,12 +502,12 @@ static void fake_release_body(void *reply)
 
 static enum status fake_hold(void *reply, uint64_t bytes)
 {
-    assert_int_equal(n_released, 1); /* the body was released first, so that its room is free */
+    assert_int_equal(n_released, 1); /* the body was released first, so that its charge is free */
     n_held = bytes;
     return room;
 }
 
-/* The body is released after preparation, and the part that stays is charged before anything is
+/* The body is released after preparation, and the kept part is charged before anything is
  * submitted. */
 static void test_no_room_for_what_it_holds(void **state)
 {

@@ -84,7 +84,7 @@ static void test_times_of_a_request(void **state)
     assert_string_equal(record.model, "m");
 }
 
-/* The time spent waiting for a head that has gone does not count as this head's queue time. */
+/* The time spent waiting for a lost head does not count as the new head's queue time. */
 static void test_a_lost_head_is_not_prefill(void **state)
 {
     post_as(&dialect_completions, "{\"prompt\":\"hello\",\"max_tokens\":1}");

@@ -79,7 +79,7 @@ static void collector_stop(struct collector *c)
 }
 
 /* Every span is delivered once or counted as dropped. The number of waiting spans is bounded
- * while no answer comes. */
+ * while no answer arrives. */
 static void spans_are_delivered_or_counted(void **state)
 {
     for (int silent = 0; silent < 2; silent++) {

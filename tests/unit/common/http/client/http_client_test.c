@@ -1,6 +1,6 @@
 /* Tests the blocking HTTP client. Our own server runs on a thread and answers with the request
- * that it saw; the tests call the client and compare status, body and error. A call must end
- * within its time-out, and an answer must not grow beyond the buffer's limit. */
+ * that it received; the tests call the client and compare status, body and error. A call must
+ * end within its time-out, and an answer must not grow beyond the buffer's limit. */
 #include "common/http/client/client.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
@@ -33,7 +33,7 @@ static void on_request(void *ctx, struct http_request *r)
 {
     struct strbuf b;
     if (str_eq_c(http_path(r), "/silent"))
-        return; /* the handler sends no answer and waits until the client leaves */
+        return; /* the handler sends no answer and waits until the client disconnects */
     if (str_eq_c(http_path(r), "/stream")) {
         http_stream_begin(r, 200, "text/event-stream", NULL, 0);
         http_stream_write(r, STR("one."));
@@ -154,7 +154,7 @@ static void test_stream(void **state)
     }
 }
 
-/* Makes a URL with a port that refuses connections: the port is bound, but nobody listens.
+/* Makes a URL with a port that refuses connections: the port is bound, but no server listens.
  * Returns the socket. */
 static int refusing_url(char *url, size_t size)
 {

@@ -1,7 +1,7 @@
-/* Tests which connection is closed when there are more connections than places. Each script runs
- * as the client in a thread against a real server, from several addresses of 127.0.0.0/8. The
- * script counts its passed checks in `n_chunks`. The client with the most connections must lose
- * a connection first, and a client with few connections must keep its transfers. */
+/* Tests which connection is closed when there are more connections than allowed. Each script
+ * runs as the client in a thread against a real server, from several addresses of 127.0.0.0/8.
+ * The script counts its passed checks in `n_chunks`. The client with the most connections must
+ * lose a connection first, and a client with few connections must keep its transfers. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,8 +59,8 @@ static void close_all(const int *fds, size_t n)
         close(fds[i]);
 }
 
-/* All four places have a request in progress, so new connections get a 503. `f->n_chunks` counts
- * the passed checks. */
+/* All four allowed connections have a request in progress, so new connections get a 503.
+ * `f->n_chunks` counts the passed checks. */
 static void many_requests(struct fixture *f)
 {
     int fds[6];
@@ -75,8 +75,8 @@ static void many_requests(struct fixture *f)
     close_all(fds, 6);
 }
 
-/* One client has one idle connection, and another client has three. New connections get a place,
- * and the second client loses the connection that has been idle for longest. */
+/* One client has one idle connection, and another client has three. New connections are
+ * accepted, and the second client loses the connection that has been idle for longest. */
 static void idle_crowd(struct fixture *f)
 {
     int fds[7];
@@ -99,8 +99,8 @@ static void idle_crowd(struct fixture *f)
     close_all(fds, 7);
 }
 
-/* A connection with an unfinished head does not count as idle. It loses its place to a client
- * with fewer connections. */
+/* A connection with unfinished headers does not count as idle. It is closed in favour of a
+ * client with fewer connections. */
 static void half_crowd(struct fixture *f)
 {
     int fds[5];
@@ -116,14 +116,14 @@ static void half_crowd(struct fixture *f)
 }
 
 /* Opens three requests that do not end, so that no client has more than half of the seven
- * places. */
+ * connections. */
 static void fill_places(struct fixture *f, int fds[3])
 {
     for (int i = 0; i < 3; i++)
         fds[i] = dial_from(f, 5, HOLD);
 }
 
-/* All uploads stand still. After a second an upload is closed for a client with fewer
+/* No upload sends a byte. After a second an upload is closed for a client with fewer
  * connections, but not for a client of the same address. Another client's only upload stays. */
 static void body_crowd(struct fixture *f)
 {
@@ -145,7 +145,8 @@ static void body_crowd(struct fixture *f)
     close_all(fds, 9);
 }
 
-/* Uploads that move stay, except for a client that has more than half of the four places. */
+/* Uploads that move stay open, except for a client that has more than half of the four
+ * connections. */
 static void moving_crowd(struct fixture *f)
 {
     int fds[5];
@@ -187,7 +188,7 @@ static void unread_crowd(struct fixture *f)
     usleep(2500000);
     fds[4] = dial_from(f, 4, GET);
     f->n_chunks += hears(fds[4], "200");
-    fds[5] = dial_from(f, 4, HOLD); /* the new connection takes the place of the idle connection */
+    fds[5] = dial_from(f, 4, HOLD); /* the new connection replaces the idle connection */
     f->n_chunks += hears(fds[4], "end") + is_open(fds[5]) + is_whole(fds[0]);
     f->n_chunks += is_whole(fds[1]) + is_whole(fds[2]) + is_whole(fds[3]) == 2;
     close_all(fds, 9);
@@ -232,7 +233,7 @@ static void connections_over_the_limit_find_a_place_or_hear_so(void **state)
 
 enum { N_ADDRESSES = 16384 };
 
-/* Takes addresses that a client may choose: networks of one IPv6 /48, of one /32, in steps of a
+/* Tests addresses that a client may choose: networks of one IPv6 /48, of one /32, in steps of a
  * power of two, and IPv4 addresses of one /16. There are as many buckets as addresses, and more
  * than half must be in use. Random addresses would use 1 - 1/e = 63 %. */
 static void addresses_that_are_alike_are_spread(void **state)

@@ -1,5 +1,5 @@
-/* Tests the room that tenants share, and the rules for stalled and slow transfers. The test sets
- * the clock. */
+/* Tests the memory budget that tenants share (`struct room`), and the rules for stalled and slow
+ * transfers. The test sets the clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static uint64_t take_all(struct room *r, struct room_charge *c, uint64_t tenant,
     return c->bytes;
 }
 
-/* When n tenants take room in turn, each gets total / (n + 1). */
+/* When n tenants take bytes in turn, each gets total / (n + 1). */
 static void everybody_has_the_same_share(void **state)
 {
     for (uint32_t n = 1; n <= N_TENANTS; n++) {
@@ -47,7 +47,7 @@ static void everybody_has_the_same_share(void **state)
     }
 }
 
-/* A new tenant finds room beside a tenant that takes all it can. */
+/* A new tenant finds free bytes beside a tenant that takes all it can. */
 static void a_newcomer_always_finds_room(void **state)
 {
     struct room r;
@@ -56,7 +56,7 @@ static void a_newcomer_always_finds_room(void **state)
     assert_int_equal(take_all(&r, &c[0], 7, 1), TOTAL / 2);
     for (uint32_t i = 1; i < 12; i++)
         assert_true(take_all(&r, &c[i], 7 + i, 1) >= TOTAL >> (i + 2));
-    assert_false(room_has(&r, 7, 1)); /* the first tenant keeps its room and can take no more */
+    assert_false(room_has(&r, 7, 1)); /* the first tenant keeps its bytes and can take no more */
     assert_int_equal(c[0].bytes, TOTAL / 2);
     for (uint32_t i = 0; i < 12; i++)
         room_set(&r, &c[i], 0, 0);
@@ -103,8 +103,8 @@ static void sums_are_right(void **state)
 static const struct progress_rules rules = {
     .stall_ns = 30 * SECOND, .window_ns = 30 * SECOND, .window_bytes = 30 * 1024};
 
-/* Moves `bytes` every `step_s` seconds and looks once a second. Returns the second at which the
- * transfer is given up; 0 = not within four hours. */
+/* Moves `bytes` every `step_s` seconds and checks once a second. Returns the second at which the
+ * transfer is ended; 0 = not within four hours. */
 static uint64_t ends_at(const struct progress_rules *r, uint64_t step_s, uint64_t bytes,
                         enum progress_verdict *v)
 {

@@ -163,7 +163,7 @@ struct reader {
     bool wrong;
 };
 
-/* Sleeps at the first piece, so that all buffers on the way fill up. */
+/* Sleeps at the first piece, so that all buffers between server and client fill up. */
 static bool read_slowly(void *ctx, struct str piece)
 {
     struct reader *r = ctx;
@@ -174,8 +174,8 @@ static bool read_slowly(void *ctx, struct str piece)
     return true;
 }
 
-/* 48 MiB pass through two queues of 64 KiB. When a queue is full, the server behind it stops
- * reading and continues later. */
+/* The test sends 48 MiB through two queues of 64 KiB. When a queue is full, the sending server
+ * stops reading and continues later. */
 static void test_slow_reader(void **state)
 {
     struct reader r = {0};
@@ -202,7 +202,7 @@ static void test_broken(void **state)
     assert_int_equal(call("/nothing", (struct http_call){.body = STR("{}")}, &code, &b), STATUS_OK);
     assert_int_equal(code, 502);
     strbuf_reset(&b);
-    s.port = 1; /* nobody listens on this port */
+    s.port = 1; /* no server listens on this port */
     assert_int_equal(call("/x", (struct http_call){.body = STR("{}")}, &code, &b), STATUS_OK);
     assert_int_equal(code, 503);
     strbuf_fini(&b);

@@ -1,5 +1,6 @@
 /* Tests compressed bodies: decoding gives the original bytes, broken data is reported, and a
- * body that would grow too large takes no memory. Then the same bodies go through a server. */
+ * body that would grow too large takes no memory. The last test sends the same bodies to a
+ * server. */
 #include "common/http/message/content_coding.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Tests the bounds on bytes that wait for a reader or a writer. Each script runs as the client
  * in a thread against a real server from http_fixture.h, and counts its passed checks.
- * Waiting bytes are bounded per tenant and in total, one client's bytes never shut out another
+ * Waiting bytes are bounded per tenant and in total, one client's bytes never block another
  * client, and a transfer that is too slow is closed. */
 #include <pthread.h>
 #include <setjmp.h>
@@ -54,8 +54,9 @@ static void answer_of(struct fixture *f, int fd)
     close(fd);
 }
 
-/* One upload holds all that a client may hold, and never ends. Small requests still pass. A
- * second large upload of the client is refused at its head, and another client's upload passes. */
+/* One upload holds all that a client may hold, and never ends. Small requests still succeed. A
+ * second large upload of the client is refused after its headers, and another client's upload
+ * succeeds. */
 static void hoard(struct fixture *f)
 {
     int hoarder = send_part(f, BODIES_TOTAL / 2, BODIES_TOTAL / 2 - 1);
@@ -65,7 +66,7 @@ static void hoard(struct fixture *f)
     }
     answer_of(f, send_part(f, BODIES_TOTAL / 2, 0));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 503", 12) == 0;
-    /* a body of this size could never get room */
+    /* a body of this size exceeds the largest possible share */
     answer_of(f, send_part(f, BODIES_TOTAL / 2 + 1, 0));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 413", 12) == 0;
     answer_of(f, send_part_from(f, 2, BODIES_TOTAL / 4, BODIES_TOTAL / 4));
@@ -88,7 +89,7 @@ static void uploads_that_never_end_shut_out_no_one_else(void **state)
 }
 
 /* Each request makes its handler hold 300 KiB. The first answer does not end, so a second
- * request of that client is refused. Another client's two requests pass, because an answered
+ * request of that client is refused. Another client's two requests succeed, because an answered
  * request holds nothing. */
 static void hold_trees(struct fixture *f)
 {
@@ -144,8 +145,8 @@ static void what_a_request_holds_is_bounded(void **state)
 
 enum { N_SMALL = 12, SMALL = 60000, SMALL_TOTAL = 4 * (SMALL + 256) };
 
-/* Each body lacks one byte and is too small to reserve room at its head. A client's share is two
- * such bodies. Another client has its own share, and very small bodies always pass. */
+/* Each body lacks one byte and is too small to be charged after its headers. A client's share is
+ * two such bodies. Another client has its own share, and very small bodies are always accepted. */
 static void hoard_small_ones(struct fixture *f)
 {
     int fds[N_SMALL];
@@ -213,7 +214,7 @@ static int post(struct fixture *f, const char *path, size_t n_body, size_t tree,
     return fd;
 }
 
-/* Keeps more requests open than there is room for their bodies. */
+/* Keeps more requests open than their bodies would fit in the budget. */
 static void keep_many_open(struct fixture *f)
 {
     int fds[2 * N_SMALL];
@@ -238,8 +239,8 @@ static void bodies_that_were_read_hold_no_room(void **state)
     mem_free(f);
 }
 
-/* Requests hold 20 KiB each, until the tenant has half of the room. A request that holds up to
- * 16 KiB always passes. A request for more than any share gets a 413. */
+/* Requests hold 20 KiB each, until the tenant has half of the budget. A request that holds up to
+ * 16 KiB is always accepted. A request for more than any share gets a 413. */
 static void keep_trees(struct fixture *f)
 {
     static const size_t trees[] = {20 << 10, 16 << 10, 1 << 20};
@@ -291,7 +292,8 @@ static void what_was_taken_counts_on(void **state)
     mem_free(f);
 }
 
-/* Clients of many addresses send large unfinished heads. A tenant's body still has its room. */
+/* Clients of many addresses send large unfinished headers. A tenant's body still fits in its own
+ * budget. */
 static void crowd_with_heads(struct fixture *f)
 {
     static char head[31 << 10];
@@ -319,12 +321,12 @@ static void strangers_heads_have_their_own_room(void **state)
     f->handler = answer_without_end;
     run(f, &limits);
     assert_memory_equal(f->answer, "HTTP/1.1 200", 12);
-    /* requests were refused, because the room for heads is full */
+    /* requests were refused, because the budget for headers is used up */
     assert_true(f->load.counts.refused_bodies > 0);
     mem_free(f);
 }
 
-/* The server reads only a few of the bytes behind an unanswered request, and counts them. */
+/* The server reads only a few of the bytes after an unanswered request, and counts them. */
 static void send_ahead(struct fixture *f)
 {
     static const char hold[] = "GET /hold HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -352,8 +354,7 @@ static void what_is_sent_ahead_counts(void **state)
     mem_free(f);
 }
 
-/* The client sends one byte every 50 ms. It never stands still, but is far below the minimum
- * rate. */
+/* The client sends one byte every 50 ms. It never stalls, but is far below the minimum rate. */
 static void dribble(struct fixture *f)
 {
     int fd = send_part(f, 1000, 1);
@@ -417,7 +418,7 @@ static void answers_that_wait_are_bounded(void **state)
     mem_free(f);
 }
 
-/* Streams whose clients do not read share the room, and each keeps a little of it. */
+/* Streams whose clients do not read share the budget, and each keeps a small part of it. */
 static void ask_for_streams(struct fixture *f)
 {
     int fds[N_READERS];

@@ -1,7 +1,7 @@
 #pragma once
-/* Runs a real loop and server on loopback. A blocking client in a thread runs a script against it.
- * Handlers: /load reports held requests, /stream writes n_chunks while there is room, /sized has
- * a length, /large sends LARGE_BYTES, /hold never answers, others echo the request. */
+/* Runs a real loop and server on loopback. A blocking client in a thread runs a script against
+ * it. Handlers: /load reports held requests, /stream writes n_chunks, /sized has a length,
+ * /large sends LARGE_BYTES, /hold never answers, others echo the request. */
 #include "common/base/mem.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"

@@ -1,6 +1,6 @@
-/* Tests that bytes given to streams in one turn of the loop go out at its end, with one write
- * for each connection. In a steady state this allocates no memory. The test's own write and
- * writev stand in for libc's and count the calls. */
+/* Tests that bytes written to streams in one turn of the loop are sent at its end, with one
+ * write for each connection. In a steady state this allocates no memory. The test's own write
+ * and writev replace libc's and count the calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,7 +141,7 @@ static void one_write_for_each_stream_and_turn(void **state)
     assert_int_equal(f.n_lost, 0);
 }
 
-/* When one client leaves, the other clients' bytes are still sent. */
+/* When one client disconnects, the other clients' bytes are still sent. */
 static void a_client_that_leaves_takes_its_bytes_with_it(void **state)
 {
     struct fixture f = {0};

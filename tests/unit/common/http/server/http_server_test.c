@@ -160,7 +160,7 @@ static void compressed_bodies_are_decoded(void **state)
     }
 }
 
-/* The server does not decode a body that the handler is going to refuse. */
+/* The server does not decode a body that the handler will refuse. */
 static void a_handler_may_want_no_decoding(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof *f);
@@ -172,8 +172,8 @@ static void a_handler_may_want_no_decoding(void **state)
     mem_free(f);
 }
 
-/* A stranger's request is answered by the handler at once, whatever body it announces. The
- * server neither waits for the body nor asks for it. */
+/* The handler answers the request of an unauthenticated client at once, whatever body the
+ * request announces. The server neither waits for the body nor sends 100 Continue. */
 static void a_body_that_nobody_wants_is_not_read(void **state)
 {
 #define STRANGER "POST /stranger HTTP/1.1\r\nHost: t\r\nX-A: v\r\n"
@@ -182,7 +182,7 @@ static void a_body_that_nobody_wants_is_not_read(void **state)
         bool ends;
     } cases[] = {
         {STRANGER "Content-Length: 3\r\n\r\nabc", "[v] ", true},
-        /* the rest of the body never comes */
+        /* the rest of the body never arrives */
         {STRANGER "Content-Length: 1000\r\n\r\nabc", "[v] ", true},
         {STRANGER "Content-Length: 0\r\n\r\n", "[v] ", false},
         {STRANGER "\r\n", "[v] ", false},
@@ -219,8 +219,8 @@ static void a_body_that_nobody_wants_is_not_read(void **state)
     }
 }
 
-/* The client may send on for a while and can still read the answer, because the connection is
- * not reset. */
+/* The client may continue to send for a while and can still read the answer, because the
+ * connection is not reset. */
 static void stranger_that_sends_on(struct fixture *f)
 {
     static char piece[1 << 16];
@@ -405,7 +405,7 @@ static void drain_under_connections(struct fixture *f)
     int kept = dial(f), fresh = dial(f);
     f->n_chunks += send(kept, get, strlen(get), MSG_NOSIGNAL) > 0;
     f->n_chunks += recv(kept, answer, sizeof answer, 0) > 12 && strncmp(answer + 9, "200", 3) == 0;
-    exchange(f); /* the call requests /drain and reads to the end */
+    exchange(f); /* exchange() requests /drain and reads to the end */
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
     /* the connection is closed, because it has had an answer */
     f->n_chunks += recv(kept, answer, sizeof answer, 0) == 0;

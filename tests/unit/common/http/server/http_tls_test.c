@@ -196,7 +196,7 @@ static void send_many(struct fixture *f)
     strbuf_init(&b, 0);
     strbuf_append_c(&b, "POST /first HTTP/1.1\r\nHost: t\r\nContent-Length: 300000\r\n\r\n");
     memset(strbuf_extend(&b, 300000), 'b', 300000);
-    /* the bytes are more than may wait behind an unanswered request */
+    /* the bytes are more than may wait after an unanswered request */
     for (int i = 0; i < PIPELINED; i++)
         strbuf_printf(&b, "GET /%d HTTP/1.1\r\nHost: t\r\nX-Fill: %0100d\r\n\r\n", i, 0);
     strbuf_append_c(&b, "GET /last HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
@@ -251,7 +251,7 @@ static void read_too_late(struct fixture *f)
     hang_up(ssl, fd);
 }
 
-/* An answer without a length ends with the connection. Only close_notify tells that the answer
+/* An answer without a length ends with the connection. Only close_notify shows that the answer
  * is complete. */
 static void what_breaks_off_is_not_closed_properly(void **state)
 {
@@ -388,7 +388,7 @@ static void trickle(struct fixture *f)
     int fd = dial(f);
     char byte = '\0', head[] = "\x16\x03\x01\x10\x00\x01\x00\x0f\xfc\x03\x03";
     for (size_t i = 0; i < 5000; i++) {
-        /* after the head the client sends zeros */
+        /* after these headers the client sends zeros */
         byte = head[i < sizeof head - 1 ? i : sizeof head - 1];
         /* the send fails after a reset, because the server did not read the last bytes */
         f->end = send(fd, &byte, 1, MSG_NOSIGNAL) != 1;
@@ -408,8 +408,8 @@ static void a_slow_handshake_ends_by_its_deadline(void **state)
     finish(&f);
 }
 
-/* Asks for new keys, which the server answers at any time. Returns false when the server has
- * gone. */
+/* Requests new keys, which the server answers at any time. Returns false when the server has
+ * closed the connection. */
 static bool ask_for_keys(SSL *ssl)
 {
     return SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(ssl) == 1;

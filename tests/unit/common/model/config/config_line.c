@@ -1,5 +1,5 @@
-/* Reads bytes as a model's file and writes the configuration as one line, and also writes seeds
- * for the fuzzer. The tests of model_config include this file. */
+/* Reads bytes as a model's file and writes the configuration as one line. Also writes seeds for
+ * the fuzzer. The tests of model_config include this file. */
 #include "common/model/config/config.h"
 #include "tests/unit/common/model/put_file.c"
 

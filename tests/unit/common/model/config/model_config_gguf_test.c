@@ -18,7 +18,7 @@
 #include "tests/unit/common/model/config/config_line.c"
 #include "tests/unit/common/model/gguf_writer.c"
 
-enum { LIST = 100, BOOLS, ABSENT, TENSOR }; /* kinds in addition to GGUF's types */
+enum { LIST = 100, BOOLS, ABSENT, TENSOR }; /* kinds of values in addition to GGUF's types */
 struct kv {
     const char *key; /* key without the architecture's prefix */
     uint32_t kind;

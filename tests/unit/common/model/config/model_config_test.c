@@ -233,7 +233,7 @@ static const struct {
 };
 enum { N_GOOD_JSON = sizeof good_json / sizeof *good_json };
 
-/* Every family that can run is among the known families. */
+/* Every family that can run is in the list of known families. */
 static void test_families_are_known(void **state)
 {
     struct strbuf b, known;

@@ -166,7 +166,7 @@ static void test_two_places(void **state)
     strbuf_fini(&b);
 }
 
-/* A file that is cut anywhere must be refused, and so must a file with bytes behind its end. */
+/* A file that is cut at any byte must be refused, and so must a file with bytes after its end. */
 static void test_wrong_length(void **state)
 {
     for (int is_64 = 0; is_64 < 2; is_64++) {

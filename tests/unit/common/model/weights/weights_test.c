@@ -23,8 +23,8 @@
 enum { MAX_FILES = 5 };
 static char dir[64];
 
-/* `file` describes one file to write. `text` is a safetensors header, with n_data bytes behind
- * it. With n_data -1, `text` is the whole file, with ' for ". With n_data -2, `text` holds the
+/* `file` describes one file to write. `text` is a safetensors header, followed by n_data bytes.
+ * With n_data -1, `text` is the whole file, with ' for ". With n_data -2, `text` holds the
  * letters that name a PyTorch file's tensors. */
 struct file {
     const char *name, *text;

@@ -1,5 +1,5 @@
 /* Tests the cost of the store's SQL statements. The cost must not grow with the number of rows
- * that a statement does not look for, because all tenants share the store's thread. */
+ * that a statement does not need, because all tenants share the store's thread. */
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>

@@ -374,7 +374,7 @@ static char *line_of(const char *begin, const char *piece, size_t n, const char 
 }
 
 /* A line's body has the same limits as a request's body, so that no JSON tree of millions of
- * values is built. Its numbers may have any size where the gateway only passes them on. */
+ * values is built. Its numbers may have any size where the gateway only forwards them. */
 static void test_lines_have_the_bounds_of_bodies(void **state)
 {
     static const char begin[] =
@@ -458,7 +458,7 @@ static enum status add_once(struct fixture *f, size_t bytes, struct stored_file 
     return add_of(f, ME, bytes, out);
 }
 
-/* Adds a file as an API call does: tries again while the store makes room. */
+/* Adds a file as an API call does: tries again while the store frees space. */
 static enum status try_add(struct fixture *f, size_t bytes, struct stored_file *out)
 {
     enum status s;
@@ -636,15 +636,15 @@ static void test_a_large_file_goes_piece_by_piece(void **state)
     assert_gone(f, file.id);
     assert_int_equal(state_get_file(f->s, ME, str_from(small.id), &file, NULL, &err), STATUS_OK);
     assert_int_equal(state_delete_file(f->s, ME, str_from(small.id), &err), STATUS_OK);
-    state_close(f->s); /* this writes the log into the database file */
+    state_close(f->s); /* state_close writes the log into the database file */
     f->s = NULL;
     assert_true(disk_is_low(f) || !is_in_file(f, "state.sqlite"));
     reopen(f);
     assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
 }
 
-/* An upload takes the room of a file that is being deleted, without waiting for the next look.
- * Each call frees a piece, and the upload then continues. */
+/* An upload uses the space of a file that is being deleted, without waiting for the next
+ * `state_look`. Each call frees a piece, and the upload then continues. */
 static void test_an_upload_takes_the_room_of_what_goes(void **state)
 {
     struct fixture *f = *state;
@@ -663,8 +663,8 @@ static void test_an_upload_takes_the_room_of_what_goes(void **state)
     }
 }
 
-/* Deleted content is overwritten with zeros also when another tenant's upload takes its room.
- * That upload exceeds its own share until the room is free. */
+/* Deleted content is overwritten with zeros also when another tenant's upload uses its space.
+ * That upload exceeds its own share until the space is free. */
 static void test_what_goes_is_overwritten_for_others_too(void **state)
 {
     struct fixture *f = *state;
@@ -678,7 +678,7 @@ static void test_what_goes_is_overwritten_for_others_too(void **state)
         ;
     mem_free(text);
     assert_int_equal(s, STATUS_OK);
-    state_close(f->s); /* this writes the log into the database file */
+    state_close(f->s); /* state_close writes the log into the database file */
     f->s = NULL;
     assert_true(disk_is_low(f) || !is_in_file(f, "state.sqlite"));
     reopen(f);
@@ -701,7 +701,7 @@ static void test_a_large_file_goes_from_a_full_store(void **state)
     assert_int_equal(try_add(f, LARGE_BYTES - (1 << 20), &file), STATUS_OK);
 }
 
-/* A list stops when its reader has enough, and reports that there is more. */
+/* A list stops when `each` returns false, and reports that more entries follow. */
 static void test_a_list_ends_with_its_reader(void **state)
 {
     struct fixture *f = *state;

@@ -1,4 +1,4 @@
-/* Tests several tenants in one store: the order in which their lines are taken, and the room
+/* Tests several tenants in one store: the order in which their lines are taken, and the space
  * that each may use. The tests add batches for up to three tenants, take lines as the runner
  * does, and answer them. Invariants: the tenant with the fewest running lines is next, and no
  * tenant can fill the whole store. */
@@ -168,8 +168,8 @@ static void test_the_fewest_on_their_way_go_first(void **state)
     take(f, 2, "a0.5 a0.6 ", l + 8); /* tenant b has no line waiting */
 }
 
-/* Many free slots are given to the tenants in turn. A tenant's own lines stay in order, from the
- * oldest batch first. */
+/* Many free slots are assigned to the tenants in turn. A tenant's own lines stay in order, from
+ * the oldest batch first. */
 static void test_slots_are_dealt_out(void **state)
 {
     struct fixture *f = *state;
@@ -261,8 +261,8 @@ static enum batch_state state_of_batch(struct fixture *f, int i_tenant)
     return found;
 }
 
-/* One tenant fills the store up to its limit. Each further tenant gets less room than the tenant
- * before it, and another tenant's batch completes. */
+/* One tenant fills the store up to its limit. Each further tenant gets less space than the
+ * tenant before it, and another tenant's batch completes. */
 static void test_nobody_takes_the_whole_store(void **state)
 {
     struct fixture *f = *state;
@@ -281,7 +281,7 @@ static void test_nobody_takes_the_whole_store(void **state)
     assert_int_equal(add_file(f, tenants[2], 16 << 10, &file), STATUS_OK);
 }
 
-/* A tenant gets back the room of the files that it deleted. */
+/* A tenant can use the space of its deleted files again. */
 static void test_room_comes_back(void **state)
 {
     struct fixture *f = *state;
@@ -293,8 +293,8 @@ static void test_room_comes_back(void **state)
     assert_int_equal(add_file(f, tenants[0], 1 << 20, &small), STATUS_OK);
 }
 
-/* A batch fails when its answers leave too little room for other tenants. Lines of other tenants
- * continue. */
+/* A batch fails when its answers leave too little space for other tenants. Lines of other
+ * tenants continue. */
 static void test_answers_are_of_the_share(void **state)
 {
     struct fixture *f = *state;
