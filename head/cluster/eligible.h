@@ -16,8 +16,8 @@ bool eligible_same_kind(const struct worker *a, const struct worker *b);
     "model file, device, --max-model-len, --block-size and --kv-cache-dtype must be the same"
 /* Returns a worker that cannot share a replica with `w`, or NULL when all can. */
 const struct worker *eligible_unlike(const struct cluster *c, const struct worker *w);
-/* Returns true when a replica of g's size could form after g is dissolved, without its draining
- * members. */
+/* Returns true when a replica of g's size could form from workers that do not drain, after `g`
+ * is dissolved. */
 bool eligible_could_replace(const struct cluster *c, const struct replica *g);
 /* Returns true when free workers could form a replica. `without` gives the adapters to ignore,
  * as bits. */
