@@ -57,7 +57,7 @@ static void place_at(struct pick *p, uint32_t position, uint32_t i_free)
 
 enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
 
-/* Returns true when the worker suits the rank slot for the reason `why`. PART_OF_ITS_SHARD means
+/* Returns true when the worker suits the rank slot for the given reason. PART_OF_ITS_SHARD means
  * that one of the two shards contains the other. */
 static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t replica_id,
                   uint32_t position, enum reason reason)

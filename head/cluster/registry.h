@@ -74,8 +74,8 @@ struct cluster {
     struct adapters adapters;
 };
 
-/* Raises this head's knowledge of terms by the term in a Hello of any role. Call it before
- * Welcome is sent. */
+/* Handles the term in a Hello of any role. When another head took that term, this head takes a
+ * higher one. Call it before Welcome is sent. */
 void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term);
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term);
 /* Returns true when this head took the term of this epoch. */

@@ -71,7 +71,7 @@ enum lease_question lease_next(struct lease *l, uint64_t now_ns);
 /* Handles an answer. `a` is NULL when no answer will come, or when the answer was invalid. */
 enum lease_order lease_on_answer(struct lease *l, const struct lease_answer *a, uint64_t now_ns);
 /* Handles the term that a peer reports. The caller reports only terms that are not below ours
- * and did not come from us. The next question asks the store which head has the lease. */
+ * and did not come from us. The next question is then due at once. */
 void lease_see_term(struct lease *l, uint64_t term, uint64_t now_ns);
 /* Returns true when another head's lease has no end, or an end that no head writes. Then an
  * operator wrote it, or the store's clock jumped back. */

@@ -18,7 +18,7 @@ struct token_rows {
 void request_push_row(struct request *r, const struct logprob_row *row);
 /* Returns the rows of the undelivered tokens, or NULL when there are none. */
 const struct logprob_row *request_undelivered_rows(const struct request *r);
-/* Frees the rows that the gateway has received. Call it when n_delivered has grown. */
+/* Frees the rows that were passed to the gateway's link. Call it when n_delivered has grown. */
 void request_rows_delivered(struct request *r);
 /* Returns true when all rows after the first n_generated tokens are still kept. */
 bool request_has_rows_from(const struct request *r, uint32_t n_generated);

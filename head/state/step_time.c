@@ -3,8 +3,8 @@
 enum {
     START_RATIO = 64,     /* first guess: a step's base costs as much as this many tokens */
     LIKE_WEIGHT = 1,      /* weight of the first guess for a new replica, in steps */
-    SHAPE_STEPS = 256,    /* steps after which the line has forgotten a result */
-    LEVEL_STEPS = 8,      /* steps after which the level has forgotten a result */
+    SHAPE_STEPS = 256,    /* steps over which the weight of a result for the line decays */
+    LEVEL_STEPS = 8,      /* steps over which the weight of a result for the level decays */
     FIRST_STEPS = 32,     /* steps until the line is known well enough to measure a level */
     RATIO_STEPS = 64,     /* memory of the line's ratio after its steps are forgotten */
     OUTLIER = 8,          /* a result counts as at most this factor off */

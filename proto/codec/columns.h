@@ -3,8 +3,8 @@
  * private to proto/codec. */
 #include "proto/codec/wire.h"
 
-/* WIRE_NEW_COLUMN allocates a column of n values, which the caller fills in at once. The macro
- * after it removes a column in which every value is the usual one. */
+/* WIRE_NEW_COLUMN allocates a column of n values, which the caller fills in at once.
+ * WIRE_DROP_COLUMN removes a column in which every value is the usual one. */
 #define WIRE_NEW_COLUMN(w, p, column, n)                                                           \
     do {                                                                                           \
         (p)->column = wire_uncleared((w), (n), sizeof *(p)->column);                               \

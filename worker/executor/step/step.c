@@ -102,8 +102,8 @@ struct pending_step {
     const struct step_in_flight *s;
 };
 
-/* Returns STATUS_AGAIN while the step runs, and STATUS_TIMEOUT when no other step has been on
- * the device for stuck_ns. */
+/* Returns STATUS_AGAIN while the step runs, and STATUS_TIMEOUT when it has been the oldest step
+ * on the device for longer than stuck_ns. */
 static enum status has_sampled(void *ctx, struct error *err)
 {
     const struct executor_model *x = ((const struct pending_step *)ctx)->x;
