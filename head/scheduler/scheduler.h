@@ -62,10 +62,10 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r);
  * when the queue is full. Returns STATUS_NO_MEMORY when the request can never fit into this
  * pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
-/* Returns true when a request with a grammar may be added: it was resubmitted or preempted, or
- * its tenant may have another answer (mask_shares.h). The function never removes added requests,
- * and a replay need not call it. After false, call again when scheduler_takes_more_masks has
- * returned true, or the scheduler is empty. */
+/* Returns true when a request with a grammar may be added: the scheduler is empty, the request was
+ * resubmitted, or its tenant may have another answer (mask_shares.h). The function never removes
+ * added requests, and a replay need not call it. After false, call again when
+ * scheduler_takes_more_masks has returned true, or the scheduler is empty. */
 bool scheduler_takes_masks(struct scheduler *s, const struct request *r);
 bool scheduler_takes_more_masks(struct scheduler *s);
 /* Returns the largest ids_cap of a request that fits when it is alone. */
