@@ -1,11 +1,11 @@
 /* Runs the head process: connects the core to the event loop, the bus, the admin port, the lease
  * and the step log.
  *
- * main.c calls `head_start` and runs the loop. Bus frames go to `head_core_on_frame`; a turn
- * follows after each batch, and a timer calls `head_core_tick`. The core sends through
+ * main.c calls `head_start` and runs the loop. Bus frames are passed to `head_core_on_frame`; a
+ * turn follows after each batch, and a timer calls `head_core_tick`. The core sends through
  * `on_send`.
  *
- * Invariants: one thread runs everything. This file decides nothing: callbacks translate and
+ * Invariants: one thread runs everything. This file makes no decisions: callbacks translate and
  * call the core. With a lease the bus is bound only while this head serves. Keys are read again
  * before they are used, and erased at the end. */
 #include "head/head.h"
@@ -29,7 +29,7 @@
 /* After this time, the head assumes that another program has the port. */
 #define REBIND_NS   (5 * NS_PER_S)
 #define REBIND_MS   10
-#define OTHER_FILES 128u /* open files that are not connections of peers */
+#define OTHER_FILES 128u /* number of open files other than connections of peers */
 
 struct head {
     struct loop *loop;
@@ -40,7 +40,7 @@ struct head {
     struct stats_line stats_line;
     struct step_log_file *step_log_file;
     struct step_log *step_log;   /* log of the schedulers' steps; NULL = none */
-    struct standby *standby;     /* state of the lease; NULL = there is no second head */
+    struct standby *standby;     /* state of the lease; NULL = the head has no lease store */
     struct key_watch *key_watch; /* watch of the authorized file; NULL = no keys */
     const char *keys_dir;        /* folder of the keys; NULL = no keys */
     struct bus_options bus_options;
@@ -207,8 +207,8 @@ static void cannot_serve(struct head *h, const struct error *err)
 /* ---- rotation of the head's own key ---- */
 
 /* Binds the bus with the new key. The old socket releases the port a moment after it is closed.
- * Peers find the new one a few hundred milliseconds later (common/bus/bus.c) and say Hello as
- * after a lost link. */
+ * Peers connect to the new socket a few hundred milliseconds later (common/bus/bus.c) and send
+ * Hello as after a lost link. */
 static void on_rebind(void *ctx)
 {
     struct head *h = ctx;
@@ -270,7 +270,7 @@ static void on_serve(void *ctx, uint64_t term)
     cannot_serve(h, &err);
 }
 
-/* Writes the word for the keys that the bus serves with, or would serve with. */
+/* Writes the word that identifies the keys with which the bus serves, or would serve. */
 static void read_keys(void *ctx, char out[STANDBY_KEYS_BYTES])
 {
     struct head *h = ctx;
@@ -306,7 +306,7 @@ static void put_address(struct strbuf *out, const char *before, const char *host
     strbuf_printf(out, bare_ipv6 ? "%s[%s]:%lld" : "%s%s:%lld", before, host, (long long)port);
 }
 
-/* Writes the address that other heads read in the lease: this head's bus and admin API. A
+/* Writes the address of this head's bus and admin API that other heads read in the lease. A
  * wildcard address is replaced by the host name, since others cannot use it. */
 static void make_address(struct head *h, const struct head_options *o)
 {
@@ -431,7 +431,8 @@ void head_free(struct head *h)
     bus_close(h->bus);
     explicit_bzero(&h->bus_options.keys, sizeof h->bus_options.keys);
     head_core_free(h->core);
-    /* the file is closed before the log is freed, because it is the last to read the log */
+    /* the file is closed before the log is freed, because closing the file reads the log a last
+     * time */
     step_log_file_close(h->step_log_file);
     step_log_free(h->step_log);
     authorized_fini(&h->authorized);

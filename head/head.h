@@ -10,9 +10,9 @@ struct head;
  * STATUS_EXISTS when a port is in use. */
 MUST_USE enum status head_start(struct loop *l, const struct head_options *o, struct head **out,
                                 struct error *err);
-/* Ends the loop at once, or when the lease has been released. */
+/* Stops the head and ends the loop: at once, or after a held lease has been released. */
 void head_stop(struct head *h);
-/* Returns true after the loop when it ended because the head could not go on. Stepping down is
- * no failure. */
+/* Returns true when the loop ended because of a failure of the head. Call it after the loop.
+ * Stepping down is no failure. */
 bool head_failed(const struct head *h);
 void head_free(struct head *h); /* `h` may be NULL */

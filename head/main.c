@@ -1,7 +1,7 @@
-/* Runs cox-head: options, loop, run. `cox-head replay` is `cox replay`. SIGTERM and SIGINT end
- * the head at once: workers and gateways notice the silence, keep their state, and say Hello to
- * its successor. A head with a lease releases it first. A head that has lost its lease exits
- * with 0. */
+/* Runs cox-head: reads the options and runs the loop. `cox-head replay` is `cox replay`. SIGTERM
+ * and SIGINT end the head at once: workers and gateways detect the silence, keep their state,
+ * and send Hello to its successor. A head with a lease releases it first. A head that has lost
+ * its lease exits with 0. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

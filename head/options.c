@@ -6,7 +6,8 @@
 #include "common/host/loopback.h"
 #include "common/options/lora_module.h"
 
-/* Returns true when the host contains nothing that would end a word or an address in the lease. */
+/* Returns true when the host contains no character that would end a word or an address in the
+ * lease. */
 static bool host_is_plain(const char *host)
 {
     static const char letters[] =

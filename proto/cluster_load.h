@@ -1,6 +1,6 @@
 #pragma once
-/* Describes load and counters of the cluster, for users who watch it through a gateway. The
- * figures are at most about a second old. Counters start again at zero with each head. The
+/* Describes load and counters of the cluster, for users who watch the cluster through a gateway.
+ * The figures are at most about a second old. Counters start again at zero with each head. The
  * struct is part of Cluster (engine.proto). */
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 #pragma once
-/* Defines the messages about KV blocks that go from one replica to another
+/* Defines the messages about KV blocks that move from one replica to another
  * (docs/develop/protocol.md, "KV transfers"). They are a part of messages.h. */
 #include <stdbool.h>
 
@@ -11,7 +11,7 @@
  * blocks. It sends another message with the same id to the rank in the same rank slot of the
  * other replica. Each message has its own replica's epoch. Both ranks join a communicator of two
  * (rank 0 sends) and move the blocks in this order, beside their steps. Until both have
- * answered, nobody writes the blocks that are sent or reads the blocks that are received. The
+ * answered, no rank writes the blocks that are sent or reads the blocks that are received. The
  * end of an epoch ends its transfers before Aborted is sent. */
 struct msg_kv_transfer {
     uint64_t term_epoch, id;

@@ -1,7 +1,7 @@
 #pragma once
-/* Defines every message as a plain struct; only codec.* knows protobuf. Spans are borrowed: from
- * the decoder's arena on the way in (valid until its reset), from the caller on the way out.
- * docs/develop/protocol.md says who sends which message when. */
+/* Defines every message as a plain struct; only codec.* uses protobuf. Spans are borrowed. In a
+ * received message they are on the decoder's arena and valid until its reset. In a sent message
+ * they belong to the caller. docs/develop/protocol.md says who sends which message when. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,20 +20,20 @@
 
 enum msg_type {
     MSG_NONE = 0,
-    /* The types up to MSG_GOODBYE travel on every link. */
+    /* The types up to MSG_GOODBYE are sent on every link. */
     MSG_HELLO,     /* peer → head, first on a link */
     MSG_WELCOME,   /* head → peer: the session is open */
     MSG_REFUSED,   /* head → peer: the session is not open, and why; the link ends */
     MSG_HEARTBEAT, /* both ways, every 250 ms */
     MSG_CREDIT,    /* both ways: bytes consumed since the last Credit */
     MSG_GOODBYE,   /* both ways: orderly end of the session */
-    /* The types up to MSG_CLUSTER travel between gateway and head. */
+    /* The types up to MSG_CLUSTER are sent between gateway and head. */
     MSG_SUBMIT,
     MSG_CANCEL,
     MSG_FINISH, /* gateway → head */
     MSG_TOKENS,
     MSG_CLUSTER, /* head → gateway */
-    /* The types from here on travel between head and worker, unless they say otherwise. */
+    /* The types from here on are sent between head and worker, unless they say otherwise. */
     MSG_FORM,
     MSG_JOIN,
     MSG_ABORT,
@@ -46,7 +46,7 @@ enum msg_type {
     MSG_RESULT,
     MSG_GAP,
     MSG_COMM_ERROR,     /* worker → head */
-    MSG_DRAIN_WISH,     /* worker → head: SIGTERM came, drain this worker */
+    MSG_DRAIN_WISH,     /* worker → head: SIGTERM arrived, drain this worker */
     MSG_ADAPTER,        /* head → worker */
     MSG_ADAPTER_DONE,   /* worker → head */
     MSG_ADAPTERS,       /* head → gateway: after Welcome and on every change */
@@ -78,18 +78,18 @@ struct worker_info {
     enum device_kind device;
     struct str device_name, host, zone;
     uint64_t memory_bytes;
-    uint32_t isa_level; /* step of the kernels' ISA ladder; a replica runs its ranks' lowest */
+    uint32_t isa_level; /* step of the kernels' ISA ladder; a replica uses its ranks' lowest */
     uint8_t config_hash[32];
     uint8_t model_hash[32];          /* hash of the model alone; zeros = not known */
     int32_t ordinal;                 /* ordinal of the worker; -1 = none */
     uint32_t tp, pp;                 /* the shape that the worker was started for */
     int32_t shard_rank, shard_stage; /* weights held now; -1 = none */
-    struct str comm_address;         /* "host:port" of the worker's collectives */
+    struct str comm_address;         /* "host:port" for the worker's collectives */
     struct str http_address;         /* "host:port" of /livez, /readyz and /metrics */
     struct str model;                /* name of the served model, for humans */
     uint32_t max_model_len, vocab_size;
     uint32_t n_draft;           /* draft tokens per sequence and step; 0 = no speculation */
-    uint32_t draft_max_seqs;    /* most sequences in a step with which drafting pays; 0 = any */
+    uint32_t draft_max_seqs;    /* most sequences in a step in which drafts are made; 0 = any */
     bool gives_prompt_logprobs; /* the worker accepts n_prompt_logprobs */
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
@@ -100,7 +100,7 @@ struct worker_info {
     uint32_t n_adapters;
     struct str kv_address; /* "host:port" of the KV cache for other replicas' ranks; "" = none */
     enum replica_role replica_role;
-    const struct elastic_shape *elastic; /* shapes, falling in tp; empty = it serves `tp` alone */
+    const struct elastic_shape *elastic; /* shapes, falling in tp; empty = only `tp` */
     uint32_t n_elastic;
     uint32_t shard_tp, replica_tp; /* TP of the shard held, and of the replica; 0 = `tp` */
 };
@@ -135,18 +135,18 @@ struct msg_refused {
 };
 
 /* A worker sends all fields except serves and spare. The head sends a worker time_ns and those
- * two, for /readyz (protocol.md, "Readiness"). Between head and gateways only time_ns travels. */
+ * two, for /readyz (protocol.md, "Readiness"). Between head and gateways only time_ns is sent. */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
-    uint64_t progress; /* counts operators: tells "alive but stuck" from "slow" */
+    uint64_t progress; /* counts operators, to distinguish a stuck worker from a slow one */
     uint64_t term_epoch, step_received, step_executed;
     bool busy;              /* a step is executing now */
     uint32_t load_permille; /* progress of the shard that is being read, 1 to 1000; 0 = none */
     struct gpu_state gpu;
     uint64_t own_ns, own_steps; /* own work since start, without waiting; 0 = not measured */
     struct host_state host;
-    bool serves, spare;  /* serves: its replica serves; spare: no replica has room now */
-    bool has_vocabulary; /* true in every eighth message, once the worker knows the tokens */
+    bool serves, spare;  /* serves: its replica serves; spare: no replica needs it now */
+    bool has_vocabulary; /* true in every eighth message, once the worker has read the tokens */
     struct vocabulary vocabulary;
 };
 struct msg_credit {
@@ -154,7 +154,7 @@ struct msg_credit {
 };
 struct msg_goodbye {
     struct str text;
-    bool planned; /* a worker was told to end, and nothing has failed */
+    bool planned; /* a worker leaves on a signal, and nothing has failed */
 };
 
 /* ---- gateway ⇄ head ---- */
@@ -167,7 +167,7 @@ struct logit_bias {
     uint32_t token;
     float bias;
 };
-/* Asks for the prompt as one vector of hidden states behind the final norm, instead of tokens. */
+/* Selects a vector of the prompt's hidden states after the final norm, instead of tokens. */
 enum pooling_kind { POOLING_NONE, POOLING_LAST, POOLING_MEAN, POOLING_COUNT };
 
 struct sampling_params {
@@ -177,11 +177,11 @@ struct sampling_params {
     float presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1 = off */
     uint64_t seed; /* always set: the gateway draws a seed when the client gives none */
     uint32_t i_prompt, i_choice; /* with seed: the key of the random draws */
-    int32_t n_logprobs;          /* -1 = none; 0 = the chosen token's; k = also the top k */
+    int32_t n_logprobs;          /* -1 = none; 0 = the chosen token's; k = also the k best */
     int32_t n_prompt_logprobs;   /* like n_logprobs, for the prompt's own ids */
     uint32_t max_tokens, min_tokens;
-    struct u32_span eos_ids;     /* ids that stop and are not shown; empty with ignore_eos */
-    struct u32_span stop_ids;    /* ids of the client's stop_token_ids */
+    struct u32_span eos_ids;  /* ids that end the output and are not shown; empty with ignore_eos */
+    struct u32_span stop_ids; /* ids of the client's stop_token_ids */
     struct u32_span allowed_ids; /* ids that may be sampled; empty = all */
     struct u32_span bad_words;   /* token sequences, each ended by UINT32_MAX */
     const struct logit_bias *logit_bias;
@@ -197,8 +197,8 @@ struct sampling_params {
 struct msg_submit {
     struct request_id id;
     uint32_t i_choice;
-    uint32_t attempt; /* a newer attempt replaces an older one */
-    uint64_t tenant;  /* number from the key file; salts the prefix cache with cache_salt */
+    uint32_t attempt; /* a Submit with a higher attempt replaces one with a lower attempt */
+    uint64_t tenant;  /* number from the key file; with cache_salt, it salts the prefix cache */
     struct str cache_salt;
     int32_t priority;                    /* a lower number runs sooner, as in vLLM */
     uint32_t n_prompt, n_known_logprobs; /* n_known_logprobs: rows that the gateway has */
@@ -219,7 +219,7 @@ struct msg_finish {
     uint32_t i_choice, attempt, n_tokens;
 };
 
-/* Holds log-probabilities of one position: the chosen token first, then the top k, best first. */
+/* Holds log-probabilities of one position: the chosen token first, then the k best, best first. */
 struct logprob_row {
     struct u32_span ids;
     struct f32_span values;
@@ -238,7 +238,7 @@ struct tokens_item {
     const struct logprob_row *prompt_logprobs; /* rows of the ids from prompt_start + 1 on */
     uint32_t n_prompt_logprobs, prompt_start;
     enum finish_reason finish;
-    uint32_t stop_id;   /* id of a FINISH_STOP; UINT32_MAX = EOS stopped it */
+    uint32_t stop_id;   /* id of a FINISH_STOP; UINT32_MAX = an EOS id ended it */
     uint32_t n_cached;  /* prompt tokens found in the prefix cache */
     enum status status; /* FINISH_ERROR: STATUS_LIMIT = 429/503, STATUS_INVALID = 400 */
     uint32_t retry_after_s;
@@ -252,7 +252,7 @@ struct msg_tokens {
     uint32_t n_items;
 };
 
-/* Tells a gateway the cluster's state. The head sends it after Welcome and on every change. */
+/* Sends a gateway the cluster's state, after Welcome and on every change. */
 struct msg_cluster {
     uint64_t term;
     uint32_t n_replicas_ready, n_replicas, n_workers;
@@ -261,14 +261,14 @@ struct msg_cluster {
     uint32_t running, waiting;
 
     bool draining, gives_prompt_logprobs, one_class; /* one_class: the policy is fcfs */
-    uint32_t start_s; /* seconds until a replica serves, when none has to; else 0 */
+    uint32_t start_s; /* seconds until a replica serves, when none need serve; else 0 */
     struct cluster_load load;
 };
 
 /* ---- head ⇄ worker: formation ---- */
 /* Prepares a rank for a replica. Every rank drops the state of an older epoch and keeps its
- * weights. The rank with make_id answers CommId, the head passes the id on with Join, and each
- * rank answers Formed. */
+ * weights. The rank with make_id answers CommId, the head sends this id to all ranks in Join,
+ * and each rank answers Formed. */
 struct msg_form {
     uint64_t term_epoch, replica_id;
     uint32_t tp, pp, rank, stage; /* rank: 0 to tp - 1 inside the stage */
@@ -316,20 +316,20 @@ struct msg_drain_wish {
 
 /* ---- head ⇄ worker: steps ---- */
 
-/* Changes the blocks of one KV group of a sequence: drop_leading blocks fell out of the window, and
- * ids are appended. Table entry i holds block n_dropped + i of the sequence, with the positions
- * from (n_dropped + i) * block_tokens on. In the plan that admits a sequence the table is empty,
- * and drop_leading counts the blocks in front that were never there (a prefix hit in a window
- * group). In later plans it is at most the table's length. Where a run begins beyond the table (a
- * hit on the way), it counts the blocks wholly before `start`. All drops of a plan come before any
- * append, so a block may change its sequence. A run names each group at most once. */
+/* Changes the blocks of one KV group of a sequence: drop_leading blocks left the window, and ids
+ * are appended. Table entry i holds block n_dropped + i of the sequence, with the positions from
+ * (n_dropped + i) * block_tokens on. In the plan that admits a sequence the table is empty, and
+ * drop_leading counts the first blocks that the sequence never had (a prefix hit in a window
+ * group). In later plans it is at most the table's length. Where a run begins beyond the table
+ * (a later prefix hit), it counts the blocks wholly before `start`. All drops of a plan precede
+ * all appends, so a block may change its sequence. A run names each group at most once. */
 struct plan_blocks {
     uint32_t i_group, drop_leading;
     struct u32_span ids;
 };
 
 /* Admits a sequence. `slot` names it until the slot is in `finished`; `ids` are the prompt and
- * the tokens made so far. */
+ * the tokens generated so far. */
 struct plan_admit {
     uint32_t slot;
     uint32_t n_prompt;   /* penalties, min_tokens and grammar are computed again from here */
@@ -341,10 +341,9 @@ struct plan_admit {
 /* Runs n_tokens positions of one sequence from `start`. With `sample`, the rank samples the
  * token at position start + n_tokens. It uses its last sampled token where the head does not
  * know it yet. `start` may be beyond the positions that the rank has computed: other sequences
- * computed them, or do so earlier in this plan (a prefix hit on the way), and their blocks are
- * in the table or come with this run. n_draft (with `sample` and n_tokens 1) lets the rank draft
- * that many more tokens, run them, and keep those that it samples itself. The table has room for
- * them. */
+ * computed them, or do so earlier in this plan (a later prefix hit), and their blocks are in the
+ * table or in this run. n_draft (with `sample` and n_tokens 1) lets the rank draft that many
+ * more tokens, run them, and keep those that it samples itself. The table has blocks for them. */
 struct plan_run {
     uint32_t slot;
     uint32_t start, n_tokens;
@@ -357,12 +356,12 @@ struct plan_run {
 
 struct plan_copy {
     uint32_t i_group, from, to;
-}; /* a block copy, made before anything runs */
+}; /* a block copy, made before any run */
 
 struct msg_plan {
     uint64_t term_epoch, step; /* steps of an epoch are contiguous from 1 */
     bool full;                 /* the rank drops all its sequences first */
-    struct u32_span finished;  /* slots that leave (finished, preempted, cancelled); freed first */
+    struct u32_span finished;  /* slots of sequences that leave; freed first */
     const struct plan_copy *copies;
     uint32_t n_copies;
     const struct plan_admit *admits;
@@ -372,7 +371,7 @@ struct msg_plan {
     uint64_t digest; /* set in each 256th step without drafts in flight, else 0 (plan_digest.h) */
 };
 
-/* A gap with this value means that the sequence's grammar allows no token there. */
+/* A gap with this value means that the sequence's grammar allows no token at this position. */
 #define RESULT_DEAD_END (-1.0f)
 /* A gap with this value means that finding the allowed tokens would cost too much (text/text.h). */
 #define RESULT_MASK_COST   (-2.0f)
@@ -394,10 +393,10 @@ struct msg_result {
     uint64_t term_epoch, step;
     const struct result_item *items; /* items of runs that sample or have prompt_logprobs */
     uint32_t n_items;
-    uint64_t execute_ns, wait_ns; /* step's time on the device; wait for its plan */
+    uint64_t execute_ns, wait_ns; /* step's time on the device; rank's wait for its plan */
     uint32_t n_drafted;           /* draft tokens run in this step, accepted or not */
 };
-/* Reports that a plan does not follow the rank's step `last_step`, so nothing was executed. */
+/* Reports that a plan does not follow the rank's step `last_step`, so it was not executed. */
 struct msg_gap {
     uint64_t term_epoch, last_step, got_step;
     struct str text;
@@ -444,7 +443,7 @@ struct msg {
 
 const char *msg_type_name(enum msg_type t);
 const char *peer_role_name(enum peer_role r);
-const char *finish_reason_name(enum finish_reason f); /* OpenAI's words: "stop", "length", ... */
+const char *finish_reason_name(enum finish_reason f); /* OpenAI's words: "stop", "length" */
 /* Returns whether this role may send this type to the head. The head checks each frame. */
 bool msg_allowed_from(enum msg_type t, enum peer_role from);
 unsigned msg_since_minor(enum msg_type t); /* returns the first minor version with this type */

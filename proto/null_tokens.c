@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-/* A vocabulary of this size has ordinary text in ids 1000 to 10999. */
+/* A vocabulary of at least LARGE_VOCABULARY ids has ordinary text in ids 1000 to 10999. */
 enum { LARGE_VOCABULARY = 16384 };
 
 static uint64_t fnv_fold(uint64_t h, uint64_t word, unsigned n_bytes)

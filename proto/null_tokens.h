@@ -1,8 +1,8 @@
 #pragma once
 /* Computes tokens by the null worker's rule (docs/develop/null-worker.md): the token at position
  * p is a hash of the request's key and of all ids before p. The null executor uses the rule, and
- * so does every test that must know a stream in advance. The state is a plain value: copy it to
- * branch. The code does no I/O. */
+ * so does every test that must know a stream in advance. The state is a plain value, which a
+ * caller may copy to compute two continuations. The code does no I/O. */
 #include <stdint.h>
 
 struct null_hash {

@@ -1,11 +1,12 @@
 #pragma once
-/* Computes the digest that every 256th plan carries (msg_plan.digest). Head and rank compute it
- * over the sequences as they stand after the plan was applied: finished slots gone, admits in,
- * runs counted. It is a sum modulo 2^64 of one term per sequence and one per block held. So each
- * side can keep the blocks' part up to date as blocks come and go, instead of walking all tables
- * (a replica may hold millions). A plan with a digest is made only when no drafts are in flight,
- * because the head does not know the lengths otherwise.
- *   sequence: length = positions run so far (an admit that has not run yet: n_computed);
+/* Computes the digest that every 256th plan contains (msg_plan.digest). Head and rank compute it
+ * over the sequences as they are after the plan was applied: without finished slots, with the
+ * admitted sequences and the positions of the runs. It is a sum modulo 2^64 of one term per
+ * sequence and one per block held. So each side can update the blocks' part with each change of
+ * blocks, instead of walking all tables (a replica may hold millions). A plan with a digest is
+ * made only when no drafts are in flight, because the head does not know the lengths otherwise.
+ *
+ *   sequence: length = positions run so far (an admitted one that has not run yet: n_computed);
  *   block: index = its place in the sequence, blocks dropped from the front counted. */
 #include <stdint.h>
 
@@ -33,7 +34,7 @@ static inline uint64_t plan_digest_block(uint32_t slot, uint32_t i_group, uint32
     return plan_digest_mix(where ^ (what << 29 | what >> 35));
 }
 
-/* Returns the sum as a plan carries it: never 0, because 0 in a plan means "no digest". */
+/* Returns the sum in the form for a plan: never 0, because 0 in a plan means "no digest". */
 static inline uint64_t plan_digest_end(uint64_t sum)
 {
     return sum ? sum : 1;

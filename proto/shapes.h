@@ -1,5 +1,6 @@
 #pragma once
-/* Describes the parts of a worker's memory and their uses. It is a part of messages.h. */
+/* Describes the memory of a worker's KV cache, and the roles of replicas. It is a part of
+ * messages.h. */
 #include "proto/spans.h"
 
 enum kv_kind { KV_FULL, KV_WINDOW, KV_LATENT, KV_KIND_COUNT };
@@ -16,10 +17,10 @@ struct kv_group {
 /* Names the part of a request that a replica serves; REPLICA_BOTH is the default. */
 enum replica_role { REPLICA_BOTH, REPLICA_PREFILL, REPLICA_DECODE, REPLICA_ROLE_COUNT };
 
-/* Describes a smaller TP that this worker can be a rank of, at the same pp, with the blocks per
- * KV group that it would hold then and the bytes of one block. */
+/* Describes a smaller TP that this worker can be a rank of, at the same pp. It has the blocks
+ * per KV group that the worker would then hold, and the bytes of one block. */
 struct elastic_shape {
     uint32_t tp;
     struct u32_span n_blocks;
-    struct u32_span block_bytes; /* bytes of one block; empty = as kv_groups says */
+    struct u32_span block_bytes; /* bytes of one block; empty = as in kv_groups */
 };

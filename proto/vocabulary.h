@@ -15,7 +15,8 @@
 #define VOCABULARY_PLACES 128u
 #define VOCABULARY_BYTES  (2 * VOCABULARY_PLACES)
 
-/* Holds the form that travels: two bytes a place, little-endian. 0 = no token fell there. */
+/* Holds the sketch as it is sent: two bytes a place, little-endian. 0 = no token was hashed to
+ * this place. */
 struct vocabulary {
     uint32_t n_tokens; /* number of ids, with special and added tokens; for humans */
     uint8_t sketch[VOCABULARY_BYTES];

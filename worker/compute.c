@@ -1,12 +1,10 @@
 /* Runs the compute thread and its queues. The loop thread pushes jobs to `queue`. The compute
  * thread takes them in order, runs them on the executor and pushes them to `done`. Then on_wake
- * calls on_done on the loop thread and recycles the job.
- * With an executor that has `begin` and `finish`, plans that have begun wait in `in_flight` (at
- * most EXECUTOR_MAX_IN_FLIGHT). An abort may run while plans are in flight; every other job
- * waits for them.
- * Invariants: a job is in exactly one list. `mutex` guards `queue`, `done`, `stop` and `ended`.
- * Only the compute thread runs jobs on the executor. Results leave in the order in which the
- * jobs came. */
+ * calls on_done on the loop thread and recycles the job. With an executor that has `begin` and
+ * `finish`, plans that have begun wait in `in_flight` (at most EXECUTOR_MAX_IN_FLIGHT). An abort
+ * may run while plans are in flight; every other job waits for them. Invariants: a job is in
+ * exactly one list. `mutex` guards `queue`, `done`, `stop` and `ended`. Only the compute thread
+ * runs jobs on the executor. Results are returned in the order in which the jobs were pushed. */
 #include "worker/compute.h"
 
 #include <assert.h>
@@ -20,8 +18,7 @@
 #include "proto/codec/codec.h"
 
 enum { JOB_FREE_MAX = 8, JOB_ARENA_LIMIT = 256 << 20, TIMER_SLACK_NS = 1000 };
-/* POLL_NS is the interval at which a busy device is asked whether it is done, when nothing else
- * wakes the thread. */
+/* POLL_NS is the interval at which a busy device is polled, when nothing else wakes the thread. */
 enum { POLL_NS = 20000 };
 
 struct job {
@@ -55,7 +52,7 @@ struct compute {
     pthread_cond_t wake;
     struct job_list queue, done;
     bool stop, ended;
-    /* compute thread only; begun plans, and refused plans that came after a begun plan */
+    /* compute thread only; begun plans, and refused plans that were queued after a begun plan */
     struct job_list in_flight;
     uint64_t idle_since_ns;
 };
@@ -192,8 +189,8 @@ static void resolve(struct compute *c, struct job *j)
     push_done(c, j);
 }
 
-/* Hands the job back, or queues it after the plans in flight: results leave in the order in
- * which the plans came. */
+/* Returns the job to the loop thread, or queues it after the plans in flight, because results
+ * are returned in the order of the plans. */
 static void end_job(struct compute *c, struct job *j)
 {
     if (j->kind == JOB_PLAN && c->o.executor->in_halves &&
@@ -449,8 +446,8 @@ void compute_push_abort(struct compute *c)
     }
     c->queue = kept;
     pthread_mutex_unlock(&c->mutex);
-    /* The interrupt comes before the job is queued: abort_comm clears it, so a later one would
-     * stay set. */
+    /* The interrupt is set before the job is queued. abort_comm clears it, so a later interrupt
+     * would stay set. */
     c->o.executor->ops->interrupt(c->o.executor);
     push(c, job_take(c, JOB_ABORT));
     loop_wake(c->wakeup);

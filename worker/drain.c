@@ -14,8 +14,9 @@ static void stop_loop(void *ctx)
     loop_stop(w->s.loop);
 }
 
-/* Says goodbye to the head and stops the loop. With `planned` the process was told to end, and
- * `why` says how the drain ended. Otherwise `why` is the reason that the process cannot go on. */
+/* Sends Goodbye to the head and stops the loop. With `planned` the worker was drained after a
+ * signal, and `why` says how the drain ended. Otherwise `why` is the reason that the process
+ * cannot continue. */
 static void leave(struct worker_process *w, const char *why, bool planned)
 {
     char text[sizeof w->told + sizeof w->failure];
@@ -30,8 +31,8 @@ static void leave(struct worker_process *w, const char *why, bool planned)
     w->drain_timer = loop_timer_start(w->s.loop, GOODBYE_MS, 0, stop_loop, w);
 }
 
-/* Leaves as soon as the head has taken the work away, no head is connected, or the deadline has
- * passed. */
+/* Leaves as soon as the head has moved all requests away, no head is connected, or the deadline
+ * has passed. */
 static void drain_check(void *ctx)
 {
     struct worker_process *w = ctx;

@@ -9,7 +9,7 @@ struct grammar_orders {
     /* borrowed from the executor; NULL = the executor has no grammars */
     struct grammar_compiler *compiler;
     struct loop_wakeup *wakeup;
-    uint64_t term_epoch; /* epoch of the grammars that the head wants */
+    uint64_t term_epoch; /* epoch of the grammars that the head needs */
 };
 
 static void answer(const struct grammar_orders *o, struct msg_grammar_done m)

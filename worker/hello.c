@@ -6,7 +6,7 @@
 #include "common/host/own_address.h"
 #include "worker/state.h"
 
-/* Finds the address under which other ranks reach this host. In most networks it is the address
+/* Finds the address on which other ranks reach this host. In most networks it is the address
  * that the head sees. The address is looked up for each Hello, since a name may be unknown at
  * the start and an address may change. Returns false when there is none. */
 static bool find_comm_host(struct worker_process *w)

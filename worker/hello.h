@@ -1,6 +1,6 @@
 #pragma once
-/* Fills this rank's Hello and heartbeats, as callbacks of head_link_handlers. `ctx` is the
- * struct worker_process. */
+/* Fills in this rank's Hello and heartbeats, as callbacks of head_link_handlers. Their `ctx` is
+ * the struct worker_process. */
 #include "proto/messages.h"
 
 bool worker_fill_hello(void *ctx, struct msg_hello *h);

@@ -1,7 +1,7 @@
 /* Runs cox-worker: reads options, creates executor, loop and worker, and runs until SIGTERM.
- * `cox-worker plan` is `cox plan`. The CPU binding comes before threads and memory. Everything
- * here runs on the loop thread, which owns all parts. Exit codes: 0 = fine, 1 = failed while
- * running, 2 = usage or configuration. */
+ * `cox-worker plan` is `cox plan`. The process is bound to CPUs before it creates threads and
+ * memory. All functions run on the loop thread, which owns all parts. Exit codes: 0 = success, 1
+ * = failed while running, 2 = usage or configuration. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ static void on_signal(void *ctx, int signum)
     worker_stop(p->worker, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* Returns the host that others are told to connect to: --http-host, or --comm-host when the
+/* Returns the host on which other processes reach this one: --http-host, or --comm-host when the
  * former is a wildcard address. */
 static const char *reachable_host(const struct worker_options *o)
 {
@@ -122,11 +122,11 @@ static void print_memory(const struct executor *e)
 static enum status start(struct process *p, struct error *err)
 {
     char pci[32];
-    /* this check comes first, since keys and a head do not help without a GPU */
+    /* this check is the first, since keys and a head do not help without a GPU */
     TRY(executor_cuda_look(&p->o, err));
     TRY(worker_options_check(&p->o, err));
     executor_cuda_pci(&p->o, pci, sizeof pci);
-    /* the binding comes before any thread or memory exists */
+    /* the process is bound before any thread or memory exists */
     TRY(bind_process(&p->o, "", pci, err));
     TRY(startup_prepare(&p->o, &p->startup, err));
     TRY(executor_open(&p->o, &p->executor, err));

@@ -15,8 +15,8 @@
 #include "worker/drain.h"
 #include "worker/state.h"
 
-/* MINOR_OF_READINESS is the first minor protocol version in which heads tell serving workers
- * from spares. */
+/* MINOR_OF_READINESS is the first minor protocol version in which heartbeats of the head say
+ * which workers serve. */
 enum { MINOR_OF_READINESS = 2 };
 
 /* Writes the number of blocks of each KV group at `tp` to out[n_kv_groups]. Returns false when
@@ -138,7 +138,7 @@ static bool on_plan(struct worker_process *w, const struct msg *m, uint64_t sess
         worker_act(w, action, m);
         return false;
     }
-    take_place(w, "member"); /* a busy rank gets plans instead of heartbeats */
+    take_place(w, "member"); /* a busy rank receives plans instead of heartbeats */
     struct error err = {0};
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < m->plan.n_runs; i++)
@@ -215,7 +215,7 @@ void worker_on_open(void *ctx, const struct msg_welcome *welcome)
 {
     struct worker_process *w = ctx;
     rank_state_see_term(&w->rank, welcome->term);
-    w->drained_by_head = false; /* a head that still wants the drain says so in every session */
+    w->drained_by_head = false; /* a head that still drains this worker says so in every session */
     metric_set(w->m.reconnects, (double)head_link_reconnects(w->link));
     vocabulary_reader_on_open(w->vocabulary);
     kv_orders_on_open(w->kv);
@@ -223,8 +223,8 @@ void worker_on_open(void *ctx, const struct msg_welcome *welcome)
         worker_send_drain_wish(w);
 }
 
-/* Handles a heartbeat. An older head does not say which workers serve; its heartbeat only shows
- * that it accepts this worker. */
+/* Handles a heartbeat. An older head does not report which workers serve; its heartbeat only
+ * shows that it accepts this worker. */
 void worker_on_heartbeat(void *ctx, const struct msg_heartbeat *h, unsigned head_minor)
 {
     struct worker_process *w = ctx;

@@ -1,6 +1,6 @@
 #pragma once
 /* Handles the head's messages and the open and loss of the link, as callbacks of
- * head_link_handlers. `ctx` is the struct worker_process. */
+ * head_link_handlers. Their `ctx` is the struct worker_process. */
 #include "proto/messages.h"
 
 bool worker_on_message(void *ctx, const struct msg *m, uint64_t session, struct str frame);

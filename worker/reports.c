@@ -80,8 +80,8 @@ void worker_check_peers(void *ctx)
         compute_push_check(w->compute, r->term_epoch);
 }
 
-/* Reports adapters that could not be loaded again. This comes before Formed, so that the head
- * does not send requests for them here. */
+/* Reports adapters that could not be loaded again. The reports are sent before Formed, so that
+ * the head does not send requests for them here. */
 static void tell_losses(struct worker_process *w, const struct job_loss *losses)
 {
     for (const struct job_loss *x = losses; x; x = x->next) {
@@ -100,7 +100,7 @@ static void on_join_done(struct worker_process *w, const struct job_done *d)
 {
     tell_losses(w, d->losses);
     if (d->dropped || w->rank.phase != RANK_JOINING || d->term_epoch != w->rank.comm_epoch)
-        return; /* an abort has overtaken the join and is on its way */
+        return; /* an abort has overtaken the join and will arrive next */
     rank_state_on_joined(&w->rank, d->term_epoch, d->status == STATUS_OK);
     worker_send_formed(w, d->term_epoch, d->status, d->status == STATUS_OK ? "" : d->error->text);
     if (d->status == STATUS_OK)
@@ -122,8 +122,8 @@ static void on_abort_done(struct worker_process *w)
     worker_act(w, action, NULL);
 }
 
-/* Reports the result of an adapter order. STATUS_EXISTS counts as success: the head asks again
- * after a lost session, and the adapter is here. */
+/* Reports the result of an adapter order. STATUS_EXISTS counts as success: after a lost session
+ * the head repeats the order, and the adapter is already loaded. */
 static void on_adapter_done(struct worker_process *w, const struct job_done *d)
 {
     const struct msg_adapter *a = d->adapter;

@@ -1,6 +1,6 @@
 #pragma once
-/* Prepares the parts that main needs from the options before the worker can run: keys, addresses
- * and the memory table. */
+/* Prepares the data that `main` needs from the options before the worker can run: keys,
+ * addresses and the memory table. */
 #include "common/keys/admin_keys.h"
 #include "common/options/worker.h"
 #include "worker/executor/executor.h"

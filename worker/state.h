@@ -1,6 +1,6 @@
 #pragma once
-/* Declares the state of one rank's worker, shared by the files of this folder. It belongs to the
- * loop thread. */
+/* Declares the state of one rank's worker, shared by the files of this folder. The state belongs
+ * to the loop thread. */
 #include "common/base/arena.h"
 #include "common/host/own_address.h"
 #include "worker/compute.h"
@@ -31,17 +31,17 @@ struct worker_process {
     /* last epoch whose failure was reported: one Gap or CommError per epoch */
     uint64_t failed_epoch;
     bool draining, stopping, drained_by_head;
-    bool had_place; /* the worker has served in a replica or been a spare; stays true */
+    bool had_place; /* the worker has served in a replica or been a spare; never reset */
     uint64_t drain_deadline_ns;
-    char told[48];     /* reason such as "told to end (SIGTERM)"; "" = not told */
-    char refusal[256]; /* reason why the head refuses this worker for good; "" = it does not */
-    char failure[256]; /* reason why the process has to end; "" = it does not */
+    char told[48];     /* cause of the drain such as "told to end (SIGTERM)"; "" = no drain */
+    char refusal[256]; /* reason why the head refuses this worker for good; "" = not refused */
+    char failure[256]; /* reason why the process must end; "" = none */
     bool failed_for_good;
     struct loop_timer *drain_timer, *check_timer;
     struct held_adapters held;
     /* smaller TPs for Hello; block counts are owned by the executor */
     struct elastic_shape elastic[PROTO_MAX_ELASTIC];
-    /* found address for other ranks; "" = not found, or not wanted */
+    /* found address on which other ranks reach this rank; "" = not found, or not needed */
     char comm_host[OWN_ADDRESS_MAX];
     struct kv_orders_setup kv_setup;
     struct grammar_orders *grammars;

@@ -1,5 +1,5 @@
 #pragma once
-/* Declares the parts that a worker is started with. All pointers are borrowed. */
+/* Declares the objects and values that a worker is started with. All pointers are borrowed. */
 #include "common/base/metrics.h"
 #include "common/loop/loop.h"
 #include "common/options/worker.h"

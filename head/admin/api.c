@@ -2,8 +2,8 @@
  * them.
  *
  * common/http passes each request to the handlers here. A handler reads `struct head_core` or
- * gives an order with `head_core_*`, and answers with JSON. The dashboard's files are answered
- * without a key, since they hold no data.
+ * gives an order with `head_core_*`, and answers with JSON. The dashboard's files are served
+ * without a key, since they contain no data.
  *
  * Invariants: everything runs on the loop thread. `by` is valid only while one request is
  * handled. `stream` and `runs` own the requests that they answer later. A standby answers reads
@@ -27,7 +27,7 @@
 #include "head/admin/runs.h"
 #include "head/admin/stream.h"
 
-enum { MAX_ASKER = 64 }; /* longest name of an asker, in bytes */
+enum { MAX_ASKER = 64 }; /* longest name of the sender of an order, in bytes */
 #define BY_LOCAL "local" /* name in `by` for a caller on this machine when there are no keys */
 
 struct admin_api {
@@ -200,8 +200,8 @@ static json_t *body_json(const struct http_request *r)
     return json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &err);
 }
 
-/* Takes {"name": NAME, "path": FOLDER, "in_place": BOOL} to load an adapter and {"name": NAME,
- * "on": false} to unload an adapter. Both orders take time, and GET shows their progress. */
+/* Handles an order to load an adapter: {"name": NAME, "path": FOLDER, "in_place": BOOL}.
+ * {"name": NAME, "on": false} unloads it. Both orders take time, and GET shows their progress. */
 static void post_adapters(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -264,7 +264,7 @@ static void post_drain(struct admin_api *a, struct http_request *r)
 }
 
 /* Writes who gave the order, as the caller states it. `cox up` states who called `cox scale`.
- * The name of the caller's key is added, because only the key proves who called. */
+ * The name of the caller's key is added, because only the key authenticates the caller. */
 static void add_asker(const struct admin_api *a, const char *said, char *out, size_t size)
 {
     if (said && said[0] && a->keys->n > 0)
@@ -273,7 +273,7 @@ static void add_asker(const struct admin_api *a, const char *said, char *out, si
         snprintf(out, size, "%s", said && said[0] ? said : a->by);
 }
 
-/* Takes {"was": N, "workers": N, "by": NAME}. With it, the program that starts the workers
+/* Handles {"was": N, "workers": N, "by": NAME}, by which the program that starts the workers
  * reports that it has changed their number. */
 static void post_scaled(struct admin_api *a, struct http_request *r)
 {
@@ -299,7 +299,7 @@ static void post_scaled(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
-/* Takes {"reload": true}. The answer is sent before the connections of peers are closed. */
+/* Handles {"reload": true}. The answer is sent before the connections of peers are closed. */
 static void post_keys(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -352,8 +352,8 @@ static void get_runs(struct admin_api *a, struct http_request *r)
         answer_error(r, 503, err.text);
 }
 
-/* Takes {"id": "TWELVE DIGITS", "action": "terminate" or "reproduce"}. Nothing else of the
- * request is passed on. */
+/* Handles {"id": "TWELVE DIGITS", "action": "terminate" or "reproduce"}. No other part of the
+ * request is passed to `cox`. */
 static void post_runs(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -416,8 +416,8 @@ static bool may_ask(struct admin_api *a, struct http_request *r)
     return true;
 }
 
-/* A standby refuses orders, because an order would be lost or would take effect later, when
- * nobody expects it. */
+/* Returns false on a standby, which refuses orders. An order to a standby would be lost, or
+ * would take effect at an unexpected later time. */
 static bool may_change(const struct admin_api *a, struct http_request *r, const char *method)
 {
     char text[400];
@@ -435,7 +435,7 @@ static bool is_read(const struct http_request *r)
     return str_eq_c(http_method(r), "GET") || str_eq_c(http_method(r), "HEAD");
 }
 
-/* The dashboard is at "/"; people also try "/dashboard". The redirect is relative, so it also
+/* The dashboard is at "/"; users also try "/dashboard". The redirect is relative, so it also
  * works behind a proxy's path prefix. */
 static const char *dashboard_from(struct str path)
 {
@@ -445,7 +445,7 @@ static const char *dashboard_from(struct str path)
 }
 
 /* Returns true when the request was for a page or one of its files and has been answered. These
- * files hold no data, so they need no key. */
+ * files contain no data, so they need no key. */
 static bool answer_page(struct admin_api *a, struct http_request *r)
 {
     const struct http_file *file =

@@ -1,9 +1,11 @@
 #pragma once
 /* Serves the head's HTTP port 8265: the dashboard, the admin API (docs/reference/admin-api.md),
  * and /livez, /readyz and /metrics through common/http/handlers/admin.
- * With an admin key, everything needs the key except /livez, /readyz and the (empty) dashboard
- * page. Without a key the server binds loopback only. Requests must then name a loopback host,
- * so that no web page can reach the API through a browser. The server runs on the loop thread. */
+ *
+ * With an admin key, every path needs the key except /livez, /readyz and the dashboard page,
+ * which has no data. Without a key the server binds loopback only. Requests must then name a
+ * loopback host, so that no web page can reach the API through a browser. The server runs on the
+ * loop thread. */
 #include "common/base/metrics.h"
 #include "common/http/server/server.h"
 #include "common/keys/admin_keys.h"
@@ -11,20 +13,21 @@
 #include "head/core/core.h"
 #include "head/lease/standby.h"
 
-/* Reads the head's own key again from its folder. Writes the fingerprint of the key that is now
- * in use. `changed` is true when it differs from the key before. */
+/* Reads the head's own key again from its folder and writes the fingerprint of the key that is
+ * now in use. Sets `changed` to true when the key differs from the previous one. */
 typedef enum status admin_take_key_fn(void *ctx, char fingerprint[KEYS_FINGERPRINT_BYTES],
                                       bool *changed, struct error *err);
 
 struct admin_api_options {
     const char *host;
     uint16_t port;
-    const struct admin_keys *keys; /* borrowed; no keys = every local caller may ask */
+    const struct admin_keys *keys; /* borrowed; without keys, every local client is accepted */
     const char *model;             /* name of the model for metric labels; NULL = none */
-    /* path of the program `cox` that answers questions about runs; NULL = no page of runs */
+    /* path of the program `cox` that lists and ends runs; NULL = no page of runs */
     const char *runs;
     bool metrics_public;
-    const struct standby *standby; /* the second head, borrowed; NULL = there is none */
+    /* standby state of this head, borrowed; NULL = the head has no lease store */
+    const struct standby *standby;
     admin_take_key_fn *take_key;
     void *ctx; /* passed to `take_key` */
 };

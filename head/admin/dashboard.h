@@ -1,6 +1,6 @@
 #pragma once
-/* Declares the files of head/admin/dashboard as bytes. CMake generates the .c file from them
- * (cmake/EmbedFiles.cmake). */
+/* Declares the contents of the files in head/admin/dashboard as byte arrays. CMake generates the
+ * .c file from them (cmake/EmbedFiles.cmake). */
 #include "common/http/handlers/files.h"
 
 extern const struct http_file dashboard_files[];

@@ -22,7 +22,7 @@ static json_int_t ms_since(const struct head_core *h, uint64_t at_ns)
     return h->now_ns > at_ns ? whole((h->now_ns - at_ns) / NS_PER_MS) : 0;
 }
 
-/* A peer's text may not be valid UTF-8, but JSON text must be. */
+/* Converts a text to a JSON string with valid UTF-8. A peer's text may not be valid UTF-8. */
 static json_t *text(const char *s)
 {
     json_t *v = json_string(s);

@@ -1,9 +1,8 @@
-/* Builds the JSON answers of the admin API from the core's state.
- * Handlers in admin/api.c call these functions; each reads `struct head_core` and returns a new
- * JSON value. Rows for the dashboard's stream are written by stream_json.c instead, because they
- * are many and frequent.
- * Invariants: everything runs on the loop thread; the core is never changed. The caller owns each
- * returned value. Texts that came from peers pass through `text`, so that the answer is valid
+/* Builds the JSON answers of the admin API from the core's state. Handlers in admin/api.c call
+ * these functions; each reads `struct head_core` and returns a new JSON value. stream_json.c
+ * instead writes the rows for the dashboard's stream, because they are many and frequent.
+ * Invariants: everything runs on the loop thread; the core is never changed. The caller owns
+ * each returned value. Texts from peers are passed through `text`, so that the answer is valid
  * UTF-8. */
 #include "head/admin/json.h"
 
@@ -35,7 +34,7 @@ static json_t *integer(uint64_t v)
     return json_integer((json_int_t)(v > INT64_MAX ? INT64_MAX : v));
 }
 
-/* A peer's text may not be valid UTF-8, but JSON text must be. */
+/* Converts a text to a JSON string with valid UTF-8. A peer's text may not be valid UTF-8. */
 static json_t *text(const char *s)
 {
     json_t *v = json_string(s);

@@ -1,11 +1,11 @@
 /* Exports the head's Prometheus metrics.
  *
  * admin/api.c calls `head_metrics_update` before it answers /metrics. That function copies
- * values from the core's `head_stats` into a `struct metrics` registry. The core itself fills
- * the histograms as steps end.
+ * values from the core's `head_stats` into a `struct metrics` registry. The core itself adds
+ * values to the histograms as steps end.
  *
- * Invariants: everything runs on the loop thread. Counters never fall. A series whose value is
- * unknown does not exist until the value is known. */
+ * Invariants: everything runs on the loop thread. Counters never fall. A metric whose value is
+ * unknown has no series until the value is known. */
 #include "head/admin/metrics.h"
 
 #include <stdio.h>
@@ -89,7 +89,8 @@ struct head_metrics {
     struct metrics *registry;
     struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
     struct metric *serves, *store; /* metrics of the lease; NULL = no lease store */
-    struct metric *desired;        /* wanted workers; NULL = not known yet, and no series exists */
+    /* number of workers that the cluster needs; NULL = not known yet, and no series exists */
+    struct metric *desired;
     /* time of a cold start; NULL = not known yet, and no series exists */
     struct metric *cold_start;
     /* `accepted_at` has one metric per draft position; NULL = no replica drafts that far. */
@@ -141,7 +142,8 @@ static void count_to(struct metric *m, double v)
         metric_add(m, v - metric_value(m));
 }
 
-/* A draft position gets its series when a ready replica may draft that far, and keeps it. */
+/* Adds the series of a draft position when a ready replica may draft up to it. The series is
+ * then kept. */
 static void update_accepted(struct head_metrics *m, const struct head_stats *s)
 {
     for (uint32_t i = 0; i < SCHEDULER_MAX_DRAFT; i++) {

@@ -6,7 +6,7 @@
 
 struct head_metrics;
 struct head_metrics *head_metrics_new(const char *model_name);
-/* Gives the core the histograms, which it fills itself. */
+/* Sets `m`'s histograms in the core, which adds values to them itself. */
 void head_metrics_attach(struct head_metrics *m, struct head_core *core);
 /* `waits` is true when this head is a standby, which does not know the load. */
 void head_metrics_update(struct head_metrics *m, const struct head_core *core, bool waits);

@@ -6,7 +6,7 @@
  *
  * Invariants: everything runs on the loop thread. Each slice is bounded, so that steps are not
  * delayed. `rows` is the last complete copy, `next` is the copy that is being made. A page
- * points into these arrays and is valid until the next walk ends. */
+ * contains pointers into these arrays and is valid until the next walk ends. */
 #include "head/admin/request_rows.h"
 
 #include <stdlib.h>
@@ -30,14 +30,14 @@ bool live_requests_go_on(struct live_requests *l, const struct head_core *h)
 {
     const struct request_table *t = h->requests;
     uint32_t n_places = request_table_n_places(t), n_taken = 0;
-    /* empty places are cheap, so a slice may pass over many */
+    /* empty places take little time, so a slice may skip many of them */
     uint32_t stop = l->i_next + 16 * REQUEST_ROWS_SLICE;
     for (; l->i_next < n_places && l->i_next < stop; l->i_next++) {
         const struct request *ahead = request_table_at(t, l->i_next + REQUEST_PREFETCH_FAR);
         const struct request *r = request_table_at(t, l->i_next);
         if (ahead)
             request_prefetch(ahead);
-        /* ended requests are listed once they have left the table */
+        /* ended requests are listed after they were removed from the table */
         if (!r || r->finish != FINISH_NONE)
             continue;
         if (l->n_next == REQUEST_ROWS_LIVE || n_taken++ == REQUEST_ROWS_SLICE)
@@ -106,7 +106,7 @@ static bool is_shown(const struct request_row *row, enum request_show show)
                                   : true;
 }
 
-/* A phase that the request has not reached counts as 0. */
+/* Returns the sort key of a row. A phase that the request has not reached counts as 0. */
 static uint64_t key_of(const struct request_row *row, const struct request_view *v, uint64_t now_ns)
 {
     struct request_times t = request_row_times(row, now_ns);
@@ -146,8 +146,8 @@ static int compare_keys(const void *a, const void *b)
     return x->arrival_seq < y->arrival_seq ? -1 : x->arrival_seq > y->arrival_seq;
 }
 
-/* Partially sorts: afterwards the elements of a[0, k) come before those of a[k, n). Pivots are
- * random, so that no order of arrival makes it slow. */
+/* Partially sorts `a`: afterwards the elements of a[0, k) precede those of a[k, n). Pivots are
+ * random, so that no order of arrival makes the sort slow. */
 static void put_first(struct sort_key *a, size_t n, size_t k, struct rng *rng)
 {
     size_t begin = 0, end = n;

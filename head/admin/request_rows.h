@@ -1,8 +1,8 @@
 #pragma once
 /* Describes requests as the dashboard shows them: recently ended ones (request/ended.h) and open
  * ones. Open requests are copied in slices, so that no walk over thousands of them delays a
- * step. A page is selected in O(n) without sorting all rows. The code does no I/O and runs on
- * the loop thread. */
+ * step. A page of rows is selected in O(n), without sorting all rows. The code does no I/O and
+ * runs on the loop thread. */
 #include "common/base/random.h"
 #include "common/base/str.h"
 #include "head/request/ended.h"
@@ -16,7 +16,8 @@ struct head_core;
 /* ---- open requests ---- */
 
 struct live_requests {
-    struct request_row *rows; /* [n], copied at taken_ns; NULL = no walk has ended yet */
+    /* array of n rows, copied at taken_ns; NULL = no walk has ended yet */
+    struct request_row *rows;
     struct request_row *next; /* copy that the current walk fills */
     uint32_t n, n_here;       /* n: copied rows; n_here: all open requests, copied or not */
     uint32_t n_next, i_next;
@@ -24,9 +25,10 @@ struct live_requests {
     bool walking;
 };
 void live_requests_begin(struct live_requests *l);
-/* Copies one more slice. Returns true when this slice was the last. */
+/* Copies one more slice of the open requests. Returns true when this slice was the last. */
 bool live_requests_go_on(struct live_requests *l, const struct head_core *h);
-void live_requests_fini(struct live_requests *l); /* `l` is then as before the first walk */
+/* resets `l` to its state before the first walk */
+void live_requests_fini(struct live_requests *l);
 
 /* ---- a page of requests ---- */
 
@@ -52,7 +54,8 @@ MUST_USE enum status request_sort_parse(struct str name, enum request_sort *out)
 
 struct request_page {
     const struct request_row *rows[REQUEST_ROWS_PAGE];
-    /* rows in the page, and its offset, which is below the wanted one when there are fewer rows */
+    /* `n` is the number of rows in the page. `offset` is the number of its first row, which is
+     * below the wanted offset when there are fewer rows. */
     uint32_t n, offset;
     uint32_t n_matching;
 };

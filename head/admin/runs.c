@@ -6,7 +6,7 @@
 #include "common/base/mem.h"
 #include "common/loop/child.h"
 
-/* CALL_MS leaves room for `cox run terminate`, which waits 40 s for a run to end. */
+/* CALL_MS is longer than the 40 s for which `cox run terminate` waits for a run to end. */
 enum { CALL_MS = 60000, OUT_MAX = 4 << 20, SAID_MAX = 4096 };
 
 #define LAST "500" /* number of runs to list */
@@ -49,8 +49,8 @@ static void call_free(struct runs_call *c)
     mem_free(c);
 }
 
-/* A long line arrives in pieces. Newlines between JSON values have no meaning, so the output
- * without newlines is still the same JSON. */
+/* Receives a part of a line. A long line arrives in several parts. Newlines between JSON values
+ * have no meaning, so the output without newlines is still the same JSON. */
 static void on_line(void *ctx, struct loop_child *child, const char *line, size_t n, bool is_stderr)
 {
     struct runs_call *c = ctx;
@@ -118,7 +118,7 @@ void runs_on_abort(struct runs *s, const struct http_request *r)
 {
     for (struct runs_call *c = s ? s->calls : NULL; c; c = c->next)
         if (c->r == r)
-            c->r = NULL; /* the child still completes the order */
+            c->r = NULL; /* the child process still completes the order */
 }
 
 void runs_free(struct runs *s)

@@ -1,7 +1,7 @@
 #pragma once
-/* Writes the periodic log line that vLLM's users know: throughput, queues and cache, every few
- * seconds while requests run. It is the event `stats` with vLLM's text; in JSON the numbers are
- * fields too. The code has no clock of its own. */
+/* Writes a log line every few seconds while requests run: throughput, queues and cache, as in
+ * vLLM's log. The line is the event `stats` with vLLM's text. In JSON the numbers are also
+ * separate fields. The caller passes the time. */
 #include "common/options/head.h"
 #include "head/core/core.h"
 
@@ -13,7 +13,7 @@ struct stats_line {
     double hit_rate; /* prefix cache hit rate of the last interval with lookups, 0 to 1 */
 };
 
-/* Starts the line. An interval_s below 0 selects the default of the format. */
+/* Initializes the line's state. An interval_s below 0 selects the default of the log format. */
 void stats_line_init(struct stats_line *l, enum stats_format format, double interval_s,
                      uint64_t now_ns);
 bool stats_line_is_due(const struct stats_line *l, uint64_t now_ns);

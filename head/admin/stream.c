@@ -70,7 +70,8 @@ static void end_event(struct strbuf *out)
     strbuf_append_c(out, "\n\n");
 }
 
-/* Leaves a part out when it exceeds its limit. The update then says how many parts are missing. */
+/* Appends a shared part, unless it exceeds its limit. The update then says how many parts are
+ * missing. */
 static uint32_t put_shared(struct strbuf *out, const char *name, const struct strbuf *part)
 {
     if (part->failed)
@@ -90,13 +91,13 @@ static void put_requests(struct stream *s, const struct listener *x, struct strb
     end_event(out);
 }
 
-/* Advances `q` past the content of this update. */
+/* Writes an update and advances `q` past its content. */
 static void write_update(struct stream *s, const struct listener *x, struct stream_query *q)
 {
     struct strbuf *out = &s->update;
     strbuf_reset(out);
     uint32_t n_left_out = 0;
-    /* the parts are skipped when this listener has the same version from an earlier stream */
+    /* skip the parts when this listener has the same version from an earlier stream */
     if (q->walk != s->n_walks) {
         n_left_out += put_shared(out, "summary", &s->summary);
         n_left_out += put_shared(out, "groups", &s->replicas);

@@ -1,9 +1,9 @@
 #pragma once
 /* Serves GET /api/stream: server-sent events for the dashboard (docs/how-to/dashboard.md). Once
- * a second each listener gets one update. The update has parts that are equal for all listeners
- * (written once) and parts that this listener asked for.
- * Listeners, rows and bytes are bounded. A listener that reads too slowly misses updates, and is
- * dropped after STREAM_SKIPS of them in a row. The stream owns the requests between stream_open
+ * a second each listener gets one update. Some parts of the update are equal for all listeners
+ * and written once. The other parts depend on the listener's query. The numbers of listeners,
+ * rows and bytes are bounded. A listener that reads too slowly misses updates, and is dropped
+ * after STREAM_SKIPS missed updates in a row. The stream owns the requests between stream_open
  * and their end. The code runs on the loop thread. */
 #include <jansson.h>
 

@@ -5,8 +5,8 @@
  * arrays without field names, printed directly instead of through a JSON library, since a head
  * may have hundreds of workers.
  *
- * Invariants: all functions are pure functions of the core's state and run on the loop thread. A
- * part that exceeds the buffer's limit leaves the buffer failed. The column order must match
+ * Invariants: the functions only read the core's state, and run on the loop thread. A part that
+ * exceeds the buffer's limit sets the buffer's error. The column order must match
  * head/admin/dashboard/model.js. */
 #include "head/admin/stream_json.h"
 
@@ -32,7 +32,7 @@ static void comma(struct strbuf *out)
     strbuf_append(out, ",", 1);
 }
 
-/* Writes "null" for an unknown value. */
+/* Writes a number, or "null" for an unknown value. */
 static void put_known(struct strbuf *out, bool known, uint64_t v)
 {
     comma(out);
@@ -275,7 +275,8 @@ static char digit(uint32_t n, uint32_t of)
     return (char)('0' + (n > 0 && d == 0 ? 1 : d));
 }
 
-/* A cell stands for `per_cell` blocks and has three digits: the shared, owned and cached parts. */
+/* Writes the cells of the KV map. A cell covers `per_cell` blocks and has three digits: the
+ * shared, owned and cached parts. */
 static void put_cells(const struct block_pool *p, uint32_t per_cell, uint32_t stride,
                       uint64_t sums[BLOCK_USE_COUNT], struct strbuf *out)
 {

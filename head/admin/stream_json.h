@@ -1,9 +1,9 @@
 #pragma once
 /* Writes the large parts of an update on /api/stream (docs/how-to/dashboard.md). Rows are JSON
  * arrays that are written straight into a buffer, since a head has hundreds of workers and
- * writes this every second. docs/reference/admin-api.md and head/admin/dashboard/model.js define
- * the columns. The buffer's limit bounds a part; a part that does not fit leaves the buffer
- * failed. The code does no I/O and runs on the loop thread. */
+ * writes their rows every second. docs/reference/admin-api.md and head/admin/dashboard/model.js
+ * define the columns. The buffer's limit bounds a part: a part that does not fit sets the
+ * buffer's error. The code does no I/O and runs on the loop thread. */
 #include "common/base/str.h"
 #include "head/admin/history.h"
 #include "head/admin/request_rows.h"

@@ -2,8 +2,9 @@
  * rule.
  *
  * The scheduler calls `mask_shares_enter` and `mask_shares_leave` for sequences with a grammar.
- * In each step it asks `mask_shares_may_run` for each of their rows and calls `mask_shares_run`
- * for those that it plans. Results call `mask_shares_charge` and `mask_shares_on_result`.
+ * In each step it calls `mask_shares_may_run` for each of their rows and `mask_shares_run` for
+ * those that it plans. When a result arrives, it calls `mask_shares_charge` and
+ * `mask_shares_on_result`.
  *
  * Invariants: one scheduler owns the shares. The code has no clock and no randomness, so that a
  * replay decides the same. A balance stays within [-MASK_SHARES_OWED, MASK_SHARES_SAVED] after
@@ -18,8 +19,9 @@
 
 enum {
     CAP_MIN = 16,
-    PARTS = 3,   /* masks may take one third of a step's time */
-    MOST = 1024, /* shares kept; above this, the idle share with the highest balance is reused */
+    PARTS = 3, /* masks may take one third of a step's time */
+    /* shares that are kept; above this number, the idle share with the highest balance is reused */
+    MOST = 1024,
 };
 
 static bool is_idle(const struct mask_share *s)
@@ -158,7 +160,7 @@ uint32_t mask_shares_run(struct mask_shares *m, uint32_t i, uint32_t expected)
     return s->round;
 }
 
-/* A share's round ends when all of its waiting rows have had their turn in this round. */
+/* Ends the round of each share whose waiting rows have all had their turn in it. */
 void mask_shares_end_step(struct mask_shares *m)
 {
     for (uint32_t i = 0; i < m->n; i++) {

@@ -1,32 +1,33 @@
 #pragma once
-/* Limits the masks of answers with a grammar to a share of a replica's time, so that no answer
- * slows down the steps of others. docs/develop/structured-outputs.md describes the limit in
- * "What masks may take of a step". The method is deficit round robin (Shreedhar and Varghese,
+/* Limits the time that grammar masks take to a share of a replica's time, so that no structured
+ * answer slows down the steps of others. docs/develop/structured-outputs.md describes the limit
+ * in "What masks may take of a step". The method is deficit round robin (Shreedhar and Varghese,
  * SIGCOMM 1995) between tenants, over the time of masks.
  *
  * Each result distributes a third of the step's time among the tenants that are below
  * MASK_SHARES_SAVED. The time that masks took is subtracted when their result reports it. A
  * tenant with a negative balance runs no rows with a grammar until its balance is positive. All
- * other rows go on. When a tenant has too little time for all of its rows, the rows take turns.
- * No request is ended by this limit. When nothing else can run, no row waits.
+ * other rows continue. When a tenant has too little time for all of its rows, the rows take
+ * turns. This limit never ends a request. When nothing else can run, no row waits.
  *
- * This is pure data, and the same function of the same results in cox-head, the simulator and a
- * replay of a step log. One scheduler owns it. Times are in units of PROTO_MASK_UNIT_NS (0.1 us)
- * of the step. */
+ * The code is deterministic: the same results lead to the same decisions in cox-head, in the
+ * simulator and in a replay of a step log. One scheduler owns the data. Times are in units of
+ * PROTO_MASK_UNIT_NS (0.1 us). */
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MASK_SHARES_SAVED 1000000 /* most units that a tenant may save up: 100 ms */
+#define MASK_SHARES_SAVED 1000000 /* most units that a tenant may save: 100 ms */
 /* A tenant may owe at most this many units (1 s), so that its wait is bounded. */
-#define MASK_SHARES_OWED  10000000
-#define MASK_SHARES_LEAST 10000u /* units per step for all tenants together, at least: 1 ms */
-#define MASK_SHARES_NEW   16u    /* most sequences of a tenant that wait for their first mask */
+#define MASK_SHARES_OWED 10000000
+/* least number of units distributed per step, for all tenants together: 1 ms */
+#define MASK_SHARES_LEAST 10000u
+#define MASK_SHARES_NEW   16u /* most sequences of a tenant that wait for their first mask */
 #define MASK_SHARE_NONE   UINT32_MAX
 
 struct mask_share {
     uint64_t tenant;
     int64_t balance;   /* balance of the tenant, in units; negative = the tenant owes */
-    uint32_t n_inside; /* sequences with a grammar; n_new: sequences without a first mask */
+    uint32_t n_inside; /* sequences with a grammar; n_new: those without a first mask */
     uint32_t n_new;
     uint32_t n_pending; /* masks in flight */
     uint32_t round;     /* current round of turns among this share's rows */
@@ -47,8 +48,9 @@ void mask_shares_fini(struct mask_shares *m); /* mask_shares_fini also resets ev
  * the sequence is entered or has masks in flight. */
 uint32_t mask_shares_enter(struct mask_shares *m, uint64_t tenant);
 void mask_shares_leave(struct mask_shares *m, uint32_t i, bool is_new);
-void mask_shares_had_first(struct mask_shares *m, uint32_t i); /* the sequence has its first mask */
-/* Returns true when another sequence of this tenant may come in now. */
+/* marks that a new sequence of share `i` has its first mask */
+void mask_shares_had_first(struct mask_shares *m, uint32_t i);
+/* Returns true when the scheduler may add another sequence of this tenant now. */
 bool mask_shares_takes(struct mask_shares *m, uint64_t tenant);
 /* Returns true when a tenant that was refused may add a sequence, and clears that state. */
 bool mask_shares_take_more(struct mask_shares *m);

@@ -2,8 +2,9 @@
  * rule.
  *
  * The scheduler calls `row_shares_plan` once per step with the learnt costs (step_budget.h),
- * then asks `row_shares_may_run` for each decode that could run. For prompts it declares each
- * tenant's wish with `row_shares_want_time` and reads the part with `row_shares_time_left`.
+ * then `row_shares_may_run` for each decode that could run. For prompts it declares the time
+ * that each tenant could use with `row_shares_want_time`, and reads the tenant's part with
+ * `row_shares_time_left`.
  *
  * Invariants: one scheduler owns the shares. The code has no clock, so that a replay decides the
  * same. A step costs O(tenants), plus a few instructions per decode. Tenants beyond
@@ -16,13 +17,14 @@
 
 enum {
     CAP_MIN = 16,
-    QUICK = 4,  /* a step of target / QUICK is short enough for everybody */
-    PROBE = 32, /* one step in PROBE runs half of its decodes, while their cost is uncertain */
+    QUICK = 4, /* a step of target / QUICK is short enough for every tenant */
+    /* while the cost of decodes is uncertain, one step in PROBE runs half of its decodes */
+    PROBE = 32,
     MANY_ROWS = 1 << 20,
-    FIT_MAX = INT32_MAX /* the value is above the sum of all tenants' rows */
+    FIT_MAX = INT32_MAX /* larger than the sum of all tenants' rows */
 };
 #define UNSURE 0.1
-/* Decodes may take this part of a step with prompts; prompts have the rest. */
+/* DECODES_PART is the part of a step with prompts that decodes may take. Prompts get the rest. */
 #define DECODES_PART 0.75
 
 void row_shares_fini(struct row_shares *m)
@@ -85,14 +87,15 @@ void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins)
 
 /* ---- planning a step ---- */
 
-/* Each tenant that wants more gets `each` rows, and the first `n_more` of them one row more. */
+/* Describes a division of rows: each tenant that wants more gets `each` rows, and the first
+ * `n_more` of them one row more. */
 struct parts {
     uint32_t each, n_more;
 };
 
-/* Computes max-min fair parts of n. No tenant gets more than it wants, and the unused rest goes
- * to the others (Bertsekas and Gallager, "Data Networks", 6.5.2). `n_others` are further parties
- * that want any amount. */
+/* Computes max-min fair parts of n. No tenant gets more than it wants, and the others get the
+ * unused rest (Bertsekas and Gallager, "Data Networks", 6.5.2). `n_others` is a number of
+ * additional parties that want any amount. */
 static struct parts share_out(const struct row_shares *m, uint32_t n, uint32_t n_others)
 {
     for (uint32_t each = 0;;) {
@@ -109,8 +112,8 @@ static struct parts share_out(const struct row_shares *m, uint32_t n, uint32_t n
     }
 }
 
-/* Sets n_may of each tenant from n rows. A tenant's prompts count as `n_prompts` rows, which no
- * decode gets. Returns the number of decodes that may run. */
+/* Divides n rows among the tenants and sets n_may of each. A tenant's prompts count as
+ * `n_prompts` rows, which no decode gets. Returns the number of decodes that may run. */
 static uint32_t fill(struct row_shares *m, uint32_t n, uint32_t n_prompts)
 {
     struct parts parts = share_out(m, n, 0);
@@ -129,8 +132,8 @@ static uint32_t fill(struct row_shares *m, uint32_t n, uint32_t n_prompts)
     return n_may;
 }
 
-/* Halves the decodes of a step to learn their cost. It keeps as many of each tenant as the
- * tenant with the fewest has, so that this tenant misses no step. */
+/* Halves the decodes of a step to learn their cost. Each tenant keeps as many as the tenant with
+ * the fewest has, so that this tenant misses no step. */
 static double probe(double fit, uint32_t n_all, uint32_t n_few)
 {
     double half = (fit < n_all ? fit : n_all) / 2;
@@ -171,7 +174,7 @@ void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t
         n_all += s->n_last;
         n_deciding += s->n_last > 0;
         n_prompting += s->n_prompts > 0;
-        uint32_t rows = s->n_last > 0 ? s->n_last : s->n_inside; /* decodes to expect */
+        uint32_t rows = s->n_last > 0 ? s->n_last : s->n_inside; /* expected number of decodes */
         if (rows > 0 && rows < least)
             least = rows;
     }
@@ -198,10 +201,10 @@ void row_shares_begin_step(struct row_shares *m)
         m->all[i].n_ready = 0;
 }
 
-/* The decodes of a tenant form a ring of `n_last`. The window of `n_may` moves on by its own
- * size after each step. New decodes (k >= n_last) share what is left; the others wait for the
- * next step, in which they are counted. Without this the prompts of one step could add a hundred
- * decodes to the next one. */
+/* Returns true when decode `k` of the tenant may run. The decodes of a tenant form a ring of
+ * `n_last`. The window of `n_may` advances by its own size after each step. New decodes (k >=
+ * n_last) share what is left. The other new decodes wait for the next step, in which they are
+ * counted. Without this the prompts of one step could add a hundred decodes to the next one. */
 static bool may_run(struct row_shares *m, const struct row_share *s, uint32_t k)
 {
     if (k >= s->n_last)

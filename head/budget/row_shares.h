@@ -5,28 +5,28 @@
  * "Dominant Resource Fairness", NSDI 2011).
  *
  * Let n be the number of tenants and pass + sampled * decodes the cost of a step
- * (step_budget.h). Let d be the decodes of the tenant that has the fewest; a tenant without
- * decodes counts its sequences. A step, its prompts included, takes at most
+ * (step_budget.h). Let d be the number of decodes of the tenant that has the fewest. A tenant
+ * without decodes counts its sequences instead. A step, its prompts included, takes at most
  *
  *     n * (pass + sampled * d), or a quarter of the step's target if that is more.
  *
- * Prompts have a quarter of that time. All decodes run if they fit into the rest, or into a
- * third of the target. Otherwise some decodes of the tenants that have the most wait, so that
- * all of these tenants get an equal part of the step. A tenant's prompts count as part of its
- * share. The decodes of one tenant take turns. Nothing is limited for a single tenant, without a
- * target, or while the costs are unknown. With the third of the target, a step may take 0.44 of
- * the target including its prompts.
+ * Prompts get a quarter of that time. All decodes run if they fit into the rest, or into a third
+ * of the target. Otherwise some decodes of the tenants with the most decodes wait, so that these
+ * tenants get equal parts of the step. A tenant's prompts count as part of its share. The
+ * decodes of one tenant take turns. Nothing is limited for a single tenant, without a target, or
+ * while the costs are unknown. Decodes in a third of the target lead to a step of at most 0.44
+ * of the target, prompts included.
  *
- * This is pure data, and the same function of the same results in cox-head, the simulator and a
- * replay of a step log. One scheduler owns it. With at least two tenants a step costs O(tenants)
- * and a few instructions per decode. */
+ * The code is deterministic: the same results lead to the same decisions in cox-head, in the
+ * simulator and in a replay of a step log. One scheduler owns the data. With at least two
+ * tenants a step costs O(tenants) and a few instructions per decode. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "head/budget/step_budget.h"
 
 #define ROW_SHARES_MOST 1024u   /* most tenants with a share; further tenants are not limited */
-#define ROW_SHARE_NONE  0xFFFFu /* share of tenants that are not limited */
+#define ROW_SHARE_NONE  0xFFFFu /* index of the share for tenants that are not limited */
 
 struct row_share {
     uint64_t tenant;
@@ -34,8 +34,9 @@ struct row_share {
     uint32_t n_prompts;       /* sequences that compute their prompts */
     uint32_t n_ready, n_last; /* decodes that could run in this step, and in the last one */
     uint32_t n_may, from;     /* decodes that may run, and the ring index of the first one */
-    uint64_t wanted;          /* wanted part: first rows of a step, then tokens of prompt time */
-    uint32_t time_left;       /* prompt time left in this step, in tokens */
+    /* amount that the tenant wants: first rows of a step, then tokens of prompt time */
+    uint64_t wanted;
+    uint32_t time_left; /* prompt time left in this step, in tokens */
 };
 
 struct row_shares {
@@ -54,17 +55,17 @@ void row_shares_fini(struct row_shares *m); /* row_shares_fini also resets every
  * sequence is entered. */
 uint16_t row_shares_enter(struct row_shares *m, uint64_t tenant);
 void row_shares_leave(struct row_shares *m, uint16_t i);
-/* Tells the share that one of its sequences begins its prompt, or no longer computes it. */
+/* Records in the share that one of its sequences begins its prompt, or no longer computes it. */
 void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins);
 
-/* Called before a step is planned. `n_each`: rows of one decode, draft tokens included.
- * `has_prompts`: prompts run or wait. */
+/* Computes the limits of a step. Call it before the step is planned. `n_each` is the number of
+ * rows of one decode, draft tokens included. `has_prompts` is true when prompts run or wait. */
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
                      bool has_prompts);
-/* Called before each attempt to plan the step. */
+/* Resets the counts of the step. Call it before each attempt to plan the step. */
 void row_shares_begin_step(struct row_shares *m);
-/* Returns true when this decode, which could run, may run. Call the function in the order in
- * which sequences are served. */
+/* Returns true when this decode may run in the step. Call it for each decode that could run, in
+ * the order in which sequences are served. */
 bool row_shares_may_run(struct row_shares *m, uint16_t i);
 void row_shares_end_step(struct row_shares *m);
 /* Splits the prompts' time of a step, in tokens, so that long prompts of one tenant do not delay

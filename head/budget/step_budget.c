@@ -1,8 +1,8 @@
 /* Learns what a step costs, and derives how many prompt tokens the next step may run;
  * step_budget.h has the model. The scheduler calls `step_budget_on_result` with the load and
- * time of each step, and asks for prompt tokens before it plans.
- * Invariants: the code has no clock and allocates nothing. The same results give the same budget
- * on every machine, since the file is compiled without fused multiply-add.
+ * time of each step, and gets the number of prompt tokens before it plans. Invariants: the code
+ * has no clock and allocates nothing. The same results give the same budget on every machine,
+ * since the file is compiled without fused multiply-add.
  *
  * The estimator is recursive least squares as a Kalman filter whose costs follow a random walk
  * (Ljung and Söderström, Theory and Practice of Recursive Identification, 1983, section 2.6). It
@@ -14,8 +14,8 @@
  * A result far from the expected one counts as if it were at the border of the plausible range
  * (Huber 1964). When the next result is as far off on the same side, the device has changed. The
  * covariance then grows until it explains the results (the fading factor of Zhou and Frank's
- * strong tracking filter, Int. J. Control 65, 1996). Any part of the step may have changed. The
- * next step has another size by then and shows which part did. */
+ * strong tracking filter, Int. J. Control 65, 1996). Any of the costs may have changed. The next
+ * step then has another size, and its time shows which cost changed. */
 #include "head/budget/step_budget.h"
 
 #include <math.h>
@@ -35,13 +35,14 @@ enum {
     MOST_OF_SAMPLED = 1024,
     ROW_SHARE = 256, /* a prompt token costs at least 1 / ROW_SHARE of the mean row of its step */
     SCATTER_STEPS = 16,
-    RESUMED_SHARE = 4, /* prompts that resume get this many times the decodes' time */
-    /* Resumed prompts get at least this many tokens, because the estimate lags behind when a
-     * machine's speed jumps. */
+    RESUMED_SHARE = 4, /* prompts that resume get the decodes' time times this factor */
+    /* RESUMED_LEAST is the least number of tokens for resumed prompts, because the estimate lags
+     * behind when a machine's speed jumps. */
     RESUMED_LEAST = 128,
     RESUMED_MOST = 512, /* most tokens for resumed prompts: one pass of the ranks */
 };
-/* A result this many standard deviations from the expected time is a surprise. */
+/* A result that differs from the expected time by more than SURPRISE standard deviations is a
+ * surprise. */
 #define SURPRISE         3.0
 #define DRIFT_OF_ALL     1e-3 /* relative variance per step of the machine's speed */
 #define DRIFT_OF_EACH    5e-4 /* relative variance per step of each single cost */
@@ -70,9 +71,9 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns)
 /* ---- budget of the next step ---- */
 
 /* Returns the time that prompts may take beside decodes that take `d`. It is the rest of the
- * target, less room for the scatter of step times, and at least a quarter of the step (d / 3).
- * When decodes alone exceed the target, prompts also get 5/3 of the excess. Their part of the
- * step then rises towards two thirds, since the target is out of reach anyway. */
+ * target minus a reserve for the scatter of step times, and at least a quarter of the step (d /
+ * 3). When decodes alone exceed the target, prompts also get 5/3 of the excess. Their part of
+ * the step then rises towards two thirds, since the target cannot be met anyway. */
 static double prompts_part(const struct step_budget *b, double target, double d, bool *by_share)
 {
     double sigma = sqrt(b->scatter2);
@@ -147,7 +148,7 @@ double step_budget_unsure_of_sampled(const struct step_budget *b)
 
 struct update {
     double x[N_COSTS], cost[N_COSTS];
-    /* expected time of the step, ns; `variance` is that of the error */
+    /* expected time of the step, ns; `variance` is the variance of `error` */
     double expected, error, variance;
 };
 
@@ -162,7 +163,7 @@ static void begin(struct step_budget *b, const double *x, double ns)
     b->scatter2 = 0.1 * 0.1;
 }
 
-/* Adds all * cost * cost' + diag(each) to the covariance. */
+/* Adds `all` * cost * cost' + diag(each) to the covariance. */
 static void grow(struct step_budget *b, const struct update *u, double all, const double *each)
 {
     for (int i = 0; i < N_COSTS; i++) {

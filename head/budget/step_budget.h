@@ -1,11 +1,11 @@
 #pragma once
 /* Computes how many prompt tokens the next step of a replica may run so that the step takes at
- * most a given time. A replica on CPUs needs this: a step of 8192 tokens would take ten seconds,
- * in which no other stream gets a token and nothing can be cancelled.
- * The estimate uses the execution times in the results (`execute_ns`), so the budget needs no
- * clock. It is the same function of the same results in the simulator, in cox-head and in a
- * replay of its log. It is pure data, allocates nothing and takes a few hundred nanoseconds per
- * result. One scheduler owns it.
+ * most a given time. A replica on CPUs needs this limit: a step of 8192 tokens would take ten
+ * seconds, in which no other stream gets a token and no request can be cancelled. The estimate
+ * uses the execution times in the results (`execute_ns`), so the code needs no clock. The same
+ * results lead to the same budget in the simulator, in cox-head and in a replay of its log. The
+ * code allocates nothing and takes a few hundred nanoseconds per result. One scheduler owns the
+ * data.
  *
  * Model: time(step) = pass + sampled * n_sampled + token * n_prompt. A row that needs logits
  * counts as sampled: the last row of a run that samples, and all rows of a prompt with
@@ -15,12 +15,12 @@
 
 struct step_budget {
     uint64_t target_ns; /* longest time of a step, ns; 0 = no limit */
-    uint32_t cap;       /* most prompt tokens of a step; a result at most doubles it */
+    uint32_t cap;       /* most prompt tokens of a step; one result can at most double this limit */
     uint32_t n_results;
     /* `pass_ns`, `sampled_ns` and `token_ns` are the costs of a pass, a sampled row and a prompt
      * token. A `token_ns` of 0 means unknown. */
     double pass_ns, sampled_ns, token_ns;
-    double unsure[3][3]; /* covariance of the three costs, ns^2 */
+    double unsure[3][3]; /* covariance of the estimates of the three costs, ns^2 */
     double scatter2;     /* variance of (step time / expected time) */
     int32_t surprises;   /* consecutive results far above (> 0) or below (< 0) the expected time */
 };
@@ -55,6 +55,6 @@ double step_budget_tokens_of_sampled(const struct step_budget *b);
 /* Returns the standard deviation of a decode's estimated cost, relative to that cost. It stays
  * high when all steps have equally many decodes. */
 double step_budget_unsure_of_sampled(const struct step_budget *b);
-/* Learns from a step with this load that took execute_ns. A time of 0 (the device reports none)
- * is ignored. */
+/* Updates the costs from a step with this load that took execute_ns. A time of 0 (the device
+ * reports none) is ignored. */
 void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_t execute_ns);

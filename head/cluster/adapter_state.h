@@ -1,7 +1,7 @@
 #pragma once
-/* Holds the tables of LoRA adapters as plain data: the adapters that the cluster has loaded or
- * is loading, and those that each worker holds. Only adapters.c changes the tables, except that
- * the core removes answers and losses. The data belongs to the loop thread. */
+/* Holds the tables of LoRA adapters: the adapters that the cluster has loaded or is loading, and
+ * those that each worker holds. Only adapters.c changes the tables, except that the core removes
+ * answers and losses. The data belongs to the loop thread. */
 #include "proto/limits.h"
 #include "proto/messages.h"
 
@@ -9,10 +9,10 @@
 #define ADAPTERS_NAME_MAX 256u
 #define ADAPTERS_TEXT_MAX 480u
 #define ADAPTERS_ANSWERS  64u
-/* A worker that failed to load is asked again after this delay. */
+/* ADAPTERS_RETRY_NS is the delay before a worker that failed to load an adapter is asked again. */
 #define ADAPTERS_RETRY_NS 5000000000ull
-/* A new head takes over the adapters that workers hold during this time after the first worker's
- * Hello. */
+/* ADAPTERS_YOUNG_NS is the time after the first worker's Hello in which a new head adds the
+ * adapters that workers already hold to its table. */
 #define ADAPTERS_YOUNG_NS 10000000000ull
 
 enum adapter_state {
@@ -26,8 +26,8 @@ enum adapter_state {
     ADAPTER_STATE_COUNT
 };
 
-/* `adapter_asker` is the gateway to answer when the adapter is loaded or gone; gateway 0 =
- * nobody. */
+/* `adapter_asker` is the gateway to answer when the adapter is loaded or gone; gateway 0 = no
+ * gateway. */
 struct adapter_asker {
     uint64_t gateway, ticket;
 };
@@ -45,8 +45,8 @@ struct adapter {
     uint64_t since_ns;
 };
 
-/* `adapter_loss` describes an adapter that was dropped while requests use it. These requests end
- * with this text. */
+/* `adapter_loss` describes an adapter that was dropped while requests use it. The core ends
+ * these requests with this text. */
 struct adapter_loss {
     uint64_t id;
     char text[ADAPTERS_TEXT_MAX];
@@ -58,7 +58,7 @@ struct adapter_answer {
     char text[ADAPTERS_TEXT_MAX];
 };
 
-/* `worker_adapters` holds the adapters of one worker, as bit masks over the index of
+/* `worker_adapters` holds the adapters of one worker, as bit masks over the index in
  * `adapters.all`. */
 struct worker_adapters {
     uint64_t has, asked, dropping, failed; /* asked, dropping: the worker has not answered yet */

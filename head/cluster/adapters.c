@@ -2,10 +2,10 @@
  *
  * Orders come from the admin API and gateways (`adapters_load`, `adapters_unload`); Hellos and
  * answers come from workers. `adapters_turn` advances the states and sends MSG_ADAPTER to
- * workers. The core takes out answers and losses.
+ * workers. The core removes answers and losses.
  *
  * Invariants: everything runs on the loop thread. The code has no clock (time is `c->now_ns`). A
- * bit mask over `adapters.all` says which entries a worker holds, so at most 64 entries exist.
+ * bit mask over `adapters.all` has the entries that a worker holds, so at most 64 entries exist.
  * An entry is freed only when no worker holds it; otherwise the worker's copy becomes a stray
  * and is dropped. */
 #include "head/cluster/adapters.h"
@@ -66,7 +66,7 @@ static void answer(struct adapters *t, struct adapter_asker *to, enum status sta
 {
     if (to->gateway == 0)
         return;
-    /* the oldest answer is dropped; a gateway that takes no answers times out by itself */
+    /* the oldest answer is dropped; a gateway that reads no answers reaches its own timeout */
     if (t->n_answers == ADAPTERS_ANSWERS)
         memmove(t->answers, t->answers + 1, --t->n_answers * sizeof t->answers[0]);
     struct adapter_answer *a = &t->answers[t->n_answers++];
@@ -118,8 +118,8 @@ static enum status check_name(const struct adapter_order *o, struct error *err)
     return STATUS_OK;
 }
 
-/* A replacement (`in_place`) needs a place of its own until nobody uses the old adapter any
- * more. */
+/* Checks that the table has a free entry. A replacement (`in_place`) needs an entry of its own
+ * until no request uses the old adapter any more. */
 static enum status check_room(const struct adapters *t, bool in_place, struct error *err)
 {
     uint32_t n = 0;
@@ -149,7 +149,7 @@ static struct adapter *new_entry(struct adapters *t)
     return oldest;
 }
 
-/* Clears an entry. Workers that still have the adapter list it as a stray. */
+/* Clears an entry. Workers that still hold the adapter list it as a stray. */
 static void drop_entry(struct cluster *c, struct adapter *a)
 {
     uint64_t bit = 1ull << (a - c->adapters.all);
@@ -274,8 +274,8 @@ static void add_stray(struct worker *w, uint64_t id)
         x->strays[x->n_strays++] = id;
 }
 
-/* A new head learns from workers which adapters its predecessor had loaded. Adapters that were
- * given to this head by name and path (--lora-modules) take precedence. */
+/* Adds an adapter that a worker holds because the head's predecessor had loaded it. An adapter
+ * that was given to this head by name and path (--lora-modules) takes precedence. */
 static bool take_over(struct cluster *c, const struct msg_adapter *m)
 {
     struct adapters *t = &c->adapters;
@@ -297,9 +297,9 @@ static bool take_over(struct cluster *c, const struct msg_adapter *m)
     return true;
 }
 
-/* Accepts the first identity that any worker reports. A worker with another identity has read
- * other files, so its rows would belong to another adapter. Null devices never report an
- * identity. */
+/* Returns true when the worker's adapter is this one. The first identity that any worker reports
+ * is accepted. A worker with another identity has read other files, so its rows would belong to
+ * another adapter. Null devices never report an identity. */
 static bool is_it(struct adapter *a, struct adapter_identity said)
 {
     if (!adapter_identity_known(a->identity))
@@ -331,8 +331,8 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
     struct worker_adapters *x = &w->adapters;
     char text[sizeof a->text];
     uint64_t bit = 1ull << (a - c->adapters.all);
-    /* The worker held the adapter. Either another shard was refused, or the worker said
-     * something false. */
+    /* The worker held the adapter. Either it refused the adapter with another shard, or its
+     * earlier report was false. */
     bool had = (x->has & bit) != 0;
     struct str said = {m->text.ptr, m->text.len < 380 ? m->text.len : 380};
     said.len = str_utf8_valid(said);
@@ -451,8 +451,8 @@ static bool tell(struct cluster *c, struct worker *w, const struct msg_adapter *
            STATUS_OK;
 }
 
-/* Does not send a drop while a plan waits for this rank's credit, since that plan may have rows
- * of the adapter. */
+/* Sends a worker its next order. Sends no drop while a plan waits for this rank's credit, since
+ * that plan may have rows of the adapter. */
 static void tell_worker(struct cluster *c, struct worker *w)
 {
     struct worker_adapters *x = &w->adapters;
@@ -492,7 +492,7 @@ void adapters_turn(struct cluster *c)
 
 /* ---- adapters that block a replica ---- */
 
-/* Fails an adapter and the requests that use it, since a rank cannot have it. */
+/* Fails an adapter and the requests that use it, because a rank cannot load it. */
 static void lose(struct cluster *c, struct adapter *a)
 {
     struct adapters *t = &c->adapters;
@@ -505,9 +505,9 @@ static void lose(struct cluster *c, struct adapter *a)
     enter(c, a, a->state == ADAPTER_LEAVING ? ADAPTER_UNLOADING : ADAPTER_FAILED);
 }
 
-/* Fails adapters when nothing serves and no replica can form, because workers cannot load them.
- * A missing folder must not stop the base model. It fails as few adapters as necessary. While
- * another replica serves, a worker that cannot load an adapter just waits. */
+/* Fails adapters when no replica serves and none can form because workers cannot load them. A
+ * missing folder must not stop the base model. The function fails as few adapters as necessary.
+ * While another replica serves, a worker that cannot load an adapter just waits. */
 static void lose_what_blocks(struct cluster *c)
 {
     uint64_t hopeless = 0;

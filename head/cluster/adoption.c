@@ -1,4 +1,4 @@
-/* Adopts replicas of the previous head. After a restart of the head, workers come back with an
+/* Adopts replicas of the previous head. After a restart of the head, workers return with an
  * epoch of the old head. A replica is adopted with Reset when all ranks of its (replica, epoch)
  * are present, idle, at the same step and have all adapters. Its communicator and weights stay.
  * Its ranks are aborted when adoption becomes impossible or the window closes. */
@@ -59,7 +59,8 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
     return c->now_ns - since >= c->config.adoption_window_ns ? GIVE_UP : WAIT;
 }
 
-/* Limits the replicas that wait for old ranks, since any worker can claim any replica. */
+/* Returns true when one more replica may wait for its old ranks. The number of such replicas is
+ * limited, since any worker can claim any replica. */
 static bool has_room_for_rest(const struct cluster *c)
 {
     uint32_t n = 0;
@@ -68,7 +69,7 @@ static bool has_room_for_rest(const struct cluster *c)
     return n < (c->config.max_replicas + 3) / REST_SHARE;
 }
 
-/* With --elastic-tp, leaves an empty replica that waits for the other old ranks. Otherwise the
+/* With --elastic-tp, creates an empty replica that waits for the other old ranks. Otherwise the
  * ranks would count as spares of serving replicas. The replica exists while at least one of
  * these ranks is connected. */
 static void leave_rest(struct cluster *c, const struct worker *first)
@@ -99,7 +100,8 @@ static void give_up(struct cluster *c, const struct worker *first)
     }
 }
 
-/* Handles the replica of candidate `w`. Returns true when the list of candidates has changed. */
+/* Handles the old replica of candidate `w`. Returns true when the list of candidates has
+ * changed. */
 static bool adopt_one(struct cluster *c, struct worker *w, struct worker **members)
 {
     struct replica *g = replica_find(c, w->held_replica);

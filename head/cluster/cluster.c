@@ -2,8 +2,8 @@
  * order of a tick and a turn.
  *
  * The core passes each worker's messages to `cluster_on_hello` and `cluster_on_msg`, and calls
- * `cluster_tick` and `cluster_turn`. Formation messages go on to formation.c, adapter answers to
- * adapters.c. The owner hears of changes through `cluster_fns`.
+ * `cluster_tick` and `cluster_turn`. Formation messages are passed to formation.c, adapter
+ * answers to adapters.c. The owner is notified of changes through `cluster_fns`.
  *
  * Invariants: everything runs on the loop thread, and time is an argument. A worker is in
  * exactly one of these states: free; adoption candidate (held_epoch); being aborted alone
@@ -114,7 +114,8 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
     return STATUS_OK;
 }
 
-/* Without sizes of its own, a smaller TP has blocks as large as those of the whole TP. */
+/* Describes the blocks of a smaller TP. Without reported block sizes, its blocks are as large as
+ * those of the whole TP. */
 static void describe_shape(struct worker_shape *out, const struct worker_info *i,
                            const struct elastic_shape *said)
 {
@@ -211,8 +212,8 @@ static void on_hello_again(struct cluster *c, struct worker *w, const struct wor
                      false);
 }
 
-/* Warns about workers that can never share a replica. Without the warning the cluster would just
- * not serve. */
+/* Warns about workers that can never share a replica. Without the warning the operator would not
+ * know why the cluster does not serve. */
 static void warn_if_unlike(struct cluster *c, const struct worker *w)
 {
     const struct worker *other = eligible_unlike(c, w);
@@ -228,12 +229,12 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
                log_quote("these two workers cannot be in one replica: " ELIGIBLE_ALIKE));
 }
 
-/* A rank slot's restarted process may connect before its old process has been silent long enough
- * to be lost. Counting both processes would form one replica too many. So the newer worker waits
- * for two heartbeats, and an old worker that stays silent for that time is lost. Two live
- * workers that share name and ordinal are two workers. A worker that was heard from after the
- * newer one joined is never lost for this reason, since anybody can claim its name
- * (docs/explain/security.md). */
+/* Looks for the old process of the worker's rank slot. The restarted process of a rank slot may
+ * connect before its old process has been silent long enough to be lost. Counting both processes
+ * would form one replica too many. So the newer worker waits for two heartbeats, and an old
+ * worker that stays silent for that time is lost. Two live workers that share name and ordinal
+ * are two workers. A worker that sent a frame after the newer one joined is never lost for this
+ * reason, since any worker can claim its name (docs/explain/security.md). */
 static void look_for_predecessor(struct cluster *c, struct worker *w)
 {
     uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;
@@ -332,7 +333,7 @@ void cluster_leave(struct cluster *c, struct worker *w, const char *why)
 static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_heartbeat *m)
 {
     uint32_t permille = m->load_permille < 1000 ? m->load_permille : 1000;
-    w->beat_ns = c->now_ns; /* heard_ns also moves when the head itself was stalled */
+    w->beat_ns = c->now_ns; /* heard_ns also advances when the head itself was not running */
     if (permille != w->load_permille)
         w->load_moved_ns = c->now_ns;
     w->load_permille = permille;
@@ -448,7 +449,9 @@ static void straggler_tick(struct cluster *c, struct replica *g)
     for (uint32_t i = 0; i < g->world; i++) {
         const struct own_time *t = &g->members[i]->own;
         if (t->mean_ns == 0)
-            return; /* some device does not measure, or has not worked long enough */
+            /* some rank's device does not measure its steps, or the rank has not worked long
+             * enough */
+            return;
         fresh = fresh || t->fresh;
     }
     if (!fresh)
@@ -491,7 +494,8 @@ static void config_tick(struct cluster *c)
             c->config_seen_ns = c->now_ns;
     }
     if (c->has_config && c->now_ns - c->config_seen_ns >= c->config.config_linger_ns)
-        c->has_config = false; /* After an upgrade of every worker, another model may take over. */
+        /* After an upgrade of every worker, another model may become the current one. */
+        c->has_config = false;
 }
 
 void cluster_tick(struct cluster *c, uint64_t now_ns)
@@ -513,7 +517,7 @@ void cluster_tick(struct cluster *c, uint64_t now_ns)
     adoption_tick(c);
     elastic_grow_tick(c);
     readiness_tick(c);
-    c->place_dirty = true; /* back-offs and settle times end with the clock */
+    c->place_dirty = true; /* back-offs and settle times end as time passes */
 }
 
 static void send_drain(struct cluster *c, struct worker *w)
@@ -521,7 +525,8 @@ static void send_drain(struct cluster *c, struct worker *w)
     struct msg m = {.type = MSG_DRAIN, .drain = {.on = w->draining}};
     if (w->knows_drain == w->draining)
         return;
-    /* A worker that asked to be drained is told only when it is free of work; then it may leave. */
+    /* A worker that asked to be drained is notified only when nothing runs on it any more; then
+     * it may leave. */
     if (w->drain_wish && w->draining && !worker_is_free(w))
         return;
     if (peers_send(c->peers, w->peer, &m) == STATUS_OK)

@@ -1,8 +1,8 @@
 #pragma once
 /* Keeps the worker registry and the replicas, as the core sees them: which workers are
- * connected, where each is placed, and which epoch lives. It knows nothing of requests. Its
- * owner is told when a replica becomes ready and when one goes down. The owner also decides
- * whether a rank that came back in a new session may go on (cluster_fns). registry.h has the
+ * connected, where each is placed, and which epoch is current. The module does not see requests.
+ * It calls its owner when a replica becomes ready and when one goes down. The owner also decides
+ * whether a rank that returned in a new session may continue (cluster_fns). registry.h has the
  * state; each other file has one task (README.md). Time is an argument, and the code runs on the
  * loop thread. */
 #include "head/cluster/registry.h"
@@ -15,8 +15,8 @@ MUST_USE enum status cluster_check_hello(const struct cluster *c, const struct m
                                          struct error *err);
 void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h);
 void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m);
-/* Both functions forget the worker and its peer. cluster_lose is for a worker that is silent,
- * stuck or faulty. cluster_leave is for a worker that was told to leave. */
+/* Both functions remove the worker and its peer. cluster_lose is for a worker that is silent,
+ * stuck or faulty. cluster_leave is for a worker that the head ordered to leave. */
 void cluster_lose(struct cluster *c, struct worker *w, const char *why);
 void cluster_leave(struct cluster *c, struct worker *w, const char *why);
 void cluster_drain(struct cluster *c, struct worker *w, bool on, const char *by);

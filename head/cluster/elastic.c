@@ -57,7 +57,7 @@ static uint32_t largest_tp(const struct cluster *c, const struct worker *like, u
 }
 
 /* A worker that has just joined may be followed by others, so the head waits for these as for a
- * lost worker. The head waits only once more: a worker that comes and goes repeatedly must not
+ * lost worker. The head waits only once more: a worker that repeatedly joins and leaves must not
  * keep the others from serving. */
 uint32_t elastic_tp_of(const struct cluster *c, const struct worker *like, uint64_t short_since_ns)
 {

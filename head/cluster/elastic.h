@@ -1,5 +1,5 @@
 #pragma once
-/* Decides when a replica of fewer ranks than TP may be formed, and with how many ranks
+/* Decides when the head may form a replica of fewer ranks than TP, and with how many ranks
  * (docs/develop/recovery.md, "Fewer ranks than TP"). The functions are queries of the registry;
  * elastic_grow.h dissolves such replicas again. They are used only with --elastic-tp. The code
  * runs on the loop thread. */
@@ -17,8 +17,8 @@ bool elastic_hopes(const struct cluster *c);
 /* Returns true when the replica was dissolved a moment ago to become whole again. The free
  * workers that it needs are then reserved for it. */
 bool elastic_is_growing(const struct cluster *c, const struct replica *g);
-/* Returns true and writes a sentence when only some of the head and the workers have the flag,
- * since all of them need it. Returns false otherwise. */
+/* Returns true and writes a sentence when --elastic-tp is set only on some of the head and the
+ * workers. All of them need the flag. Returns false otherwise. */
 bool elastic_is_one_sided(const struct cluster *c, char *out, size_t size);
-/* Logs the sentence of elastic_is_one_sided as an event, once in a head's life. */
+/* Logs the sentence of elastic_is_one_sided as an event, once per head process. */
 void elastic_tell_one_sided(struct cluster *c);

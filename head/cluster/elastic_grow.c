@@ -18,8 +18,8 @@ static uint32_t count_settled(const struct cluster *c, const struct worker *like
     return n;
 }
 
-/* Returns true when so many workers are free that spares are left once the replica is whole. A
- * single worker that comes and goes then cannot make the replica small again. Several workers
+/* Returns true when so many workers are free that spares remain once the replica is whole. A
+ * single worker that joins and leaves then cannot make the replica small again. Several workers
  * that leave together can, so this early growth is not done twice in a row. */
 static bool may_grow_early(const struct cluster *c, const struct replica *g)
 {
@@ -28,8 +28,9 @@ static bool may_grow_early(const struct cluster *c, const struct replica *g)
     return count_settled(c, g->members[0]) >= c->world;
 }
 
-/* Without spares, a replica grows no sooner than elastic_wait_ns after it was formed. A worker
- * that comes and goes then costs the replica at most one formation in that time. */
+/* Returns true when the replica may grow now. Without spares, it grows no sooner than
+ * elastic_wait_ns after it was formed. A worker that joins and leaves then costs the replica at
+ * most one formation in that time. */
 static bool may_grow(const struct cluster *c, const struct replica *g)
 {
     if (g->state != REPLICA_READY || !replica_is_shrunk(c, g) || g->draining)
@@ -43,7 +44,8 @@ static bool may_grow(const struct cluster *c, const struct replica *g)
 }
 
 /* Returns true when the replica becomes whole with the free workers. When these are not enough,
- * other small replicas are added. `marked` lists all replicas that must be dissolved for it. */
+ * the workers of other small replicas are added. `marked` lists all replicas that must be
+ * dissolved for it. */
 static bool could_grow(const struct cluster *c, const struct replica *g, bool *marked)
 {
     const struct worker *like = g->members[0];
@@ -69,7 +71,7 @@ static void grow(struct cluster *c, struct replica *g)
     replica_dissolve(c, g, "enough workers are connected to form it with all its ranks", false);
 }
 
-/* Lets one replica grow at a time, since two would count the same free workers. */
+/* Lets one replica grow at a time, since two replicas would count the same free workers. */
 void elastic_grow_tick(struct cluster *c)
 {
     bool any = false, done = false;

@@ -4,5 +4,6 @@
  * on the loop thread. */
 #include "head/cluster/registry.h"
 
-/* Dissolves a replica that can be whole again, with others if needed. */
+/* Dissolves a replica with fewer ranks than TP when a whole one can replace it. Dissolves other
+ * replicas too if their workers are needed. */
 void elastic_grow_tick(struct cluster *c);

@@ -19,8 +19,8 @@ const struct worker *eligible_unlike(const struct cluster *c, const struct worke
 /* Writes the option in which two unlike workers differ, such as ". One of them has
  * --max-model-len 4096, another one 8192", to `out`. Writes "" when their model files differ. */
 void eligible_difference(const struct worker *a, const struct worker *b, char *out, size_t size);
-/* Returns true when a replica of g's size could form after g is dissolved, without its draining
- * members. */
+/* Returns true when a replica of g's size could form from workers that do not drain, after `g`
+ * is dissolved. */
 bool eligible_could_replace(const struct cluster *c, const struct replica *g);
 /* Returns true when free workers could form a replica. `without` gives the adapters to ignore,
  * as bits. */

@@ -5,8 +5,8 @@
  *
  * placement.c and adoption.c start a formation with `replica_form` or `replica_reset`. Each
  * member's `todo` names the next message for it; `replica_send_todo` sends it. Answers arrive in
- * `replica_on_msg`, deadlines in `replica_tick`. `cluster_fns` tells the owner of READY and of
- * its end.
+ * `replica_on_msg`, deadlines in `replica_tick`. `cluster_fns` notifies the owner of READY and
+ * of its end.
  *
  * Invariants: everything runs on the loop thread. ABORTING holds its members until each has
  * answered Aborted or is lost. Only then may they be placed again, so no two epochs of a replica
@@ -69,8 +69,8 @@ void replica_free(struct cluster *c, struct replica *g)
     mem_free(g);
 }
 
-/* Returns the KV group as a rank of this replica's TP has it. A worker reports other block
- * counts and sizes for a smaller TP. */
+/* Returns the KV group that the worker has as a rank of this replica's TP. A worker reports
+ * other block counts and sizes for a smaller TP. */
 static struct kv_group kv_group_of(const struct cluster *c, const struct replica *g,
                                    const struct worker_desc *d, uint32_t k)
 {
@@ -83,7 +83,7 @@ static struct kv_group kv_group_of(const struct cluster *c, const struct replica
     return out;
 }
 
-/* Sets the limits that all ranks can keep: the lowest of each value. */
+/* Sets the limits that all ranks support: the lowest of each value. */
 static void take_limits(struct cluster *c, struct replica *g)
 {
     const struct worker_desc *first = &g->members[0]->desc;
@@ -280,15 +280,15 @@ static void on_comm_id(struct cluster *c, struct replica *g, struct worker *w,
     memcpy(g->comm_id, m->id.ptr, m->id.n);
     g->n_comm_id = m->id.n;
     for (uint32_t i = 0; i < g->world; i++) {
-        /* an unsent Form goes first; replica_send_todo then moves on to Join */
+        /* an unsent Form is sent first; replica_send_todo then sends Join */
         if (g->members[i]->todo == TODO_NONE)
             g->members[i]->todo = TODO_JOIN;
     }
     enter(c, g, REPLICA_JOINING);
 }
 
-/* Returns a member that still loads its shard. This is no failure: the other ranks give up
- * meanwhile and are asked again. */
+/* Returns a member that still loads its shard, or NULL. This is no failure: the other ranks stop
+ * waiting and are ordered to form again later. */
 static const struct worker *who_loads(const struct replica *g, const struct worker *but)
 {
     for (uint32_t i = 0; i < g->world; i++) {
@@ -410,9 +410,10 @@ static enum status send_form(struct cluster *c, struct replica *g, struct worker
     return s;
 }
 
-/* A rank that was told to join loads the shard of its rank slot first, even if the formation
- * fails meanwhile (a slow disk may outlast it). The next placement finds the shard there, so
- * nothing is loaded twice. A device without weights reports -1 and holds nothing. */
+/* Updates the shards that the head expects the ranks to hold. A rank that was ordered to join
+ * loads the shard of its rank slot first, even if the formation fails meanwhile (a slow disk may
+ * outlast it). The next placement uses these shards, so nothing is loaded twice. A device
+ * without weights reports -1 and holds no shard. */
 static void expect_shard(const struct replica *g, struct worker *w)
 {
     if (w->desc.shard_rank < 0)

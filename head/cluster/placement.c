@@ -1,14 +1,14 @@
 /* Chooses the free workers that form a replica.
  *
- * `placement_run` is called in a turn after anything that changes free workers. It fills
+ * `placement_run` is called in a turn after any change of the free workers. It fills
  * `rank_slots` for waiting replicas first, then for new ones, and calls `replica_form`.
  *
  * An ideal set is taken at once: every ordinal is in its own rank slot, or no worker has an
- * ordinal. Any other set is taken only when no worker has come for the settle time. A restarted
- * worker then gets its own rank slot back, weights are not loaded twice, and a thousand workers
- * that come within seconds are not mixed. Within a set, a rank slot goes first to the worker
- * with its ordinal, then to the holder of its shard. After that, one host is preferred to
- * several.
+ * ordinal. Any other set is taken only when no worker has arrived for the settle time. A
+ * restarted worker then gets its own rank slot back, weights are not loaded twice, and a
+ * thousand workers that arrive within seconds are not mixed. Within a set, a rank slot is
+ * assigned first to the worker with its ordinal, then to the holder of its shard. After that,
+ * one host is preferred to several.
  *
  * Invariants: everything runs on the loop thread, and only free workers are taken. The search
  * for ordinals uses a sorted list. The costly search for any other set runs once for each kind
@@ -57,8 +57,8 @@ static void place_at(struct pick *p, uint32_t position, uint32_t i_free)
 
 enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
 
-/* Returns true when the worker suits the rank slot for this reason. PART_OF_ITS_SHARD means that
- * one of the two shards contains the other. */
+/* Returns true when the worker suits the rank slot for the given reason. PART_OF_ITS_SHARD means
+ * that one of the two shards contains the other. */
 static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t replica_id,
                   uint32_t position, enum reason reason)
 {
@@ -125,7 +125,7 @@ static void place_the_rest(struct pick *p)
     }
 }
 
-/* Keeps the workers that need not wait for others to come; there may be none. Without ordinals
+/* Keeps the candidates that need not wait for other workers; there may be none. Without ordinals
  * no worker waits, since no rank slot is better than another. */
 static void keep_settled(struct pick *p)
 {
@@ -198,10 +198,10 @@ static uint32_t replica_lacks(const struct cluster *c, const struct replica *g,
     return is_like ? c->world - n_present : 0;
 }
 
-/* Returns the number of ranks that other replicas take before g may have any. Replicas that were
- * dissolved to become whole again count: they rely on free workers that were already counted.
- * For a new replica (g is NULL), all WAITING replicas count too. Without this the last replica
- * would find no spare left and could never become whole. */
+/* Returns the number of ranks that other replicas take before `g` may have any. Replicas that
+ * were dissolved to become whole again count: they rely on free workers that were already
+ * counted. For a new replica (`g` is NULL), all WAITING replicas count too. Without this the
+ * last replica would find no spare left and could never become whole. */
 static uint32_t count_before(const struct cluster *c, const struct replica *g,
                              const struct worker *like)
 {
@@ -220,8 +220,8 @@ static uint32_t count_before(const struct cluster *c, const struct replica *g,
     return n;
 }
 
-/* Places the replica's own ranks by their ordinals. Fails when there are too few workers of the
- * kind beside the reserved ones. */
+/* Assigns the replica's rank slots to workers by their ordinals. Returns false when there are
+ * too few workers of the kind beside the reserved ones. */
 static bool place_ideal(struct pick *p, const struct replica *g, uint64_t replica_id)
 {
     const struct worker *like = find_ideal(p, replica_id);
@@ -243,7 +243,7 @@ static bool has_failed(const struct pick *p, const struct worker *w)
 }
 
 /* Returns the number of ranks that an old head's replica lacks. The replica is adopted if they
- * come in time (adoption.c). Otherwise its ranks begin a new replica. Only the first worker of
+ * arrive in time (adoption.c). Otherwise its ranks begin a new replica. Only the first worker of
  * each old replica counts the ranks. */
 static uint32_t old_replica_lacks(const struct cluster *c, const struct worker *first,
                                   const struct worker *like)
@@ -260,9 +260,9 @@ static uint32_t old_replica_lacks(const struct cluster *c, const struct worker *
     return n < c->world ? c->world - n : 0;
 }
 
-/* Returns the ranks that existing replicas lack, since these replicas become whole before there
- * is a new one. Without elastic TP a WAITING replica has had its choice already, and ranks of an
- * old replica are ordinary spares. */
+/* Returns the number of ranks that existing replicas lack, since these replicas become whole
+ * before there is a new one. Without elastic TP a WAITING replica has had its choice already,
+ * and ranks of an old replica are ordinary spares. */
 static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = count_before(c, NULL, like);
@@ -273,8 +273,8 @@ static uint32_t count_lacking(const struct cluster *c, const struct worker *like
     return n;
 }
 
-/* Places the best workers of the kind of `like`. Fails when there are too few beside the
- * n_spoken_for reserved ones. */
+/* Assigns rank slots to the best workers of the kind of `like`. Returns false when there are too
+ * few workers beside the n_spoken_for reserved ones. */
 static bool place_any(struct pick *p, uint64_t replica_id, struct worker *like,
                       uint32_t n_spoken_for)
 {
@@ -355,7 +355,7 @@ static void try_ideal(struct pick *p)
     }
 }
 
-/* Forms a new replica with the id that its ordinals suggest, or the next free id. */
+/* Forms a new replica with the id that its workers' ordinals suggest, or with the next free id. */
 static bool try_new(struct pick *p)
 {
     struct cluster *c = p->c;
@@ -384,7 +384,7 @@ static bool offers_more(const struct worker *a, const struct worker *b, uint32_t
     return false;
 }
 
-/* Keeps the workers that offer the most KV blocks, and any that offer as much as the last of
+/* Keeps the workers that offer the most KV blocks, and all that offer as many as the last of
  * these. The reason is that a replica has as many blocks as its smallest rank. Rank slots are
  * then assigned as usual. */
 static void keep_largest(struct pick *p)

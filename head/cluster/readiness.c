@@ -30,7 +30,8 @@ bool readiness_serves(const struct worker *w)
     return w->replica && w->replica->state == REPLICA_READY;
 }
 
-/* Marks a worker as a spare after lone_ns, since its partners may still be on their way. */
+/* Sets is_spare of each worker. A worker without partners becomes a spare only after lone_ns,
+ * since its partners may still be starting. */
 void readiness_tick(struct cluster *c)
 {
     /* most workers are of one kind, so each run of a kind is counted once */

@@ -1,8 +1,8 @@
 #pragma once
 /* Keeps the registry of workers and replicas: connected workers, members of each replica, and
- * the terms and epochs given out. All of cluster/ reads and changes it. All of cluster/ needs
- * the functions here, and they call no other file of cluster/. Time is an argument or c->now_ns,
- * and the code runs on the loop thread. */
+ * the terms and epochs already used. All files of cluster/ read and change the registry. They
+ * all need the functions here, and these functions call no other file of cluster/. Time is an
+ * argument or c->now_ns, and the code runs on the loop thread. */
 #include "head/cluster/replica.h"
 
 #define CLUSTER_MAX_WORLD    1024u
@@ -12,13 +12,14 @@
 struct cluster_fns {
     void *ctx;
     void (*on_ready)(void *ctx, struct replica *g);
-    /* Called when the replica was READY and its epoch is over: it executes nothing more for us. */
+    /* Called when the replica was READY and its epoch is over: the ranks execute no more plans
+     * of this epoch. */
     void (*on_down)(void *ctx, struct replica *g);
     /* Called when a rank of a READY replica sent Hello again. Returns true when nothing was lost
      * with the old session. */
     bool (*may_go_on)(void *ctx, const struct replica *g, const struct worker *w,
                       const struct worker_info *said);
-    /* Called for draining: returns true when nothing runs on the replica. */
+    /* Called for a draining replica. Returns true when nothing runs on it. */
     bool (*is_idle)(void *ctx, const struct replica *g);
 };
 
@@ -26,11 +27,12 @@ struct cluster_config {
     /* max_replicas: slots for replicas; serving_replicas: most replicas that are formed, 0 = all */
     uint32_t tp, pp, max_replicas, serving_replicas;
     uint64_t formation_timeout_ns, adoption_window_ns, abort_timeout_ns, settle_ns, stuck_ns;
-    uint64_t settle_max_ns; /* a worker that has been free this long no longer waits for others */
+    /* a worker that has been free for this time no longer waits for others */
+    uint64_t settle_max_ns;
     uint64_t retry_first_ns, retry_max_ns, drain_timeout_ns, surplus_ns;
-    uint64_t load_stuck_ns; /* a rank that makes no progress with its shard for this long is lost */
-    /* lone_ns: delay before a lone worker is a spare; config_linger_ns: time that the current
-     * model stays without workers */
+    uint64_t load_stuck_ns; /* a rank whose shard makes no progress for this time is lost */
+    /* lone_ns: delay before a worker without partners is a spare; config_linger_ns: time that
+     * the current model stays current without workers */
     uint64_t lone_ns, config_linger_ns;
     bool elastic_tp;          /* replicas may have fewer ranks than `world` */
     uint64_t elastic_wait_ns; /* delay before a smaller replica is formed */
@@ -65,17 +67,18 @@ struct cluster {
     bool has_config;
     uint8_t config_hash[32], model_hash[32];
     uint64_t config_seen_ns, n_formations, n_formation_failures, n_adoptions, n_failures;
-    /* n_worker_departures: workers that were told to leave */
+    /* n_worker_departures: workers that left because the head ordered it */
     uint64_t n_worker_losses, n_worker_departures;
     /* ring of the last failures, by number % CLUSTER_FAILURES */
     struct cluster_failure failures[CLUSTER_FAILURES];
     struct adapters adapters;
 };
 
-/* Handles the term in any role's Hello. Call before Welcome is sent. */
+/* Handles the term in a Hello of any role. When another head took that term, this head takes a
+ * higher one. Call it before Welcome is sent. */
 void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term);
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term);
-/* Returns true when this head took the epoch's term. */
+/* Returns true when this head took the term of this epoch. */
 bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
 void cluster_set_term(struct cluster *c, uint64_t term); /* called with the term of the lease */
 uint64_t cluster_need_term(struct cluster *c); /* takes a term now if there is no term yet */
@@ -93,13 +96,13 @@ bool worker_is_free(const struct worker *w);
 void worker_set_free(struct cluster *c, struct worker *w);
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);
 const char *worker_state_name(const struct worker *w);
-/* Returns the worker's KV blocks as a rank of this TP, or NULL when the worker cannot be such a
- * rank. */
+/* Returns the worker's KV blocks as a rank of this TP, or NULL when the worker offers no such
+ * shape. */
 const struct worker_shape *worker_shape_of(const struct worker_desc *d, uint32_t tp);
 
 struct replica *replica_find(const struct cluster *c, uint64_t id);
 /* Returns true when the replica has fewer ranks than TP. */
 bool replica_is_shrunk(const struct cluster *c, const struct replica *g);
-/* Returns true when an old rank of an is_rest replica is still connected. */
+/* Returns true when an old rank of an is_rest replica (replica.h) is still connected. */
 bool replica_has_rest(const struct cluster *c, const struct replica *g);
 const char *replica_state_name(enum replica_state s);

@@ -4,8 +4,8 @@
  * to the loop thread. */
 #include "head/cluster/worker.h"
 
-/* Names the states of a replica. WAITING has no members. In ABORTING the members have not
- * answered yet. */
+/* Names the states of a replica. WAITING: it has no members. ABORTING: some members have not
+ * answered Abort yet. */
 enum replica_state {
     REPLICA_WAITING,
     REPLICA_FORMING,
@@ -20,14 +20,14 @@ struct replica {
     uint32_t index; /* slot in cluster.replicas; stable for the replica's life */
     uint64_t id;
     enum replica_state state;
-    uint64_t epoch, old_epoch; /* old_epoch: epoch that a Reset continues */
+    uint64_t epoch, old_epoch; /* epoch and old_epoch; a Reset continues old_epoch as epoch */
     uint32_t tp, world;        /* ranks in this epoch; smaller than the cluster's when shrunk */
     struct worker **members;   /* array of world members; NULL = lost */
     bool grows;   /* the replica was dissolved to become whole, and is not formed again yet */
     bool is_rest; /* the replica waits only for its old ranks (adoption.c) */
-    /* the replica takes no new work, and is dissolved when idle or at drain_deadline_ns */
+    /* the replica takes no new requests, and is dissolved when idle or at drain_deadline_ns */
     bool draining;
-    bool lost_rank; /* the epoch ended because a rank was lost or in trouble */
+    bool lost_rank; /* the epoch ended because a rank was lost or reported an error */
     uint64_t drain_deadline_ns, deadline_ns; /* deadline_ns: end of the formation */
     /* grew_ns: time of the last growth; 0 = never */
     uint64_t retry_at_ns, ready_ns, waiting_since_ns, grew_ns;

@@ -1,6 +1,6 @@
 #pragma once
-/* Describes a worker as the head knows it. This is plain data, owned by the registry
- * (registry.h). links/peers.h owns the peer. The data belongs to the loop thread. */
+/* Describes a worker as the head knows it. The registry (registry.h) owns the struct, and
+ * links/peers.h owns the peer. The data belongs to the loop thread. */
 #include "head/cluster/adapter_state.h"
 #include "head/cluster/straggler.h"
 #include "head/links/peers.h"
@@ -15,8 +15,8 @@ struct worker_shape {
     uint32_t tp, n_blocks[CLUSTER_MAX_KV_GROUPS], block_bytes[CLUSTER_MAX_KV_GROUPS];
 };
 
-/* Holds the description from a worker's Hello, with texts cut to size. The shard is updated when
- * the worker is told to load another. */
+/* Holds the description from a worker's Hello, with texts cut to size. The head updates the
+ * shard when it orders the worker to load another. */
 struct worker_desc {
     enum device_kind device;
     uint64_t host_hash; /* hash of `host`, compared first */
@@ -47,13 +47,13 @@ struct worker {
     uint32_t position; /* position in the replica: stage * tp + rank */
     enum worker_todo todo;
     bool formed, aborted; /* answers received in the current formation or abort */
-    /* not 0: the worker must answer Aborted (or be lost) before it may be placed */
+    /* epoch whose Aborted the worker must send (or be lost) before it may be placed; 0 = none */
     uint64_t abort_epoch;
     /* `held_epoch` and `held_replica` come from an adoption candidate's Hello; 0 = none. */
     uint64_t held_epoch, held_replica;
     uint32_t held_position, held_tp;
     uint64_t held_since_ns, rest_replica;
-    /* the worker is free, and a rank of the old replica rest_replica, which waits for it */
+    /* the worker is free, and was a rank of the old replica rest_replica, which waits for it */
     bool is_of_rest;
     uint64_t step_received, step_executed, progress, progress_ns;
     /* plan_unsent: the pending plan has not been sent to this rank (dispatcher's field) */
@@ -65,7 +65,7 @@ struct worker {
     bool draining, drain_wish, knows_drain; /* knows_drain: drain state last sent in this session */
     /* waits_for_predecessor: the old process of its rank slot may still live */
     bool is_spare, waits_for_predecessor;
-    uint64_t lone_since_ns; /* first time without partners; see readiness.h */
+    uint64_t lone_since_ns; /* time since which the worker has had no partners; see readiness.h */
     uint64_t joined_ns, free_since_ns, abort_since_ns, load_moved_ns, beat_ns;
     struct own_time own; /* time that the worker spent on its own steps */
     struct worker_adapters adapters;

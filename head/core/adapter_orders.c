@@ -1,4 +1,5 @@
-/* Passes orders to load and unload adapters on to cluster/adapters.c, which has the table. */
+/* Passes orders to load and unload adapters to cluster/adapters.c, which has the table of
+ * adapters. */
 #include "head/core/adapter_orders.h"
 
 #include <stdio.h>
@@ -12,8 +13,8 @@ static struct adapter_order order(struct str name, struct str path, const char *
     return (struct adapter_order){.name = name, .path = path, .taken = str_from(own)};
 }
 
-/* Refuses the model's own names. A gateway takes a request with such a name for the model, so
- * the adapter would never be used. */
+/* Loads an adapter, except under one of the model's own names. A gateway treats a request with
+ * such a name as one for the model, so the adapter would never be used. */
 static enum status load(struct head_core *h, const struct adapter_order *o, struct error *err)
 {
     for (size_t i = 0; i < h->config.n_served_names; i++)
@@ -79,7 +80,7 @@ void adapter_orders_take(struct head_core *h, struct gateway_peer *g,
         return;
     struct adapter_answer a = {.to = o.asker, .status = s};
     snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, err.text);
-    /* without credit the gateway gets no answer and times out by itself */
+    /* without credit the gateway gets no answer and reaches its own timeout */
     (void)send_answer(h, g, &a);
 }
 

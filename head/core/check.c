@@ -31,7 +31,8 @@ static bool check_request(const struct head_core *h, const struct request *r, st
     return true;
 }
 
-/* Checks that every entry knows its place, and that requests outside the outbox have no place. */
+/* Checks that every request in an outbox has its place there, and that all other requests have
+ * no place. */
 static bool check_outbox(const struct head_core *h, const struct gateway_peer *g,
                          uint32_t n_with_place, struct error *err)
 {

@@ -1,10 +1,10 @@
-/* Joins peers, cluster, routing, dispatch and gateways, and calls them in the right order.
+/* Connects peers, cluster, routing, dispatch and gateways, and calls them in the right order.
  *
  * head.c (or the simulator) calls `head_core_on_frame` for each frame, `head_core_turn` after
- * each batch and `head_core_tick` at each timer tick. Frames go out through `head_io`.
+ * each batch and `head_core_tick` at each timer tick. Frames are sent through `head_io`.
  *
  * Invariants: one thread runs the core, and no socket, loop or clock is used here. The core has
- * no rule of its own beyond the order of calls. `now_ns` is set at each entrance. */
+ * no rule of its own beyond the order of calls. Each public function sets `now_ns` first. */
 #include "head/core/core.h"
 
 #include <stdio.h>
@@ -194,8 +194,8 @@ static void forget_gateway(struct head_core *h, struct peer *peer, bool is_goodb
     peers_remove(&h->peers, peer);
 }
 
-/* Returns true when the worker leaves as planned. Older workers do not send `planned`. They
- * wished to drain and then send one of these texts. */
+/* Returns true when the worker leaves as planned. Older workers do not send `planned`. They ask
+ * to be drained and then send one of these texts. */
 static bool is_planned(const struct worker *w, const struct msg_goodbye *m)
 {
     static const char *const said[] = {"drained", "told to stop, no head to drain to",
@@ -255,7 +255,7 @@ void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_rol
         on_msg(h, peer, &msg);
         break;
     default:
-        break; /* a broken session waits for its Hello, or for its loss */
+        break; /* a broken session stays until the peer sends Hello or is lost */
     }
 }
 
@@ -281,7 +281,7 @@ static void fill_heartbeat(void *ctx, const struct peer *peer, struct msg_heartb
 void head_core_tick(struct head_core *h, uint64_t now_ns)
 {
     set_now(h, now_ns);
-    /* such a long time means that the head itself was stalled */
+    /* such a long time means that the head itself was not running */
     if (now_ns - h->tick_ns > SILENCE_STALL_NS)
         peers_forgive(&h->peers, now_ns - h->tick_ns);
     h->tick_ns = now_ns;

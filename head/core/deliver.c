@@ -9,8 +9,8 @@
 #include "head/state/outbox.h"
 #include "head/state/requests.h"
 
-/* TOKENS_BYTES limits the tokens of one message. A gateway that was away gets a lot at once, and
- * a frame has a maximum size. The sizes here are estimates. */
+/* TOKENS_BYTES limits the tokens of one message. A gateway that reconnects gets many tokens at
+ * once, and a frame has a maximum size. The sizes here are estimates. */
 #define TOKENS_BYTES (1u << 20)
 #define ITEM_BYTES   256u /* size of an item without its ids and rows */
 #define ID_BYTES     5u
@@ -68,7 +68,7 @@ static void fill_item(const struct request *r, uint64_t *budget, struct tokens_i
     request_fill_tokens(r, n_prompt_logprobs, n, out);
 }
 
-/* Returns true when everything of the request has been delivered. */
+/* Records what was sent. Returns true when everything of the request has been delivered. */
 static bool note_delivered(struct request *r, const struct tokens_item *item)
 {
     r->n_delivered += request_pools(r) ? request_n_generated(r) : item->ids.n;
@@ -117,8 +117,8 @@ static void prefetch(const struct gateway_peer *g, uint32_t i)
         request_prefetch_ids(near);
 }
 
-/* Sends one message from the start of the outbox. Returns false when nothing more can be sent
- * now. */
+/* Sends one message with requests from the start of the outbox. Returns false when nothing more
+ * can be sent now. */
 static bool flush_tokens(struct head_core *h, struct gateway_peer *g)
 {
     uint32_t n = 0;
@@ -142,7 +142,7 @@ static bool flush_tokens(struct head_core *h, struct gateway_peer *g)
         bool all = note_delivered(r, &h->items[i]);
         outbox_remove(h, r);
         if (!all)
-            outbox_add(h, r); /* the rest goes in a later message */
+            outbox_add(h, r); /* the rest is sent in a later message */
         else if (r->finish != FINISH_NONE)
             requests_drop(h, r);
     }

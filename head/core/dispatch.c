@@ -36,9 +36,9 @@ static void ignore_request(void *ctx, struct request *r)
 {
 }
 
-/* On a CPU a step with the whole token budget takes ten seconds. A few hundred rows share a pass
- * over the weights as well as thousands do. A window group also has to hold the window and the
- * largest chunk of every sequence. */
+/* Without these limits, a step with the whole token budget takes ten seconds on a CPU. A few
+ * hundred rows share a pass over the weights as well as thousands do. A window group also has to
+ * hold the window and the largest chunk of every sequence. */
 enum { CPU_CHUNK_TOKENS = 256, CPU_STEP_TARGET_MS = 250 };
 
 static void suit_device(const struct head_core *h, enum device_kind device,
@@ -167,7 +167,7 @@ void dispatch_on_down(void *core, struct replica *g)
     roles_settle(h);
 }
 
-/* The sampling rank, rank 0 of the last stage, sends the results. */
+/* Returns true for the sampling rank, rank 0 of the last stage, which sends the results. */
 static bool gives_results(const struct head_core *h, const struct replica *g,
                           const struct worker *w)
 {
@@ -181,8 +181,8 @@ bool dispatch_may_go_on(void *core, const struct replica *g, const struct worker
     const struct engine_slot *l = engine_slot_of(h, g);
     if (!l->scheduler)
         return false;
-    /* Every plan that was sent must have arrived, and no result may be lost with the old
-     * session. */
+    /* The rank must have received every plan that was sent, and no result may be lost with the
+     * old session. */
     uint64_t sent = w->plan_unsent ? l->last_step - 1 : l->last_step;
     if (transfers_owe(h, w))
         return false; /* a transfer's order or answer may be lost */
@@ -277,7 +277,8 @@ void dispatch_turn(struct head_core *h)
             continue;
         l->due = false;
         pump(h, l);
-        if (!l->scheduler) { /* pump dissolved the replica; index i now has another replica */
+        /* result handling dissolved the replica; index i now has another replica */
+        if (!l->scheduler) {
             i--;
             continue;
         }
@@ -288,7 +289,8 @@ void dispatch_turn(struct head_core *h)
 
 /* ---- results ---- */
 
-/* Returns true when the model has all of these tokens. A rank never samples another one. */
+/* Returns true when the model's vocabulary has all of these tokens. A rank never samples another
+ * token. */
 static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
 {
     for (uint32_t i = 0; i < m->n_items; i++) {
@@ -301,7 +303,7 @@ static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
     return true;
 }
 
-/* Records how long the rank, after the previous step, was idle before this one. Steps that begin
+/* Records how long the rank was idle between the previous step and this one. Steps that begin
  * when there was no work are not counted. */
 static void count_wait(struct head_core *h, uint64_t wait_ns)
 {
@@ -346,7 +348,8 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         n_ended += events[i].ended;
     step_time_on_result(&l->time, l->n_tokens[m->step % ENGINE_SLOT_STEPS], n_ended, m->execute_ns,
                         h->now_ns);
-    g->n_failures = 0; /* the replica works, so the next back-off starts small again */
+    /* the replica works, so the next back-off starts at its shortest time again */
+    g->n_failures = 0;
     for (uint32_t i = 0; i < n_events; i++) {
         struct request *r = events[i].request;
         if (i + REQUEST_PREFETCH_FAR < n_events)
@@ -361,8 +364,8 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     h->grammars.n_results_meanwhile += n_events > 0 && h->grammars.n_waiting > 0;
 }
 
-/* Returns true when steps are in flight, no rank is busy and no result comes. Only this check
- * notices such a lost result. */
+/* Returns true when steps are in flight, no rank is busy and no result arrives. Only this check
+ * detects such a lost result. */
 static bool is_stalled(const struct head_core *h, const struct engine_slot *l)
 {
     if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)

@@ -1,7 +1,8 @@
 /* Handles gateways, which connect and leave, send requests and get tokens.
  *
- * core.c passes each gateway's messages to `gateways_on_msg`: Submits go to submit.c, cancels
- * end requests. `gateways_flush` tells each gateway the cluster's state and calls deliver.c.
+ * core.c passes each gateway's messages to `gateways_on_msg`: Submits are passed to submit.c,
+ * cancels end requests. `gateways_flush` sends each gateway the cluster's state and calls
+ * deliver.c.
  *
  * Invariants: everything runs on the loop thread. A gateway instance keeps its requests for the
  * grace time after its link is lost. In a new session nothing is delivered for a request before
@@ -192,8 +193,8 @@ static bool load_differs(const struct cluster_load *a, const struct cluster_load
            a->block_tokens != b->block_tokens;
 }
 
-/* Returns the load, at most one second old. A sum over all replicas costs too much for every
- * turn. */
+/* Returns the load of all replicas, at most one second old. Computing the sum in every turn
+ * would take too long. */
 static const struct cluster_load *load_now(struct head_core *h)
 {
     if (h->load_ns && h->now_ns - h->load_ns < NS_PER_S)

@@ -1,6 +1,6 @@
 #pragma once
-/* Handles gateways: connecting and leaving, their messages, and the cluster state that they are
- * told. The code runs on the loop thread. */
+/* Handles gateways: how they connect and leave, their messages, and the cluster state that the
+ * head sends them. The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
 void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_hello *m);

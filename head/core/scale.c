@@ -5,8 +5,8 @@
 #include "head/state/engine_slots.h"
 #include "head/state/head_core.h"
 
-/* Limits the Retry-After that is sent. OpenAI's clients ignore a longer one and wait less than a
- * second instead. A request that comes back too early just waits here. */
+/* RETRY_START_MAX_S limits the Retry-After that is sent. OpenAI's clients ignore a longer one
+ * and wait less than a second instead. A request that arrives again too early waits in the head. */
 #define RETRY_START_MAX_S 60u
 
 static uint32_t count_staying(const struct cluster *c)
@@ -47,7 +47,8 @@ static void tell_changes(struct head_core *h, const struct scale_hint *was)
 
 void scale_tick(struct head_core *h)
 {
-    /* a request that arrives while no worker is wanted does not wait for the next second */
+    /* a request that arrives while no worker is needed updates the hint at once, before the next
+     * second */
     bool wakes =
         h->scale.known && h->scale.replicas == 0 && h->arrival_seq != h->scale.load.n_arrived;
     if (h->scale_ns && !wakes && h->now_ns - h->scale_ns < NS_PER_S)
@@ -68,8 +69,8 @@ void scale_tick(struct head_core *h)
     tell_changes(h, &was);
 }
 
-/* Counts replicas now and takes the rest from the last update: while a replica serves, the
- * answer must never be "none is needed". */
+/* Counts the replicas now and takes the rest from the last update. While a replica serves, the
+ * function must never return true. */
 bool head_core_rests(const struct head_core *h)
 {
     return h->n_live == 0 && scale_hint_rests(&h->scale, &h->config.scale, h->now_ns);

@@ -18,12 +18,12 @@ struct head_stats {
     uint64_t n_evictions, n_copied_blocks, n_draft_steps, n_drafted, n_accepted;
     uint64_t n_transfers, n_transfer_failures, n_transfer_bytes, n_moved, n_recomputed_moves;
     uint32_t n_transfers_under_way;
-    double transfer_bytes_per_s;                 /* transfer rate, mean per rank */
+    double transfer_bytes_per_s;                 /* transfer rate of KV blocks, mean per rank */
     uint32_t n_draft;                            /* most draft tokens per sequence and step */
     uint64_t n_accepted_at[SCHEDULER_MAX_DRAFT]; /* accepted draft tokens by position */
     double prompt_tokens_per_s, generation_tokens_per_s; /* token rates over the last seconds */
-    double rank_wait_s; /* wait of a rank for its next plan, mean over the last seconds */
+    double rank_wait_s; /* time that a rank waits for its next plan, mean over the last seconds */
 };
 void head_core_get_stats(const struct head_core *h, struct head_stats *out);
-/* Takes a sample for the rates. Call once a second. */
+/* Takes a sample of the counters, from which the rates are computed. Call it once a second. */
 void stats_sample(struct head_core *h);

@@ -1,8 +1,8 @@
-/* Turns a Submit into a held request, or into a refusal.
+/* Converts a Submit to a held request, or to a refusal.
  *
  * gateways.c passes each Submit to `submit_on_msg`. It restores the grammar, finds an open
- * request that the Submit continues, or makes a new request and hands it to the queue of held
- * requests. Refusals go into the gateway's list, which deliver.c sends.
+ * request that the Submit continues, or makes a new request and adds it to the queue of held
+ * requests. Refusals are added to the gateway's list, which deliver.c sends.
  *
  * Invariants: everything runs on the loop thread. A request owns its memory except the grammar,
  * which is shared: all choices of a request, and often all requests of an application, have the
@@ -39,8 +39,8 @@ static enum status share_grammar(struct head_core *h, const struct msg_submit *m
 }
 
 /* Makes a request from a Submit that is otherwise valid. Its grammar is shared with all requests
- * that have the same text. Returns STATUS_LIMIT when there is no room for another grammar, which
- * can only happen to a new request. */
+ * that have the same text. Returns STATUS_LIMIT when the limit of stored grammars is reached,
+ * which only a new request can cause. */
 static enum status new_request(struct head_core *h, const struct msg_submit *m,
                                struct request **out, struct error *err)
 {
@@ -64,8 +64,9 @@ void submit_forget_grammar(struct kept_grammar *k)
 }
 
 /* Restores a grammar that the gateway sent before. Keeps m's grammar for later, or writes a copy
- * of `m` with the kept grammar to *out. Call for each Submit of the session, in order. Returns
- * STATUS_LIMIT when the Submit has same_grammar but there was no room to keep that grammar. */
+ * of `m` with the kept grammar to *out. Call it for each Submit of the session, in order.
+ * Returns STATUS_LIMIT when the Submit has same_grammar but there was no memory to keep that
+ * grammar. */
 static enum status recall_grammar(struct head_core *h, struct kept_grammar *k,
                                   const struct msg_submit *m, struct msg_submit *out,
                                   struct error *err)
@@ -74,7 +75,7 @@ static enum status recall_grammar(struct head_core *h, struct kept_grammar *k,
     if (!m->same_grammar && m->sampling.grammar.len == 0)
         return STATUS_OK;
     if (!m->same_grammar) {
-        struct error ignored; /* the request itself then fails for lack of room */
+        struct error ignored; /* the request itself then fails, because the limit is reached */
         submit_forget_grammar(k);
         k->kind = m->sampling.grammar_kind;
         (void)!shared_text_take(&h->grammars.texts, m->tenant, m->sampling.grammar,
@@ -95,7 +96,7 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const struct msg
 {
     if (g->n_refusals == g->refusals_cap) {
         if (g->refusals_cap == REFUSALS_MAX) {
-            /* the gateway reads nothing but keeps sending; a new session resets it */
+            /* the gateway sends without reading; a new session resets it */
             peers_close_session(&h->peers, g->peer);
             return;
         }
@@ -111,9 +112,9 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const struct msg
     h->n_failed++;
 }
 
-/* Returns true when `m` is the same request and knows no token that the head lacks. The request
- * then goes on and nothing is computed again. Log-probabilities that were sent are freed, so the
- * gateway must know all of those. */
+/* Returns true when `m` is the same request and has no token that the head lacks. The request
+ * then continues and nothing is computed again. Log-probabilities that were sent are freed, so
+ * the gateway must already have all of them. */
 static bool continues(const struct request *r, const struct msg_submit *m)
 {
     if (r->has_prompt_logprobs && m->n_known_logprobs != r->prompt_logprobs->n_delivered)
@@ -123,7 +124,7 @@ static bool continues(const struct request *r, const struct msg_submit *m)
            memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
 }
 
-/* Returns true when an open request takes this Submit. */
+/* Returns true when an open request continues with this Submit. */
 static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
     struct request *r = request_table_find(h->requests, m->id, m->i_choice);
@@ -151,7 +152,7 @@ static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const st
     return true;
 }
 
-/* Returns the waiting requests of a tenant beyond the number of free slots. A burst that an idle
+/* Returns the number of a tenant's waiting requests beyond the free slots. A burst that an idle
  * cluster can take is not a queue, and requests that only wait for the next plan do not count. */
 static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
 {
@@ -165,9 +166,9 @@ static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
     return n > n_free ? n - (uint32_t)n_free : 0;
 }
 
-/* Returns the waiting requests beyond the places in the next plans. A burst that an idle cluster
- * can take is not a queue. If the last plan left a request waiting although slots were free, the
- * KV cache is full and the slots do not count. */
+/* Returns the number of waiting requests beyond the places in the next plans. A burst that an
+ * idle cluster can take is not a queue. If the last plan left a request waiting although slots
+ * were free, the KV cache is full and the slots do not count. */
 static uint64_t queue_length(const struct head_core *h)
 {
     uint64_t n_free = 0;
@@ -179,9 +180,9 @@ static uint64_t queue_length(const struct head_core *h)
     return h->n_waiting > n_free ? h->n_waiting - n_free : 0;
 }
 
-/* Returns true when the queue is full for this tenant. A full queue still has room for tenants
- * with few requests in it: a sixteenth of the queue for each, and one whole queue for all of
- * them together. */
+/* Returns true when the queue is full for this tenant. A full queue still accepts requests of
+ * tenants that have few in it: up to a sixteenth of the queue for each, and up to one whole
+ * queue for all of them together. */
 static bool queue_is_full(const struct head_core *h, uint64_t tenant)
 {
     uint32_t most = h->config.max_waiting;
@@ -251,7 +252,7 @@ static void on_submit(struct head_core *h, struct gateway_peer *g, const struct 
     r->n_delivered = m->ids.n - m->n_prompt;
     g->n_open++;
     requests_hold(h, r);
-    if (r->finish != FINISH_NONE) /* the request was already complete when the Submit came */
+    if (r->finish != FINISH_NONE) /* the request was already complete when the Submit arrived */
         requests_end(h, r, r->finish, STATUS_OK, "");
 }
 

@@ -3,4 +3,5 @@
 #include "head/state/head_core.h"
 
 void submit_on_msg(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m);
-void submit_forget_grammar(struct kept_grammar *k); /* call when the session ends */
+/* frees the kept grammar; call it when the session ends */
+void submit_forget_grammar(struct kept_grammar *k);

@@ -1,6 +1,6 @@
 /* Compares vocabularies at each Hello of a gateway and at each tick. The registry is the only
- * state, so nothing must be updated when workers come, go or change their model. The cost is one
- * comparison of 256 bytes for each worker and each gateway, 20 times a second. */
+ * state, so nothing must be updated when workers join, leave or change their model. The cost is
+ * one comparison of 256 bytes for each worker and each gateway, 20 times a second. */
 #include "head/core/vocabularies.h"
 
 #include <stdio.h>

@@ -17,7 +17,8 @@ static bool is_on_node(const struct worker *w, struct str name)
     return str_eq_c(name, w->peer->node);
 }
 
-/* Accepts "3" and "worker-3", but not "0000000000000003", which is the form of an instance. */
+/* Returns true when `name` is the worker's ordinal. Accepts "3" and "worker-3", but not
+ * "0000000000000003", which is the form of an instance. */
 static bool is_of_ordinal(const struct worker *w, struct str name)
 {
     char text[32];
@@ -50,7 +51,7 @@ enum status worker_by_name(const struct cluster *c, struct str name, struct work
 {
     static bool (*const ways[])(const struct worker *w, struct str name) = {is_instance, is_on_node,
                                                                             is_of_ordinal};
-    /* no worker has a longer name: a node has at most 64 bytes */
+    /* a longer name belongs to no worker: a node has at most 64 bytes */
     bool is_long = name.len > NAME_SHOWN;
     *out = NULL;
     for (size_t i = 0; !is_long && i < sizeof ways / sizeof ways[0]; i++) {

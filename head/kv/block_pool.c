@@ -16,10 +16,10 @@ enum { LIST_EMPTY, LIST_KEPT, LIST_COUNT };
 enum { NODE_IDS = 11, SLOT_BITS = 4, PREFETCH = 12 }; /* PREFETCH: blocks ahead in a table */
 #define NODE_NONE UINT32_MAX
 
-/* Packs the state of a block into one word, so that sixteen states fit into a cache line: the
- * tables of a step's sequences touch thousands of them. An owned block has its number of owners
- * (at most the slots of a replica). A free block has its place in a list (node << SLOT_BITS |
- * slot) and the name of that list. KEEP_BIT says that the content is worth keeping. */
+/* Packs the state of a block into one word, so that sixteen states fit into a cache line,
+ * because the tables of a step's sequences use thousands of them. An owned block has its number
+ * of owners (at most the slots of a replica). A free block has its place in a list (node <<
+ * SLOT_BITS | slot) and the name of that list. KEEP_BIT says that the content is worth keeping. */
 struct block {
     uint32_t word;
 };
@@ -28,9 +28,9 @@ struct block {
 #define KEPT_LIST  (1u << 29) /* set when a free block is in LIST_KEPT */
 #define COUNT_MASK (KEPT_LIST - 1)
 
-/* Lists are unrolled: a node is a cache line of ids that were released in one step, in order. An
- * allocation therefore reads ids instead of following one block to the next, and can prefetch
- * several blocks. */
+/* Holds a node of an unrolled list: a cache line of ids that were released in one step, in
+ * order. An allocation therefore reads ids instead of following one block to the next, and can
+ * prefetch several blocks. */
 struct node {
     uint32_t next, prev;
     uint64_t step; /* last step that was sent while these blocks were owned */

@@ -1,9 +1,9 @@
 #pragma once
 /* Keeps the KV block table of one replica. It maps positions of sequences to blocks in every KV
- * group (full attention, a window, a latent; each has its own block size and count), and decides
- * which blocks are shared. Below it are the pool (owners and free blocks: block_pool.h) and the
- * prefix cache (content of blocks: prefix_cache.h). The table knows tokens and positions, but
- * not the schedule.
+ * group, and decides which blocks are shared. A group is full attention, a window or a latent,
+ * and has its own block size and count. The table uses the pool (owners and free blocks:
+ * block_pool.h) and the prefix cache (content of blocks: prefix_cache.h). The table stores
+ * tokens and positions, but not the schedule.
  *
  * A sequence has one table per KV group. The calls in its life are: blocks_find (cached part of
  * its prompt) → blocks_fit_admit → blocks_take → per run: blocks_advance (blocks that others
@@ -16,8 +16,8 @@
  * blocks.
  *
  * Every call is O(1) per block. Nothing is allocated after blocks_new except hashes on a
- * request's own arena: when it arrives (blocks_hash) and before it runs (blocks_make_room). One
- * thread owns the table. */
+ * request's own arena: when the request arrives (blocks_hash) and before it runs
+ * (blocks_make_room). One thread owns the table. */
 #include "head/kv/block_part.h"
 #include "head/kv/block_pool.h"
 #include "head/kv/prefix_cache.h"
@@ -30,23 +30,23 @@ struct blocks_config {
     const struct kv_group *groups;
     uint32_t max_model_len, max_chunk; /* most positions of a sequence, and of one run */
     uint32_t max_seqs;                 /* most sequences that have tables at once */
-    bool caching;                      /* requests share blocks with each other */
+    bool caching;                      /* different requests may share blocks */
 };
 
 struct block_table {
-    /* `ids` lists blocks by logical index, with room for the whole sequence; the blocks in
-     * [first, n) are held. */
+    /* `ids` lists blocks by logical index and has capacity for the whole sequence. The sequence
+     * owns the blocks in [first, n). */
     uint32_t *ids;
     uint32_t first, n; /* blocks before `first` have left the window */
-    uint32_t n_told;   /* the ranks know the blocks in [first_told, n_told) */
+    uint32_t n_told;   /* the ranks have received the blocks in [first_told, n_told) */
     uint32_t first_told;
     uint32_t n_entered;  /* full blocks that were offered to the cache */
-    uint32_t n_wanted;   /* blocks that the known ids need at once; 0 = no longer counted */
+    uint32_t n_wanted;   /* blocks that the known ids need at once; 0 = the promise was cancelled */
     uint32_t n_promised; /* part of n_wanted that is not allocated yet */
 
-    uint64_t content; /* content number of block n_entered - 1 in the cache, or that of the root */
+    uint64_t content; /* content number in the cache of block n_entered - 1, or of the root */
     struct prefix_chain *chain; /* the request's hashes for this block size */
-    uint64_t digest;            /* sum of plan_digest_block over the blocks that the ranks know */
+    uint64_t digest; /* sum of plan_digest_block over the blocks that the ranks have received */
 };
 
 /* Describes a cached prefix with tokens [0, n_tokens). In KV group g it has blocks [first[g],
@@ -61,9 +61,9 @@ struct blocks_stats {
     uint64_t n_evictions, n_copies;
 };
 
-/* Every scheduler can handle a worker's KV groups and model length within these limits. They are
- * checked before a worker is admitted, so that scheduler_new never refuses a replica that has
- * formed. */
+/* These are limits for the KV groups and model length of a worker, checked before the worker is
+ * admitted. Every scheduler supports values within them, so scheduler_new never refuses a
+ * replica that has formed. */
 #define BLOCKS_MIN_MODEL_LEN 2u
 #define BLOCKS_MAX_MODEL_LEN (1u << 24)
 
@@ -93,19 +93,19 @@ void blocks_init_tables(const struct blocks *b, struct block_table *tables, uint
                         uint32_t n_positions);
 /* Returns true when a sequence of this length can run here at all, when it is alone. */
 bool blocks_fit_alone(const struct blocks *b, uint32_t n_positions);
-/* Hashes r's full blocks on r's arena. Works for one salt at a time, which may change only while
- * `r` has no tables. Returns false when memory is missing. */
+/* Hashes r's full blocks on r's arena. A request has one salt at a time, which may change only
+ * while `r` has no tables. Returns false when memory is missing. */
 bool blocks_hash(const struct blocks *b, struct request *r);
-/* Reserves memory for all ids that `r` may have and for their hashes. Until then there is room
- * only for the ids that came with it. Call before `r` gets tables. Returns false when memory is
- * missing. */
+/* Reserves memory for all ids that `r` may have and for their hashes. Until then the memory
+ * holds only the ids of its Submit. Call the function before `r` gets tables. Returns false when
+ * memory is missing. */
 bool blocks_make_room(struct request *r);
 
-/* Returns false for requests with prompt_logprobs or a mean of hidden states, since these need
- * every position computed. */
+/* Returns true when the request may share blocks. Returns false for requests with
+ * prompt_logprobs or a mean of hidden states, since these need every position computed. */
 bool blocks_may_share(const struct request *r);
-/* Finds the cached prefix of r's ids; at least the last id remains to be run. `r` must be
- * hashed. The blocks stay in `b` until the next find or advance. */
+/* Finds the cached prefix of r's ids. It leaves at least the last id to run. `r` must be hashed.
+ * The blocks of the hit stay in `b` until the next find or advance. */
 void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *out);
 /* Estimates the tokens that blocks_find would find, from O(log n) blocks: if a block is cached,
  * those before it are assumed to be cached too. `r` must be hashed. */
@@ -113,12 +113,12 @@ uint32_t blocks_probe(struct blocks *b, const struct request *r);
 /* Returns the tokens in full blocks that can be computed once for both requests, without the
  * last token of `r`. Both requests must be hashed. */
 uint32_t blocks_common(const struct blocks *b, const struct request *q, const struct request *r);
-/* Returns true when a sequence of n_ids fits with this hit, besides the blocks promised to
- * others and a reserve for n_running sequences. With `soon`, blocks that steps in flight still
- * hold count as free. */
+/* Returns true when a sequence of n_ids fits with this hit. Blocks promised to other sequences
+ * and a reserve for n_running sequences do not count as free. With `soon`, blocks that steps in
+ * flight still use count as free. */
 bool blocks_fit_admit(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,
                       uint32_t n_running, bool soon);
-/* Counts the blocks that become available when some sequences go: blocks that only they own, and
+/* Counts the blocks that become free when some sequences leave: blocks that only they own, and
  * blocks promised to them. */
 struct blocks_gain {
     uint64_t n[BLOCKS_MAX_GROUPS];
@@ -128,13 +128,13 @@ void blocks_count_gain(const struct blocks *b, const struct block_table *tables,
 /* Like blocks_fit_admit with `soon`, plus the blocks of `gain`. */
 bool blocks_fit_after(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,
                       uint32_t n_running, const struct blocks_gain *gain);
-/* Takes the hit into empty tables after blocks_fit_admit has accepted it. Promises the blocks
- * that the rest of n_ids needs. Returns the number of positions that need not be run. */
+/* Adds the hit's blocks to empty tables after blocks_fit_admit has accepted it. Promises the
+ * blocks that the rest of n_ids needs. Returns the number of positions that need not be run. */
 uint32_t blocks_take(struct blocks *b, struct block_table *tables, const struct request *r,
                      const struct blocks_hit *hit);
-/* Takes blocks that others have entered meanwhile, leaving at least one of n_ids to run.
- * `position` must be a block border of every group, with everything before it entered. Returns
- * the new position. */
+/* Adds blocks that other sequences have entered into the cache meanwhile, leaving at least one
+ * of n_ids to run. `position` must be a block border of every group, with all blocks before it
+ * entered. Returns the new position. */
 uint32_t blocks_advance(struct blocks *b, struct block_table *tables, const struct request *r,
                         uint32_t position);
 
@@ -144,18 +144,18 @@ enum blocks_fit {
     BLOCKS_FIT_SOON,
     BLOCKS_FIT_NOT
 };
-/* Returns whether there is room to run [position, end). */
+/* Returns whether there are enough blocks to run [position, end). */
 enum blocks_fit blocks_fit(struct blocks *b, const struct block_table *tables, uint32_t position,
                            uint32_t end);
-/* Drops blocks that left the window at `position` and allocates up to `end`. Writes the changes
- * that ranks do not know yet to `out`, at most one entry per group. Returns the number of
- * entries. */
+/* Drops blocks that left the window at `position` and allocates blocks up to `end`. Writes to
+ * `out` the changes that the ranks have not received yet, at most one entry per group. Returns
+ * the number of entries. */
 uint32_t blocks_extend(struct blocks *b, struct block_table *tables, uint32_t slot,
                        uint32_t position, uint32_t end, struct plan_blocks *out);
 /* Returns the number of positions that have blocks in every group. */
 uint32_t blocks_covered(const struct blocks *b, const struct block_table *tables);
-/* Enters full blocks of [0, n_known) into the cache; these ids are known and planned. Returns
- * the next n_known at which there is something to enter. */
+/* Enters the full blocks of [0, n_known) into the cache. The ids at these positions are known
+ * and planned. Returns the next n_known at which the function has a block to enter. */
 uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct request *r,
                       uint32_t n_known);
 /* Prefetch the tables, then the data that blocks_enter touches. Callers that enter several
@@ -166,26 +166,26 @@ void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tab
 /* Makes the last, partly filled block of a prompt available for copying. Call it when the whole
  * prompt is computed. */
 void blocks_enter_tail(struct blocks *b, struct block_table *tables, const struct request *r);
-/* Cancels the promise of blocks. Call it when all known ids are planned. */
+/* Cancels the promise of blocks to this sequence. Call it when all known ids are planned. */
 void blocks_settle(struct blocks *b, struct block_table *tables);
 void blocks_release(struct blocks *b, struct block_table *tables);
-/* Returns the sum of plan_digest_block over the blocks that the ranks know. */
+/* Returns the sum of plan_digest_block over the blocks that the ranks have received. */
 uint64_t blocks_digest(const struct blocks *b, const struct block_table *tables);
 
 /* ---- between the tables of two replicas (move.c) ---- */
 
-/* Returns the longest prefix of at most n_tokens that can be a hit. */
+/* Returns the length of the longest prefix of at most n_tokens that can be a hit. */
 uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens);
 uint32_t blocks_n_parts(const struct blocks *b, uint32_t n_tokens);
 /* Adds an owner to each block of the first n_tokens of a sequence. n_tokens must be aligned, and
  * the steps up to there must be done. Returns false when some of the blocks have left a window. */
 bool blocks_hold(struct blocks *b, const struct block_table *tables, uint32_t n_tokens,
                  struct blocks_part *parts);
-/* Takes the blocks of r's first n_tokens (aligned) from the cache, or free ones. `r` must be
- * hashed. Returns false when this would leave less than the reserve for n_running sequences. */
+/* Takes blocks for r's first n_tokens (aligned), from the cache or from the free ones. `r` must
+ * be hashed. Returns false when this would leave less than the reserve for n_running sequences. */
 bool blocks_import(struct blocks *b, const struct request *r, uint32_t n_tokens, uint32_t n_running,
                    struct blocks_part *parts);
-/* Enters imported blocks, now filled with r's first tokens, into the cache. They stay owned. */
+/* Enters imported blocks into the cache, now filled with r's first tokens. They stay owned. */
 void blocks_enter_parts(struct blocks *b, const struct request *r, const struct blocks_part *parts,
                         uint32_t n);
 /* Removes the owner that blocks_hold or blocks_import added. */

@@ -1,6 +1,6 @@
 /* Copies blocks between the tables of two replicas. A hold or an import owns blocks like a
- * sequence does, so they stay in place whatever happens to the sequences. An import enters the
- * prefix cache only when it is complete. */
+ * sequence does, so the blocks stay allocated whatever happens to the sequences. An import
+ * enters the prefix cache only when it is complete. */
 #include <assert.h>
 
 #include "head/kv/state.h"
@@ -11,7 +11,7 @@ uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens)
 }
 
 /* Return the first block and the end of the range of a group's blocks that a hit of n_tokens
- * takes. */
+ * uses. */
 static uint32_t first_part(const struct blocks_group *g, uint32_t n_tokens)
 {
     return first_needed(g, n_tokens);

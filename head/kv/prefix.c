@@ -2,8 +2,8 @@
  * caches, and copies of partly filled blocks.
  *
  * The scheduler calls blocks_hash when a request arrives, blocks_find and blocks_take at
- * admission, blocks_advance and blocks_enter for each run. Lookups go to prefix_cache.c, owners
- * to block_pool.c.
+ * admission, blocks_advance and blocks_enter for each run. prefix_cache.c does the lookups, and
+ * block_pool.c keeps the owners.
  *
  * Invariants: one thread owns the tables. A hash covers all ids before it and the root (salt or
  * tenant, LoRA), so requests with other roots never share. `hit_blocks` of a group is valid
@@ -26,7 +26,7 @@ struct prefix_chain *blocks_chain_of(const struct request *r, uint32_t block_tok
 }
 
 /* Returns the root of r's hashes. Without caching the root is unique to a request and prompt, so
- * only its choices share blocks. */
+ * only the request's choices share blocks. */
 static struct block_hash root_of(const struct blocks *b, const struct request *r)
 {
     if (b->caching)
@@ -36,7 +36,7 @@ static struct block_hash root_of(const struct blocks *b, const struct request *r
                             (struct str){(const char *)&r->sampling.i_prompt, sizeof(uint32_t)}, 0);
 }
 
-/* Allocates a chain for all ids that `r` has room for. */
+/* Allocates a chain with capacity for all ids that `r` may have now. */
 static struct prefix_chain *chain_alloc(struct request *r, uint32_t block_tokens)
 {
     size_t n = (size_t)request_ids_room(r) / block_tokens + 1;
@@ -57,7 +57,7 @@ static struct prefix_chain *chain_new(const struct blocks *b, struct request *r,
     return r->chains = c;
 }
 
-/* Sets the root. A changed salt makes all hashes invalid. */
+/* Sets the root of the chain. A changed salt makes all hashes invalid. */
 static void chain_begin(const struct blocks *b, struct prefix_chain *c, const struct request *r)
 {
     struct block_hash root = root_of(b, r);
@@ -179,7 +179,7 @@ static uint32_t longest_window_hit(struct blocks_group *g, const struct request 
     return 0;
 }
 
-/* Shortens the hit until every window group has its blocks; each round makes it shorter. */
+/* Shortens the hit until every window group has its blocks. Each round makes the hit shorter. */
 static uint32_t agree_on_windows(struct blocks *b, const struct request *r, uint32_t n_tokens)
 {
     uint32_t before;
@@ -252,8 +252,8 @@ void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *o
     find_tail(b, r, out);
 }
 
-/* Returns the first of n blocks that is not cached, by binary search: cached blocks are assumed
- * to come first. */
+/* Returns the first of n blocks that is not cached, by binary search: when a block is cached,
+ * those before it are assumed to be cached too. */
 static uint32_t probe_group(const struct blocks_group *g, const struct request *r, uint32_t n)
 {
     const struct prefix_chain *c = blocks_chain_of(r, g->block_tokens);
@@ -309,7 +309,7 @@ uint32_t blocks_common(const struct blocks *b, const struct request *q, const st
 
 /* ---- taking ---- */
 
-/* Moves hit_blocks[t->n .. n) into the table and counts them as entered. */
+/* Adds hit_blocks[t->n .. n) to the table and counts them as entered. */
 static void take_blocks(struct blocks_group *g, struct block_table *t, uint32_t n)
 {
     for (uint32_t k = t->n; k < n; k++) {
@@ -352,8 +352,8 @@ uint32_t blocks_take(struct blocks *b, struct block_table *tables, const struct 
     return hit->n_tokens + hit->n_tail;
 }
 
-/* Returns how many blocks a window group may take on the way, so that the sequence does not
- * exceed max_held. */
+/* Returns how many cached blocks a window group may add during a run, so that the sequence does
+ * not exceed max_held. */
 static uint32_t most_taken(const struct blocks_group *g, const struct block_table *t)
 {
     uint32_t held = t->n - t->first;
@@ -437,8 +437,8 @@ void blocks_prefetch(const struct blocks *b, const struct block_table *tables)
     }
 }
 
-/* Computes the hash now, so that its bucket can be prefetched. blocks_enter then reuses the
- * hash. */
+/* Computes the hash of the next block to enter, so that its bucket can be prefetched.
+ * blocks_enter then reuses the hash. */
 void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tables,
                            const struct request *r)
 {

@@ -160,8 +160,8 @@ static void set_slot(struct bucket *b, uint32_t i, uint32_t tag, uint32_t block)
 }
 
 /* Returns a mask of slots that may have this tag: bit 8i+7 for slot i. Tag 0 finds free slots.
- * The lowest bit is always right. Higher bits may be false (zero bytes of a word: Warren,
- * Hacker's Delight, 6-1). */
+ * The lowest bit that is set is always right. Higher bits may be false (zero bytes of a word:
+ * Warren, Hacker's Delight, 6-1). */
 static uint64_t slots_with(const struct bucket *b, uint32_t tag)
 {
     uint64_t x = b->tags ^ tag * EACH_SLOT;
@@ -241,7 +241,7 @@ uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block)
 /* ---- changes ---- */
 
 /* Returns a slot that may be overwritten, or SLOTS when there is none. In a full bucket it first
- * frees all stale slots, so that one look at eight blocks serves several registrations. */
+ * frees all stale slots, so that one check of eight blocks serves several registrations. */
 static uint32_t free_slot(const struct prefix_cache *c, uint32_t place)
 {
     struct bucket *b = bucket_of(c, place);
@@ -279,7 +279,8 @@ struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t 
             out.content = same->content;
             return out;
         }
-        /* the slot's parent is gone, or the hashes collide; the newer block wins */
+        /* the slot's parent is gone, or the hashes collide; the newer block replaces the older
+         * one */
         out.displaced = block_at(b, i);
     }
     if (i == SLOTS)

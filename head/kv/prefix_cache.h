@@ -7,12 +7,12 @@
  * A hit is confirmed by comparing the token ids and the parent. The parent is compared by
  * `content`, a number that is new for every registration. So a colliding hash cannot give wrong
  * blocks along a walk from the root. A window group starts in the middle and compares the
- * parent's hash instead. The cache owns no blocks: the pool decides which blocks live. A caller
- * that allocates a block calls prefix_cache_forget first.
+ * parent's hash instead. The cache owns no blocks: the pool decides which blocks keep their
+ * content. A caller that allocates a block calls prefix_cache_forget first.
  *
  * The main cost is memory latency, since the entries do not fit a CPU's cache. A bucket is half
  * a cache line with eight (tag, block) pairs, so a lookup touches one line and then only the
- * entry that it wants. An array with one word per block has the bucket and tag of each
+ * entry that it needs. An array with one word per block has the bucket and tag of each
  * registered block. Forgetting a block is one store. Slots that point to forgotten or moved
  * content are detected as stale, and are reused when their bucket is full. When all eight slots
  * are live, one loses its registration. Every call is O(1), and nothing is allocated after
@@ -28,7 +28,7 @@
 /* PREFIX_CONTENT_UNKNOWN means that the parent was not registered. The block is found by hash
  * only. */
 #define PREFIX_CONTENT_UNKNOWN 0ull
-/* With this value, find compares only the parent's hash. */
+/* With PREFIX_CONTENT_ANY, prefix_cache_find compares only the parent's hash. */
 #define PREFIX_CONTENT_ANY UINT64_MAX
 
 struct block_hash {
@@ -52,9 +52,9 @@ struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens);
 void prefix_cache_free(struct prefix_cache *c);
 void prefix_cache_reset(struct prefix_cache *c);
 
-/* Returns BLOCK_NONE when there is no such block. */
+/* Returns the block with this content, or BLOCK_NONE when there is none. */
 uint32_t prefix_cache_find(const struct prefix_cache *c, const struct prefix_key *k);
-/* Returns 0 when the block is not registered. */
+/* Returns the block's content number, or 0 when the block is not registered. */
 uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block);
 bool prefix_cache_holds(const struct prefix_cache *c, uint32_t block);
 
@@ -64,8 +64,8 @@ struct prefix_registered {
     bool is_new;        /* false: another block has these tokens, so this one is not registered */
     uint32_t displaced; /* block that lost its registration, or BLOCK_NONE */
 };
-/* Registers a block that holds these tokens, or will when the plan in progress has run. Its
- * former registration is forgotten. */
+/* Registers a block that contains these tokens now or after the plan in progress. Its former
+ * registration is forgotten. */
 struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t block,
                                                const struct prefix_key *k);
 /* Forgets a block, which need not be registered. */

@@ -1,6 +1,6 @@
 #pragma once
-/* Defines the structs of the block table, only for the files behind blocks.h.
- *   tables.c  tables: room, growth, release; the steps
+/* Defines the structs of the block table, only for the files that implement blocks.h.
+ *   tables.c  tables: capacity, growth, release; the steps
  *   prefix.c  shared blocks: hashes, hits, cache entries, copies
  *   move.c    blocks that move to or from another replica's table */
 #include "head/kv/blocks.h"
@@ -10,7 +10,8 @@
 struct prefix_chain {
     struct prefix_chain *next; /* chain for another block size */
     uint32_t block_tokens, n, n_room;
-    struct block_hash hashes[]; /* n + 1 hashes, with room for n_room; [0] is the root */
+    /* array of n + 1 hashes, with capacity for n_room; [0] is the root */
+    struct block_hash hashes[];
 };
 
 struct blocks_group {
@@ -40,8 +41,8 @@ struct blocks {
     struct blocks_group groups[BLOCKS_MAX_GROUPS];
 };
 
-/* Allocates n blocks and forgets their content. When n is more than one, the blocks belong to a
- * prompt and will be entered soon. */
+/* Allocates n blocks and removes their old content from the cache. When n is more than one, the
+ * blocks belong to a prompt and will be entered soon. */
 void blocks_alloc(struct blocks *b, struct blocks_group *g, uint32_t *ids, uint32_t n);
 
 /* Returns the reserve of blocks that new sequences must leave free when n_running sequences run. */
@@ -79,8 +80,8 @@ static inline uint32_t first_needed(const struct blocks_group *g, uint32_t start
     return g->window && start > g->window ? (start - g->window) / g->block_tokens : 0;
 }
 
-/* Returns the first block that stays when a run begins at `position`. Only blocks that ranks
- * know can be dropped. */
+/* Returns the first block that stays when a run begins at `position`. Only blocks that the ranks
+ * have received can be dropped. */
 static inline uint32_t first_kept(const struct blocks_group *g, const struct block_table *t,
                                   uint32_t position)
 {

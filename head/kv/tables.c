@@ -1,12 +1,12 @@
-/* Manages the block tables of sequences: room, growth, release, and the steps.
+/* Manages the block tables of sequences: capacity, growth, release, and the steps.
  *
- * scheduler/ asks for room (`blocks_fit_admit`, `blocks_fit`), grows tables with `blocks_extend`
- * while it makes a plan, and calls `blocks_release` at the end. Blocks come from block_pool.c;
- * prefix.c has the shared part.
+ * scheduler/ checks for free blocks (`blocks_fit_admit`, `blocks_fit`), grows tables with
+ * `blocks_extend` while it makes a plan, and calls `blocks_release` at the end. Blocks come from
+ * block_pool.c; prefix.c has the shared part.
  *
- * Invariants: one thread uses the tables; nothing is allocated after `blocks_new`. `promised` of a
- * group is the sum of its tables' `n_promised`. A table's `digest` covers exactly the blocks that
- * the ranks know. */
+ * Invariants: one thread uses the tables; nothing is allocated after `blocks_new`. `promised` of
+ * a group is the sum of its tables' `n_promised`. A table's `digest` covers exactly the blocks
+ * that the ranks have received. */
 #include "head/kv/blocks.h"
 
 #include <assert.h>
@@ -126,7 +126,7 @@ void blocks_reset(struct blocks *b)
 
 void blocks_begin_step(struct blocks *b)
 {
-    /* The copies went with the previous plan. Their sources stay owned until the plan's result
+    /* The previous plan contained the copies. Their sources stay owned until the plan's result
      * has arrived. */
     for (uint32_t i = 0; i < b->n_copied_from; i++)
         block_pool_release(b->groups[b->copies[i].i_group].pool, &b->copies[i].from, 1,
@@ -201,8 +201,8 @@ void blocks_settle(struct blocks *b, struct block_table *tables)
 
 /* ---- room ---- */
 
-/* Returns the free blocks that an admission would use. With `others_go`, a hit's blocks that
- * only leaving sequences own count too, since they will be free by then. */
+/* Returns the number of free blocks that an admission would use. With `others_go`, a hit's
+ * blocks that only leaving sequences own count too, since they will be free by then. */
 static uint64_t admit_needs(const struct blocks *b, const struct blocks_hit *hit, uint32_t i,
                             uint32_t n_ids, bool others_go)
 {
@@ -262,7 +262,7 @@ bool blocks_fit_after(const struct blocks *b, const struct blocks_hit *hit, uint
     return true;
 }
 
-/* Returns the blocks that the next run will drop and that only this sequence owns. */
+/* Returns the number of blocks that the next run will drop and that only this sequence owns. */
 static uint32_t n_droppable(const struct blocks_group *g, const struct block_table *t,
                             uint32_t position)
 {

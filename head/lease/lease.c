@@ -2,17 +2,17 @@
  * docs/develop/recovery.md the rules.
  *
  * A waiting head takes the lease only after a whole TTL in which the store has answered every
- * question. A store that lost its data looks free to everybody, and during this TTL the serving
- * head can write its lease again. The watch starts again when the store's term went back, or
- * when a lease ended while the store stood still or its clock jumped. Silence never ends a
- * serving head. Only an answer that another head has, or has had, the lease does.
+ * question. A store that lost its data shows every head a free lease, and during this TTL the
+ * serving head can write its lease again. The watch starts again when the store's term fell, or
+ * when a lease ended while the store did not run or its clock jumped. Silence never ends a
+ * serving head. It ends only after an answer that another head has, or has had, the lease.
  *
  * A lease ends by itself when its head is gone. There are two exceptions: a lease without an end
  * (an operator's SET, a restored dump) and a lease from before the store's clock jumped back. A
- * waiting head notices both by the time that is left. It watches for a whole TTL whether anybody
+ * waiting head detects both by the remaining time. It watches for a whole TTL whether any head
  * renews the lease; then it sets the lease to its own TTL. A head with a longer TTL renews at a
- * third of that TTL. If the time left may belong to such a head, the waiting head watches for
- * half of that time. */
+ * third of that TTL. If the remaining time may belong to such a head, the waiting head watches
+ * for half of that time. */
 #include "head/lease/lease.h"
 
 #include "common/base/clock.h"
@@ -74,7 +74,8 @@ static bool is_abandoned(const struct lease *l, uint64_t now_ns)
     return now_ns - l->longer.since_ns >= wait;
 }
 
-/* Detects a renewal by the time left: it grew, or fell by much less than the time that passed. */
+/* Detects a renewal by the remaining time: it grew, or fell by much less than the time that
+ * passed. */
 static void watch_end(struct lease *l, const struct lease_answer *a, uint64_t now_ns)
 {
     struct lease_long *x = &l->longer;
@@ -120,7 +121,7 @@ static enum lease_order on_looked(struct lease *l, enum lease_question asked,
 {
     bool went_back = a->term < l->store_term;
     l->store_term = a->term;
-    /* A head that was stalled for a whole TTL before it read this answer has lost the lease, and
+    /* A head that did not run for a whole TTL before it read this answer has lost the lease, and
      * asks again. */
     bool is_fresh = now_ns - l->asked_ns < l->ttl_ns;
     if (asked == LEASE_TAKE && a->holder == LEASE_OURS && is_fresh) {

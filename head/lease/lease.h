@@ -1,20 +1,20 @@
 #pragma once
 /* Decides by a lease which of two heads serves: the state machine of docs/develop/recovery.md
- * ("A standby head"). The store's answers, its reachability and the time go in; the next
- * question and orders come out. The clock is compared only with itself. The code does no I/O and
- * runs on the loop thread. */
+ * ("A standby head"). Its inputs are the store's answers, the store's reachability and the time.
+ * Its outputs are the next question and orders. It never compares the head's clock with the
+ * store's. The code does no I/O and runs on the loop thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
 enum lease_state { LEASE_WAITING, LEASE_SERVING, LEASE_ENDED };
 
 /* Names the questions to the store. LOOK changes no lease. TAKE takes a free lease and raises
- * the term. RENEW comes from the serving head and also writes the term that it wants. BOUND sets
- * another head's endless lease, which nobody renews, to our TTL. */
+ * the term. The serving head sends RENEW, which also writes the term that it needs. BOUND sets
+ * another head's endless lease, which no head renews, to our TTL. */
 enum lease_question { LEASE_NOTHING, LEASE_LOOK, LEASE_TAKE, LEASE_RENEW, LEASE_BOUND };
 
-/* Names the holder in the store. GONE comes only for RENEW: the lease is free, and another head
- * has had it since. LATE comes for other questions: the lease is free, but this head asked no
+/* Names the holder in the store. GONE answers only RENEW: the lease is free, and another head
+ * has had it since. LATE answers other questions: the lease is free, but this head asked no
  * question shortly before, so the watch must start again. */
 enum lease_holder {
     LEASE_FREE,
@@ -25,8 +25,8 @@ enum lease_holder {
     LEASE_HOLDER_COUNT
 };
 
-/* LEASE_TERM_MAX is the highest term that leaves room for later ones. A peer that claims a
- * higher term is not believed. */
+/* LEASE_TERM_MAX is the highest term that a peer may report. The head ignores a report above it,
+ * because later terms need higher numbers. */
 #define LEASE_TERM_MAX (UINT32_MAX - 1024u)
 
 struct lease_answer {
@@ -37,9 +37,9 @@ struct lease_answer {
 
 enum lease_order {
     LEASE_STAY,
-    LEASE_SERVE,    /* serve with the term lease.term */
+    LEASE_SERVE,    /* the head begins to serve with the term lease.term */
     LEASE_RAISE,    /* the term has risen to lease.term, which the store has */
-    LEASE_STEP_DOWN /* stop serving for good: the process ends */
+    LEASE_STEP_DOWN /* the head stops serving for good, and the process ends */
 };
 
 struct lease {
@@ -52,12 +52,12 @@ struct lease {
     bool is_watching; /* every question since watched_ns has been answered */
     uint64_t watched_ns;
     enum lease_question open; /* question that has no answer yet */
-    uint64_t asked_ns;        /* time at which `open` was asked */
+    uint64_t asked_ns;        /* time at which the question `open` was asked */
     uint64_t ask_ns;          /* earliest time of the next question */
     struct lease_long {
-        bool is;         /* another head's lease lasts longer than our TTL */
-        int64_t left_ms; /* time left of the other head's lease in the last answer */
-        /* time left of the lease at since_ns; the lease was not renewed since then */
+        bool is;         /* true when another head's lease lasts longer than our TTL */
+        int64_t left_ms; /* remaining time of the other head's lease in the last answer */
+        /* remaining time of the lease at since_ns; the lease was not renewed since then */
         int64_t begun_ms;
         uint64_t since_ns;
     } longer;
@@ -70,12 +70,12 @@ void lease_on_store(struct lease *l, bool up, uint64_t now_ns);
 enum lease_question lease_next(struct lease *l, uint64_t now_ns);
 /* Handles an answer. `a` is NULL when no answer will come, or when the answer was invalid. */
 enum lease_order lease_on_answer(struct lease *l, const struct lease_answer *a, uint64_t now_ns);
-/* Handles the term that a peer reports. The term is not below ours and did not come from us, so
- * the store is asked who has the lease. */
+/* Handles the term that a peer reports. The caller reports only terms that are not below ours
+ * and did not come from us. The next question is then due at once. */
 void lease_see_term(struct lease *l, uint64_t term, uint64_t now_ns);
-/* Returns true when another head's lease has no end, or an end that no head writes. An operator
- * wrote it, or the store's clock jumped back. */
+/* Returns true when another head's lease has no end, or an end that no head writes. Then an
+ * operator wrote it, or the store's clock jumped back. */
 bool lease_has_no_end(const struct lease *l);
-/* Returns the term that goes with a question. TAKE makes the new term 1 + the higher of this
- * term and the store's; RENEW writes this term. */
+/* Returns the term to send with a question. TAKE sets the new term to 1 + the higher of this
+ * term and the store's. RENEW writes this term. */
 uint64_t lease_wanted_term(const struct lease *l);

@@ -1,11 +1,11 @@
 /* Connects the lease's state machine (lease.h) and the store (store.h) to the loop.
  *
- * A timer asks `lease_next` for a question and passes it to `store_ask`. Answers go to
+ * A timer gets a question from `lease_next` and passes it to `store_ask`. Answers are passed to
  * `lease_on_answer`; its orders call `on_serve` or `on_step_down` of the owner, head.c. Warnings
  * are kept as texts for the admin API.
  *
- * Invariants: everything runs on the loop thread. Nothing is asked after `standby_release`.
- * `on_serve` comes once when the head takes the lease and again at each higher term. */
+ * Invariants: everything runs on the loop thread. No question is asked after `standby_release`.
+ * `on_serve` is called once when the head takes the lease and again at each higher term. */
 #include "head/lease/standby.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ void standby_keys_changed(struct standby *s)
     learn_keys(s);
 }
 
-/* Cuts "INSTANCE ADDRESS KEYS" before the keys and returns the keys. Returns "" for a head that
+/* Cuts "INSTANCE ADDRESS KEYS" before the keys and returns the keys. Returns "" when the head
  * does not report its keys. */
 static const char *split_keys(char *holder)
 {
@@ -84,8 +84,8 @@ static const char *split_admin(char *holder)
 
 /* Warns when the holder has other keys than this head, because peers of one head cannot use the
  * other. The lease still moves between the two heads (a key rotation may be in progress).
- * Without the warning nobody would know why the first cluster stops. Our keys are read again
- * first. */
+ * Without the warning the operator would not know why the first cluster stops. Our keys are read
+ * again first. */
 static void check_keys(struct standby *s, const char *keys)
 {
     s->warning[0] = '\0';
@@ -147,7 +147,7 @@ static void note_end(struct standby *s, enum lease_question asked, const struct 
 }
 
 /* Warns about a store that cannot work, such as a key of a wrong type or an order that Redis
- * refuses. Nobody can have the lease then. */
+ * refuses. No head can then have the lease. */
 static void note_trouble(struct standby *s)
 {
     const char *why = store_trouble(s->store);

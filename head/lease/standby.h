@@ -6,16 +6,16 @@
 #include "head/lease/lease.h"
 
 #define STANDBY_KEYS_BYTES 24u
-/* LEASE_ADMIN follows "tcp://HOST:PORT" in the lease's ADDRESS. The holder's admin API comes
- * after it. */
+/* LEASE_ADMIN separates "tcp://HOST:PORT" in the lease's ADDRESS from the address of the
+ * holder's admin API. */
 #define LEASE_ADMIN         "?admin="
 #define LEASE_ADDRESS_BYTES 600u
 struct standby_options {
     const char *url, *cluster_name, *address; /* values for store_options */
     uint64_t instance, ttl_ms;
     void *ctx;
-    /* Returns the word for this head's keys now (store_set_keys). The keys may change while the
-     * head waits. */
+    /* Writes to `out` a word that identifies this head's keys now (store_set_keys). The keys may
+     * change while the head waits. */
     void (*read_keys)(void *ctx, char out[STANDBY_KEYS_BYTES]);
     /* Called when the head begins to serve, and when the term rises while it serves. */
     void (*on_serve)(void *ctx, uint64_t term);
@@ -30,7 +30,7 @@ MUST_USE enum status standby_start(struct loop *l, const struct standby_options 
 void standby_free(struct standby *s);
 bool standby_serves(const struct standby *s);
 bool standby_store_is_up(const struct standby *s);
-/* Returns "INSTANCE ADDRESS" of the last known holder, or "" when nobody has the lease. */
+/* Returns "INSTANCE ADDRESS" of the last known holder, or "" when no head has the lease. */
 const char *standby_holder(const struct standby *s);
 /* Returns "HOST:PORT" of the holder's admin API, or "" when it is unknown or belongs to another
  * cluster. */
@@ -39,8 +39,9 @@ const char *standby_holder_admin(const struct standby *s);
 const char *standby_warning(const struct standby *s, uint32_t i);
 /* Handles another head's term that a peer has reported; see lease_see_term. */
 void standby_see_term(struct standby *s, uint64_t term);
-/* Reads the keys again. Call it when the result of read_keys has changed. */
+/* Updates the keys' word in the lease. Call the function when the result of read_keys has
+ * changed. */
 void standby_keys_changed(struct standby *s);
 /* Releases the lease before the process ends, so that the other head need not wait for the TTL.
- * on_released follows soon. Returns false when there is nothing to release. */
+ * on_released is called soon after. Returns false when there is no lease to release. */
 bool standby_release(struct standby *s);

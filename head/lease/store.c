@@ -1,8 +1,8 @@
 /* Keeps the lease and the term in Redis.
  *
- * standby.c sends one question at a time with `store_ask`; it runs as one script, so that
- * looking and taking are atomic. The answer comes back through `on_answer`, or NULL when the
- * link is lost, the answer is late or it is invalid.
+ * standby.c sends one question at a time with `store_ask`. The question runs as one script, so
+ * that reading and taking the lease are atomic. The answer is passed to `on_answer`, or NULL
+ * when the link is lost, the answer is late or it is invalid.
  *
  * Invariants: everything runs on the loop thread. All keys are in one hash slot. Only this
  * script and `store_release` change the lease. */
@@ -23,18 +23,17 @@ enum {
     HOLDER_MAX = 680
 };
 
-/* The script answers one question about the lease.
- * KEYS are the lease ("INSTANCE ADDRESS KEYS", expires), the term ("TERM INSTANCE" of the last
- * head that took it), and the number of our last question (expires after a moment).
- * ARGV are the question, our text for the lease, the TTL in ms, the wanted term, the known term,
- * the moment in ms, and the number of the question.
- * A TAKE becomes a LOOK when the store's term went back: the store has lost its data, and the
- * lease with it. A question is late when this head asked none shortly before. Redis then stood
- * still or its clock jumped, so a lease may have ended that its head could not renew. The moment
- * is shorter than a lease. A question is also late when a later question came first; it was
- * given up and used the previous connection.
- * The first 16 characters (the instance) tell whose lease it is. The answer has the time left of
- * another head's lease. A BOUND that is not late reduces a longer time to a TTL. */
+/* The script answers one question about the lease. KEYS are the lease ("INSTANCE ADDRESS KEYS",
+ * expires), the term ("TERM INSTANCE" of the last head that took it), and the number of our last
+ * question (expires after a moment). ARGV are the question, our text for the lease, the TTL in
+ * ms, the wanted term, the known term, the moment in ms, and the number of the question. A TAKE
+ * becomes a LOOK when the store's term fell: the store has lost its data, and the lease with it.
+ * A question is late when this head asked none shortly before. Redis then did not run or its
+ * clock jumped, so a lease may have ended that its head could not renew. The moment is shorter
+ * than a lease. A question is also late when a later question arrived first; the head had given
+ * it up and sent it over the previous connection. The first 16 characters of the lease (the
+ * instance) identify its head. The answer has the remaining time of another head's lease. A
+ * BOUND that is not late reduces a longer time to a TTL. */
 static const char script[] =
     "local lease = redis.call('GET', KEYS[1])\n"
     "local term, last = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%x+)$')\n"
@@ -103,7 +102,8 @@ static bool read_answer(const struct redis_reply *r, struct store_answer *out)
     return true;
 }
 
-/* Redis' own error text comes from outside, so it is cut at a UTF-8 boundary. */
+/* Logs an invalid answer. Redis' own error text comes from outside, so it is cut at a UTF-8
+ * boundary. */
 static void complain(struct store *s, const struct redis_reply *r)
 {
     struct str text =

@@ -1,8 +1,8 @@
 #pragma once
 /* Keeps recent events, for `cox events` and the dashboard, in a bounded ring of (seq, time,
- * name, fields). Each event is also logged when it is added. Fields are logfmt text, so that the
- * log line and the JSON of the admin API have one source. The caller passes the time. The code
- * runs on the loop thread. */
+ * name, fields). Each event is also logged when it is added. Fields are logfmt text, which both
+ * the log line and the admin API's JSON use. The caller passes the time. The code runs on the
+ * loop thread. */
 #include <stdint.h>
 
 #include "common/base/log.h"
@@ -20,7 +20,7 @@ struct event {
 struct events {
     uint64_t next_seq;       /* number of the next event; the first is 1 */
     uint64_t wall_offset_ns; /* wall clock minus monotonic clock */
-    struct event *ring;      /* array of EVENTS_CAP; event `seq` is at seq % EVENTS_CAP */
+    struct event *ring;      /* array of EVENTS_CAP events; event `seq` is at seq % EVENTS_CAP */
 };
 
 void events_init(struct events *e, uint64_t wall_offset_ns);

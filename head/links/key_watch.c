@@ -21,8 +21,8 @@ struct key_watch {
     char dir[4000];
 };
 
-/* Compares from now on with the files as they were just read, valid or not. A file that could
- * not be opened keeps its last state, so that the missing file is logged once. */
+/* Makes the files' states at the last read the states to compare with from now on, valid or not.
+ * A file that could not be opened keeps its last state, so that the missing file is logged once. */
 static void watch_files(struct key_watch *w, const struct authorized *a)
 {
     w->n_files = a->n_files;

@@ -1,8 +1,8 @@
 /* Keeps the sessions with workers, gateways and operators.
  *
  * core.c passes each frame to `peers_receive`, which checks the key, session and sequence number
- * and decodes it. It sends with `peers_send`, and calls `peers_tick` for heartbeats and losses.
- * Frames leave through `head_io`.
+ * and decodes it. The core sends with `peers_send`, and calls `peers_tick` for heartbeats and
+ * losses. Frames are sent through `head_io`.
  *
  * Invariants: everything runs on the loop thread, and time is an argument. A message is passed
  * on only if its session is open and its number is the next one. Nothing except free types is
@@ -140,7 +140,7 @@ enum status peers_send_encoded(struct peers *p, struct peer *to, enum msg_type t
     if (s == STATUS_OK) {
         link_sent(&to->link, type, frame->len);
         to->sent_ns = p->now_ns;
-        to->told_term = p->term; /* no message carries a higher term */
+        to->told_term = p->term; /* no message from this head has a higher term */
         return STATUS_OK;
     }
     if (s == STATUS_AGAIN)
@@ -174,7 +174,7 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
     struct msg m = {.type = MSG_REFUSED, .refused = {.status = status, .text = str_from(text)}};
     strbuf_reset(&p->frame);
     if (codec_encode(&m, 0, 1, &p->encode, &p->frame) == STATUS_OK)
-        /* sending is best effort, because the peer tries again */
+        /* sending is best effort, because the peer retries */
         (void)p->io.send(p->io.ctx, to, strbuf_str(&p->frame));
 }
 
@@ -251,7 +251,7 @@ void peers_revoke(struct peers *p, uint64_t now_ns)
         struct msg m = {
             .type = MSG_GOODBYE,
             .goodbye = {.text = STR("this key was removed from the head's authorized file")}};
-        (void)!peers_send(p, x, &m); /* if this message is lost, the peer notices the silence */
+        (void)!peers_send(p, x, &m); /* if this message is lost, the peer detects the silence */
         peers_close_session(p, x);
     }
 }
@@ -387,7 +387,7 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
                                 .version = str_from(COX_VERSION),
                                 .keeps_grammar = h->role == ROLE_GATEWAY}};
     if (peers_send(p, x, &m) != STATUS_OK)
-        peers_close_session(p, x); /* the peer says Hello again */
+        peers_close_session(p, x); /* the peer sends Hello again */
     return x;
 }
 
@@ -401,7 +401,7 @@ static uint64_t silence(const struct peer *x, uint64_t now_ns)
 void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *fns)
 {
     p->now_ns = now_ns;
-    /* memory for one large message is not kept forever */
+    /* memory for one large message is freed again */
     arena_trim(&p->decode, SCRATCH_KEEP_BYTES);
     arena_trim(&p->encode, SCRATCH_KEEP_BYTES);
     strbuf_trim(&p->frame, SCRATCH_KEEP_BYTES);
@@ -429,7 +429,7 @@ void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *f
             struct msg m = {.type = MSG_HEARTBEAT, .heartbeat = {.time_ns = now_ns}};
             if (fns->fill_heartbeat)
                 fns->fill_heartbeat(fns->ctx, x, &m.heartbeat);
-            /* if sending fails, the heartbeat goes with the next tick */
+            /* if sending fails, the heartbeat is sent at the next tick */
             (void)!peers_send(p, x, &m);
         }
     }

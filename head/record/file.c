@@ -1,13 +1,13 @@
 /* Writes the step log's file in a thread of its own.
  *
  * The loop calls `on_write` of the sink, which appends to the buffer `front`. The thread swaps
- * the buffers and writes `back`, ten times a second or when there is a lot. A wakeup in each
- * turn would cost more than the turn's events. `on_fatal` writes both buffers when the process
- * dies of a signal.
+ * the buffers and writes `back`, ten times a second or when the buffer is large. Waking the
+ * thread in each turn would cost more than the turn's events. `on_fatal` writes both buffers
+ * when the process dies of a signal.
  *
  * Invariants: buffers are swapped under the mutex; the disk is never written under it. Each
- * write names its offset in the file. The signal handler does not know how far the thread has
- * come, so it may write the same bytes again. */
+ * write names its offset in the file. The signal handler does not know which bytes the thread
+ * has written, so it may write the same bytes again. */
 #include "head/record/file.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ enum { N_FATAL = sizeof fatal_signals / sizeof *fatal_signals };
 struct step_log_file {
     char path[4096];
     uint64_t max_bytes, n_bytes; /* limit of the file, and bytes of the file and both buffers */
-    struct step_log *log;        /* log that the signal handler asks for the last bytes */
+    struct step_log *log;        /* log from which the signal handler gets the last bytes */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -99,8 +99,8 @@ static int write_at(int fd, const char *bytes, size_t n, uint64_t at)
 
 /* ---- the thread ---- */
 
-/* Waits, since more bytes are likely to come at once. A signal ends the wait early when there is
- * a lot, or when nothing more comes. */
+/* Waits, since more bytes are likely to arrive soon. A signal ends the wait early when the
+ * buffer is large, or when the log ends. */
 static void nap(struct step_log_file *f)
 {
     uint64_t until = clock_mono_ns() + NAP_NS;

@@ -2,15 +2,16 @@
 /* Defines the step log's format, shared by its writer and its reader.
  *
  *   file    magic (8 bytes) chunk...
- *   chunk   n_bytes, sum of the head, sum of the payload (3 x u32), payload
- *   payload event...     event  kind (1 byte) fields
+ *   chunk   n_bytes, sum of the header, sum of the payload (3 x u32), payload
+ *   payload event...
+ *     event  kind (1 byte) fields
  *
  * Numbers are little endian. "varint" is base 128, low bits first; "signed" is a varint of a
  * zigzag. A time is the signed difference to the previous time in the file. The sums are XXH3,
  * seeded with the chunk's number, so that a lost or doubled chunk is detected as well as a
- * flipped byte. A file that ends inside a chunk was cut off by a crash and is valid up to there.
- * The comment behind each kind lists its fields. A replica is named by its index i, as varint; a
- * request by its arrival number. */
+ * flipped bit. A file that ends inside a chunk was cut off by a crash and is valid up to that
+ * chunk. The comment behind each kind lists its fields. A replica is identified by its index i,
+ * as varint; a request by its arrival number. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -56,9 +57,10 @@ enum step_log_request_flags {
 enum step_log_replica_flags { STEP_LOG_PREFIX_CACHING = 1 };
 
 /* The most frequent entry is a slot and a number: a decode in a plan, or its token in a result.
- * As a pair it is one store of 8 bytes, of which 5 or 6 are kept. The first byte tells which, or
- * that varints follow instead (STEP_LOG_OTHER). With STEP_LOG_MASKED, the mask's units and its
- * end come before the varints: 0 = none, 1 = dead end, 2 = the mask cost too much. */
+ * As a pair, the entry is one store of 8 bytes, of which 5 or 6 are kept. The first byte gives
+ * this length, or says that varints follow instead (STEP_LOG_OTHER). With STEP_LOG_MASKED, the
+ * mask's units and the mask's end precede the varints: 0 = none, 1 = dead end, 2 = the mask cost
+ * too much. */
 enum step_log_pair { STEP_LOG_PAIR, STEP_LOG_PAIR_WIDE, STEP_LOG_OTHER, STEP_LOG_MASKED };
 #define STEP_LOG_PAIR_ROOM 8u
 
@@ -102,7 +104,7 @@ static inline uint32_t step_log_sum(const void *bytes, size_t n, uint64_t i_chun
     return (uint32_t)XXH3_64bits_withSeed(bytes, n, i_chunk);
 }
 
-/* Fills in a chunk's head. The payload must follow it in memory. */
+/* Fills in a chunk's header. The payload must follow it in memory. */
 static inline void step_log_seal(uint8_t *head, uint32_t n_payload, uint64_t i_chunk)
 {
     uint32_t sum = step_log_sum(head + STEP_LOG_HEAD_BYTES, n_payload, i_chunk);
@@ -119,12 +121,12 @@ static inline uint32_t step_log_ids_sum(const uint32_t *ids, uint32_t n)
     return (uint32_t)XXH3_64bits(ids, (size_t)n * sizeof *ids);
 }
 
-/* Holds a growing buffer, as large as one turn's events need. */
+/* Holds a growing buffer for the events of one turn. */
 struct step_log_out {
     uint8_t *bytes;
     size_t n, cap;
 };
-/* Returns where n more bytes may be written. The caller advances out->n. */
+/* Returns a pointer at which n more bytes may be written. The caller advances out->n. */
 uint8_t *step_log_room(struct step_log_out *out, size_t n);
 void step_log_out_fini(struct step_log_out *out);
 

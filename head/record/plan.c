@@ -41,7 +41,7 @@ static void moved(struct step_log_out *out, const uint8_t *p)
     out->n = (size_t)(p - out->bytes);
 }
 
-/* Returns the zigzag of the difference to `before` + 1, which is 0 for ids that count up. */
+/* Returns the zigzag of the difference to `before` + 1, which is 0 for consecutive ids. */
 static uint64_t step_from(int64_t before, uint32_t v)
 {
     return step_log_zigzag((int64_t)v - before - 1);

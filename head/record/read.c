@@ -1,9 +1,8 @@
-/* Reads a step log event by event; read.h has the interface.
- * replay.c and the fuzzers call `step_log_next`. It checks a chunk's sums before it looks at the
- * events, then decodes one event onto the arena. `step_log_get_plan` decodes a plan.
- * Invariants: the file is not trusted. Sums detect damage but not malice, so every number is
- * checked too. A list takes at least one byte per element, which bounds memory. After a bad
- * number `bad` is set and reads return 0. */
+/* Reads a step log event by event; read.h has the interface. replay.c and the fuzzers call
+ * `step_log_next`. It checks a chunk's sums before it reads the events, then decodes one event
+ * onto the arena. `step_log_get_plan` decodes a plan. Invariants: the file is not trusted. Sums
+ * detect damage but not malice, so every number is checked too. A list takes at least one byte
+ * per element, which bounds memory. After a bad number `bad` is set and reads return 0. */
 #include "head/record/read.h"
 
 #include <errno.h>
@@ -102,8 +101,8 @@ static uint64_t get_time(struct step_log_reader *r)
     return r->last_ns;
 }
 
-/* Reads the length of a list. Each element takes at least one byte, so the bytes left bound its
- * memory. */
+/* Reads the length of a list. Each element takes at least one byte, so the number of remaining
+ * bytes bounds the list's memory. */
 static uint32_t get_count(struct step_log_reader *r, uint32_t max)
 {
     uint32_t n = (uint32_t)get_at_most(r, max);
@@ -253,8 +252,8 @@ static void get_request(struct step_log_reader *r, struct request *x)
     r->bad = r->bad || x->n_prompt == 0 || x->n_prompt > x->n_ids || !has_room;
 }
 
-/* Reads an entry that is not a pair. The log keeps only how the answer ends; every gap but the
- * last is 0. */
+/* Reads an entry that is not a pair. The log keeps of the gaps only the way in which the answer
+ * ends; every gap but the last is read as 0. */
 static void get_other(struct step_log_reader *r, bool masked, struct result_item *x)
 {
     uint8_t end = 0;

@@ -1,4 +1,4 @@
-/* Gives schedulers the logged inputs and compares their outputs.
+/* Passes the logged inputs to schedulers and compares their outputs.
  *
  * replay_main.c calls `replay_run`, which reads events (read.h) and makes one scheduler per
  * replica in the log. Each call of the head is repeated with its logged arguments and time.
@@ -144,7 +144,7 @@ static enum status differs(const struct replay *p, const struct replica_replay *
                      g->id, p->step, what);
 }
 
-/* Ends a step after its plan was compared, or when the head made no plan. */
+/* Ends the replay of a step after its plan was compared, or when the head made no plan. */
 static enum status settle(struct replay *p, struct error *err)
 {
     struct replica_replay *g = p->stepped;
@@ -323,7 +323,8 @@ static enum status on_down(struct replay *p, struct replica_replay *g,
     return STATUS_OK;
 }
 
-/* The log does not say whether the hold was possible; that follows from the rest. */
+/* Repeats a hold. The log does not say whether the hold was possible; that follows from the
+ * earlier events. */
 static enum status on_hold(struct replay *p, struct replica_replay *g,
                            const struct step_log_event *e, struct error *err)
 {
@@ -425,7 +426,8 @@ enum status replay_run(struct step_log_reader *log, const struct replay_options 
         if (s != STATUS_OK)
             break;
     }
-    if (s == STATUS_CLOSED) { /* at the end the log may not say whether the last step gave a plan */
+    /* at the end of the log, it is unknown whether the last step made a plan */
+    if (s == STATUS_CLOSED) {
         totals->died_in_step = p->stepped != NULL;
         s = STATUS_OK;
     }

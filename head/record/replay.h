@@ -12,8 +12,8 @@ struct replay_totals {
     bool died_in_step; /* the log ends in a step, but this scheduler did not die in it */
 };
 
-/* Prints the plans that `o` asks for to `out`. Returns STATUS_OK when everything is equal.
- * Returns STATUS_INTERNAL when a plan, an end or an invariant differs; `err` has the place, and
- * `out` has both plans. Another error means that the log is damaged. */
+/* Replays the log and prints to `out` the plans that `o` selects. Returns STATUS_OK when
+ * everything is equal. Returns STATUS_INTERNAL when a plan, an end or an invariant differs;
+ * `err` has the place, and `out` has both plans. Any other error means that the log is damaged. */
 MUST_USE enum status replay_run(struct step_log_reader *log, const struct replay_options *o,
                                 FILE *out, struct replay_totals *totals, struct error *err);

@@ -69,7 +69,7 @@ void replay_print_plan(FILE *out, uint64_t replica, uint64_t term_epoch, const s
         print_run(out, &p->runs[i]);
 }
 
-/* Prints how long a step took, and the costs that the scheduler believed before the step. */
+/* Prints how long a step took, and the costs that the scheduler had estimated before the step. */
 void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
                          const struct scheduler *s)
 {

@@ -1,8 +1,8 @@
 /* Writes the step log's events; format.h has the format.
  *
  * core/, routing/ and state/ call one function per event, before the call that the event
- * describes. Events go into the payload of an open chunk; `step_log_flush` seals it at the end
- * of a turn and gives it to the sink.
+ * describes. Events are written to the payload of an open chunk; `step_log_flush` seals it at
+ * the end of a turn and passes it to the sink.
  *
  * Invariants: everything runs on the loop thread. After the sink fails, nothing more is logged.
  * A step without a plan, the usual end of a turn, is only counted; the count is written before
@@ -41,11 +41,11 @@ struct replica_log {
 
 struct step_log {
     struct step_log_sink sink;
-    struct step_log_out out; /* buffer that begins with the chunk's head */
+    struct step_log_out out; /* buffer that begins with the chunk's header */
     struct replica_log *replicas;
     uint32_t n_replicas, n_up;
     uint64_t i_chunk, wall_offset_ns, last_ns;
-    bool ended, told; /* ended: the sink takes no more; told: the owner knows */
+    bool ended, told; /* ended: the sink accepts no more bytes; told: the owner has been notified */
     struct error why;
 };
 
@@ -74,7 +74,7 @@ static void begin(struct step_log *l)
     l->out.n = (size_t)(p - l->out.bytes);
 }
 
-/* Returns the offset of the chunk's head. The magic comes before the first chunk. */
+/* Returns the offset of the chunk's header. The magic precedes the first chunk. */
 static size_t head_at(const struct step_log *l)
 {
     return l->i_chunk == 0 ? STEP_LOG_MAGIC_BYTES : 0;
@@ -160,8 +160,8 @@ static uint8_t *put_time(struct step_log *l, uint8_t *p, uint64_t now_ns)
     return p;
 }
 
-/* Makes room for an event of a replica and writes kind and replica. Counted idle steps are
- * written before it. */
+/* Reserves buffer space for an event of a replica and writes kind and replica. Counted idle
+ * steps are written before it. */
 static uint8_t *put_event(struct step_log *l, uint32_t i_replica, enum step_log_kind kind, size_t n)
 {
     struct replica_log *g = replica_of(l, i_replica);
@@ -407,7 +407,7 @@ static uint32_t n_replayed(const struct msg_result *m)
     return n;
 }
 
-/* Returns how the answer ends because of its mask, which the last gap tells. */
+/* Returns how the answer ends because of its mask, from the last gap. */
 static uint8_t end_of(const struct result_item *x)
 {
     float gap = x->gaps.n > 0 ? x->gaps.ptr[x->gaps.n - 1] : 0;
@@ -419,7 +419,7 @@ static bool is_masked(const struct result_item *x)
     return x->mask_units > 0 || end_of(x) > 0;
 }
 
-/* Writes an item that is not a plain pair, with room for its ids. */
+/* Writes an item that is not a plain pair, after reserving buffer space for its ids. */
 static uint8_t *put_other(struct step_log *l, uint8_t *p, const struct result_item *x,
                           uint32_t n_left)
 {

@@ -1,7 +1,7 @@
 #pragma once
-/* Records a step log: everything a scheduler was told, and every plan that it made, so that `cox
+/* Records a step log: all inputs of a scheduler, and every plan that it made, so that `cox
  * replay FILE` can run it again and compare. One log covers the schedulers of all replicas. The
- * arguments of a call are written before the call, so that a call in which the scheduler dies is
+ * arguments of a call are written before the call, so that a call in which the process dies is
  * reproduced too. Bytes go to a sink once per turn. Without a log (NULL) every function returns
  * at once.
  *
@@ -14,13 +14,15 @@
  *   step_log_down    scheduler_free
  *   step_log_hold, _import, _imported, _let_go, _leave: before the calls of a move
  *
- * The file's format is in format.h. The log has prompts as token ids, so it has user content. */
+ * The file's format is in format.h. The log has prompts as token ids, so it contains user
+ * content. */
 #include "head/scheduler/scheduler.h"
 
 struct step_log;
 
-/* Takes the bytes. An error of `write` ends the log, and err has the reason. `restart` is called
- * when no replica is up. The sink may then begin a new file; `restart` returns true when it did. */
+/* Receives the log's bytes. An error of `write` ends the log, and `err` has the reason.
+ * `restart` is called when no replica is up. The sink may then begin a new file; `restart`
+ * returns true when it did. */
 struct step_log_sink {
     void *ctx;
     enum status (*write)(void *ctx, struct str bytes, struct error *err);
@@ -53,9 +55,10 @@ void step_log_imported(struct step_log *l, uint32_t i_replica, uint64_t id);
 void step_log_let_go(struct step_log *l, uint32_t i_replica, uint64_t id);
 void step_log_leave(struct step_log *l, uint32_t i_replica, const struct request *r);
 
-/* Gives the logged bytes to the sink. Returns false once when the log has ended; err has the
+/* Passes the logged bytes to the sink. Returns false once when the log has ended; `err` has the
  * reason. */
 bool step_log_flush(struct step_log *l, struct error *err);
-/* Returns the bytes that the sink has not got yet, sealed as the end of the log, for a process
- * that is about to die. The function is async-signal-safe: it only reads and writes memory. */
+/* Returns the bytes that the sink has not received yet, sealed as the end of the log, for a
+ * process that is about to die. The function is async-signal-safe: it only reads and writes
+ * memory. */
 struct str step_log_last_words(struct step_log *l);

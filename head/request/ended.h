@@ -8,7 +8,7 @@
 struct ended_requests {
     /* array of REQUEST_ROWS_ENDED; the newest row is at (n - 1) % REQUEST_ROWS_ENDED */
     struct request_row *ring;
-    uint64_t n; /* requests that ever ended */
+    uint64_t n; /* number of requests that ever ended */
 };
 void ended_requests_init(struct ended_requests *e);
 void ended_requests_fini(struct ended_requests *e);

@@ -19,7 +19,7 @@ static void lose(struct token_rows *t)
     *t = (struct token_rows){.lost = true};
 }
 
-/* Begins the rows; tokens before `from` have none. */
+/* Allocates the list of rows; tokens before `from` have no rows. */
 static struct token_rows *begin(struct request *r)
 {
     struct token_rows *t = arena_try_alloc(&r->arena, sizeof *t);

@@ -1,8 +1,8 @@
 #pragma once
-/* Keeps log-probabilities of generated tokens on their way to the request's gateway. There is a
- * row for each token from the first one with a row, and it is kept until it has been sent.
- * Otherwise a request with twenty alternatives would hold 200 bytes for every token of its life.
- * When a gateway comes back with fewer tokens than were sent, the tokens and their rows are
+/* Keeps log-probabilities of generated tokens on their way to the request's gateway. Each token
+ * from the first one with a row on has a row, which is kept until it has been sent. Otherwise a
+ * request with twenty alternatives would hold 200 bytes for every token of its life. When a
+ * gateway resubmits a request with fewer tokens than were sent, the tokens and their rows are
  * generated again. The request owns the rows. */
 #include "head/request/state.h"
 
@@ -18,8 +18,8 @@ struct token_rows {
 void request_push_row(struct request *r, const struct logprob_row *row);
 /* Returns the rows of the undelivered tokens, or NULL when there are none. */
 const struct logprob_row *request_undelivered_rows(const struct request *r);
-/* Frees rows that the gateway has. Call it when n_delivered has grown. */
+/* Frees the rows that were passed to the gateway's link. Call it when n_delivered has grown. */
 void request_rows_delivered(struct request *r);
-/* Returns true when all rows after n_generated tokens are still here. */
+/* Returns true when all rows after the first n_generated tokens are still kept. */
 bool request_has_rows_from(const struct request *r, uint32_t n_generated);
 void request_logprobs_fini(struct request *r);

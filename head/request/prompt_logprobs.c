@@ -51,7 +51,7 @@ bool request_prompt_logprobs_answer(const struct request *r, uint32_t start, uin
     return true;
 }
 
-/* Returns NULL when memory is missing. */
+/* Allocates a chunk and copies the rows to it. Returns NULL when memory is missing. */
 static struct logprob_chunk *chunk_new(const struct logprob_row *rows, uint32_t n)
 {
     size_t n_entries = 0;

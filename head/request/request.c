@@ -1,4 +1,4 @@
-/* Runs the life of a request: it is made from a Submit, takes tokens until it ends, and fills
+/* Runs the life of a request: it is made from a Submit, receives tokens until it ends, and fills
  * the messages to its gateway.
  *
  * core/submit.c calls `request_new`; the scheduler pushes tokens and vectors; core/deliver.c
@@ -24,11 +24,12 @@
 
 enum {
     MAX_LOGPROBS = 128,  /* most alternatives per position; vLLM's default is 20 */
-    MAX_STOP_IDS = 1024, /* most stop ids; the list is searched once per token */
+    MAX_STOP_IDS = 1024, /* most ids that end a request; the list is searched once per token */
     LINE_BYTES = 64,
-    ARENA_REST_BYTES = 512, /* arena room, enough for nearly every request's sampling parameters */
-    SHORT_IDS = 512,        /* room for answers up to this is allocated at once */
-    NO_STOP = UINT16_MAX,   /* no index into the stop ids: above two lists of MAX_STOP_IDS */
+    /* arena memory, enough for nearly every request's sampling parameters */
+    ARENA_REST_BYTES = 512,
+    SHORT_IDS = 512,      /* memory for answers of up to this length is allocated at once */
+    NO_STOP = UINT16_MAX, /* no index into the stop ids: above two lists of MAX_STOP_IDS */
 };
 
 static const uint32_t next_states[REQUEST_STATE_COUNT] = {
@@ -173,9 +174,9 @@ void request_keep_stops(struct request *r)
         r->stops[i] = i < r->n_eos ? p->eos_ids.ptr[i] : p->stop_ids.ptr[i - r->n_eos];
 }
 
-/* Returns whether the request ends with its last token. A stop id counts only from min_tokens
- * on. Ranks mask stop ids before that, so this matters only for ids that they were not told to
- * mask. */
+/* Returns the finish reason if the request ends with its last token. A stop id counts only from
+ * min_tokens on. Ranks mask stop ids before that, so this matters only for ids that are not in
+ * the rank's mask. */
 static enum finish_reason finish_after_last(struct request *r)
 {
     uint32_t n = request_n_generated(r);
@@ -189,7 +190,7 @@ static enum finish_reason finish_after_last(struct request *r)
     return FINISH_STOP;
 }
 
-/* Reserves memory for hashes (16 bytes for every 16 ids) and the other data. */
+/* Reserves arena memory for hashes (16 bytes for every 16 ids) and the other data. */
 static bool reserve_arena(struct request *r)
 {
     return arena_reserve(&r->arena, (size_t)r->ids_room + ARENA_REST_BYTES);
@@ -255,8 +256,8 @@ struct request *request_alloc(struct slab *slab)
     return r;
 }
 
-/* Copies the sampling parameters. A vector comes with one id of any value, so a pooling request
- * keeps no other parameters. */
+/* Copies the sampling parameters. A vector is returned with one id of any value, so a pooling
+ * request keeps no other parameters. */
 static void keep_sampling(struct request *r, const struct sampling_params *s, uint32_t max_tokens)
 {
     r->sampling = *s;
@@ -385,7 +386,7 @@ void request_take_vector(struct request *r, struct f32_span vector)
              vector.n);
 }
 
-/* Fills in a vector without its id, which has no meaning. */
+/* Fills in a vector, but not the id with which it was returned, since that id has no meaning. */
 static void fill_vector(const struct request *r, struct tokens_item *out)
 {
     out->ids.n = 0;
@@ -394,7 +395,7 @@ static void fill_vector(const struct request *r, struct tokens_item *out)
         out->finish = r->status == STATUS_OK ? FINISH_STOP : FINISH_ERROR;
 }
 
-/* Fills in rows of the prompt. Returns true when these are all rows that are known. */
+/* Fills in rows of the prompt. Returns true when no known row remains to be sent. */
 static bool fill_prompt_logprobs(const struct request *r, uint32_t n, struct tokens_item *out)
 {
     (void)request_next_prompt_logprobs(r, &out->prompt_logprobs);

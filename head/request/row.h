@@ -6,7 +6,7 @@
 struct request_row {
     struct request_id id;
     uint64_t arrival_seq, replica_id; /* replica_id: the last replica that had the request */
-    /* times of the phases; 0 = not reached yet */
+    /* times at which the request reached its phases; 0 = not reached yet */
     uint64_t arrival_ns, scheduled_ns, first_token_ns, end_ns;
     uint32_t i_choice, n_prompt, n_cached, n_generated, n_max;
     int32_t priority;
@@ -19,5 +19,6 @@ struct request_times { /* Holds the durations of the phases; UINT64_MAX = phase 
     uint64_t queue_ns, prefill_ns, decode_ns;
 };
 struct request_row request_row_of(const struct request *r);
-/* Computes the durations. `now_ns` ends the phase of a request that has not ended. */
+/* Computes the durations of a request's phases. A request that has not ended is measured up to
+ * `now_ns`. */
 struct request_times request_row_times(const struct request_row *row, uint64_t now_ns);

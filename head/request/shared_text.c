@@ -7,7 +7,7 @@
 #include "common/base/mem.h"
 
 struct shared_text_tenant {
-    uint64_t tenant, n_bytes; /* bytes of the texts that this tenant brought; never 0 */
+    uint64_t tenant, n_bytes; /* bytes of the texts that this tenant added first; never 0 */
     struct shared_text_tenant *next;
 };
 

@@ -1,10 +1,11 @@
 #pragma once
-/* Describes a request as the head knows it: token ids and sampling, one struct per choice. The
- * head keeps prompt and generated ids, so any request can be computed again from where it is.
- * The request table owns the request; scheduler and cluster borrow it. This is plain data:
- * request.h has the functions.
+/* Describes a request as the head knows it: token ids and sampling parameters, with one struct
+ * per choice. The head keeps prompt and generated ids, so any request can be computed again and
+ * then continue. The request table owns the request; scheduler and cluster borrow it. request.h
+ * has the functions.
  *
- *   QUEUED ⇄ RUNNING → FINISHED | FAILED | CANCELLED      RUNNING → PREEMPTED → RUNNING */
+ *   QUEUED ⇄ RUNNING → FINISHED | FAILED | CANCELLED
+ *      RUNNING → PREEMPTED → RUNNING */
 #include <stddef.h>
 
 #include "common/base/arena.h"
@@ -21,8 +22,9 @@ enum request_state {
     REQUEST_STATE_COUNT
 };
 
-/* Requests that may share a prefix have the same salt. It is 128 bits of BLAKE2b, so that nobody
- * finds a cache_salt that opens another tenant's part of the cache. */
+/* Identifies the requests that may share a prefix: they have the same salt. The salt is 128 bits
+ * of BLAKE2b, so that no client finds a cache_salt that gives access to another tenant's part of
+ * the cache. */
 struct request_salt {
     uint64_t lo, hi;
 };
@@ -31,19 +33,22 @@ struct request_salt {
 
 struct slab;
 struct request {
-    /* The first cache line is used for every token. */
-    uint32_t *ids; /* prompt + generated, [n_ids]; at most ids_cap; memory for ids_room */
+    /* The fields of the first cache line are used for every token. */
+    /* array of n_ids ids, prompt and generated; at most ids_cap; memory for ids_room */
+    uint32_t *ids;
     uint32_t n_prompt, n_ids, ids_cap;
-    uint32_t n_delivered;        /* generated tokens given to the gateway's link */
+    uint32_t n_delivered;        /* generated tokens passed to the gateway's link */
     struct token_rows *logprobs; /* rows of generated tokens, or NULL (logprobs.h) */
     enum finish_reason finish;
     uint32_t stop_id;
-    uint32_t n_stoppable;          /* n_ids at which a stop first counts */
-    uint16_t n_eos, n_stops;       /* EOS ids; all ids that end the request */
+    uint32_t n_stoppable; /* smallest n_ids at which a stop id ends the request */
+    /* n_eos: number of EOS ids; n_stops: number of all ids that end the request */
+    uint16_t n_eos, n_stops;
     uint32_t stops[REQUEST_STOPS]; /* the first ids that end the request, EOS first, if they fit */
 
-    /* The second cache line is used on the way to the gateway. i_outbox, i_replica and
-     * gateway_session belong to the core; table and scheduler never use them. */
+    /* The fields of the second cache line are used when tokens are sent to the gateway.
+     * i_outbox, i_replica and gateway_session belong to the core; table and scheduler never use
+     * them. */
     struct request_id id;
     uint32_t i_choice, attempt;
     uint32_t i_gateway;       /* gateway of the request: index into the head's gateway table */
@@ -59,15 +64,17 @@ struct request {
     /* salt of the request's blocks in the prefix cache (request_salt_copied) */
     struct request_salt salt;
     int32_t priority;
-    bool resubmitted; /* the request has precedence over new ones and is never refused for load */
+    /* the request has precedence over new ones and is never refused because of load */
+    bool resubmitted;
     uint64_t arrival_seq; /* order of arrival, unique */
     /* times of the request; 0 = none or not yet */
     uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns;
-    struct sampling_params sampling; /* spans point into arena */
+    struct sampling_params sampling; /* sampling parameters, whose spans point into the arena */
     struct f32_span vector;          /* answer of a pooling request, on the arena */
     /* `prompt_logprobs` is valid with has_prompt_logprobs (prompt_logprobs.h). */
     struct request_prompt_logprobs *prompt_logprobs;
-    uint32_t n_losses;      /* replicas lost under the request since it last made a token */
+    /* replicas lost while they had the request, since it last generated a token */
+    uint32_t n_losses;
     uint32_t n_ids_at_loss; /* n_ids at the last loss */
     uint64_t lost_ns;       /* time of the last loss */
     /* earliest time of a move to another replica; UINT64_MAX = a move is in progress */
@@ -76,15 +83,15 @@ struct request {
     /* `n_logged_bytes` is used in a replay only: bytes of lists and texts that the step log
      * leaves out. */
     uint64_t n_logged_bytes;
-    uint32_t ids_room;         /* ids that have memory; 0 = ids_cap, on the arena (replay) */
+    uint32_t ids_room; /* number of ids that have memory; 0 = ids_cap, on the arena (replay) */
     struct room_charge charge; /* memory charged for the request, by its owner */
-    /* ids found in the replica's cache by routing; they are no load to the replica */
+    /* ids that routing found in the replica's cache; they are no load for the replica */
     uint32_t n_hit;
     struct request_salt grammar_key; /* key in grammars.h; valid with has_grammar_key */
     uint64_t grammar_id; /* id of the grammar on that engine slot's rank; 0 = none yet */
     uint64_t grammar_since_ns, grammar_look; /* valid with awaits_grammar */
     uint32_t grammar_engine_slot;
-    uint32_t matcher_kib; /* size that a rank last reported, KiB; 0 = not yet */
+    uint32_t matcher_kib; /* size of the matcher that a rank last reported, KiB; 0 = none yet */
     bool has_grammar_key, awaits_grammar;
     bool has_replica; /* a replica has had the request; replica_id is the last one */
     uint64_t replica_id;
@@ -115,8 +122,9 @@ static inline bool request_pools(const struct request *r)
 {
     return r->sampling.pooling != POOLING_NONE;
 }
-/* Prefetch for walks over many requests. The first function prefetches the two cache lines. The
- * second one prefetches the newest id, when the cache lines have arrived. */
+/* These functions prefetch for walks over many requests. The first one prefetches the two cache
+ * lines. The second one prefetches the newest id, and is called after the cache lines have
+ * arrived. */
 static inline void request_prefetch(const struct request *r)
 {
     __builtin_prefetch(r, 1);
@@ -126,5 +134,5 @@ static inline void request_prefetch_ids(const struct request *r)
 {
     __builtin_prefetch(r->ids + r->n_ids, 1);
 }
-/* The values are the distances of the prefetches, in requests ahead. */
+/* REQUEST_PREFETCH_FAR and the next value are distances of prefetches, in requests ahead. */
 enum { REQUEST_PREFETCH_FAR = 12, REQUEST_PREFETCH_NEAR = 5 };

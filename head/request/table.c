@@ -1,5 +1,5 @@
 /* Keeps requests in a chained hash table over a fixed array of entries; the chains are indices.
- * Ids are random and come from gateways that are known by key, so their own bits are the hash. */
+ * Ids are random and come from authenticated gateways, so the ids' own bits are the hash. */
 #include "head/request/table.h"
 
 #include <assert.h>

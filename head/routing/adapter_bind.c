@@ -42,8 +42,8 @@ bool adapter_bind_in_use(const void *core, uint64_t id)
     return r != NULL;
 }
 
-/* Ends the requests with STATUS_INTERNAL, because the fault is in the cluster and not in the
- * request. */
+/* Ends the requests of lost adapters with STATUS_INTERNAL, because the fault is in the cluster
+ * and not in the request. */
 void adapter_bind_end_lost(struct head_core *h)
 {
     struct adapters *t = &h->cluster.adapters;

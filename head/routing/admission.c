@@ -10,8 +10,8 @@
 #include "head/routing/route.h"
 #include "head/state/requests.h"
 
-/* Ends a request that the model cannot take, since the model's limits may have been unknown when
- * it arrived. Returns false when it has ended. */
+/* Ends a request that exceeds the model's limits, which may have been unknown when it arrived.
+ * Returns false when it has ended. */
 static bool fit_to_model(struct head_core *h, struct request *r, const struct replica *g)
 {
     char text[160];
@@ -24,8 +24,8 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct re
         requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
         return false;
     }
-    /* A rank refuses the whole plan for an id that its model does not have. Refusing here costs
-     * one request instead of the replica. */
+    /* A rank refuses the whole plan for an id that its model does not have. Refusing the request
+     * here ends only this request instead of the replica. */
     for (uint32_t i = 0; i < r->n_ids; i++) {
         if (r->ids[i] < g->vocab_size)
             continue;
@@ -90,8 +90,8 @@ bool admission_move(struct head_core *h, struct request *r, struct engine_slot *
     return r->i_replica == to->replica->index;
 }
 
-/* Ends a request after its last try. The request must not take the cluster down for as long as
- * its client waits. */
+/* Ends a request after its last try. Otherwise the request would cause losses of replicas for as
+ * long as its client waits. */
 static bool give_up(struct head_core *h, struct request *r)
 {
     char text[sizeof r->text], made[56] = "before it generated a token";
@@ -128,8 +128,8 @@ static bool too_large(struct head_core *h, struct request *r)
 
 static void place_held(struct head_core *h)
 {
-    /* Requests that a full queue sends back go to the end. They are not tried again in this
-     * turn. */
+    /* Requests that a full queue returns are appended to the list. They are not tried again in
+     * this turn. */
     uint32_t n = h->n_held;
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
@@ -143,7 +143,8 @@ static void place_held(struct head_core *h)
         if (!l)
             l = route_find(h, r);
         if (!l && request_is_suspect(r))
-            continue; /* a suspect waits for its own conditions; other requests go on */
+            /* a suspect waits for its own conditions; other requests are placed meanwhile */
+            continue;
         if (!l)
             return;
         if (grammars_admit(h, r, l))
@@ -158,7 +159,7 @@ void admission_place(struct head_core *h)
         return;
     g->passed_over = false;
     place_held(h);
-    /* A tenant was passed over, and the others have had their chance. The order of turns no
+    /* A tenant was passed over, and the other tenants have had their turn. The order of turns no
      * longer counts. */
     if (g->passed_over) {
         g->looks++;

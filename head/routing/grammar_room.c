@@ -1,13 +1,13 @@
 /* Counts the memory for grammars on each engine slot's sampling rank; grammar_room.h has the
  * rules.
  *
- * grammars.c asks for room before a grammar is sent or a request is admitted, and calls
+ * grammars.c checks the memory before a grammar is sent or a request is admitted, and calls
  * `grammar_room_turn`. Sizes come from GrammarDone and Result messages.
  *
- * Invariants: everything runs on the loop thread. Grammars are counted as they come and go.
- * Matchers are counted by a walk over all requests, a few times a second and when the sum leaves
- * no room. Most requests find room and cause no walk. One matcher alone always has room, so no
- * request waits forever. */
+ * Invariants: everything runs on the loop thread. Grammars are counted when they are added and
+ * dropped. Matchers are counted by a walk over all requests, a few times a second and when the
+ * sum exceeds the limit. Most requests fit and cause no walk. One matcher alone always fits, so
+ * no request waits forever. */
 #include "head/routing/grammar_room.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@
 #define FIRST_BYTES (1ull << 20)
 
 enum {
-    GRAMMARS_PART = 4, /* 1 / GRAMMARS_PART of the room is for grammars */
+    GRAMMARS_PART = 4, /* 1 / GRAMMARS_PART of the memory is for grammars */
     ANYBODYS = 4,      /* all but 1 / ANYBODYS of a part is open to every tenant */
     TENANTS_PART = 8,
     CAP_MIN = 8,
@@ -215,8 +215,8 @@ static void end_too_large(struct head_core *h, struct request *r)
     requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 
-/* Removes the request from its scheduler. The token that is being sampled now is sampled again
- * later. */
+/* Suspends a request: removes it from its scheduler. The token that is being sampled now is
+ * sampled again later. */
 static void put_aside(struct head_core *h, struct engine_slot *l, struct request *r)
 {
     (void)scheduler_leave(l->scheduler, r);
@@ -230,7 +230,7 @@ static void relieve(struct head_core *h, struct engine_slot *l)
         uint32_t n;
         struct request *r = youngest_of_largest(h, l, &n);
         if (!r)
-            return; /* a request that moves to another engine slot leaves by itself */
+            return; /* a request that moves to another engine slot leaves without this */
         if (n == 1)
             end_too_large(h, r);
         else

@@ -1,16 +1,17 @@
 /* Places requests with a grammar in an engine slot whose sampling rank has compiled the grammar.
  *
- * admission.c asks for each held request whether it waits (`grammars_waits`) and whether it may
- * be admitted (`grammars_admit`). A missing grammar is sent with MSG_GRAMMAR; the answer comes
- * to `grammars_on_done`. At most ASKED_AT_ONCE are open for each engine slot, and tenants take
- * turns, so that one tenant's costly grammars delay no other tenant.
+ * admission.c checks for each held request whether it waits (`grammars_waits`) and whether it
+ * may be admitted (`grammars_admit`). A missing grammar is sent with MSG_GRAMMAR;
+ * `grammars_on_done` handles the answer. At most ASKED_AT_ONCE grammars are unanswered for each
+ * engine slot, and tenants take turns, so that one tenant's costly grammars delay no other
+ * tenant.
  *
  * Invariants: everything runs on the loop thread. A waiting request stays in the held list,
  * marked `awaits_grammar`. It is tried again when `h->grammars.looks` has grown, which counts
- * events that may matter. A request with a compiled grammar waits there too while its tenant's
+ * events that may matter. A request with a compiled grammar also waits there while its tenant's
  * masks have used up their time (mask_shares.h). An engine slot's table ends with its epoch; its
- * requests are then held and ask again. The requests themselves tell which grammars are in use,
- * so no state change has to update a count. */
+ * requests are then held and need their grammars again. A walk over the requests finds which
+ * grammars are in use, so no state change has to update a count. */
 #include "head/routing/grammars.h"
 
 #include <assert.h>
@@ -29,7 +30,7 @@
 #define WAIT_NS (120 * NS_PER_S)
 
 enum {
-    ASKED_AT_ONCE = 2, /* one grammar is compiled while the next one is already there */
+    ASKED_AT_ONCE = 2, /* one grammar is compiled while the rank already has the next one */
     KEPT = 32,         /* unused grammars that are kept for later requests */
 };
 
@@ -136,7 +137,7 @@ static void drop(struct engine_slot_grammars *t, uint32_t i)
     memmove(t->all + i, t->all + i + 1, (--t->n - i) * sizeof *t->all);
 }
 
-/* Drops unused grammars, the oldest first, until n unused ones are left. */
+/* Drops unused grammars, the oldest first, until n unused ones remain. */
 static void drop_unused(struct engine_slot_grammars *t, bool *used, uint32_t n_unused, uint32_t n)
 {
     while (n_unused > n) {
@@ -151,8 +152,8 @@ static void drop_unused(struct engine_slot_grammars *t, bool *used, uint32_t n_u
     }
 }
 
-/* Drops unused grammars. This walks over all requests once per KEPT / 2 new grammars, or once
- * per look when all grammars are in use. */
+/* Drops unused grammars. The function walks over all requests once per KEPT / 2 new grammars, or
+ * once per change of `looks` when all grammars are in use. */
 static void sweep(struct head_core *h, struct engine_slot *l)
 {
     struct engine_slot_grammars *t = &l->grammars;
@@ -170,7 +171,8 @@ static void sweep(struct head_core *h, struct engine_slot *l)
     t->sweep_at = t->n + KEPT / 2 > KEPT ? t->n + KEPT / 2 : KEPT;
 }
 
-/* Half of the table is open to every tenant. In the other half a tenant is limited to its part. */
+/* Returns true when the table may have another grammar of this tenant. Half of the table is open
+ * to every tenant. In the other half a tenant is limited to its part. */
 static bool has_room(const struct engine_slot_grammars *t, const struct request *r)
 {
     uint32_t n_own = 0;
@@ -398,7 +400,7 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
             return;
         }
         for (uint32_t i = 0; i < h->n_live; i++)
-            /* a request that is to move may have waited for it */
+            /* a request that is to move may have waited for this grammar */
             h->engine_slots[h->live[i]].look_due = true;
         return;
     }
@@ -441,7 +443,7 @@ void grammars_turn(struct head_core *h)
 }
 
 /* Returns true when the request's grammar is compiled. The request then waits for its tenant's
- * mask time or for room for its matcher. */
+ * mask time or for memory for its matcher. */
 static bool has_ready(const struct head_core *h, const struct request *r)
 {
     const struct engine_slot *l = &h->engine_slots[r->grammar_engine_slot];
@@ -451,7 +453,7 @@ static bool has_ready(const struct head_core *h, const struct request *r)
 
 void grammars_tick(struct head_core *h)
 {
-    h->grammars.looks++; /* credit may have arrived, or a replica may take requests again */
+    h->grammars.looks++; /* credit may have arrived, or a replica may accept requests again */
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
         if (r->awaits_grammar && h->now_ns - r->grammar_since_ns >= WAIT_NS && !has_ready(h, r))

@@ -1,5 +1,5 @@
 #pragma once
-/* Tells whether KV blocks can be copied from one replica to another, rank by rank. */
+/* Checks whether KV blocks can be copied from one replica to another, rank by rank. */
 #include "head/cluster/registry.h"
 
 /* Names the permanent obstacles to such a copy. TRANSFER_WAY = none. */

@@ -19,7 +19,7 @@ const char *roles_advice(enum role_trouble t)
     return texts[t];
 }
 
-/* Returns true when one of the two replicas gives blocks to the other. A prefill replica gives
+/* Returns true when one of the two replicas sends blocks to the other. A prefill replica sends
  * blocks to every replica that is not a prefill replica. */
 static bool is_partner(enum replica_role mine, enum replica_role other)
 {

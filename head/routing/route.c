@@ -1,6 +1,6 @@
 /* Chooses the replica for a request: the replica from which the first token, and then the
- * beginning of its answer, is expected soonest. admission.c and transfer_policy.c call it;
- * nothing is changed except figures in the request and the core's `routes`.
+ * beginning of its answer, is expected soonest. admission.c and transfer_policy.c call it. The
+ * code changes only figures in the request and the core's `routes`.
  *
  * Before the first token the replica has to finish the steps in flight. It then computes the
  * queued prompts and the part of this prompt that its prefix cache lacks, beside the sequences
@@ -9,7 +9,7 @@
  * slows down therefore gets fewer requests, and an overdue step counts before its result
  * arrives.
  *
- * A request thus stays with the cache that holds its prefix, unless computing the prefix
+ * A request is thus placed with the cache that holds its prefix, unless computing the prefix
  * elsewhere would be sooner. In that case the prefix is computed there too, and both caches
  * serve it. */
 #include "head/routing/route.h"
@@ -48,8 +48,8 @@ struct step_speed route_mean_speed(const struct head_core *h)
     return n ? (struct step_speed){sum.base_ns / n, sum.token_ns / n} : sum;
 }
 
-/* Returns the time left for the steps in flight, ns. A step that is late is expected to need as
- * much time again. */
+/* Returns the remaining time of the steps in flight, ns. A step that is late is expected to need
+ * as much time again. */
 static double in_flight_ns(const struct head_core *h, const struct engine_slot *l,
                            struct step_speed s)
 {
@@ -97,8 +97,8 @@ static double answer_ns(const struct route *x, double n_tokens)
     return n_tokens * (x->speed.base_ns + x->speed.token_ns * n_rows);
 }
 
-/* Returns true when a suspect runs there. With two suspects in one replica nobody could tell
- * which of them caused a loss. */
+/* Returns true when a suspect runs in the slot. With two suspects in one replica, the head could
+ * not find out which of them caused a loss. */
 static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
 {
     const struct request *r = request_table_find(h->requests, l->suspect, l->suspect_choice);
@@ -106,8 +106,8 @@ static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
            request_is_suspect(r);
 }
 
-/* Returns true when the request fits. A request longer than the model allows is first cut to
- * that length (admission.c). */
+/* Returns true when the request fits into the replica. A request longer than the model allows is
+ * first cut to that length (admission.c). */
 static bool is_room(const struct replica *g, const struct request *r, uint32_t most_tokens)
 {
     return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;
@@ -144,7 +144,7 @@ static bool takes(const struct head_core *h, const struct engine_slot *l, const 
            !(request_is_suspect(r) && has_suspect(h, l));
 }
 
-/* Returns true when all replicas that take requests are decode replicas; they then compute
+/* Returns true when all replicas that accept requests are decode replicas; they then compute
  * prompts too. */
 static bool only_decodes(const struct head_core *h)
 {
@@ -184,7 +184,7 @@ static struct scheduler_load load_of(const struct engine_slot *l)
     return load;
 }
 
-/* Lists every engine slot that takes requests, with a lower bound of its cost. */
+/* Lists every engine slot that can take the request, with a lower bound of its cost. */
 static uint32_t list_routes(struct head_core *h, const struct request *r,
                             const struct engine_slot *from)
 {

@@ -2,7 +2,7 @@
 /* Chooses the replica that takes a request. The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
-/* Holds the figures for one engine slot while routing chooses. */
+/* Holds the figures for one engine slot while routing chooses a slot for a request. */
 struct route {
     struct engine_slot *engine_slot;
     struct scheduler_load load;
@@ -12,16 +12,17 @@ struct route {
     double cost_ns;   /* lower bound of the cost, or the exact cost once known, ns */
 };
 
-/* Returns the slot for this request, or NULL when no slot takes it now. Sets r->n_hit. */
+/* Returns the slot for this request, or NULL when no slot can take the request now. Sets
+ * r->n_hit. */
 struct engine_slot *route_find(struct head_core *h, struct request *r);
-/* Returns true when this slot would take the request. Sets r->n_hit. */
+/* Returns true when this slot can take the request. Sets r->n_hit. */
 bool route_takes(struct head_core *h, struct request *r, struct engine_slot *l);
 /* Returns true when the request fits into no serving replica. */
 bool route_awaits_room(const struct head_core *h, const struct request *r);
 /* Returns true when the request would fit into an existing replica, ready or not, once that
  * replica is whole. */
 bool route_may_have_room(const struct head_core *h, const struct request *r);
-/* Returns the slot where a running request can go on at once, or NULL. `any_role` also allows
+/* Returns the slot where a running request can continue at once, or NULL. `any_role` also allows
  * prefill replicas. */
 struct engine_slot *route_find_move(struct head_core *h, const struct request *r,
                                     const struct engine_slot *from, bool any_role);

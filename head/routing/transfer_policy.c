@@ -1,6 +1,6 @@
-/* Chooses requests that move: all requests of a drained replica, as fast as other replicas have
- * room, and each request of a prefill replica once it has its first token. Older requests go
- * first. A move that failed is tried again later, not in each step. */
+/* Chooses requests that move: all requests of a drained replica, as fast as other replicas can
+ * take them, and each request of a prefill replica once it has its first token. Older requests
+ * move first. A move that failed is tried again later, not in each step. */
 #include "head/routing/transfer_policy.h"
 
 #include "common/base/clock.h"
@@ -21,7 +21,7 @@ static bool is_stuck(const struct engine_slot *l)
     return l->transfer && l->transfer->state == TRANSFER_STUCK;
 }
 
-/* Returns true when blocks can be copied now. */
+/* Returns true when blocks can be copied between the two engine slots now. */
 static bool can_copy(const struct engine_slot *from, const struct engine_slot *to)
 {
     if (is_stuck(from) || is_stuck(to) || transfer_way(from->replica, to->replica) != TRANSFER_WAY)
@@ -51,8 +51,8 @@ static bool is_sooner(const struct head_core *h, const struct engine_slot *to, u
     return COPY_BASE_NS + bytes / h->transfers.bytes_per_s * (double)NS_PER_S < compute_ns;
 }
 
-/* Returns the tokens of `r` that are already in the other replica, because requests with the
- * same beginning brought them along. */
+/* Returns the number of r's tokens that are already in the other replica, because requests with
+ * the same beginning copied them there. */
 static uint32_t copied_before(const struct engine_slot *from, const struct engine_slot *to,
                               const struct request *r)
 {
@@ -86,14 +86,14 @@ static bool may_hand_over(const struct request *r)
     return request_n_generated(r) > 0 && r->ids_cap - r->n_ids >= WORTH_MOVING_IDS;
 }
 
-/* Sets the time of the next attempt. */
+/* Sets the time of the request's next attempt to move. */
 static void put_off(const struct head_core *h, struct request *r, bool drains)
 {
     r->move_at_ns = h->now_ns + (drains ? DRAIN_RETRY_NS : ROLE_RETRY_NS);
 }
 
-/* Considers one request. Returns false when it could move now, but the blocks of another move
- * are in the way. */
+/* Moves one request if possible. Returns false when it could move now, but must wait for another
+ * move of blocks. */
 static bool consider(struct head_core *h, struct engine_slot *from, struct request *r)
 {
     bool drains = from->replica->draining;
@@ -102,7 +102,7 @@ static bool consider(struct head_core *h, struct engine_slot *from, struct reque
         put_off(h, r, drains);
         return true;
     }
-    /* the head asked for the grammar, which will soon be ready */
+    /* the head has requested the grammar, which will soon be ready */
     if (!grammars_may_move(h, r, to)) {
         put_off(h, r, drains);
         return true;
@@ -126,7 +126,7 @@ static bool consider(struct head_core *h, struct engine_slot *from, struct reque
     return true;
 }
 
-/* Sends waiting requests away. Nothing of them is computed, so they go without blocks. */
+/* Moves waiting requests away. None of their tokens is computed, so they move without blocks. */
 static void send_away_waiting(struct head_core *h, struct engine_slot *from)
 {
     struct request *next = scheduler_next_waiting(from->scheduler, NULL);
@@ -150,7 +150,7 @@ static void look_at(struct head_core *h, struct engine_slot *from)
         if (r->move_at_ns > h->now_ns || h->transfers.n >= MAX_MOVES || request_is_suspect(r))
             continue;
         if ((drains || may_hand_over(r)) && !consider(h, from, r))
-            return; /* this request must go first; the next attempt is soon */
+            return; /* this request must move first; the next attempt is soon */
     }
 }
 

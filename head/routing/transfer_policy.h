@@ -3,5 +3,5 @@
  * The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
-/* Looks at the engine slots that should lose requests, and begins the moves. */
+/* Begins moves of requests out of the engine slots that should lose requests. */
 void transfer_policy_look(struct head_core *h);

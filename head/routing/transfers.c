@@ -1,13 +1,13 @@
 /* Runs the life of each move of a request between two replicas.
  *
  * transfer_policy.c begins a move with a copy of blocks or as a recomputation. `transfers_turn`
- * sends orders to ranks and advances each move; answers come to `transfers_on_msg`.
+ * sends orders to ranks and advances each move; `transfers_on_msg` handles the answers.
  *
- * Invariants: everything runs on the loop thread. A move finds its request by name, so other
- * changes of the request (an end, a cancel, a lost replica, a newer attempt) need no knowledge
- * of moves. The destination's blocks stay held until every rank there that was told has
- * answered, or the epoch is over, since a rank may still write into them. The source's blocks
- * are released at once after a failure. */
+ * Invariants: everything runs on the loop thread. A move finds its request by name, so code that
+ * changes the request otherwise (an end, a cancel, a lost replica, a newer attempt) need not
+ * update moves. The destination's blocks stay held until every rank there that received an order
+ * has answered, or the epoch is over, since a rank may still write into them. The source's
+ * blocks are released at once after a failure. */
 #include "head/routing/transfers.h"
 
 #include <stdio.h>
@@ -19,12 +19,14 @@
 #include "head/request/request.h"
 #include "head/routing/admission.h"
 
-#define TIMEOUT_NS        (15 * NS_PER_S) /* ranks give up after 10 s */
+/* longer than the 10 s after which ranks end a transfer */
+#define TIMEOUT_NS        (15 * NS_PER_S)
 #define START_BYTES_PER_S 1e9
 #define LOW_BYTES_PER_S   1e6
 #define HIGH_BYTES_PER_S  1e12
 #define SPEED_WEIGHT      (1.0 / 8) /* weight of the newest measurement */
-/* A move is tried again after this delay. Each further failure doubles the delay. */
+/* RETRY_NS is the delay before a failed move is tried again. Each further failure doubles the
+ * delay. */
 #define RETRY_NS           NS_PER_S
 #define RETRY_MOST_DOUBLED 5u
 
@@ -67,8 +69,8 @@ static void side_init(struct transfer_side *side, const struct engine_slot *l)
         .i_replica = l->replica->index, .epoch = l->replica->epoch, .n_ranks = l->replica->world};
 }
 
-/* Returns true when every rank that was told has answered. After a failure no further rank is
- * told. */
+/* Returns true when every rank that received an order has answered. After a failure no further
+ * orders are sent. */
 static bool side_is_quiet(const struct transfer_side *side, bool failed)
 {
     for (uint32_t i = 0; i < side->n_ranks && !side->is_over; i++)
@@ -96,7 +98,7 @@ static void leave_engine_slot(struct head_core *h, const struct transfer *x, int
         l->look_due = true;
 }
 
-/* Returns the request while it is still where the move began, or NULL. */
+/* Returns the request while it is still in the replica where the move began, or NULL. */
 static struct request *request_of(const struct head_core *h, const struct transfer *x)
 {
     struct request *r = request_table_find(h->requests, x->request, x->i_choice);
@@ -167,7 +169,7 @@ void transfer_begin_recompute(struct head_core *h, struct request *r, struct eng
     leave(h, r);
 }
 
-/* Lists the blocks that the other cache lacks. */
+/* Lists the blocks that the other cache lacks in the transfer. */
 static bool list_blocks(struct head_core *h, struct transfer *x, const struct engine_slot *from,
                         const struct engine_slot *to)
 {
@@ -288,7 +290,7 @@ static enum status tell(struct head_core *h, const struct transfer *x, int i_sid
     return peers_send(&h->peers, rank_slots[i_side]->peer, &m);
 }
 
-/* Sends orders; a rank without credit gets its order in a later turn. */
+/* Sends orders to the ranks. A rank without credit gets its order in a later turn. */
 static void tell_all(struct head_core *h, struct transfer *x)
 {
     for (int s = 0; s < 2; s++) {
@@ -341,7 +343,7 @@ static void learn_speed(struct transfers *t, const struct transfer *x, uint64_t 
     uint64_t passed_ns = now_ns - x->start_ns;
     uint64_t took_ns = x->took_ns && x->took_ns < passed_ns ? x->took_ns : passed_ns;
     if (x->n_bytes == 0 || took_ns == 0)
-        return; /* this copy gives no speed */
+        return; /* the speed of this copy cannot be measured */
     double v = (double)x->n_bytes * (double)NS_PER_S / (double)took_ns;
     v = v < LOW_BYTES_PER_S ? LOW_BYTES_PER_S : v > HIGH_BYTES_PER_S ? HIGH_BYTES_PER_S : v;
     t->bytes_per_s += (v - t->bytes_per_s) * SPEED_WEIGHT;
@@ -358,7 +360,7 @@ static uint64_t retry_at(struct head_core *h, const struct transfer *x)
 }
 
 /* Returns true when the answer ended before the copy did and the drained replica ended with it.
- * Nothing is left to move, so nothing has failed. */
+ * No request is left to move, so the move has not failed. */
 static bool is_moot(const struct head_core *h, const struct transfer *x)
 {
     const struct request *r = request_table_find(h->requests, x->request, x->i_choice);
@@ -375,7 +377,7 @@ static void failed(struct head_core *h, struct transfer *x)
                  (unsigned long long)x->id, (unsigned long long)x->request.hi,
                  (unsigned long long)x->request.lo, x->i_choice, log_quote(x->why));
     }
-    /* a rank may still read the blocks, but nobody will use its copy */
+    /* a rank may still read the blocks, but its copy will not be used */
     let_go(h, x, TRANSFER_FROM);
     if (side_is_quiet(&x->sides[TRANSFER_TO], true)) {
         let_go(h, x, TRANSFER_TO);
@@ -398,7 +400,7 @@ static void go_on_copying(struct head_core *h, struct transfer *x)
     if (!x->failed && late)
         fail(x, "timeout",
              STR("cannot copy the KV blocks: a rank did not report the end of the copy in time"));
-    if (x->failed) { /* other requests do not wait until these ranks notice */
+    if (x->failed) { /* other requests need not wait until these ranks detect the failure */
         failed(h, x);
         return;
     }
@@ -411,7 +413,7 @@ static void go_on_copying(struct head_core *h, struct transfer *x)
               (unsigned long long)x->n_bytes,
               (double)(h->now_ns - x->start_ns) / (double)NS_PER_MS);
     copied(h, x);
-    go_on_leaving(h, x); /* the request leaves before it can be admitted again where it is */
+    go_on_leaving(h, x); /* the request leaves before its old replica can admit it again */
 }
 
 static void go_on(struct head_core *h, struct transfer *x)

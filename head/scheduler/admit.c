@@ -1,13 +1,13 @@
 /* Admits waiting sequences to the next plan.
  *
- * step.c calls `admit_make_way`, which may preempt sequences of worse classes, then
- * `admit_waiting` with the prompt budget that running sequences left. Order comes from queue.c,
- * blocks from kv/blocks.h.
+ * step.c calls `admit_make_way`, which may preempt sequences of lower priority, then
+ * `admit_waiting` with the prompt budget that running sequences left. queue.c decides the order,
+ * and kv/blocks.h provides the blocks.
  *
  * Invariants: sequences are admitted in order, so small requests never starve a large one. A
- * sequence that is held back as one partial prefill too many lets whole prompts of other tenants
- * pass, since they do not take a partial place from it. An admission must fit into one frame
- * (admit_bytes). */
+ * sequence that would be one partial prefill too many is held back. Other tenants may then admit
+ * whole prompts, since these need no place among the partial prefills. An admission must fit
+ * into one frame (admit_bytes). */
 #include "head/scheduler/admit.h"
 
 #include <stdio.h>
@@ -21,12 +21,13 @@
 enum {
     /* steps until the next lookup, since more of the prefix may be cached by then */
     STUCK_STEPS = 16,
-    HELD_MAX = 16, /* most tenants that others pass in a step; each costs a lookup in the cache */
-    ADMIT_BYTES = 256 /* bytes of an admission beside ids, blocks, lists and texts, at most */
+    /* most tenants with a held-back sequence in a step; each costs a lookup in the cache */
+    HELD_MAX = 16,
+    ADMIT_BYTES = 256 /* most bytes of an admission beside ids, blocks, lists and texts */
 };
 
 /* PLAN_ADMIT_BYTES limits the admissions in one plan, unless a single admission is larger. Every
- * rank gets all of them: 7 ms on 10 Gbit/s, and a quarter of a link's bytes in flight. */
+ * rank receives all of them: 7 ms on 10 Gbit/s, and a quarter of a link's bytes in flight. */
 #define PLAN_ADMIT_BYTES (8u << 20)
 
 static uint64_t n_free_blocks(const struct scheduler *s)
@@ -37,7 +38,7 @@ static uint64_t n_free_blocks(const struct scheduler *s)
     return n;
 }
 
-/* Returns true when a lookup would give the same result, because nothing was freed since the
+/* Returns true when a lookup would give the same result, because no block was freed since the
  * last lookup. Looking up a long prompt's prefix costs more than the rest of a step. */
 static bool is_stuck(struct scheduler *s, const struct seq *x)
 {
@@ -78,7 +79,7 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     x->counts_hits = s->c.enable_prefix_caching && !r->scheduled_ns;
     if (!r->scheduled_ns)
         r->scheduled_ns = now_ns;
-    /* As in vLLM, a request counts once. When it comes back it finds its own blocks. */
+    /* As in vLLM, a request counts once. When it is admitted again it finds its own blocks. */
     if (!x->counts_hits)
         return;
     r->n_cached = n_cached < r->n_prompt ? n_cached : r->n_prompt;
@@ -86,8 +87,8 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     s->stats.prefix_hit_tokens += n_cached;
 }
 
-/* Returns the bytes of r's admission. However little of the prompt must be computed, ranks get
- * all of its ids and blocks, and the grammar as text. */
+/* Returns the bytes of r's admission in a plan. However little of the prompt must be computed,
+ * the admission has all of its ids and blocks, and the grammar as text. */
 uint64_t admit_bytes(const struct scheduler *s, const struct request *r, uint32_t n_ids)
 {
     uint64_t n = n_ids;
@@ -121,7 +122,7 @@ struct admission {
     uint32_t n_held;
 };
 
-/* Returns false when neither x nor any sequence behind it may be admitted. */
+/* Returns false when neither `x` nor any sequence behind it may be admitted. */
 static bool may_come(struct scheduler *s, const struct admission *a, const struct seq *x)
 {
     if (prompt_budget_is_spent(&a->budget, x))
@@ -130,7 +131,7 @@ static bool may_come(struct scheduler *s, const struct admission *a, const struc
         return false;
     uint64_t n_bytes = admit_bytes(s, x->r, x->r->n_ids);
     if (s->p.n_admits > 0 && a->n_bytes + n_bytes > PLAN_ADMIT_BYTES)
-        return false; /* the next plan has room */
+        return false; /* the next plan can have the admission */
     return !is_stuck(s, x);
 }
 
@@ -182,7 +183,8 @@ void admit_waiting(struct scheduler *s, struct prompt_budget budget, uint64_t no
     }
 }
 
-/* Returns true when x could be admitted by preempting sequences of worse classes, given its hit. */
+/* Returns true when `x` could be admitted by preempting sequences of lower priority, given its
+ * hit. */
 static bool can_make_way(struct scheduler *s, const struct seq *x)
 {
     uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail, n_worse = 0;
@@ -196,9 +198,9 @@ static bool can_make_way(struct scheduler *s, const struct seq *x)
     return blocks_fit_after(s->blocks, &s->hit, x->r->n_ids, s->n_running - n_worse, &gain);
 }
 
-/* Preempts sequences of a worse class, the last in order first, until the first waiting sequence
- * has a slot and, once the steps in flight are done, blocks. Does nothing when that cannot
- * succeed. */
+/* Preempts sequences of lower priority for the first waiting sequence, the last in order first.
+ * It continues until that sequence has a slot and, once the steps in flight are done, blocks.
+ * Does nothing when that cannot succeed. */
 void admit_make_way(struct scheduler *s)
 {
     int32_t priority = seq_queue_first_priority(&s->waiting);

@@ -2,8 +2,8 @@
  * queries.
  *
  * The core calls `scheduler_add` for placed requests and `scheduler_remove` for cancelled ones;
- * `scheduler_reset` hands all requests back at the end of an epoch. Routing asks for load,
- * cached tokens and room.
+ * `scheduler_reset` returns all requests at the end of an epoch. Routing queries load, cached
+ * tokens and free space.
  *
  * Invariants: one thread uses a scheduler, which has no clock. A request belongs to at most one
  * scheduler, and r->sched points to its sequence. A request is refused if it could never run
@@ -27,7 +27,7 @@ enum {
     LOOK_BACK = 8, /* waiting sequences that are compared for a common prefix */
 };
 
-/* MOST_ADMIT_BYTES limits one admission: a frame, less the runs beside it in the plan. */
+/* MOST_ADMIT_BYTES limits one admission to a frame without the other runs of the plan. */
 #define MOST_ADMIT_BYTES (FRAME_MAX_BYTES - (8u << 20))
 
 /* ---- create, add, remove ---- */
@@ -170,8 +170,8 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r)
            blocks_fit_alone(s->blocks, r->ids_cap - 1); /* the last token is never run */
 }
 
-/* Reserves memory now if a slot is free for the sequence, so that a step does not allocate.
- * Otherwise the step tries again. */
+/* Reserves the sequence's memory now if a slot is free for it, so that a step does not allocate.
+ * Otherwise the step reserves the memory. */
 static void make_room_early(struct scheduler *s, struct seq *x)
 {
     if (s->waiting.n < s->n_free_slots + s->n_left_slots)
@@ -258,7 +258,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     for (struct seq *x = s->first; x; x = x->next) {
         if (x->place == SEQ_RUNNING)
             request_enter(x->r, REQUEST_PREEMPTED);
-        all[n++] = x; /* ended requests are handed back too, so that none is lost */
+        all[n++] = x; /* ended requests are returned too, so that none is lost */
     }
     assert(n == s->n_seqs);
     qsort(all, n, sizeof *all, by_arrival);

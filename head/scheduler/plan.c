@@ -1,5 +1,5 @@
-/* Adds one run to the plan in progress: its blocks, its entry among the steps in flight, and the
- * new positions of its sequence. */
+/* Adds one run to the plan in progress: the run's blocks, its entry among the steps in flight,
+ * and the new positions of its sequence. */
 #include "head/scheduler/plan.h"
 
 #include "head/scheduler/sequences.h"

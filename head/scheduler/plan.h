@@ -1,5 +1,5 @@
 #pragma once
-/* Adds runs to the plan that a step is making. */
+/* Adds runs to the plan of the step that is being made. */
 #include "head/scheduler/state.h"
 
 struct run_size {
@@ -8,8 +8,8 @@ struct run_size {
 /* Returns the last position + 1 that ranks may reach with this run. The token at n_cap - 1 is
  * never run. */
 uint32_t plan_furthest(const struct seq *x, struct run_size size);
-/* Adds a run of x. blocks_fit or blocks_fit_admit must have agreed. With `prompt`, the run goes
- * after the prompts that are planned already. */
+/* Adds a run of `x`. blocks_fit or blocks_fit_admit must have accepted it. With `prompt`, the
+ * run goes after the prompts that are planned already. */
 void plan_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool prompt);
 /* Adds a run like plan_add_run, for a run that has its blocks already. */
 struct plan_run *plan_put_run(struct scheduler *s, struct seq *x, struct run_size size,

@@ -38,7 +38,8 @@ uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t b
     return threshold && n > threshold ? threshold : n;
 }
 
-/* Returns the time left for x, in tokens. A running prompt takes at most its tenant's part. */
+/* Returns the remaining time for `x`, in tokens. A running prompt takes at most its tenant's
+ * part. */
 static uint32_t time_of(const struct prompt_budget *b, const struct seq *x)
 {
     uint32_t any = b->any;

@@ -1,17 +1,17 @@
 #pragma once
 /* Keeps the queue of one scheduler, which decides which waiting sequence is next. Sequences are
  * in classes by priority (a lower number is served sooner). Within a class, resubmitted and
- * preempted sequences come first, by age. The others get fair shares per tenant: deficit round
- * robin over tokens (Shreedhar and Varghese, SIGCOMM 1995). A deficit may go below zero, because
- * the length of an answer is not known in advance. A turn gives its tenant a quantum. The tenant
- * is served, oldest first, while its deficit is above zero. Its sequences are charged for the KV
- * cache that they take. A tenant saves at most one quantum. A tenant without sequences here is
- * forgotten, with its debt.
+ * preempted sequences are first, by age. The others get fair shares per tenant: deficit round
+ * robin over tokens (Shreedhar and Varghese, SIGCOMM 1995). A deficit may be below zero, because
+ * the length of an answer is not known in advance. A turn adds a quantum to its tenant's
+ * deficit. The tenant is served, oldest sequence first, while its deficit is above zero. Each
+ * sequence is charged for the KV cache that it takes. A tenant saves at most one quantum. A
+ * tenant that has no sequences in the scheduler is deleted, with its debt.
  *
  * Tenants and classes exist while one of their sequences is in the scheduler, waiting or
  * running. A step never allocates: memory is reserved when a sequence enters. First, push and
  * remove are O(log n) in the sequences of a tenant and O(1) in those of others. First is also
- * linear in the classes and tenants that have sequences here, which are few. */
+ * linear in the number of classes and tenants with sequences, which is small. */
 #include "head/scheduler/seq.h"
 
 struct tenant;
@@ -19,7 +19,7 @@ struct priority_class;
 
 struct seq_queue {
     uint32_t n;        /* waiting sequences */
-    uint32_t n_inside; /* sequences that have entered and not left */
+    uint32_t n_inside; /* sequences in the scheduler, waiting or running */
     int64_t quantum;   /* tokens per turn */
     struct tenant *tenants;
     struct priority_class *classes;
@@ -28,8 +28,8 @@ struct seq_queue {
     uint32_t *buckets, n_buckets; /* (priority, tenant) → tenant + 1 */
 };
 
-/* Returns true when a comes before b: by class, then by age. Running sequences are served in the
- * same order, and the last one is preempted first. */
+/* Returns true when `a` is served before `b`: by class, then by age. Running sequences are
+ * served in the same order, and the last one is preempted first. */
 bool seq_before(const struct seq *a, const struct seq *b);
 
 void seq_queue_init(struct seq_queue *q, int64_t quantum);
@@ -38,14 +38,15 @@ void seq_queue_fini(struct seq_queue *q);
 void seq_queue_enter(struct seq_queue *q, struct seq *x);
 /* Removes a sequence that does not wait from the scheduler. */
 void seq_queue_leave(struct seq_queue *q, struct seq *x);
-void seq_queue_push(struct seq_queue *q, struct seq *x); /* the sequence begins to wait */
+/* begins to wait: puts `x` into the queue */
+void seq_queue_push(struct seq_queue *q, struct seq *x);
 void seq_queue_remove(struct seq_queue *q, struct seq *x);
 /* Returns the sequence to serve next, or NULL when no sequence waits. The result is the same
  * until something changes. */
 struct seq *seq_queue_first(struct seq_queue *q);
-/* Returns the sequence to try when x cannot be served now: the oldest one of the next tenant in
- * its class. Returns NULL when no other tenant waits there. `x` is a result of seq_queue_first
- * or of this function. */
+/* Returns the sequence to try when `x` cannot be served now: the oldest one of the next tenant
+ * in its class. Returns NULL when no other tenant waits there. `x` is a result of
+ * seq_queue_first or of this function. */
 struct seq *seq_queue_behind(const struct seq_queue *q, const struct seq *x);
 /* Returns the priority of the next sequence, or INT32_MAX when no sequence waits. */
 int32_t seq_queue_first_priority(const struct seq_queue *q);
@@ -53,4 +54,4 @@ int32_t seq_queue_first_priority(const struct seq_queue *q);
 uint32_t seq_queue_n_waiting(const struct seq_queue *q, uint64_t tenant);
 /* Charges x's tenant for n_tokens of KV cache. */
 void seq_queue_charge(struct seq_queue *q, const struct seq *x, uint32_t n_tokens);
-bool seq_queue_check(const struct seq_queue *q); /* a check for tests */
+bool seq_queue_check(const struct seq_queue *q); /* checks the queue's invariants, for tests */

@@ -21,8 +21,8 @@ enum { MAX_MOVES = 64 };
 struct scheduler_move {
     struct scheduler_move *next;
     uint64_t id;
-    /* `prefix` is set for an import only: the content of the blocks and the request that they
-     * are for; else NULL. */
+    /* prefix of an import: the content of its blocks and the request that they are for; NULL = a
+     * hold */
     struct request *prefix;
     bool is_whole;
     uint32_t n;

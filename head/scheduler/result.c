@@ -1,7 +1,7 @@
 /* Applies results in the order of their steps.
  *
- * The core calls `scheduler_on_result`; its events tell which requests got tokens or ended.
- * Tokens go to the request, full blocks to the prefix cache, times to the budgets.
+ * The core calls `scheduler_on_result`; its events say which requests got tokens or ended.
+ * Tokens are added to the request, full blocks to the prefix cache, times to the budgets.
  *
  * Invariants: the result is checked completely before any of it is applied. A rank that answers
  * something other than the oldest plan in flight is out of step, and its replica must be
@@ -102,7 +102,7 @@ static uint32_t push_tokens(struct request *r, const struct result_item *item)
     return n;
 }
 
-/* Handles rare effects of a result on a sequence that goes on. */
+/* Handles rare effects of a result on a sequence that continues. */
 static void move_on(struct scheduler *s, struct seq *x, uint64_t now_ns)
 {
     if (!x->tail_shared)
@@ -115,8 +115,8 @@ static void move_on(struct scheduler *s, struct seq *x, uint64_t now_ns)
     }
 }
 
-/* Enters full blocks. No listed sequence has left, since a sequence that ends in a result is not
- * listed. */
+/* Enters full blocks into the prefix cache. No listed sequence has left, since a sequence that
+ * ends in a result is not listed. */
 static void enter_blocks(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_entering; i++)
@@ -134,7 +134,8 @@ static void count_accepted(struct scheduler *s, uint32_t n)
         s->accepted_at[i]++;
 }
 
-/* Takes rows of the prompt, before a token of the same item. The sequence must still exist. */
+/* Stores an item's rows of the prompt, before a token of the same item. The sequence must still
+ * exist. */
 static void take_prompt_logprobs(struct scheduler *s, const struct seq *x,
                                  const struct step_entry *e, const struct result_item *item)
 {
@@ -163,7 +164,7 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
                  n);
 }
 
-/* Charges masks, also for a sequence that has left. */
+/* Charges the tenants for the masks of the result, also for a sequence that has left. */
 static void charge_masks(struct scheduler *s, const struct step_entry *e,
                          const struct result_item *item)
 {
@@ -179,7 +180,7 @@ static void charge_masks(struct scheduler *s, const struct step_entry *e,
     x->had_mask = true;
 }
 
-/* Takes the tokens of one run. The sequence must still exist. */
+/* Applies the tokens of one run. The sequence must still exist. */
 static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
                         const struct result_item *item, uint64_t now_ns)
 {

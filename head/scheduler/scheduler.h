@@ -21,7 +21,7 @@ struct scheduler_config {
     uint32_t max_model_len;
     uint32_t depth;          /* most steps in flight, 1 or 2 */
     uint32_t n_draft;        /* draft tokens per sequence and step; 0 = none */
-    uint32_t draft_max_seqs; /* no drafts in steps with more sequences; 0 = no limit */
+    uint32_t draft_max_seqs; /* steps with more sequences have no drafts; 0 = no limit */
     uint64_t step_target_ns; /* prompts are split so that a step takes about this long; 0 = off */
     bool enable_prefix_caching;
     bool gives_prompt_logprobs; /* the ranks support prompt_logprobs */
@@ -62,12 +62,13 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r);
  * when the queue is full. Returns STATUS_NO_MEMORY when the request can never fit into this
  * pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
-/* Returns true when a request with a grammar may be added: it has come back, or its tenant has
- * room for another answer (mask_shares.h). Added requests stay; a replay need not ask. After
- * false, ask again when scheduler_takes_more_masks has returned true, or the scheduler is empty. */
+/* Returns true when a request with a grammar may be added: the scheduler is empty, the request was
+ * resubmitted, or its tenant may have another answer (mask_shares.h). The function never removes
+ * added requests, and a replay need not call it. After false, call again when
+ * scheduler_takes_more_masks has returned true, or the scheduler is empty. */
 bool scheduler_takes_masks(struct scheduler *s, const struct request *r);
 bool scheduler_takes_more_masks(struct scheduler *s);
-/* Returns the largest ids_cap of a request that fits alone. */
+/* Returns the largest ids_cap of a request that fits when it is alone. */
 uint32_t scheduler_most_tokens(const struct scheduler *s);
 /* Removes the request in any state. Its results in flight are discarded. */
 void scheduler_remove(struct scheduler *s, struct request *r);
@@ -87,7 +88,7 @@ MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_r
                                          uint64_t now_ns, const struct scheduler_event **events,
                                          uint32_t *n_events, struct error *err);
 /* Begins a new epoch of the same ranks: drops sequences and blocks; steps restart at 1. Every
- * request is handed back through `fn` in order of arrival. Running requests are PREEMPTED, and
+ * request is returned through `fn` in order of arrival. Running requests are PREEMPTED, and
  * those that scheduler_pop_ended had not returned are FINISHED. `fn` may add a request to a
  * scheduler, even to this one. */
 typedef void scheduler_request_fn(void *ctx, struct request *r);
@@ -96,25 +97,26 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
 /* ---- requests that move between replicas (reserve.c); `id`: number of a move, chosen by the
  * caller ---- */
 
-/* Returns how many of r's first tokens have full blocks here, in steps whose results have
+/* Returns how many of r's first tokens are in full blocks here, in steps whose results have
  * arrived. */
 uint32_t scheduler_movable(const struct scheduler *s, const struct request *r);
-/* Holds the blocks of r's first n_tokens until scheduler_let_go, whatever happens to `r`.
- * Returns STATUS_NOT_FOUND when some of these blocks are not here. */
+/* Holds the blocks of r's first n_tokens until scheduler_let_go, even if `r` ends. Returns
+ * STATUS_NOT_FOUND when this scheduler lacks some of these blocks. */
 MUST_USE enum status scheduler_hold(struct scheduler *s, const struct request *r, uint32_t n_tokens,
                                     uint64_t id);
 /* Reserves blocks for the first n_tokens of `r`, which is in another scheduler and borrowed for
- * the call. No sequence gets these blocks. Returns STATUS_LIMIT when there is no room. */
+ * the call. No sequence gets these blocks. Returns STATUS_LIMIT when there are too few blocks. */
 MUST_USE enum status scheduler_import(struct scheduler *s, const struct request *r,
                                       uint32_t n_tokens, uint64_t id);
 /* Returns the blocks of a hold or an import, or NULL when there is none. */
 const struct blocks_part *scheduler_parts(const struct scheduler *s, uint64_t id, uint32_t *n);
-/* Marks an import as complete. It is then found like any cached prefix. It is kept until its
- * request is admitted or gone, the room is needed, or scheduler_let_go is called. */
+/* Marks an import as complete. Its blocks are then found like any cached prefix. They are kept
+ * until the request is admitted or gone, the blocks are needed, or scheduler_let_go is called. */
 void scheduler_imported(struct scheduler *s, uint64_t id);
-void scheduler_let_go(struct scheduler *s, uint64_t id); /* an unknown id is allowed */
-/* Stops `r`, which is about to move. Returns true when no result of `r` is pending, so that it
- * can be removed without loss. */
+/* ends a hold or an import; an unknown id is allowed */
+void scheduler_let_go(struct scheduler *s, uint64_t id);
+/* Stops running `r`, which is about to move. Returns true when no result of `r` is pending, so
+ * that it can be removed without loss. */
 bool scheduler_leave(struct scheduler *s, struct request *r);
 /* Returns true when no result of `r` is pending any more. */
 bool scheduler_may_leave(const struct request *r);
@@ -130,17 +132,18 @@ const struct block_pool *scheduler_pool(const struct scheduler *s, uint32_t i_kv
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
 /* Adds accepted draft tokens by position in a run ([0] = first) to sums[SCHEDULER_MAX_DRAFT]. */
 void scheduler_add_accepted(const struct scheduler *s, uint64_t *sums);
-/* Estimates how many tokens of `r` need not be computed here: they are in the prefix cache, or
- * one of the last waiting sequences begins with them. Routing uses it; it is O(log n). */
+/* Estimates how many tokens of `r` need not be computed here. They are in the prefix cache, or
+ * one of the last waiting sequences begins with them. Routing calls the function, which is O(log
+ * n). */
 uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r);
 /* Describes the work between a new request and its first token. */
 struct scheduler_load {
     uint64_t n_prompt_tokens; /* prompt tokens, waiting or running, that are still to be computed */
     uint32_t running, waiting; /* running and waiting sequences */
     uint32_t n_free_slots;
-    uint64_t n_free_tokens; /* room in the KV cache, tokens */
+    uint64_t n_free_tokens; /* free space in the KV cache, in tokens */
 };
-/* Returns the waiting sequences of this tenant. */
+/* Returns the number of this tenant's waiting sequences. */
 uint32_t scheduler_n_waiting(const struct scheduler *s, uint64_t tenant);
 void scheduler_get_load(const struct scheduler *s, struct scheduler_load *out);
 /* Checks every invariant (blocks conserved, owners equal, lists consistent), for tests. Returns

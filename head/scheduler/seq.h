@@ -1,8 +1,8 @@
 #pragma once
-/* Describes one sequence of a scheduler: a request while it waits or runs there. This is plain
- * data and functions of it alone. Positions [0, n_scheduled) are planned; [n_scheduled, n_total)
- * can be run next, where n_total = known ids + n_pending ids sampled in flight. While draft
- * tokens are in flight, ranks may be up to n_ahead positions further. */
+/* Describes one sequence of a scheduler: a request while it waits or runs there. The functions
+ * use only the sequence. Positions [0, n_scheduled) are planned; [n_scheduled, n_total) can be
+ * run next, where n_total = known ids + n_pending ids sampled in flight. While draft tokens are
+ * in flight, ranks may be up to n_ahead positions further. */
 #include "head/kv/blocks.h"
 #include "head/request/state.h"
 
@@ -11,8 +11,8 @@ _Static_assert(SCHEDULER_MAX_DEPTH <= BLOCK_POOL_MAX_DEPTH, "quarantine counts p
 #define SLOT_NONE  UINT32_MAX
 #define ENTRY_NONE UINT32_MAX
 
-/* Holds the links in the pairing heap of waiting sequences (Fredman, Sedgewick, Sleator, Tarjan
- * 1986). They are intrusive, so that a push allocates nothing. */
+/* Holds the links of a node in the pairing heap of waiting sequences (Fredman, Sedgewick,
+ * Sleator, Tarjan 1986). The links are part of the sequence, so that a push allocates nothing. */
 struct seq_heap_node {
     struct seq *child, *next, *prev; /* prev: the older sibling; for the eldest child, the parent */
 };
@@ -20,15 +20,17 @@ struct seq_heap_node {
 enum seq_place { SEQ_WAITING, SEQ_RUNNING, SEQ_ENDED };
 
 struct seq {
-    /* A step of plain decoding uses only this cache line of the sequence. */
+    /* A step of plain decoding uses only the fields of this cache line. */
     struct request *r;
     uint32_t n_scheduled, n_total;
     /* copy of r->ids_cap; the token at n_cap - 1 is never run, since nothing follows it */
     uint32_t n_cap;
-    uint32_t covered;  /* positions that have blocks */
-    uint32_t enter_at; /* known and planned positions at which the next block can be shared */
+    uint32_t covered; /* positions that have blocks */
+    /* count of known and planned positions at which the next block can be shared */
+    uint32_t enter_at;
     uint32_t slot;
-    uint32_t incarnation; /* number of admissions; entries of an older admission only give tokens */
+    /* number of admissions; step entries of an older admission only yield tokens */
+    uint32_t incarnation;
     uint32_t i_running;
     uint32_t entry[SCHEDULER_MAX_DEPTH]; /* index of the sequence's entry in each step in flight */
     uint16_t n_ahead;
@@ -37,8 +39,8 @@ struct seq {
     bool is_prompt;   /* the sequence runs, and more than its newest id is left to be planned */
     bool tail_shared; /* blocks_enter_tail was called */
     bool counts_hits; /* the sequence was admitted for the first time, so its cache hits count */
-    /* pools: a vector is wanted instead of a token; has_prompt_logprobs: the rows of the prompt
-     * are wanted */
+    /* pools: the answer is a vector instead of tokens; has_prompt_logprobs: the ranks return the
+     * rows of the prompt */
     bool pools, has_prompt_logprobs;
     bool masked; /* the sequence has a grammar */
     uint16_t i_row_share;
@@ -48,8 +50,10 @@ struct seq {
      * while the sequence is in a sorted list. */
     int32_t priority;
     bool resubmitted;
-    bool again;   /* the request was resubmitted or preempted */
-    bool resumed; /* the request came with generated ids: a loss or a move interrupted its stream */
+    bool again; /* the request was resubmitted or preempted */
+    /* the request already had generated ids when it was added: a loss or a move interrupted its
+     * stream */
+    bool resumed;
     uint64_t arrival_seq;
     uint64_t add_seq; /* order of scheduler_add; decides between equal arrivals */
     uint32_t n_left;  /* prompt tokens that are still to be computed; they count as load */
@@ -57,7 +61,7 @@ struct seq {
     uint32_t i_tenant; /* index into the queue's tenants */
     /* mask_units: cost of the mask of its last run */
     uint32_t i_mask_share, mask_round, mask_units;
-    /* asks_prompt_logprobs: the rows of its prompt have logits, as of scheduler_add */
+    /* asks_prompt_logprobs: the rows of the prompt have logits, decided at scheduler_add */
     bool had_mask, asks_prompt_logprobs;
     struct seq_heap_node wait;
     struct seq *next, *prev; /* links of the list of all sequences, in order of scheduler_add */
@@ -67,17 +71,18 @@ struct seq {
 };
 _Static_assert(offsetof(struct seq, priority) <= 64, "one cache line");
 
-/* Returns the positions that can be run now. */
+/* Returns the number of positions that can be run now. */
 static inline uint32_t seq_n_ready(const struct seq *x)
 {
     return x->n_total < x->n_cap ? x->n_total - x->n_scheduled : 0;
 }
-/* Returns the planned positions that have known ids. */
+/* Returns the number of planned positions that have known ids. */
 static inline uint32_t seq_n_known(const struct seq *x)
 {
     return x->n_scheduled < x->r->n_ids ? x->n_scheduled : x->r->n_ids;
 }
-/* Returns the rows with logits in a run of n positions from `start`, without a sampled last row. */
+/* Returns the number of rows with logits in a run of n positions from `start`, without a sampled
+ * last row. */
 static inline uint32_t seq_n_prompt_logprobs_of(const struct seq *x, uint32_t start, uint32_t n)
 {
     uint32_t last = x->r->n_prompt - 1,

@@ -38,7 +38,8 @@ struct seq *running_last(struct scheduler *s)
     return s->running_end ? s->running[s->running_end - 1] : NULL;
 }
 
-/* Inserts from the end, since a new sequence is nearly always younger than the running ones. */
+/* Inserts a sequence into the running list. The search starts at the end, since a new sequence
+ * is nearly always younger than the running ones. */
 void running_insert(struct scheduler *s, struct seq *x)
 {
     if (s->running_end == s->c.max_num_seqs)

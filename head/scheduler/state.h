@@ -1,6 +1,6 @@
 #pragma once
-/* Defines the structs of the scheduler, only for the files behind scheduler.h. From the bottom
- * to the top:
+/* Defines the structs of the scheduler, only for the files that implement scheduler.h. From the
+ * lowest layer to the highest:
  *   sequences.c  places of a sequence: its lists, slots and blocks
  *   reserve.c    blocks that move to or from another replica
  *   plan.c       a run in the plan in progress
@@ -21,15 +21,17 @@
 _Static_assert(SCHEDULER_MAX_KV_GROUPS == BLOCKS_MAX_GROUPS, "the same groups");
 
 struct step_entry {
-    struct seq *seq;   /* sequence of the entry; NULL = it has left, and its token is discarded */
+    /* sequence of the entry; NULL = the sequence has left, and its token is discarded */
+    struct seq *seq;
     struct request *r; /* used only for prefetching; the request may have left */
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
-    bool sample, follows, pools;       /* pools: a vector is wanted too */
-    bool has_prompt_logprobs;          /* rows of the prompt are wanted too */
-    uint32_t start;                    /* first position of the run */
-    uint32_t n_prompt_logprobs;        /* rows with logits beside the sampled row */
-    uint32_t i_mask_share, mask_units; /* i_mask_share: NONE = no mask; mask_units: expected cost */
+    bool sample, follows, pools; /* pools: the result has a vector too */
+    bool has_prompt_logprobs;    /* the result has rows of the prompt too */
+    uint32_t start;              /* first position of the run */
+    uint32_t n_prompt_logprobs;  /* rows with logits beside the sampled row */
+    /* i_mask_share: NONE = no mask; mask_units: expected cost of the mask */
+    uint32_t i_mask_share, mask_units;
 };
 
 struct step_record {
@@ -50,8 +52,8 @@ struct plan_space {
     struct msg_plan plan;
 };
 
-/* Remembers that the first waiting sequence did not fit with n_free free blocks. The sequence is
- * looked up again when there are more free blocks. */
+/* Records that the first waiting sequence did not fit with n_free free blocks. The scheduler
+ * tries the sequence again when there are more free blocks. */
 struct stuck {
     const struct seq *seq;
     uint64_t n_free;
@@ -78,8 +80,8 @@ struct scheduler {
     uint32_t n_ahead;                                /* entries in flight with drafts */
     struct scheduler_event *events;                  /* events of the last result */
     uint32_t n_events;
-    /* `entering` has max_num_seqs places, for sequences with a full block to enter after this
-     * result. */
+    /* `entering` has max_num_seqs places, for sequences that have a full block for the cache
+     * after this result. */
     struct seq **entering;
     uint32_t n_entering;
     struct plan_space p;
@@ -89,7 +91,7 @@ struct scheduler {
     struct scheduler_move *moves;
     uint32_t n_moves;
     struct scheduler_stats stats;
-    /* kept outside `stats`, which are copied in each turn */
+    /* accepted draft tokens by position; kept outside `stats`, which are copied in each turn */
     uint64_t accepted_at[SCHEDULER_MAX_DRAFT];
     struct step_budget budget;
     struct row_shares rows;

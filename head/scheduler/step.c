@@ -45,8 +45,8 @@ static void add_decode(struct scheduler *s, struct seq *x)
     (void)plan_put_run(s, x, (struct run_size){1, 0}, false);
 }
 
-/* Returns whether x can run `size` now. If not, blocks are taken from the last sequences in
- * order. */
+/* Returns whether `x` can run `size` positions now. If blocks are missing, the last sequences in
+ * order are preempted for them. */
 static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_size size,
                                  bool *short_of_blocks)
 {
@@ -65,7 +65,7 @@ static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_
     return fit;
 }
 
-/* Skips blocks of x that other sequences have planned already. */
+/* Skips positions of `x` whose blocks other sequences have planned already. */
 static void advance(struct scheduler *s, struct seq *x)
 {
     uint32_t position = blocks_advance(s->blocks, x->tables, x->r, x->n_scheduled);
@@ -82,7 +82,8 @@ static void advance(struct scheduler *s, struct seq *x)
     x->covered = position;
 }
 
-/* Returns the draft tokens for each decode of this step: all that are allowed, or none. */
+/* Returns the number of draft tokens for each decode of this step: all that are allowed, or
+ * none. */
 static uint32_t drafts_of_step(const struct scheduler *s)
 {
     uint32_t n = s->n_running;
@@ -119,7 +120,7 @@ static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget 
     plan_add_run(s, x, size, true);
 }
 
-/* Runs every running sequence that can run. Returns the budget that is left for admissions. The
+/* Runs every running sequence that can run. Returns the remaining budget for admissions. The
  * budget is empty when a sequence lacks blocks, so that no new sequence is admitted. */
 static struct prompt_budget run_running(struct scheduler *s)
 {
@@ -149,9 +150,9 @@ static struct prompt_budget run_all(struct scheduler *s)
     return budget;
 }
 
-/* When nothing would run, lifts the limits of tenants' shares, then those of masks, smallest
- * debt first. A lifted sequence may be preempted for lack of blocks. The next sequences then
- * have blocks. */
+/* Plans the runs again without limits when nothing would run: first without those of tenants'
+ * shares, then without those of masks, smallest debt first. A sequence may be preempted for lack
+ * of blocks even then. The next sequences then have blocks. */
 static struct prompt_budget run_any(struct scheduler *s)
 {
     row_shares_plan(&s->rows, &s->budget, 1 + drafts_of_step(s),
@@ -180,7 +181,8 @@ static void close_holes(struct scheduler *s)
     s->running_end = n;
 }
 
-/* Reports left slots as finished and frees them for this plan's admissions. */
+/* Reports the slots of sequences that left as finished and frees them for this plan's
+ * admissions. */
 static void hand_back_slots(struct scheduler *s)
 {
     while (s->n_left_slots) {

@@ -26,13 +26,14 @@ struct head_core_config {
     uint64_t step_target_ns;
     bool enable_prefix_caching;
     uint32_t max_loras; /* most adapters at once; 0 = LoRA is off */
-    const char *model;  /* served name, for people; borrowed; NULL = the workers' name */
+    const char *model;  /* served name, shown to users; borrowed; NULL = the workers' name */
     const char *const *served_names; /* all names that gateways accept for the model; borrowed */
     size_t n_served_names;
     uint64_t gateway_grace_ns, stall_ns;
-    uint64_t seed;             /* seed of session numbers: random in cox-head, fixed in tests */
-    uint64_t wall_offset_ns;   /* wall clock minus the clock of now_ns */
-    struct scale_config scale; /* world and slots are set from the other options */
+    uint64_t seed;           /* seed of session numbers: random in cox-head, fixed in tests */
+    uint64_t wall_offset_ns; /* wall clock minus the clock of now_ns */
+    /* scale options; `world` and `slots` are set from the other options */
+    struct scale_config scale;
     /* log of the schedulers' inputs and outputs; borrowed; NULL = no log */
     struct step_log *step_log;
 };

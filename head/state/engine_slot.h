@@ -7,7 +7,7 @@
 #include "head/state/engine_slot_grammars.h"
 #include "head/state/step_time.h"
 
-#define ENGINE_SLOT_STEPS 4u /* capacity for steps, more than can be in flight */
+#define ENGINE_SLOT_STEPS 4u /* capacity for records of steps; the steps in flight are fewer */
 
 /* Names the reason why a role is ignored although replicas of the other kind exist. */
 enum role_trouble {
@@ -22,25 +22,26 @@ enum role_trouble {
 struct engine_slot {
     struct scheduler *scheduler; /* scheduler of the replica; NULL = the replica is not ready */
     struct replica *replica;
-    bool plan_pending; /* `plan` is encoded, but some rank has not got it */
+    bool plan_pending; /* `plan` is encoded, but has not been sent to every rank */
     struct strbuf plan;
     uint64_t last_step; /* last plan made */
     uint64_t last_result;
     uint64_t activity_ns;
-    bool idle; /* nothing is in flight, and there was nothing to plan */
-    bool due;  /* something has happened since the last call of scheduler_step */
+    bool idle; /* no step is in flight, and there was nothing to plan */
+    bool due;  /* an event since the last call of scheduler_step makes another call useful */
     uint64_t step_after_idle;
     uint32_t n_running, n_queued; /* running and queued sequences as counted in the core's sums */
-    uint32_t n_left;              /* sequences that had no place in the last plan */
+    uint32_t n_left;              /* sequences that the last plan could not run */
     uint32_t most_tokens; /* largest request that fits into the replica's KV cache, in tokens */
     struct step_time time;
     /* tokens of the steps in flight, by step % ENGINE_SLOT_STEPS */
     uint32_t n_tokens[ENGINE_SLOT_STEPS];
     /* last suspect placed here; the suspect may have moved or gone since */
     struct request_id suspect;
-    uint32_t suspect_choice; /* choice of that suspect */
-    uint64_t placed_seq;     /* order of the last request that was routed here */
-    enum replica_role role;  /* REPLICA_BOTH when the replica's role cannot be used (roles.h) */
+    uint32_t suspect_choice; /* choice index of that suspect */
+    uint64_t placed_seq;     /* sequence number of the last request that was routed here */
+    /* usable role; REPLICA_BOTH when the replica's own role cannot be used (roles.h) */
+    enum replica_role role;
     /* the reason why the role is ignored, when an operator should change something */
     enum role_trouble role_trouble;
     struct transfer *transfer; /* transfer of blocks from or to this engine slot; NULL = none */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Adds the counters only; the other fields describe the present. */
+/* Adds only the counters of `from`; the other fields describe the present. */
 static void add_counters(struct scheduler_stats *to, const struct scheduler_stats *x)
 {
     to->n_preemptions += x->n_preemptions;

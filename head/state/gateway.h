@@ -1,6 +1,6 @@
 #pragma once
-/* Describes a gateway as the head knows it, and the data that must still be sent to it. This is
- * plain data of the head core and belongs to the loop thread. */
+/* Describes a gateway as the head knows it, and the data that must still be sent to it. The data
+ * is part of the head core and belongs to the loop thread. */
 #include "head/links/peers.h"
 #include "head/request/shared_text.h"
 #include "head/request/state.h"
@@ -18,7 +18,7 @@ struct refused_gateway {
 /* Keeps the grammar of a session's last Submit with a grammar. It is used for Submits with
  * same_grammar. */
 struct kept_grammar {
-    /* text of the grammar; NULL = none, or there was no room to keep it */
+    /* text of the grammar; NULL = none, or the limit of stored texts was reached */
     struct shared_text *text;
     enum grammar_kind kind;
 };
@@ -40,13 +40,15 @@ struct gateway_peer {
     char node[65], model[65]; /* model: the served name that the gateway reports */
     uint32_t index, n_open, n_refusals, refusals_cap;
     struct kept_grammar grammar; /* grammar of the session's last Submit with a grammar */
-    /* `outbox` has outbox_cap places. Requests with data to deliver are in [begin, end), the
-     * oldest first. */
+    /* `outbox` has outbox_cap places. Requests with data to deliver are in [outbox_begin,
+     * outbox_end), the oldest first. */
     struct request **outbox;
-    uint32_t outbox_begin, outbox_end, outbox_cap; /* places in outbox; a NULL entry was dropped */
-    struct refusal *refusals; /* array of refusals_cap; the first n_refusals are still to be sent */
+    /* places in outbox; a place is NULL after its request was removed */
+    uint32_t outbox_begin, outbox_end, outbox_cap;
+    struct refusal *refusals; /* array of refusals_cap; the first n_refusals are not sent yet */
     struct msg_cluster told;  /* last Cluster message sent, without its model */
-    bool was_told, was_swept; /* was_swept: requests that were not submitted again are cancelled */
+    /* was_swept: the requests that the gateway did not submit again were cancelled */
+    bool was_told, was_swept;
     /* told_adapters: 1 + n_changes of the adapters sent; 0 = never */
     uint64_t told_ns, told_adapters;
 };

@@ -1,7 +1,7 @@
 #pragma once
 /* Holds the state of the head core: everything that core/, routing/ and the admin API share.
- * This is plain data; functions that all of them use are in the other files of this folder. It
- * is private to head/ and to tests of its internals, and belongs to the loop thread. */
+ * Functions that all of them use are in the other files of this folder. It is private to head/
+ * and to tests of its internals, and belongs to the loop thread. */
 #include "common/base/metrics.h"
 #include "common/base/random.h"
 #include "common/collections/slab.h"
@@ -19,7 +19,8 @@
 
 struct route;
 
-/* Remembers the replica of the last request, because other choices of the same prompt follow it. */
+/* Stores the replica of the last request, because routing sends other choices of the same prompt
+ * to it. */
 struct last_route {
     struct request_id id;
     uint32_t i_prompt;
@@ -49,7 +50,7 @@ struct head_core {
     uint32_t n_gateways;
     struct refused_gateway refused[REFUSED_GATEWAYS];
     struct slab request_slab;
-    struct room room; /* memory of requests before they run */
+    struct room room; /* memory charged for requests before they run */
     struct request_table *requests;
     struct request *held_first, *held_last; /* requests in no scheduler; linked by next and prev */
     uint32_t n_held, n_waiting; /* n_waiting: held and queued requests, updated each turn */
@@ -65,7 +66,7 @@ struct head_core {
     double mean_generated; /* mean tokens of recently ended requests */
     struct transfers transfers;
     struct head_grammars grammars;
-    struct scheduler_stats retired; /* sums over schedulers that are gone */
+    struct scheduler_stats retired; /* sums over freed schedulers */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled, n_rank_waits, rank_wait_ns;
     struct ended_requests ended; /* recently ended requests, for the dashboard */

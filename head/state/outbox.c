@@ -4,7 +4,8 @@
 
 enum { OUTBOX_MIN = 64 };
 
-/* Closes gaps in place. Grows the outbox only when that leaves less than half of it free. */
+/* Removes empty places of the outbox. Grows the outbox only when less than half of it is then
+ * free. */
 static void outbox_make_room(struct gateway_peer *g)
 {
     uint32_t n = 0;
@@ -23,7 +24,8 @@ static void outbox_make_room(struct gateway_peer *g)
     g->outbox = mem_realloc(g->outbox, g->outbox_cap * sizeof(struct request *));
 }
 
-/* A request of an older session is not added, because the gateway submits it again. */
+/* Adds a request to its gateway's outbox. A request of an older session is not added, because
+ * the gateway submits it again. */
 void outbox_add(struct head_core *h, struct request *r)
 {
     struct gateway_peer *g = h->gateways[r->i_gateway];

@@ -59,7 +59,7 @@ void requests_leave_all(struct head_core *h)
 void requests_hold(struct head_core *h, struct request *r)
 {
     r->i_replica = NO_REPLICA;
-    r->salt = r->own_salt; /* from here the request goes anywhere without blocks */
+    r->salt = r->own_salt; /* from here the request may be placed in any replica, without blocks */
     r->grammar_id = 0;
     r->next = NULL;
     r->prev = h->held_last;

@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 
-#define KV_FULL   0.90 /* above this KV usage, more replicas are wanted */
+#define KV_FULL   0.90 /* above this KV usage, more replicas are needed */
 #define KV_BETTER 0.75 /* KV usage to reach with more replicas */
 #define USED_LOW  0.60 /* most usage at which fewer replicas are enough */
 
@@ -25,8 +25,8 @@ __attribute__((format(printf, 2, 3))) static void say(struct scale_hint *h, cons
     va_end(args);
 }
 
-/* Returns the replicas that this load needs when the serving replicas are too few, and adds the
- * reason. Returns 0 when they are enough. */
+/* Returns the number of replicas that this load needs when the serving replicas are too few, and
+ * adds the reason. Returns 0 when they are enough. */
 static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
                             const struct scale_load *l)
 {
@@ -34,7 +34,7 @@ static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
     double n = l->n_replicas;
     uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
     if (l->waiting > 0 && l->oldest_wait_ns >= patience_ns) {
-        /* requests that one replica has turned out to run */
+        /* number of requests that one replica runs at a time */
         double each = l->running > 0 ? l->running / n : c->slots;
         want = at_least((uint32_t)ceil((l->running + l->waiting) / each), l->n_replicas + 1);
         say(h, "%u requests wait, the oldest for %.1f s, and %u run on %u replicas; ", l->waiting,
@@ -53,7 +53,7 @@ static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
     return want;
 }
 
-/* Returns the fewest replicas that suffice, at most the number that serves. */
+/* Returns the smallest number of replicas that suffices, at most the number that serves. */
 static uint32_t enough(const struct scale_config *c, const struct scale_load *l)
 {
     uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
@@ -70,7 +70,7 @@ static uint32_t bounded(const struct scale_config *c, uint32_t replicas)
     return c->max_replicas > 0 && replicas > c->max_replicas ? c->max_replicas : replicas;
 }
 
-/* Wants fewer replicas only when fewer were enough for the whole calm time. */
+/* Lowers the number of replicas, but only when fewer were enough for the whole calm time. */
 static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t need,
                   uint64_t now_ns)
 {
@@ -103,7 +103,7 @@ static void note_use(struct scale_hint *h, const struct scale_load *l, uint64_t 
         h->asked_ns = now_ns;
 }
 
-/* Returns false while no number is known yet. */
+/* Sets the first known number. Returns false while no number is known yet. */
 static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)
 {
     if (h->start_ns == 0)
@@ -115,7 +115,7 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
         return false;
     }
     h->known = true;
-    /* A former head may have wanted these replicas. Their number is lowered only after a calm
+    /* A former head may have asked for these replicas. Their number is lowered only after a calm
      * time. */
     h->replicas = h->load.n_workers / c->world;
     if (h->replicas > 0 || c->min_replicas > 0)
@@ -123,7 +123,7 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
     return true;
 }
 
-/* Decides between no replica and one replica. Returns true when no replica is wanted. */
+/* Decides between no replica and one replica. Returns true when no replica is needed. */
 static bool rest(struct scale_hint *h, const struct scale_config *c, const struct scale_load *l,
                  uint64_t now_ns)
 {
@@ -158,7 +158,8 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
     if (rest(h, c, load, now_ns)) {
         h->low_since_ns = 0;
     } else if (load->n_replicas == 0) {
-        /* After a loss or at the first start the load tells nothing about the size. */
+        /* After a loss or at the first start the load does not show how many replicas are
+         * needed. */
         h->low_since_ns = 0;
         say(h, "no replica serves; ");
     } else {

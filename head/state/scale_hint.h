@@ -1,10 +1,10 @@
 #pragma once
-/* Computes the number of workers that the cluster wants, for the program or operator that starts
+/* Computes the number of workers that the cluster needs, for the program or operator that starts
  * and ends workers (KEDA, an HPA). The number rises at once when requests wait too long or the
  * KV cache is nearly full. It falls only when fewer replicas were enough for a whole calm time,
- * and then to the most that was needed in that time. With min_replicas 0 it falls to none after
- * the idle time without requests, and rises from none at once by one replica. The code proposes
- * a number and never acts. Time is an argument. */
+ * and then to the most that was needed in that time. With min_replicas 0 it falls to zero after
+ * the idle time without requests, and the next request raises it to one replica at once. The
+ * code only computes the number and starts no worker. Time is an argument. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,13 +15,13 @@ struct scale_config {
     uint32_t slots;   /* sequences that a replica runs at once */
     uint64_t ttft_ns; /* target for the first token; 0 = none */
     uint64_t calm_ns;
-    uint64_t idle_ns;  /* no replica is wanted after this time without requests */
-    uint64_t start_ns; /* time that a first replica may need to serve */
+    uint64_t idle_ns;  /* time without requests after which no replica is needed */
+    uint64_t start_ns; /* time that a first replica may take before it serves */
 };
 
 struct scale_load {
     uint32_t n_replicas; /* serving replicas */
-    uint32_t n_workers;  /* connected workers without draining ones */
+    uint32_t n_workers;  /* connected workers that do not drain */
     uint32_t running, waiting;
     double kv_usage;         /* used share of the KV cache, 0 to 1 */
     uint64_t oldest_wait_ns; /* longest wait for a first token; 0 = no request waits for one */
@@ -30,29 +30,30 @@ struct scale_load {
 };
 
 struct scale_hint {
-    bool known;             /* false = the head has just started */
-    uint32_t replicas;      /* wanted replicas */
-    uint64_t start_ns;      /* time of the first update */
-    uint64_t asked_ns;      /* last time with requests or other work */
-    uint64_t woken_ns;      /* time at which one replica was wanted instead of none; 0 = never */
-    uint64_t cold_start_ns; /* duration of the last start from none; 0 = none yet */
-    bool is_starting;       /* a replica is wanted again, and no replica has served since */
+    bool known;        /* false = the head has just started */
+    uint32_t replicas; /* number of replicas needed */
+    uint64_t start_ns; /* time of the first update */
+    uint64_t asked_ns; /* last time with requests or other work */
+    uint64_t woken_ns; /* time at which the number of needed replicas rose from 0 to 1; 0 = never */
+    uint64_t cold_start_ns; /* duration of the last start of a first replica; 0 = none yet */
+    bool is_starting;       /* a replica is needed again, and no replica has served since */
     uint64_t low_since_ns; /* time since which fewer replicas would be enough; 0 = they would not */
     uint32_t low_peak;     /* most replicas needed since low_since_ns */
     struct scale_load load; /* load of the last update */
     char reason[400];
 };
 
-/* The number of workers counts as known when all have had this time to reconnect to a new head. */
+/* SCALE_HINT_BLIND_NS is the time that workers have to reconnect to a new head. After it the
+ * number of workers counts as known. */
 #define SCALE_HINT_BLIND_NS 5000000000ull
-/* Shorter waits are no sign of overload, unless a target is set. */
+/* Waits below SCALE_HINT_WAIT_NS are no sign of overload, unless a target is set. */
 #define SCALE_HINT_WAIT_NS 1000000000ull
 
 void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
                        const struct scale_load *load, uint64_t now_ns);
 
-/* Returns true when no replica is needed now: none is wanted, or the first replica has not had
- * its start time yet. */
+/* Returns true when no replica is needed now: the number is 0, or the first replica is still
+ * within its start time. */
 bool scale_hint_rests(const struct scale_hint *h, const struct scale_config *c, uint64_t now_ns);
 /* Returns, while no replica is needed, the seconds until a replica would serve a request that
  * arrives now, at least 1. */

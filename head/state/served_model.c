@@ -12,7 +12,7 @@ static void set_name(const struct head_core *h, const struct worker_desc *first,
         memcpy(m->name, first->model, sizeof m->name);
 }
 
-/* Takes the model from the serving replicas, or keeps the last one while none serves. A worker
+/* Copies the model from the serving replicas, or keeps the last one while none serves. A worker
  * that joins with another model's limits must not change answers before it serves. */
 void served_model_update(struct head_core *h)
 {

@@ -3,13 +3,13 @@
 enum {
     START_RATIO = 64,     /* first guess: a step's base costs as much as this many tokens */
     LIKE_WEIGHT = 1,      /* weight of the first guess for a new replica, in steps */
-    SHAPE_STEPS = 256,    /* memory of the line, in steps */
-    LEVEL_STEPS = 8,      /* memory of the level, in steps */
+    SHAPE_STEPS = 256,    /* steps over which the weight of a result for the line decays */
+    LEVEL_STEPS = 8,      /* steps over which the weight of a result for the level decays */
     FIRST_STEPS = 32,     /* steps until the line is known well enough to measure a level */
     RATIO_STEPS = 64,     /* memory of the line's ratio after its steps are forgotten */
     OUTLIER = 8,          /* a result counts as at most this factor off */
     STEPS_PER_END = 64,   /* first guess of the steps per end, before a request has ended */
-    ENDS_REMEMBERED = 32, /* memory: steps in which requests ended */
+    ENDS_REMEMBERED = 32, /* number of steps with ended requests that are remembered */
 };
 
 /* RATIO_WEIGHT is the weight of `ratio`, in steps. When all steps have one size, they do not

@@ -3,12 +3,12 @@
  * (docs/develop/recovery.md, "Moving requests"): the request, the two replicas, and whether its
  * KV blocks are copied first. The states of a move are
  *
- *   COPYING   blocks of both replicas are reserved; their ranks are being told, or copy
- *   LEAVING   it runs no further where it was; results of its steps in flight are pending
- *   STUCK     it failed, and a rank that may still write into the blocks has not answered
+ *   COPYING   blocks of both replicas are reserved; their ranks receive the orders, or copy
+ *   LEAVING   the request no longer runs in the old replica; results of steps in flight are pending
+ *   STUCK     the copy failed, and a rank that may still write into the blocks has not answered
  *
  * A move without blocks begins with LEAVING. An engine slot has at most one COPYING or STUCK
- * move at a time. This is plain data; routing/transfers.c changes the state. */
+ * move at a time. routing/transfers.c changes the state. */
 #include "head/cluster/registry.h"
 #include "head/request/state.h"
 
@@ -21,7 +21,7 @@ struct transfer_side {
     uint32_t i_replica, n_ranks;
     uint64_t epoch;
     bool is_over;      /* the side's epoch has ended, and its blocks with it */
-    uint8_t *told;     /* array of n_ranks: the rank was told; NULL = nothing is sent to ranks */
+    uint8_t *told;     /* array of n_ranks: the rank received the order; NULL = no rank gets one */
     uint8_t *answered; /* array of n_ranks: the rank has answered */
     uint32_t *blocks;  /* array of n_blocks: block ids on this side */
 };
@@ -32,10 +32,10 @@ struct transfer {
     uint64_t id;
     struct request_id request;
     uint32_t i_choice;
-    uint32_t n_coming; /* tokens that need room at the destination */
+    uint32_t n_coming; /* tokens of the request that need blocks at the destination */
     struct transfer_side sides[2];
     uint32_t n_tokens, n_blocks;
-    struct request_salt salt; /* salt of the request together with the copied blocks */
+    struct request_salt salt; /* salt that the request shares with the copied blocks */
     uint32_t *block_groups;   /* array of n_blocks: KV group of each block */
     uint64_t n_bytes;         /* size of the copy, bytes per rank */
     uint64_t start_ns, took_ns;
@@ -50,6 +50,7 @@ struct transfers {
     uint64_t last_id;
     double bytes_per_s; /* speed of copies, mean per rank */
     uint64_t n_done, n_failed, n_bytes;
-    /* n_moved: requests that went on in another replica; n_recomputed: those without blocks */
+    /* n_moved: requests that continued in another replica; n_recomputed: those of them without
+     * blocks */
     uint64_t n_moved, n_recomputed;
 };

@@ -1,4 +1,4 @@
-/* Checks what a message may hold, with one set of rules for both directions. The plain structs
+/* Checks the contents of a message, with one set of rules for both directions. The plain structs
  * are checked, so the generated structs never have to be. The rules for outgoing messages are
  * the same, so a peer accepts what this process sends. */
 #include "proto/codec/check.h"
@@ -49,7 +49,7 @@ static void exact(struct check *c, const char *what, struct str s, size_t max)
         must(c, false, "a text is not UTF-8");
 }
 
-/* Checks a text for humans. It may be too long on the way out, because encoding cuts it. */
+/* Checks a text for humans. In an outgoing message it may be too long, because encoding cuts it. */
 static void text(struct check *c, struct str s)
 {
     if (!c->outgoing)
@@ -181,8 +181,8 @@ static void check_submit(struct check *c, const struct msg_submit *s)
     check_sampling(c, &s->sampling);
 }
 
-/* Recognises with one test an item that has no field which could break a rule. A step has
- * thousands of runs and items, and nearly all of them are plain. */
+/* Returns true for an item without any field that could break a rule. A step has thousands of
+ * runs and items, and nearly all of them are plain. */
 static bool plain_tokens(const struct tokens_item *it)
 {
     return (it->n_logprobs | it->n_prompt_logprobs | (uint32_t)it->finish | (uint32_t)it->status |
@@ -432,7 +432,7 @@ static void check_by_type(struct check *c, const struct msg *m)
     case MSG_DRAIN:
     case MSG_ABORTED:
     case MSG_TYPE_COUNT:
-        break; /* the message has plain numbers only, and every value is allowed */
+        break; /* the message has only plain numbers, and every value is allowed */
     }
 }
 

@@ -171,7 +171,7 @@ enum status codec_encode(const struct msg *m, uint64_t session, uint64_t seq, st
     return STATUS_OK;
 }
 
-/* The copy goes through the wire format, so that no field can be forgotten here. */
+/* Encodes and decodes the message, so that the copy includes every field of the wire format. */
 enum status msg_copy(const struct msg *m, struct arena *arena, struct msg *out)
 {
     struct arena scratch;

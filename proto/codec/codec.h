@@ -18,17 +18,16 @@ struct frame_header {
     uint32_t body_bytes;
 };
 
-/* Returns STATUS_VERSION for another major version (`out` is filled), or STATUS_PROTOCOL for a
- * malformed header. */
+/* Parses the header of a frame. Returns STATUS_VERSION for another major version (`out` is
+ * filled in), or STATUS_PROTOCOL for a malformed header. */
 MUST_USE enum status frame_parse_header(struct str frame, struct frame_header *out,
                                         struct error *err);
 /* Decodes the body of a frame whose header was accepted. */
 MUST_USE enum status codec_decode(struct str frame, const struct frame_header *header,
                                   struct arena *arena, struct msg *out, struct error *err);
-/* Appends a whole frame to `out`. This is one growing buffer that is reused, so there is no
- * malloc in the steady state. `scratch` holds the generated structs while they are packed, and
- * the call resets it. */
+/* Appends a whole frame to `out`. The caller reuses `out`, so there is no malloc in the steady
+ * state. `scratch` holds the generated structs while they are packed, and the call resets it. */
 MUST_USE enum status codec_encode(const struct msg *m, uint64_t session, uint64_t seq,
                                   struct arena *scratch, struct strbuf *out);
-/* Copies a message deeply onto an arena, for a message that must outlive its frame. */
+/* Makes a deep copy of a message on an arena, for a message that must outlive its frame. */
 MUST_USE enum status msg_copy(const struct msg *m, struct arena *arena, struct msg *out);

@@ -1,4 +1,4 @@
-/* Packs columns: one field of an array of structs travels as one packed array. protobuf-c copies
+/* Packs columns: one field of an array of structs is sent as one packed array. protobuf-c copies
  * a packed array of fixed32 as a block, so the price of an item is one load and one store per
  * column. */
 #include "proto/codec/columns.h"

@@ -1,10 +1,10 @@
 #pragma once
-/* Packs columns: one field of an array of structs travels as one packed array. The file is
+/* Packs columns: one field of an array of structs is sent as one packed array. The file is
  * private to proto/codec. */
 #include "proto/codec/wire.h"
 
-/* The first macro makes room for n values, which the caller fills in at once. The second one
- * makes a column absent when every value turned out to be the usual one. */
+/* WIRE_NEW_COLUMN allocates a column of n values, which the caller fills in at once.
+ * WIRE_DROP_COLUMN removes a column in which every value is the usual one. */
 #define WIRE_NEW_COLUMN(w, p, column, n)                                                           \
     do {                                                                                           \
         (p)->column = wire_uncleared((w), (n), sizeof *(p)->column);                               \
@@ -16,7 +16,7 @@
             (p)->n_##column = 0;                                                                   \
     } while (0)
 
-/* Appends a span to a column that has room, and returns the column's new end. */
+/* Appends a span to a column that has enough memory, and returns the column's new end. */
 static inline uint32_t *wire_put_words(uint32_t *end, struct u32_span s)
 {
     for (uint32_t i = 0; i < s.n; i++)
@@ -25,16 +25,16 @@ static inline uint32_t *wire_put_words(uint32_t *end, struct u32_span s)
 }
 
 /* Names the value that each item has where a column is absent. WIRE_ALWAYS means that the column
- * must be there. */
+ * must not be absent. */
 enum wire_usual { WIRE_USUAL_0, WIRE_USUAL_1, WIRE_ALWAYS };
 
-/* Describes a column that arrives. With step 0 every item reads the usual value. */
+/* Describes a received column. With step 0 every item has the usual value. */
 struct wire_column {
     const uint32_t *ptr;
     size_t step;
 };
-/* Reads a column, and fails when it does not have one value per item; the column then reads as
- * usual values. */
+/* Reads a column. Sets the context's error when the column does not have one value per item, and
+ * then returns usual values. */
 struct wire_column wire_get_column(struct wire *w, const uint32_t *column, size_t n_column,
                                    size_t n, enum wire_usual usual, const char *what);
 #define WIRE_GET_COLUMN(w, p, column, n, usual)                                                    \
@@ -45,7 +45,8 @@ static inline uint32_t wire_at(struct wire_column c, size_t i)
     return c.ptr[i * c.step];
 }
 
-/* Holds words that are dealt out in order. Words left over or missing at the end are an error. */
+/* Holds words that are assigned to items in order. It is an error when words are left over or
+ * missing at the end. */
 struct wire_rest {
     const uint32_t *ptr;
     size_t n;

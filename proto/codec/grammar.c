@@ -1,5 +1,5 @@
-/* Maps the messages of grammar.proto to plain structs and back. They have grammars compiled
- * before they are needed. */
+/* Maps the messages of grammar.proto to plain structs and back. These messages order the
+ * compilation of grammars before they are needed. */
 #include "proto/codec/ops.h"
 #include "proto/grammar.pb-c.h"
 

@@ -1,5 +1,5 @@
-/* Maps the messages of kv.proto to plain structs and back. They move KV blocks from one replica
- * to another. */
+/* Maps the messages of kv.proto to plain structs and back. These messages order and report moves
+ * of KV blocks from one replica to another. */
 #include "proto/codec/ops.h"
 #include "proto/kv.pb-c.h"
 

@@ -1,5 +1,5 @@
 /* Maps the messages of step.proto to plain structs and back: the plan and its result, which are
- * the hot path of the codec. Runs, blocks and items travel in columns (columns.c), and their
+ * the hot path of the codec. Runs, blocks and items are sent in columns (columns.c), and their
  * order is kept exactly. */
 #include "proto/codec/columns.h"
 #include "proto/codec/ops.h"

@@ -1,7 +1,7 @@
 #pragma once
 /* Builds and reads generated structs: allocation on the arena, texts, spans. The context keeps
- * the first failure, and the caller goes on with empty values, so that a mapping reads as a list
- * of fields. The file is private to proto/codec. */
+ * the first failure, and the caller continues with empty values, so that a mapping reads as a
+ * list of fields. The file is private to proto/codec. */
 #include <protobuf-c/protobuf-c.h>
 
 #include "common/base/arena.h"
@@ -26,25 +26,26 @@ void *wire_new(struct wire *w, const ProtobufCMessageDescriptor *d);
 void *wire_new_array(struct wire *w, const ProtobufCMessageDescriptor *d, size_t n);
 /* Returns n zeroed plain structs, or NULL when n is 0 or on failure. */
 void *wire_array(struct wire *w, size_t n, size_t size);
-/* Returns memory like wire_array, but not zeroed, for a caller that fills it in at once. */
+/* Returns memory for n structs like wire_array, but not zeroed, for a caller that fills it in at
+ * once. */
 void *wire_uncleared(struct wire *w, size_t n, size_t size);
 
 ProtobufCBinaryData wire_put_str(struct str s);
-/* the text is cut to PROTO_MAX_TEXT_BYTES of valid UTF-8 */
+/* cuts the text to PROTO_MAX_TEXT_BYTES of valid UTF-8 */
 ProtobufCBinaryData wire_put_text(struct str s);
 struct str wire_get_str(ProtobufCBinaryData d);
 
 #define WIRE_PUT_SPAN(p, field, span)                                                              \
     do {                                                                                           \
         (p)->n_##field = (span).n;                                                                 \
-        (p)->field = (void *)(span).ptr; /* packing does not write to the span */                  \
+        (p)->field = (void *)(span).ptr; /* the packing code does not write to the span */         \
     } while (0)
 #define WIRE_PUT_BYTES(p, field, span)                                                             \
     do {                                                                                           \
         (p)->field.len = (span).n;                                                                 \
         (p)->field.data = (uint8_t *)(span).ptr;                                                   \
     } while (0)
-/* Opens a put function, with the generated struct of that message in `p`. */
+/* Opens the function that encodes the given message type, with the generated struct in `p`. */
 #define WIRE_PUT(Type, type)                                                                       \
     Cox__##Type *p = wire_new(w, &cox__##type##__descriptor);                                      \
     if (!p)                                                                                        \

@@ -14,9 +14,10 @@ void link_open(struct link *l, uint64_t session, uint64_t window_out)
     l->consumed_in = 0;
 }
 
-/* The receiver may have consumed everything and still hold back less than half a window of
- * credit. So a frame of any size may go while less than half the window is out. Otherwise both
- * sides could wait for each other for ever. */
+/* Returns true when a frame of n_bytes may be sent. The receiver may have consumed everything
+ * and still hold back less than half a window of credit. So a frame of any size may be sent
+ * while less than half the window is in flight. Otherwise both sides could wait for each other
+ * for ever. */
 bool link_can_send(const struct link *l, size_t frame_bytes)
 {
     if (l->session == 0)

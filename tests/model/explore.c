@@ -96,7 +96,7 @@ static void count_end(struct explore_result *out, const struct world *w)
     out->max_recovery_ns = took > out->max_recovery_ns ? took : out->max_recovery_ns;
 }
 
-/* Goes on from w without faults, with random choices, until nothing can happen any more. */
+/* Continues from `w` without faults, with random choices, until no action is possible any more. */
 static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct explore_result *out)
 {
     struct action list[WORLD_ACTIONS_MAX];

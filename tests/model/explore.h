@@ -1,9 +1,9 @@
 #pragma once
-/* Explores the worlds in three ways. explore_all visits every interleaving of a small world:
- * depth first, without entering visited states again; it goes back by replaying. explore_bounded
- * visits every deviation from the default path of a larger world. explore_random takes long
- * random walks with many faults. All three end with the first violation and print its path as a
- * list of actions. */
+/* Explores the worlds in three ways. explore_all visits every interleaving of a small world,
+ * depth first, without entering visited states again. It returns to an earlier state by
+ * replaying the path to it. explore_bounded visits every deviation from the default path of a
+ * larger world. explore_random takes long random walks with many faults. All three end with the
+ * first violation and print its path as a list of actions. */
 #include "tests/model/world.h"
 
 struct explore_result {

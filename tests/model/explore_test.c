@@ -76,7 +76,7 @@ static void explore_walks(void **state)
     }
 }
 
-/* A rank that is left alone serves alone. Both ranks become one replica again, with faults in
+/* A rank without its partner serves alone. Both ranks become one replica again, with faults in
  * between. */
 static void explore_elastic(void **state)
 {

@@ -24,7 +24,8 @@ static void put_age(struct mix *m, const struct world *w, uint64_t then_ns)
     put(m, then_ns == 0 ? UINT64_MAX : (w->now_ns - then_ns) / WORLD_TICK_NS);
 }
 
-/* Adds the frames of a queue. seq and session enter relative to the reader's own values. */
+/* Adds the frames of a queue. Their seq and session are hashed relative to the reader's own
+ * values. */
 static void put_queue(struct mix *m, const struct frame_queue *q, uint64_t session, uint64_t seq)
 {
     put(m, q->n);

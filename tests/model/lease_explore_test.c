@@ -1,14 +1,14 @@
-/* Explores two heads and their store, in every interleaving. Questions wait on their way, or are
- * given up and executed later all the same (Redis stood still). Heads die or stand still, links
- * are cut, a store comes back empty. Somebody writes the lease or makes it endless, or the
- * store's clock jumps back by hours. head/lease/lease.c is the real code; the store model does
- * the work of store.c's script. These properties hold in every state:
+/* Explores two heads and their store, in every interleaving. Questions are delayed, or are given
+ * up and executed later all the same (Redis did not run). Heads die or do not run for a time,
+ * links are cut, a store loses its data. An operator writes the lease or makes it endless, or
+ * the store's clock jumps back by hours. head/lease/lease.c is the real code; the store model
+ * does the work of store.c's script. These properties hold in every state:
  *   - a head serves with a term above all terms given before, unless the store was emptied;
- *   - two serve at once only when one of them was cut off or stood still, or the store was
+ *   - two serve at once only when one of them was cut off or did not run, or the store was
  *     emptied;
- *   - while nothing goes wrong, and when a store was emptied or stood still, when the lease has
+ *   - without faults, and when a store was emptied or did not run, when the lease has
  *     lost its end or the clock jumped, the lease stays where it is;
- *   - once nothing goes wrong any more, one head serves within five TTLs, and goes on.
+ *   - after the last fault, one head serves within five TTLs, and continues.
  * With one fault of each kind at every point every state is visited. With up to eight faults,
  * random walks are taken (COX_LEASE_WALKS: their number). */
 #include <setjmp.h>
@@ -29,7 +29,7 @@
 enum {
     TICK_MS = 100,
     TTL_TICKS = 6, /* a head asks every second tick */
-    SEA_TICKS = 1  /* most ticks that a question or an answer is on its way */
+    SEA_TICKS = 1  /* most ticks that a question or an answer takes to arrive */
 };
 
 enum stage { AT_REST, ASKED, ANSWERED };

@@ -1,8 +1,8 @@
 /* Explores two heads, their store, and one or two replicas with two requests of a gateway, under
- * faults. A step takes a quarter of a second and a lease one second, so that its events happen
- * while tokens come. All positions of one fault are tried, and each other order once. For two
- * faults, or a fault and another order, one in COX_PAIR_ONE_IN positions is tried (1: all). Then
- * COX_PAIR_WALKS walks with many faults follow. COX_MODEL_SEED selects others.
+ * faults. A step takes a quarter of a second and a lease one second, so that the lease's events
+ * happen while tokens arrive. All positions of one fault are tried, and each other order once.
+ * For two faults, or a fault and another order, one in COX_PAIR_ONE_IN positions is tried (1:
+ * all). Then COX_PAIR_WALKS walks with many faults follow. COX_MODEL_SEED selects others.
  * COX_PAIR="tp,ranks,faults,orders" explores that case alone. world.c lists the properties;
  * tests/model/mutants.py lists the planted bugs that are found. */
 #include <setjmp.h>

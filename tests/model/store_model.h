@@ -23,9 +23,9 @@ struct store_model {
 void store_model_init(struct store_model *s, uint32_t ttl_ticks, uint32_t tick_ms);
 struct lease_answer store_model_execute(struct store_model *s, const struct store_question *q);
 void store_model_tick(struct store_model *s);
-/* Empties the store, which comes back without any data. */
+/* Empties the store, which continues without any data. */
 void store_model_lose_all(struct store_model *s);
-/* Stops the store for longer than a lease. Expired keys are gone when the store reads on. */
+/* Stops the store for longer than a lease. Expired keys are gone when the store continues. */
 void store_model_freeze(struct store_model *s);
 /* Moves the clock that expires keys back by more than any TTL. The heads' clocks do not jump. */
 void store_model_jump_back(struct store_model *s);

@@ -1,10 +1,11 @@
 #pragma once
 /* Holds a whole cluster in one struct: the real head core (one, or two with the real lease and a
  * model of their store), the real rank states of one or two replicas, and the gateway's real
- * stream states. Links between them keep the order of their frames but are interleaved at will.
- * Nothing moves by itself: the possible actions are a list, and the explorer chooses one. Time
- * passes only when nothing else can happen, or as part of a fault. Every action is checked;
- * world.c lists the properties. A world follows one path; it is rebuilt by replaying. */
+ * stream states. Links between them keep the order of their frames, and the explorer may
+ * interleave the links in any way. The possible actions are a list from which the explorer
+ * chooses one. Time passes only when no other action is possible, or as part of a fault. Every
+ * action is checked; world.c lists the properties. A world follows one path; it is rebuilt by
+ * replaying. */
 #include "gateway/generation/stream_state.h"
 #include "head/core/core.h"
 #include "tests/sim/sim_rank.h"
@@ -27,14 +28,14 @@ enum action_kind {
     ACT_JOINED,  /* rank `who` has its communicator */
     ACT_ABORTED, /* rank `who` no longer has a communicator */
     ACT_EXECUTE, /* rank `who` runs its oldest plan */
-    ACT_NOTICE,  /* peer `who` notices that its connection is gone */
+    ACT_NOTICE,  /* peer `who` detects that its connection is gone */
     ACT_STORE,   /* the store reads the question of head `who` */
     ACT_ANSWER,  /* the head gets the answer */
     ACT_RESTART, /* a dead process is started again */
-    ACT_TIME,    /* nothing else can happen: the clock moves on to the next event */
+    ACT_TIME,    /* no other action is possible: the clock advances to the next event */
     ACT_FAULTS,  /* all kinds after this one are faults */
     ACT_KILL = ACT_FAULTS,
-    ACT_LINK_LOST, /* a link is lost in both directions; the peer notices at once */
+    ACT_LINK_LOST, /* a link is lost in both directions; the peer detects the loss at once */
     ACT_SILENCE,   /* a link is silent in both directions until a time-out */
     ACT_HELLO_AGAIN,
     ACT_DROP_TO_HEAD,
@@ -43,12 +44,12 @@ enum action_kind {
     ACT_JOIN_FAILED,
     ACT_COMM_ERROR,
     ACT_GAP,   /* rank `who` refuses a plan */
-    ACT_PAUSE, /* the head stands still for 3 s */
+    ACT_PAUSE, /* the head does not run for 3 s */
     /* The actions below occur only with two heads. */
-    ACT_STOP,        /* process `who` stands still for 3 s */
-    ACT_STORE_CUT,   /* head `who` and the store do not hear each other for 5 s */
-    ACT_STORE_EMPTY, /* the store comes back empty */
-    /* the store stands still for longer than a lease, then answers its questions */
+    ACT_STOP,        /* process `who` does not run for 3 s */
+    ACT_STORE_CUT,   /* head `who` and the store cannot reach each other for 5 s */
+    ACT_STORE_EMPTY, /* the store loses its data */
+    /* the store does not run for longer than a lease, then answers its questions */
     ACT_STORE_FREEZE,
     ACT_KIND_COUNT
 };
@@ -65,7 +66,7 @@ struct world_config {
     uint32_t n_heads;           /* number of heads; 0 = one, without a store */
     uint32_t n_ranks, tp;       /* number of ranks and TP; 0 = two */
     uint64_t step_ns;           /* time of a step, which passes while ranks compute */
-    bool elastic;               /* a rank that is left alone serves alone, until others join it */
+    bool elastic;               /* a rank without partners serves alone, until others join it */
 };
 
 struct world;
@@ -77,12 +78,12 @@ uint32_t world_enabled(const struct world *w, struct action out[WORLD_ACTIONS_MA
  * violation. */
 bool world_apply(struct world *w, struct action a);
 const char *world_violation(const struct world *w);
-/* Returns whether only faults can ever happen again. */
+/* Returns true when no action except faults can ever happen again. */
 bool world_is_stable(const struct world *w);
 /* Returns the time from the last fault to recovery. */
 uint64_t world_recovery_ns(const struct world *w);
 /* Returns a hash that is equal for states that behave alike from now on. */
 uint64_t world_fingerprint(const struct world *w);
-/* Prints the cluster's state for people. */
+/* Prints the cluster's state in readable form. */
 void world_print(const struct world *w);
 void action_text(struct action a, char out[48]);

@@ -1,7 +1,8 @@
 /* Runs the gateway: its real end of the link (gateway/head_link/engine_client.h) with queues
  * instead of a socket, and real stream_states for its requests, without text and HTTP. world.c
  * calls it with frames from the head, ticks and lost connections. It checks every token against
- * the expected tokens, and that the gateway takes tokens only of the head that welcomed it. */
+ * the expected tokens. It also checks that the gateway accepts tokens only from the head that
+ * welcomed it. */
 #include <string.h>
 
 #include "common/base/mem.h"

@@ -81,7 +81,7 @@ static void core_start(struct world *w, struct world_head *h)
 
 /* ---- the lease ---- */
 
-/* Takes the term of a lease. A head that stood still may learn of the term late. */
+/* Handles the term of a lease. A head that did not run may receive the term late. */
 static void take_term(struct world *w, struct world_head *h)
 {
     uint64_t bit = 1ull << h->lease.term % 64;
@@ -215,8 +215,8 @@ void head_start(struct world *w, uint32_t i)
         w->procs[k].conn = ++w->n_conns;
 }
 
-/* Kills a head. With two heads, the peers' connections break. Frames on their way may still
- * arrive. */
+/* Kills a head. With two heads, the peers' connections break. Frames that were sent before may
+ * still arrive. */
 void head_kill(struct world *w, uint32_t i)
 {
     struct world_head *h = &w->heads[i];

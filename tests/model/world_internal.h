@@ -9,8 +9,8 @@
 #include "tests/model/store_model.h"
 
 #define FRAMES_MAX 64u
-/* PLANS_MAX bounds the waiting plans. The null device's ranks are not in step, so only rank 0
- * holds the head back. */
+/* PLANS_MAX bounds the waiting plans. The null device's ranks do not wait for each other, so
+ * only rank 0 limits the head's plans. */
 #define PLANS_MAX  32u
 #define LEDGER_MAX 512u
 
@@ -19,7 +19,7 @@
 #define WORLD_STOP_NS   (3 * NS_PER_S)
 #define WORLD_CUT_NS    (5 * NS_PER_S)
 #define WORLD_TTL_NS    NS_PER_S
-/* A peer that lost its head asks the next head after this delay. */
+/* WORLD_TO_NEXT_NS is the delay after which a peer that lost its head connects to the next head. */
 #define WORLD_TO_NEXT_NS (50 * NS_PER_MS)
 #define WORLD_REFUSED_NS (500 * NS_PER_MS) /* delay after a refusal */
 #define WORLD_MODEL_LEN  64u
@@ -42,8 +42,8 @@ enum proc_link { PROC_DOWN, PROC_HELLO, PROC_OPEN };
 
 struct proc {
     bool alive;
-    bool cut;    /* frames vanish, and nobody has noticed yet */
-    bool broken; /* the head's process is gone; the peer notices this sooner or later */
+    bool cut;    /* frames on the link are lost, and neither end has detected it yet */
+    bool broken; /* the head's process is gone; the peer detects this sooner or later */
     enum proc_link state;
     uint64_t instance, heard_ns, beat_ns;
     uint64_t retry_ns, stopped_until_ns;
@@ -58,7 +58,7 @@ struct rank {
     struct rank_state state;
     struct sim_rank *sim;
     bool joining, aborting;
-    uint32_t serial; /* serial number of the head that told the rank to join, or reset it */
+    uint32_t serial; /* serial number of the head that sent the rank a Join or Reset */
     /* the rank was stopped in this epoch: it may finish two steps after the epoch's end */
     bool was_stopped;
     uint32_t n_late;
@@ -115,13 +115,13 @@ struct world {
     uint32_t n_ledger;
     struct engine_client engine;          /* the gateway's engine client */
     bool is_connecting, reconnect_wanted; /* state of the gateway's socket */
-    uint64_t gateway_term;                /* term of the head whose tokens the gateway takes */
+    uint64_t gateway_term;                /* term of the head whose tokens the gateway accepts */
     uint64_t given;                       /* terms that heads served with, one bit each */
     bool was_emptied;                     /* the store was emptied */
     bool was_harmed;                      /* a head was killed, stopped or cut off from the store */
     uint32_t n_faults;
-    /* `fault_ns` is the time of the last fault; `unserved_ns` is the last time when something
-     * was missing. */
+    /* `fault_ns` is the time of the last fault; `unserved_ns` is the last time at which the
+     * cluster had not recovered. */
     uint64_t fault_ns, unserved_ns;
     bool stable;
     char violation[400];

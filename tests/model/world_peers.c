@@ -1,6 +1,6 @@
 /* Runs the workers' ends of their links, like worker/link/head_link.c without event loop and
- * sockets. With two heads, a peer goes to the next head whenever it loses its connection or gets
- * no answer. The gateway's end is the real code (world_gateway.c). */
+ * sockets. With two heads, a peer connects to the next head whenever it loses its connection or
+ * gets no answer. The gateway's end is the real code (world_gateway.c). */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -17,7 +17,7 @@ void proc_send(struct world *w, uint32_t who, const struct msg *m)
 {
     struct proc *p = &w->procs[who];
     if (p->state == PROC_DOWN || (p->state == PROC_HELLO && m->type != MSG_HELLO))
-        /* as in head_link_send, the next Hello makes up for a message that cannot be sent */
+        /* as in head_link_send, the next Hello replaces a message that cannot be sent */
         return;
     strbuf_reset(&w->frame);
     uint64_t session = m->type == MSG_HELLO ? 0 : p->link.session;
@@ -48,7 +48,7 @@ void proc_hello(struct world *w, uint32_t who)
     proc_send(w, who, &m);
 }
 
-/* Leaves a connection. Frames on their way to the head still arrive, from a connection that is
+/* Leaves a connection. Frames that were sent to the head still arrive, from a connection that is
  * over. */
 void proc_leave(struct world *w, uint32_t who)
 {

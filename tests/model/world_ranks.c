@@ -1,10 +1,10 @@
 /* Runs the ranks: they do worker.c's work around the real rank_state, with the simulator's rank
- * as their device. world_peers.c hands them the messages of the head (rank_on_msg); the explorer
- * decides when a join ends, an abort ends, or the oldest plan runs. Each rank owns copies of its
- * plans until it has executed them.
- * The checks here are that epochs of a replica do not overlap, every rank of an epoch runs the
- * same steps once each, a rank slot has one rank, and the ranks of a communicator have computed
- * the same steps. The ledger keeps the executed steps of the newest epochs. */
+ * as their device. world_peers.c passes them the messages of the head (rank_on_msg); the
+ * explorer decides when a join ends, an abort ends, or the oldest plan runs. Each rank owns
+ * copies of its plans until it has executed them. The checks here are that epochs of a replica
+ * do not overlap, every rank of an epoch runs the same steps once each, a rank slot has one
+ * rank, and the ranks of a communicator have computed the same steps. The ledger keeps the
+ * executed steps of the newest epochs. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -15,7 +15,7 @@ static const struct kv_group kv = {.kind = KV_FULL, .block_tokens = 16, .n_block
 static const uint32_t blocks_alone[] = {6};
 static const struct elastic_shape alone = {.tp = 1, .n_blocks = {blocks_alone, 1}};
 
-/* Returns whether the rank is a replica alone. Another head, which has not heard of the other
+/* Returns true when the rank is a whole replica. Another head, which does not know the other
  * ranks, may then have given it any epoch. */
 static bool is_single(const struct world *w, const struct rank *r)
 {
@@ -224,9 +224,9 @@ static bool has_plan(const struct world *w, uint32_t who)
     return r->n_plans > 0 && !r->aborting && w->now_ns >= r->plans[0].due_ns;
 }
 
-/* Returns whether the rank can run its oldest plan. Where steps take time, ranks compute them
+/* Returns true when the rank can run its oldest plan. Where steps take time, ranks compute them
  * together, like a model's ranks: a step begins when all have the plan. The null device's ranks
- * are not in step. */
+ * do not wait for each other. */
 bool rank_can_execute(const struct world *w, uint32_t who)
 {
     const struct rank_state *s = &w->ranks[who].state;
@@ -299,9 +299,9 @@ static struct ledger_entry *ledger_entry(struct world *w, uint32_t serial, uint6
     return &w->ledger[w->n_ledger++];
 }
 
-/* Checks that epochs of a replica never overlap. A rank that stood still may finish at most two
- * steps that it had received. Each of two heads has its own epochs. They share only ranks, and a
- * rank's epochs only rise. */
+/* Checks that epochs of a replica never overlap. A rank that did not run for a time may finish
+ * at most two steps that it had received. Each of two heads has its own epochs. They share only
+ * ranks, and a rank's epochs only rise. */
 static void check_newest(struct world *w, uint32_t who, uint64_t epoch)
 {
     struct rank *r = &w->ranks[who];
@@ -338,8 +338,8 @@ static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m
                          uint64_t hash)
 {
     struct rank *r = &w->ranks[who];
-    /* A head that chose its term for a single rank had not heard from all processes that know a
-     * higher term. */
+    /* A head that chose its term for a single rank had not received Hellos from all processes
+     * that know a higher term. */
     uint64_t epoch = m->term_epoch | (w->config.elastic ? (uint64_t)serial << 48 : 0);
     bool same = m->term_epoch == r->exec_epoch;
     if (same ? m->step != r->exec_step + 1 : m->term_epoch < r->exec_epoch || m->step != 1)

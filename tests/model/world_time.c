@@ -1,5 +1,6 @@
-/* Runs the clock. When nothing else can happen, the clock moves on to the next event. Heartbeats
- * and the store's questions are not explored: they are delivered at once, between other actions. */
+/* Runs the clock. When no other action is possible, the clock advances to the next event.
+ * Heartbeats and the store's questions are not explored: they are delivered at once, between
+ * other actions. */
 #include "common/base/mem.h"
 #include "head/state/head_core.h"
 #include "tests/model/world_internal.h"
@@ -70,8 +71,8 @@ static void check_stable(struct world *w)
     }
 }
 
-/* Returns whether the heads serve and every request has had its end. world_recovery_ns needs the
- * last time at which this was not so: a recovery must also end in bounded time. */
+/* Returns true when the heads serve and every request has ended. world_recovery_ns needs the
+ * last time at which this was false: a recovery must also end in bounded time. */
 static bool is_served(const struct world *w)
 {
     bool served = heads_are_well(w);

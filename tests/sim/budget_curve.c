@@ -1,10 +1,9 @@
 /* Makes the devices and loads of the step budget's tests from a seed (budget_curve.h), and
- * computes the end of a step on them. budget_run.c asks for the end of each step at a virtual
+ * computes the end of a step on them. budget_run.c computes the end of each step at a virtual
  * time. The speed of a device is a list of segments, each with factors; the load is a list of
- * segments with the number of sequences.
- * Every function depends only on the curve and its arguments, except for budget_curve_noise,
- * which uses the caller's random numbers. Both lists have at most BUDGET_SEGMENTS entries. Times
- * are nanoseconds as double. */
+ * segments with the number of sequences. Every function depends only on the curve and its
+ * arguments, except for budget_curve_noise, which uses the caller's random numbers. Both lists
+ * have at most BUDGET_SEGMENTS entries. Times are nanoseconds as double. */
 #include "tests/sim/budget_curve.h"
 
 #include <math.h>
@@ -54,7 +53,7 @@ static void draw_drifts(struct budget_curve *c, enum budget_family f, struct rng
            swing = budget_uniform(rng, 0.3, 1.5), level = 0;
     while (c->n_segments < BUDGET_SEGMENTS) {
         struct budget_segment *s = add_segment(c, BUDGET_TARGET_NS / 2, false);
-        if (f == FAMILY_OTHER) { /* the load comes in waves, like a load over a day */
+        if (f == FAMILY_OTHER) { /* the load rises and falls in waves, like a load over a day */
             s->all = exp(swing * sin(phase + rate * c->n_segments));
             continue;
         }

@@ -1,9 +1,9 @@
 #pragma once
-/* Describes a device whose step times the step budget does not know, and the load on it, both
- * generated from a seed: the cost of a step by its rows and their contexts, the machine's speed
- * over time (drifts, jumps, stolen CPUs, a quota), and the number of sequences that decode.
- * Times are nanoseconds as double. Everything follows from the seed and the virtual time, so two
- * policies meet the same device. */
+/* Describes a device whose step times the step budget does not know, and the load on it. Both
+ * are generated from a seed: the cost of a step by its rows and their contexts, the machine's
+ * speed over time (drifts, jumps, stolen CPUs, a quota), and the number of sequences that
+ * decode. Times are nanoseconds as double. Everything depends only on the seed and the virtual
+ * time, so two policies run on the same device. */
 #include <stdbool.h>
 #include <stdint.h>
 

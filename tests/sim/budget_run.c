@@ -94,7 +94,7 @@ static void note_prompt(struct run *r, bool done)
     double best = best_time(r->c, r->prompt_from, r->n_prompt, &n_steps);
     struct budget_report *o = r->out;
     if (!r->started || (!done && took <= best))
-        return; /* the first prompts meet a budget that knows nothing yet */
+        return; /* the budget has learnt nothing before the first prompts */
     o->n_prompts++;
     if (n_steps >= BUDGET_LONG_STEPS)
         o->ratios[o->n_long++] = took / best;

@@ -13,7 +13,7 @@ struct cost_model {
     /* The fields below describe speculation. A draft model drafts for all sequences at once, one
      * position after another. */
     uint64_t draft_ns; /* time per draft position */
-    /* chance that a draft token is right when all earlier draft tokens were right */
+    /* chance that a draft token is accepted when all earlier draft tokens were accepted */
     uint32_t accept_percent;
 };
 
@@ -36,7 +36,7 @@ extern const struct cost_model cost_cpu_demo;
  * its token. */
 extern const struct cost_model cost_h200_8b;
 /* Describes cost_h200_8b with a draft model of 1B: 2 GB of weights for each draft token, and its
- * launches. The rate of 7 right draft tokens in 10 is our choice. */
+ * launches. The rate of 7 accepted draft tokens in 10 is our choice. */
 extern const struct cost_model cost_h200_8b_draft;
 
 uint64_t cost_step_ns(const struct cost_model *m, const struct cost_work *w);

@@ -1,10 +1,10 @@
 #pragma once
 /* Describes the load: requests of clients to a replica over a period, generated from a seed.
- * Each tenant is a Poisson process with lognormal lengths, with bursts on top and shared system
- * prompts in front. Lengths like ShareGPT's have the means of the PagedAttention paper (Kwon et
- * al. 2023, figure 11: prompts of 161.31 tokens, answers of 337.99). Their spread (sigma 1.2 and
- * 0.9 of the logarithm) is our choice. Everything is generated at once and does not depend on
- * the policy. */
+ * Each tenant is a Poisson process with lognormal lengths, with additional bursts and shared
+ * system prompts in front. Lengths like ShareGPT's have the means of the PagedAttention paper
+ * (Kwon et al. 2023, figure 11: prompts of 161.31 tokens, answers of 337.99). Their spread
+ * (sigma 1.2 and 0.9 of the logarithm) is our choice. The load is generated at once and does not
+ * depend on the policy. */
 #include <stdint.h>
 
 #define LOAD_MAX_TENANTS 8u
@@ -25,16 +25,16 @@ struct load_lengths {
 struct load_tenant {
     const char *name;
     double per_second; /* rate of Poisson arrivals */
-    /* interval of bursts; 0 = no bursts; the first comes after half of it */
+    /* interval of bursts; 0 = no bursts; the first one is after half of it */
     uint64_t burst_every_ns;
     uint32_t burst; /* requests in a burst */
     int32_t priority;
     struct load_lengths prompt, answer;
-    /* One of n_system_prompts stands before each prompt. All requests of a burst share one
-     * system prompt. */
+    /* Each prompt begins with one of n_system_prompts system prompts. All requests of a burst
+     * share one system prompt. */
     uint32_t n_system_prompts, system_tokens;
     uint32_t n_choices;       /* most choices, uniformly distributed; 0 counts as 1 */
-    uint32_t cancel_permille; /* clients that cancel, at a uniform time within 10 s */
+    uint32_t cancel_permille; /* clients that cancel, at a random time within 10 s */
     uint32_t deadline_permille, deadline_ms; /* requests with a timeout */
 };
 

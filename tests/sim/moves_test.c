@@ -1,11 +1,11 @@
 /* Tests moves between three replicas of one simulated rank each under a whole head. Requests
- * come; replicas are drained, lost and formed again; blocks are copied between the ranks' KV
- * memories, lost on the way, or never confirmed. Each position of that memory holds a hash of
- * the ids up to it, and each plan is checked against it. Blocks that are mistaken for others, or
- * written while they are read, are therefore found at once. Every token that a gateway gets is
- * compared with the null rule. Some requests have grammars. Ranks need time to compile one, and
- * some do not compile. No plan may admit a request before its rank has reported its grammar as
- * ready. */
+ * arrive; replicas are drained, lost and formed again; blocks are copied between the ranks' KV
+ * memories, lost in transfer, or never confirmed. Each position of that memory holds a hash of
+ * the ids up to it, and each plan is checked against it. The test therefore finds at once blocks
+ * that are mistaken for others, or written while they are read. Every token that a gateway gets
+ * is compared with the null rule. Some requests have grammars. Ranks need time to compile one,
+ * and some do not compile. No plan may admit a request before its rank has reported its grammar
+ * as ready. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -117,7 +117,7 @@ static void on_grammar(struct rank *x, const struct msg_grammar *m)
         sums.n_most_known = x->n_grammars;
 }
 
-/* Compiles the next grammar that was asked for. */
+/* Compiles the next grammar that the head ordered. */
 static void compile(struct world *w, uint32_t i)
 {
     struct rank *x = &w->ranks[i];
@@ -401,9 +401,9 @@ static void say_transferred(struct world *w, struct order *o, int side, enum sta
     say(w->f, (uint8_t)(1 + i), &m);
 }
 
-/* Finishes a transfer. With both sides there, all blocks are copied, or some, or garbage is.
- * Otherwise a side gives up. A rank whose peer's epoch is over reads from whatever rank is there
- * now, as over a wire. */
+/* Finishes a transfer. If both sides are there, it copies all blocks, or only some, or writes
+ * random values. Otherwise a side gives up. A rank whose peer's epoch is over reads from the
+ * rank that is there now, as over a network. */
 static void transfer_some(struct world *w, bool all)
 {
     struct order *o = &w->orders[below(w, 8)];

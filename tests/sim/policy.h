@@ -1,8 +1,8 @@
 #pragma once
 /* Defines the interface between virtual time (timed.h) and a policy, which decides which
- * sequences a replica runs. The policy is our scheduler or another one. A policy knows requests
- * by their index in the load. It never sees an answer's length before its last token is sampled.
- * One thread runs everything. */
+ * sequences a replica runs. The policy is our scheduler or another one. A policy identifies
+ * requests by their index in the load. It does not know an answer's length before its last token
+ * is sampled. One thread runs everything. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,11 +11,11 @@
 #include "tests/sim/cost.h"
 #include "tests/sim/load.h"
 
-/* POLICY_VOCAB is the size of the vocabulary. Tokens follow from the null rule, by request and
+/* POLICY_VOCAB is the size of the vocabulary. The null rule gives the tokens of each request and
  * choice. */
 #define POLICY_VOCAB 262144u
 
-/* A policy calls this while it takes a result: n_new tokens were sampled. `ended` means that
+/* A policy calls this while it handles a result: n_new tokens were sampled. `ended` means that
  * they were the last. */
 typedef void policy_tokens_fn(void *ctx, uint32_t i, uint32_t n_new, bool ended);
 
@@ -27,7 +27,7 @@ struct policy_config {
     void *ctx;
     /* vLLM's --scheduling-policy priority; our policy always has priority classes */
     bool by_priority;
-    uint32_t accept_percent; /* chance that a draft token is right (cost.h) */
+    uint32_t accept_percent; /* chance that a draft token is accepted (cost.h) */
     uint32_t check_every;    /* plans between two checks of all invariants; 0 = never */
 };
 
@@ -35,14 +35,14 @@ struct policy_config {
  * the property. */
 struct policy_ops {
     const char *name;
-    /* true: the policy handles deadlines; false: clients hang up at their deadlines */
+    /* true: the policy handles deadlines; false: clients disconnect at their deadlines */
     bool deadlines;
     void *(*open)(const struct policy_config *c, struct error *err);
     void (*close)(void *p);
     bool (*add)(void *p, uint32_t i, uint64_t now_ns, bool *refused, struct error *err);
     void (*remove)(void *p, uint32_t i);
-    /* Makes a plan. *work is the plan's work, for its cost. *made is false when there is nothing
-     * to run, or when the maximum of plans is in flight. */
+    /* Makes a plan. *work is the plan's work, for its cost. *made is false when no sequence can
+     * run, or when the maximum of plans is in flight. */
     bool (*step)(void *p, uint64_t now_ns, bool *made, struct cost_work *work, struct error *err);
     /* Called when the oldest plan in flight has run. */
     bool (*on_result)(void *p, uint64_t now_ns, uint64_t execute_ns, struct error *err);

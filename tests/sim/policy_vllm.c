@@ -1,16 +1,15 @@
 /* Implements vLLM's policy (V1 scheduler), written from its documented behaviour. There are no
- * phases: every request catches up with its tokens under one budget. Running requests come
+ * phases: every request catches up with its tokens under one budget. Running requests are served
  * first, in the order of their admission; then waiting ones, unless a request was preempted in
- * this step. A waiting request needs room for its whole prompt. A request that lacks a block
- * preempts the last running one (by priority: the worst class, then the youngest). The preempted
- * request loses its blocks and is first in the queue. There are no fair shares: the only queue
- * is in order of arrival. Prefix cache hits are looked up once, at admission. With asynchronous
- * scheduling the next step is made before the result of the current one. Draft tokens are then
- * taken to be right until the result says otherwise. The policy has no deadlines (a client hangs
- * up).
- * When a rank is lost, the engine fails all its requests. It is back as soon as ours is, which
- * favours vLLM, because its whole server would have to start again. Only its decisions are
- * modelled, not their cost. */
+ * this step. A waiting request needs blocks for its whole prompt. A request that lacks a block
+ * preempts the last running one (by priority: the lowest priority, then the youngest). The
+ * preempted request loses its blocks and is first in the queue. There are no fair shares: the
+ * only queue is in order of arrival. Prefix cache hits are looked up once, at admission. With
+ * asynchronous scheduling the next step is made before the result of the current one. Draft
+ * tokens then count as accepted until the result says otherwise. The policy has no deadlines (a
+ * client disconnects). When a rank is lost, the engine fails all its requests. It serves again
+ * as soon as ours does, which favours vLLM, because its whole server would have to start again.
+ * Only its decisions are modelled, not their cost. */
 #include "tests/sim/policy.h"
 
 #include <assert.h>
@@ -34,7 +33,8 @@ struct item {
     uint32_t n_hashes;
     uint32_t incarnation; /* number of admissions; results for an older admission are dropped */
     uint64_t arrival;
-    struct null_hash hash; /* hash of the known ids, which decides which draft tokens are right */
+    /* hash of the known ids, which decides which draft tokens are accepted */
+    struct null_hash hash;
 };
 
 struct flight {
@@ -167,7 +167,7 @@ struct plan {
     struct cost_work *work;
     struct flight *flights; /* requests that sample a token */
     uint32_t n_flights;
-    uint32_t *runs, *n_tokens, n; /* entries of the plan so far; a preemption takes some back */
+    uint32_t *runs, *n_tokens, n; /* entries of the plan so far; a preemption removes some again */
 };
 
 static void schedule(struct vllm *v, struct plan *p, uint32_t i, uint32_t n)
@@ -177,7 +177,8 @@ static void schedule(struct vllm *v, struct plan *p, uint32_t i, uint32_t n)
     p->n_tokens[p->n++] = n;
 }
 
-/* Preempts the worst running request. Its part of this step's plan is taken back. */
+/* Preempts the running request with the lowest priority. Its part of this step's plan is
+ * removed. */
 static void preempt(struct vllm *v, struct plan *p, uint32_t i)
 {
     for (uint32_t k = 0; k < p->n; k++)
@@ -298,7 +299,7 @@ static bool vllm_step(void *state, uint64_t now_ns, bool *made, struct cost_work
     return true;
 }
 
-/* Returns one token plus the right draft tokens. Tokens beyond the end are dropped. */
+/* Returns one token plus the accepted draft tokens. Tokens beyond the end are dropped. */
 static uint32_t take_tokens(struct vllm *v, uint32_t i, uint32_t n_draft)
 {
     struct item *x = &v->items[i];

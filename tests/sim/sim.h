@@ -2,12 +2,12 @@
 /* Simulates one replica of a cluster: the real request table and scheduler with a simulated
  * rank, a fake clock and a seed. Everything random comes from the seed, also the shape of the
  * world (depth, budgets, pool sizes, KV groups, arrivals, cancels, deadlines, lost ranks,
- * unasked answers). A seed therefore repeats a run exactly.
- * Each turn checks scheduler_check (in worlds of hundreds of sequences only every 64th turn,
- * because it visits everything), the rank's own check of every plan, and each token against the
- * null rule. It also checks that the oldest running sequence is never preempted, and that the
- * replica never stands still with work to do. At the end everything drains: each request ended
- * exactly once and for the right reason, and all blocks are free. */
+ * unsolicited answers). A seed therefore repeats a run exactly. Each turn checks scheduler_check
+ * (in worlds of hundreds of sequences only every 64th turn, because it visits everything), the
+ * rank's own check of every plan, and each token against the null rule. It also checks that the
+ * oldest running sequence is never preempted, and that the replica always runs a step when there
+ * is work. At the end everything drains: each request ended exactly once and for the right
+ * reason, and all blocks are free. */
 #include <stdbool.h>
 #include <stdint.h>
 

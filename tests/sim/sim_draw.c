@@ -19,8 +19,8 @@ uint32_t below(struct world *w, uint32_t n)
 
 static void draw_replicas(struct world *w)
 {
-    /* `size` is the number of sequences of MAX_MODEL_LEN with room: 0: at most 1; 1: 1 to 2; 2:
-     * 4 to 16. */
+    /* `size` selects how many sequences of MAX_MODEL_LEN fit: 0: at most 1; 1: 1 to 2; 2: 4 to
+     * 16. */
     uint32_t size = below(w, 3);
     w->c.n_kv_groups = percent(w, 50) ? 1 : between(w, 2, 3);
     for (uint32_t i = 0; i < w->c.n_kv_groups; i++) {

@@ -2,7 +2,7 @@
 /* Describes a world: one replica of a simulated cluster and its clients.
  *   sim_draw.c   the shape of the world
  *   sim_world.c  the events in it, and the properties that must hold then
- *   sim_move.c   requests that leave for another replica, and come from one
+ *   sim_move.c   requests that move to another replica, and from one
  *   sim.c        turns of it, from a seed (tests/fuzz/head_scheduler_fuzz.c: from bytes) */
 #include "common/base/random.h"
 #include "head/scheduler/scheduler.h"
@@ -30,7 +30,7 @@ struct client {
     bool live, came_back; /* came_back: `resubmitted` of the request when the scheduler got it */
     uint64_t i_request;   /* number of the request, shared by all its choices */
     uint64_t tenant;
-    /* the request is in another replica, on its way here; n_move tokens have blocks */
+    /* the request is in another replica and moves here; n_move tokens have blocks */
     bool outside;
     uint64_t out_id, in_id; /* ids of the request's moves; 0 = none */
     uint32_t n_move;        /* tokens of the move */
@@ -73,7 +73,7 @@ struct world {
 };
 
 /* Returns a random number below n. From bytes it uses one byte, or two when n needs them. After
- * the last byte it returns the largest number, so that nothing rare happens any more. */
+ * the last byte it returns the largest number, so that rare events no longer happen. */
 uint32_t below(struct world *w, uint32_t n);
 
 static inline uint32_t between(struct world *w, uint32_t low, uint32_t high)
@@ -100,23 +100,23 @@ void draw_client(struct world *w, struct client *c);
  * functions return false when a property is violated; err names the property. */
 bool world_open(struct world *w);
 void world_close(struct world *w);
-/* A request arrives: a prompt with one or several choices. */
+/* Adds a request: a prompt with one or several choices. */
 bool world_arrive(struct world *w);
 void world_cancel(struct world *w, struct client *c);
-/* The client goes away, or its gateway submits the request again with its tokens. The head has
- * forgotten the request, or it still has it. */
+/* Disconnects the client, or lets its gateway submit the request again with its tokens. The head
+ * then has the request or has forgotten it. */
 bool world_disturb(struct world *w, struct client *c);
 /* Makes one more plan, which the rank and a worker read at once. *made is false when there is no
  * plan. */
 bool world_step(struct world *w, bool *made);
 /* Delivers the result of the oldest plan in flight. */
 bool world_deliver(struct world *w);
-/* Delivers an answer that nobody asked for. It must be refused and change nothing. */
+/* Delivers an answer to no plan. It must be refused and change nothing. */
 bool world_lie(struct world *w);
-/* A rank is lost: a new epoch begins, and results in flight never come. */
+/* Loses a rank: a new epoch begins, and results in flight never arrive. */
 bool world_lose_rank(struct world *w);
-/* Does one part of a move: holds its blocks, lets it leave or come, delivers its blocks or loses
- * them. */
+/* Does one part of a move: holds its blocks, lets it leave or arrive, delivers its blocks or
+ * loses them. */
 bool world_move(struct world *w, struct client *c);
 bool world_end_moves(struct world *w, struct client *c); /* ends all moves at once */
 bool world_has_moves(const struct world *w);

@@ -1,7 +1,7 @@
-/* Moves requests. The other replica is not simulated: its state is what must be true. A running
- * client has its blocks held, leaves, and comes back as from the other replica. Its blocks are
- * imported while other sequences run, filled with the right contents, or lost. Then the request
- * is added again. */
+/* Moves requests. The other replica is not simulated; the test only keeps the state that it must
+ * have. A running client has its blocks held, leaves, and returns as from the other replica. Its
+ * blocks are imported while other sequences run, filled with the right contents, or lost. Then
+ * the request is added again. */
 #include <string.h>
 
 #include "tests/sim/sim_internal.h"
@@ -40,13 +40,13 @@ static bool hold(struct world *w, struct client *c)
         return true;
     uint64_t id = ++w->n_moves;
     if (scheduler_hold(w->scheduler, c->r, n, id) != STATUS_OK)
-        return true; /* a sliding window has moved on */
+        return true; /* a sliding window has advanced beyond these blocks */
     c->out_id = id;
     c->n_move = n;
     return fill(w, c, id, false);
 }
 
-/* Takes a request out of this scheduler. Its blocks here wait for it to come back, or are freed. */
+/* Moves a request out of this scheduler. Its blocks here are kept for its return, or are freed. */
 static bool leave(struct world *w, struct client *c)
 {
     if (c->out_id && !fill(w, c, c->out_id, false))

@@ -10,7 +10,8 @@ struct sim_option {
     uint64_t *value;
 };
 
-/* Returns false when an argument is not an option, or not a number. */
+/* Reads the options into their numbers. Returns false when an argument is not an option, or not
+ * a number. */
 static inline bool sim_options_read(int argc, char **argv, const struct sim_option *options,
                                     size_t n_options)
 {

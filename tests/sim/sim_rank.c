@@ -2,10 +2,10 @@
  * ranks and a fuzz target pass it every plan of the scheduler. sim_rank_execute first applies
  * the plan's structure: finished sequences, admissions, copies, drops and appends of blocks,
  * each checked by LEGAL. Then it runs the plan's runs in order: each run reads the KV memory of
- * its positions, writes its own, and takes tokens from the null rule. The answer is a
- * msg_result. The first illegal step fills err and stops the rank. The rank owns all memory of
- * its answers, which alternate between N_RESULTS sets. It shares no code with the scheduler. One
- * thread runs everything. */
+ * its positions, writes its own, and gets tokens from the null rule. The answer is a msg_result.
+ * The first illegal step fills err and stops the rank. The rank owns all memory of its answers,
+ * which alternate between N_RESULTS sets. It shares no code with the scheduler. One thread runs
+ * everything. */
 #include "tests/sim/sim_rank.h"
 
 #include <assert.h>
@@ -29,7 +29,7 @@ struct slot {
     uint32_t n_ids, max_ids; /* max_ids: sum of the prompt and max_tokens */
     uint32_t length;         /* positions computed by the sequence itself or found in the cache */
     bool has_grammar;
-    bool whole_prompt; /* prompt_logprobs are wanted, so no position may be skipped */
+    bool whole_prompt; /* the request has prompt_logprobs, so no position may be skipped */
     uint32_t n_prompt;
     uint32_t *ids;    /* ids of the admission and of the sampled tokens */
     uint64_t *prefix; /* prefix[p]: hash of ids[0 .. p], which KV memory must hold at p */
@@ -215,8 +215,8 @@ static bool apply_admit(struct sim_rank *rank, const struct plan_admit *a)
     return true;
 }
 
-/* Applies the copies. They happen before anything runs, possibly all at once, so no block that
- * is written here may be read here. Wrong contents show when a run reads them. */
+/* Applies the copies. They happen before any run, possibly all at once, so no block that is
+ * written here may be read here. A run that reads wrong contents fails. */
 static bool apply_copies(struct sim_rank *rank, const struct msg_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_copies; i++) {
@@ -280,8 +280,8 @@ static bool append_block(struct sim_rank *rank, struct slot *x, const struct pla
     return true;
 }
 
-/* Applies the drops of a run. The drops of all runs come before any append, so a block may
- * change owners within a plan. */
+/* Applies the drops of a run. The drops of all runs precede all appends, so a block may change
+ * owners within a plan. */
 static bool apply_drops(struct sim_rank *rank, struct slot *x, const struct plan_run *run)
 {
     uint32_t seen = 0;
@@ -341,7 +341,7 @@ static bool check_run(struct sim_rank *rank, const struct plan_run *run)
             !LEGAL(rank, run->sample == (run->start + run->n_tokens == x->n_ids)) ||
             !LEGAL(rank, !run->sample || x->n_ids < x->max_ids))
             return false;
-        x->length = run->start + run->n_tokens; /* right draft tokens will add to this length */
+        x->length = run->start + run->n_tokens; /* accepted draft tokens will add to this length */
     }
     if (run->n_draft)
         x->draft_step = rank->step;
@@ -413,8 +413,8 @@ static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *
     return true;
 }
 
-/* Returns how many draft tokens there is room for. The head has granted blocks up to the
- * furthest position. */
+/* Limits the draft tokens of a run to the positions that have blocks. The head has granted
+ * blocks up to the furthest position. */
 static bool clamp_drafts(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
                          uint32_t *out)
 {
@@ -437,8 +437,8 @@ static uint32_t throw_dice(struct null_hash *h, uint32_t n_sides)
     return (uint32_t)((h->h ^ h->h >> 32) * 0x9E3779B97F4A7C15ull >> 33) % n_sides;
 }
 
-/* Makes draft tokens up to n ids. A hash of the history decides which of them are right, and how
- * many are made. */
+/* Makes draft tokens up to n ids. A hash of the history decides which of them are accepted, and
+ * how many are made. */
 static void draft_token(const struct sim_rank *rank, const struct slot *x, uint32_t n,
                         struct work *k)
 {
@@ -480,7 +480,7 @@ float sim_rank_prompt_logprobs(const uint32_t *ids, uint32_t n, uint32_t n_adapt
     return score_of(h.h);
 }
 
-/* Makes the rows of prompt_logprobs. Each row follows from all ids up to its own. */
+/* Makes the rows of prompt_logprobs. Each row is computed from all ids up to its own. */
 static void score(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
                   struct result_item *out)
 {

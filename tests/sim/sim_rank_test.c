@@ -242,8 +242,8 @@ static void drafts_have_room_and_a_known_place(void **state)
     }
 }
 
-/* Draft tokens change no token. The ids are those of the rule, right draft tokens come several
- * at a time, and when the end is reached in flight, the next run does nothing. */
+/* Draft tokens change no token. The ids are those of the rule, accepted draft tokens arrive
+ * several at a time, and when the end is reached in flight, the next run has no effect. */
 static void drafts_change_no_token(void **state)
 {
     uint32_t n_several = 0, n_nothing = 0;

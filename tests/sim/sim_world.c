@@ -1,11 +1,11 @@
 /* Implements the events of a simulated world, and checks the properties that must hold when they
  * happen (sim.h lists them). sim.c and head_scheduler_fuzz.c call the functions in any order:
  * requests arrive and are cancelled, plans are made and run by the simulated rank and by the
- * real worker's bookkeeping, results are delivered, ranks are lost. Each token goes from the
- * scheduler's events to its client, which compares it with the null rule.
- * A function returns false when a property is violated, and err names the property. A client
- * owns its request while it is live; the scheduler and the request table borrow it. Random
- * choices come only from the world's seed or bytes. One thread runs everything. */
+ * real worker's bookkeeping, results are delivered, ranks are lost. Each token is passed from
+ * the scheduler's events to its client, which compares it with the null rule. A function returns
+ * false when a property is violated, and err names the property. A client owns its request while
+ * it is live; the scheduler and the request table borrow it. Random choices come only from the
+ * world's seed or bytes. One thread runs everything. */
 #include "tests/sim/sim_internal.h"
 
 #include <string.h>
@@ -174,7 +174,8 @@ bool world_disturb(struct world *w, struct client *c)
 
 /* ---- tokens ---- */
 
-/* Takes prompt_logprobs: each row comes once, in order, and before the first token. */
+/* Takes the request's rows of prompt_logprobs. Checks that each row arrives once, in order, and
+ * before the first token. */
 static bool take_rows(struct world *w, struct client *c, const struct scheduler_event *e)
 {
     const struct logprob_row *rows;
@@ -234,7 +235,7 @@ bool world_deliver(struct world *w)
     uint32_t n_events;
     w->in_flight[0] = w->in_flight[1];
     w->n_in_flight--;
-    /* The times are arbitrary, so that the budget jumps between everything and nothing. */
+    /* The times are arbitrary, so that the budget jumps between its limits. */
     if (w->c.step_target_ns)
         m.execute_ns = (uint64_t)between(w, 0, 100) * STEP_TARGET_NS / between(w, 1, 100);
     if (scheduler_on_result(w->scheduler, &m, w->now_ns, &events, &n_events, w->err) != STATUS_OK)
@@ -360,8 +361,8 @@ static struct request *oldest_running(const struct world *w)
     return best ? best->r : NULL;
 }
 
-/* Returns whether a waiting request has a better class, which may take the place of any running
- * request. */
+/* Returns true when a waiting request has a higher priority and may take the place of any
+ * running request. */
 static bool has_better_class(const struct world *w, const struct request *r)
 {
     for (uint32_t i = 0; i < w->n_clients; i++)

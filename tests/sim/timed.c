@@ -1,10 +1,10 @@
 /* Runs a replica in virtual time (timed.h). goodput.c and timed_test.c call timed_run with a
- * configuration and a policy. The main loop moves the clock to the next event: an arrival, a
+ * configuration and a policy. The main loop advances the clock to the next event: an arrival, a
  * cancellation, a lost rank, or the end of the oldest plan. It passes the event to the policy,
- * and asks it for plans until `depth` plans are in flight. The rank runs plans one after
- * another, each for the time of the cost model. The policy reports tokens through on_tokens.
- * The checks of timed.h run at each event; the first failure fills err and ends the run. The
- * report owns its outcomes; all other memory is freed at the end. One thread. */
+ * and requests plans from it until `depth` plans are in flight. The rank runs plans one after
+ * another, each for the time of the cost model. The policy reports tokens through on_tokens. The
+ * checks of timed.h run at each event; the first failure fills err and ends the run. The report
+ * owns its outcomes; all other memory is freed at the end. One thread runs everything. */
 #include "tests/sim/timed.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ struct timed {
     uint32_t n_in_flight;
     uint32_t n_arrived, n_live, i_cancel;
     uint32_t *live;         /* array of n_live requests in the policy */
-    bool *waits;            /* array by request: it was not admitted at the last look */
+    bool *waits;            /* array by request: it was not admitted at the last check */
     struct cancel *cancels; /* array of n_cancels, ordered by time */
     uint32_t n_cancels;
     struct tenant tenants[LOAD_MAX_TENANTS];
@@ -258,7 +258,7 @@ static int by_time(const void *a, const void *b)
         return x->at_ns < y->at_ns ? -1 : 1;
     if (x->i != y->i)
         return x->i < y->i ? -1 : 1;
-    /* this is the end of a request whose client hangs up at its deadline */
+    /* this is the end of a request whose client disconnects at its deadline */
     return (int)x->end - (int)y->end;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-/* Runs a replica in virtual time. A load (load.h) arrives, a policy (policy.h) makes plans, and
- * a rank runs them one after another for the time of the cost model. Up to `depth` plans are in
- * flight: the next plan is made while one runs. There is no clock and no thread; the same seed
- * gives the same run.
+/* Runs a replica in virtual time. The requests of a load (load.h) arrive, a policy (policy.h)
+ * makes plans, and a rank runs them one after another for the time of the cost model. Up to
+ * `depth` plans are in flight: the next plan is made while one runs. There is no clock and no
+ * thread; the same seed gives the same run.
  *
  * The run checks that every request ends exactly once and with all its tokens, and that nothing
  * is left at the end. It checks that no tenant waits while another of its class gets more than

@@ -182,9 +182,9 @@ static void a_pool_for_one_sequence_serves_many(void **state)
     assert_true(n_preemptions > 500);
 }
 
-/* Below its capacity, a replica keeps no request waiting. A request's time is bounded by its
- * time alone. (Steps of 32 rows and some prompt tokens instead of one row take less than three
- * times as long.) */
+/* Below its capacity, a replica keeps no request waiting. A request's time is bounded by the
+ * time that it takes alone. (Steps of 32 rows and some prompt tokens instead of one row take
+ * less than three times as long.) */
 static void requests_end_in_time_below_capacity(void **state)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -220,7 +220,7 @@ static void the_other_policy_ends_everything_too(void **state)
     assert_true(n_ends[TIMED_DONE] > 1000 && n_ends[TIMED_TIMEOUT] > 10 && n_ends[TIMED_LOST] > 10);
 }
 
-/* Our requests go on after a loss with the tokens they have. vLLM's policy loses the requests
+/* Our requests continue after a loss with the tokens they have. vLLM's policy loses the requests
  * that it has then, and no later requests. */
 static void requests_outlive_a_rank(void **state)
 {
@@ -241,7 +241,7 @@ static void requests_outlive_a_rank(void **state)
 }
 
 /* Tests requests with a deadline that no request can meet, and with a deadline that all meet.
- * With a policy that has no deadlines, the client hangs up. */
+ * With a policy that has no deadlines, the client disconnects. */
 static void deadlines_end_requests_in_time(void **state)
 {
     static const struct policy_ops *const policies[] = {&policy_cox, &policy_vllm};
@@ -262,7 +262,7 @@ static void deadlines_end_requests_in_time(void **state)
 }
 
 /* When no request delays another, both policies run the same steps, also with draft tokens, and
- * the same number of draft tokens are right. (Arrivals in the same step may count in the next
+ * accept the same number of draft tokens. (Arrivals in the same step may count in the next
  * step.) */
 static void drafts_are_right_for_both_alike(void **state)
 {
@@ -285,9 +285,9 @@ static void drafts_are_right_for_both_alike(void **state)
 }
 
 /* Makes a flood: one tenant sends hundreds of requests at once, and other tenants send one now
- * and then. While a tenant waits, no other tenant of its class may get more beyond it than the
- * slots hold when it comes, plus a few turns of the queue. With a single queue for all, the
- * flood would be served first. */
+ * and then. While a tenant waits, no other tenant of its class may get many more tokens than it:
+ * at most those of the slots at its arrival, plus a few turns of the queue. With a single queue
+ * for all tenants, the flood would be served first. */
 static struct timed_config draw_flood(uint64_t seed)
 {
     struct timed_config c = small_world(seed);

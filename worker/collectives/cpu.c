@@ -1,4 +1,4 @@
-/* Implements the collectives of ranks on CPUs. Each call is passed on to `struct comm`. */
+/* Implements the collectives of ranks on CPUs. Each call is passed to `struct comm`. */
 #include "worker/collectives/collectives.h"
 
 #include <string.h>

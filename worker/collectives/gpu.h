@@ -1,7 +1,7 @@
 #pragma once
 /* Declares the collectives of a rank on a GPU, which use NCCL on the device's stream
- * (docs/develop/comm.md, "NCCL"). Joins and ends of the group are logged. Activations are
- * bfloat16.
+ * (docs/develop/comm.md, "NCCL"). The code logs when a rank joins a group and when the group
+ * ends. Activations are bfloat16.
  *
  * Threads: open, make_id, interrupt, overdue and close run on the loop thread, everything else
  * on the compute thread. Life cycle: open; join; collectives; interrupt (the head's Abort);
@@ -16,8 +16,8 @@ struct collectives_gpu_options {
     const char *library;        /* path from --nccl-library; NULL = libnccl.so.2 */
     uint32_t leave_timeout_ms;  /* limit of collectives_gpu_leave; 0 = 5 s */
     uint32_t wait_timeout_ms;   /* limit of one wait; 0 = 60 s */
-    bool no_one_shot;           /* NCCL adds small sums too */
-    _Atomic uint64_t *progress; /* incremented while a wait goes on; may be NULL */
+    bool no_one_shot;           /* also use NCCL for small sums */
+    _Atomic uint64_t *progress; /* incremented while a wait continues; may be NULL */
 };
 /* Returns an upper bound of the device memory that NCCL and the one-shot sums take from a rank,
  * for any rank slot of tp x pp ranks. It is an estimate made before NCCL is loaded
@@ -38,29 +38,28 @@ MUST_USE enum status collectives_gpu_make_id(struct collectives_gpu *c, uint8_t 
  * collectives_gpu_leave. */
 MUST_USE enum status collectives_gpu_join(struct collectives_gpu *c, const struct comm_place *p,
                                           struct bytes id, struct error *err);
-/* Calls `done` again and again until it returns something else than STATUS_AGAIN, and returns
- * that status. A lost peer (STATUS_IO), an interrupt (STATUS_CLOSED) and the deadline of a wait
- * take precedence over `done`: a collective that they ended has left wrong numbers behind. */
+/* Calls `done` repeatedly until it returns a status other than STATUS_AGAIN, and returns that
+ * status. A lost peer (STATUS_IO), an interrupt (STATUS_CLOSED) and the deadline of a wait take
+ * precedence over `done`, because a collective that they ended has written wrong numbers. */
 MUST_USE enum status collectives_gpu_wait(struct collectives_gpu *c,
                                           enum status (*done)(void *ctx, struct error *err),
                                           void *ctx, struct error *err);
-/* Returns STATUS_OK when all ranks are still here, as far as this rank knows. Errors are those
- * of collectives_gpu_wait. This call does not wait. */
+/* Returns STATUS_OK when this rank knows of no lost rank. Errors are those of
+ * collectives_gpu_wait. This call does not wait. */
 MUST_USE enum status collectives_gpu_look(struct collectives_gpu *c, struct error *err);
-/* Makes blocking calls return STATUS_CLOSED soon and begins the abort. collectives_gpu_leave
- * must follow. */
+/* Makes blocking calls return STATUS_CLOSED soon and begins to abort the collectives.
+ * collectives_gpu_leave must follow. */
 void collectives_gpu_interrupt(struct collectives_gpu *c);
-/* Returns true when the compute thread, which should call leave, is stuck itself. The process
- * has to end then. The first such call logs collective_abort_failed. */
+/* Returns true when the compute thread should call collectives_gpu_leave but is blocked itself.
+ * The process must then end. The first such call logs collective_abort_failed. */
 bool collectives_gpu_overdue(struct collectives_gpu *c);
 /* Interrupts the collectives and waits for the work on the device. Recorded passes must not be
  * destroyed while they run, and NCCL's abort waits until they are destroyed. Returns false when
- * the device has not finished. In that case collectives_gpu_leave returns the error, and nothing
- * may wait for the device any more. */
+ * the device has not finished. In that case collectives_gpu_leave returns the error, and no
+ * later call may wait for the device. */
 bool collectives_gpu_drain(struct collectives_gpu *c);
-/* Leaves the group, after drain and after recorded passes were destroyed.
- * STATUS_OK: the memory is free again and the rank can join again. A clean end is logged as
- * collective_aborted ms=N.
- * Any other status: the process has to end, and `err` says why. This end is logged as
- * collective_abort_failed or device_lost. */
+/* Leaves the group. Call it after collectives_gpu_drain and after the recorded passes were
+ * destroyed. STATUS_OK: the memory is free again and the rank can join again. A clean end is
+ * logged as collective_aborted ms=N. Any other status: the process must end, and `err` says why.
+ * This end is logged as collective_abort_failed or device_lost. */
 MUST_USE enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err);

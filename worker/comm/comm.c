@@ -1,11 +1,10 @@
 /* Manages the life of a communicator and builds its collectives on exchange.c. collectives/cpu.c
- * calls the collectives on the compute thread; the executor opens, joins and leaves.
- * An all-reduce of up to DIRECT_BYTES goes from every rank to every rank. A larger one is cut
- * into blocks, and each block into one slice per rank. Each rank adds up its slice and sends the
- * sums to all.
- * Invariants: every element is added in one chain ((x0 + x1) + x2) + ..., for both sizes. After
- * a failure every call fails until comm_leave. The listener outlives the groups; only `next_fd`
- * and the addresses change under the mutex. */
+ * calls the collectives on the compute thread; the executor opens, joins and leaves. In an
+ * all-reduce of up to DIRECT_BYTES, every rank sends its numbers to every rank. A larger one is
+ * cut into blocks, and each block into one slice per rank. Each rank adds up its slice and sends
+ * the sums to all. Invariants: every element is added in one chain ((x0 + x1) + x2) + ..., for
+ * both sizes. After a failure every call fails until comm_leave. The listener outlives the
+ * groups; only `next_fd` and the addresses change under the mutex. */
 #include "worker/comm/comm.h"
 
 #include <errno.h>
@@ -23,7 +22,7 @@
 #include "worker/comm/join.h"
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
-/* With more ranks than CPUs, a waiting rank yields its CPU between two looks at the links. When
+/* With more ranks than CPUs, a waiting rank yields its CPU between two checks of the links. When
  * no other rank needs the CPU, yielding is much cheaper than sleeping and being woken, above all
  * in a virtual machine. */
 enum { SPIN_US = 50, YIELD_US = 1000 };
@@ -511,8 +510,8 @@ static enum status reduce_cut(struct comm *c, struct exchange_what what, float *
     return exchange_run(&c->exchange, what, e, err);
 }
 
-/* Adds x over the ranks. With two ranks cutting saves no bytes, only half of the additions. Two
- * ranks therefore cut only above one block, where cutting needs no more exchanges. */
+/* Adds `x` over the ranks. With two ranks, cutting saves no bytes, only half of the additions.
+ * Two ranks therefore cut only above one block, where cutting needs no more exchanges. */
 static enum status reduce(struct comm *c, float *x, size_t n, struct error *err)
 {
     struct exchange_what what = {COLLECTIVE_ALL_REDUCE, 0, false};

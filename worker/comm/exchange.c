@@ -1,11 +1,10 @@
 /* Runs one exchange between this rank and all its peers, on the compute thread. comm.c passes a
- * part per peer. exchange_run moves the parts over the links in both directions at once, and
- * returns when all parts have moved.
- * A waiting rank spins first, then yields or sleeps in poll. A header before each part names the
- * collective, its number and its size, so that ranks in different steps are detected.
- * Invariants: parts belong to the caller and stay valid during the call. Every header is checked
- * before its data is copied out. After an error the links are unusable, and the caller leaves
- * the group. */
+ * part per peer. exchange_run sends and receives the parts over the links in both directions at
+ * once, and returns when all parts have arrived. A waiting rank spins first, then yields or
+ * sleeps in poll. A header before each part names the collective, its number and its size, so
+ * that ranks in different steps are detected. Invariants: parts belong to the caller and stay
+ * valid during the call. Every header is checked before its data is copied out. After an error
+ * the links are unusable, and the caller leaves the group. */
 #include "worker/comm/exchange.h"
 
 #include <endian.h>
@@ -226,7 +225,7 @@ static enum status say_timeout(const struct exchange *x, struct exchange_what wh
         (unsigned long long)(x->timeout_ns / NS_PER_S), kind_names[what.kind], x->counter, who);
 }
 
-/* Sleeps until a link can move bytes, an interrupt comes, or a slice of time has passed. */
+/* Sleeps until a link can move bytes, an interrupt arrives, or a slice of time has passed. */
 static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct error *err)
 {
     struct pollfd fds[COMM_MAX_RANKS + 1];
@@ -258,8 +257,8 @@ static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct e
     return s;
 }
 
-/* Spins or yields the CPU between two looks at the links. Returns false when the rank should
- * sleep instead. A yielded CPU comes back at once when the neighbour is another waiting rank,
+/* Spins or yields the CPU between two checks of the links. Returns false when the rank should
+ * sleep instead. A yielded CPU is returned at once when the neighbour is another waiting rank,
  * but only after a whole time slice when the neighbour is a busy process. Beside such a process
  * a sleeping rank is woken at once and a yielding rank is not. After a yield of more than
  * LONG_YIELD_NS this rank therefore does not yield for NO_YIELD_NS. */

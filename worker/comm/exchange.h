@@ -1,8 +1,8 @@
 #pragma once
-/* Declares the exchange, which moves this call's parts to and from every peer at once. A single
- * loop serves all links in both directions; it spins for some microseconds and then sleeps in
- * poll. The first exchange of a collective puts a header before every part, so ranks that run
- * different steps are detected. All functions run on the compute thread. */
+/* Declares the exchange, which sends and receives the parts of one call for all peers at once. A
+ * single loop serves all links in both directions; it spins for some microseconds and then
+ * sleeps in poll. The first exchange of a collective puts a header before every part, so ranks
+ * that run different steps are detected. All functions run on the compute thread. */
 #include <stdatomic.h>
 
 #include "worker/comm/group.h"
@@ -29,8 +29,8 @@ struct exchange_peer {
      * moves first, then the part. */
     struct iovec send[2], recv[2]; /* bytes still to move */
     bool header_due;               /* stage_in begins with an unchecked header */
-    uint64_t expect_bytes;         /* bytes that the peer's header must say */
-    void *unstage; /* destination of a short part that came with its header; NULL = none */
+    uint64_t expect_bytes;         /* number of bytes that the peer's header must contain */
+    void *unstage; /* destination of a short part that was received with its header; NULL = none */
     size_t n_unstage;
     uint8_t stage_out[EXCHANGE_STAGE_BYTES], stage_in[EXCHANGE_STAGE_BYTES];
 };
@@ -42,7 +42,7 @@ struct exchange {
     uint64_t spin_ns, timeout_ns;
     /* this rank yields the CPU instead of spinning, because there are more ranks than CPUs */
     bool yields;
-    /* time before which this rank does not yield, since a yield took too long */
+    /* time until which this rank does not yield, because a yield took too long */
     uint64_t yield_from_ns;
     struct exchange_peer *peers; /* peers by rank, [n_ranks]; NULL in a group of one */
 };
@@ -58,16 +58,17 @@ struct exchange_part {
     size_t n_send, n_recv;
     uint64_t send_bytes, recv_bytes;
 };
-/* `exchange_what` is the collective, as the headers describe it. */
+/* `exchange_what` describes the collective, as in the headers. */
 struct exchange_what {
     enum collective_kind kind;
     uint32_t root;
     bool goes_on; /* this is a later exchange of the same collective, without headers */
 };
-/* Prefixes the link's error with the peer's name and address. Returns STATUS_IO. */
+/* Adds the peer's name and address before the text of the link's error. Returns STATUS_IO. */
 enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err);
 /* Runs one exchange with parts[n_ranks]; this rank's own part is ignored. Returns STATUS_IO when
- * a peer is gone, STATUS_INVALID when a peer runs another collective, STATUS_TIMEOUT when
- * nothing moves, STATUS_CLOSED after an interrupt. After an error the links are unusable. */
+ * a peer is gone, STATUS_INVALID when a peer runs another collective, STATUS_TIMEOUT when no
+ * byte moves for too long, STATUS_CLOSED after an interrupt. After an error the links are
+ * unusable. */
 MUST_USE enum status exchange_run(struct exchange *x, struct exchange_what what,
                                   const struct exchange_part *parts, struct error *err);

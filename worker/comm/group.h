@@ -1,6 +1,5 @@
 #pragma once
-/* Describes a group of ranks: its members, their addresses, and the limits of everything that
- * belongs to the group. */
+/* Describes a group of ranks: its members, their addresses, and the group's limits. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "proto/messages.h"

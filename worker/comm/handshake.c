@@ -1,9 +1,9 @@
 /* Encodes and checks the messages of a handshake between two ranks (see handshake.h). join.c
- * calls these functions for both ends of each connection; nothing here does I/O except host_id,
- * which asks the kernel about this host.
- * All integers are little-endian, and all messages have a fixed size. A proof is a keyed hash
- * with the communicator's id as key and the name of the message as prefix, so a proof of one
- * message cannot pass as another's. Proofs are compared in constant time. */
+ * calls these functions for both ends of each connection. No function does I/O except host_id,
+ * which reads facts about this host from the kernel. All integers are little-endian, and all
+ * messages have a fixed size. A proof is a keyed hash with the communicator's id as key and the
+ * name of the message as prefix, so a proof of one message is not valid for another. Proofs are
+ * compared in constant time. */
 #include "worker/comm/handshake.h"
 
 #include <fcntl.h>
@@ -207,7 +207,8 @@ static void hash_short(const void *data, size_t n, uint8_t *out, size_t n_out)
 }
 
 /* Writes an id of boot, network namespace and user. A container has its own network namespace
- * and usually its machine's boot id. Abstract Unix sockets reach only within a namespace. */
+ * and usually its machine's boot id. Abstract Unix sockets can be reached only within a
+ * namespace. */
 static void host_id(uint8_t out[HOST_ID_BYTES])
 {
     struct {

@@ -1,10 +1,10 @@
 #pragma once
 /* Declares the messages by which two ranks prove to each other that they know the communicator's
- * id, before anything else crosses the connection. The connecting rank sends hello, the
+ * id, before any other data is sent on the connection. The connecting rank sends hello, the
  * accepting rank answers with reply, and the connecting rank sends confirm. Every proof is a
  * hash keyed with the id. The proof of hello covers both ranks and the epoch; the other two
  * cover both ends' fresh nonces. No function here does I/O on the connection, and decoded bytes
- * may come from anybody. */
+ * may come from an unauthenticated peer. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,10 +21,10 @@
 #define CONFIRM_BYTES     PROOF_BYTES
 #define TOKEN_BYTES       PROOF_BYTES
 
-/* `handshake_end` is one end's description of itself. A host_id of zeros equals no other. Ends
- * whose host_id is equal, except for the last HOST_CPUS_BYTES, may share memory. If those bytes
- * are equal too, the ends share their CPUs. In older versions host_id is one hash, which equals
- * none of these. */
+/* `handshake_end` is one end's description of itself. A host_id of zeros matches no other
+ * host_id. Ends whose host_id is equal, except for the last HOST_CPUS_BYTES, may share memory.
+ * If those bytes are equal too, the ends share their CPUs. In older versions the whole host_id
+ * is one hash, which matches no newer host_id. */
 struct handshake_end {
     bool shares_memory;
     uint8_t nonce[NONCE_BYTES], host_id[HOST_ID_BYTES];
@@ -40,8 +40,8 @@ struct transcript {
 };
 
 void hello_encode(const struct hello *h, const uint8_t id[COMM_ID_BYTES], uint8_t out[HELLO_BYTES]);
-/* Decodes and checks a hello. STATUS_PROTOCOL: it is not a hello. STATUS_DENIED: the sender does
- * not know this id. STATUS_VERSION: the sender knows the id and has another version. */
+/* Decodes and checks a hello. STATUS_PROTOCOL: the bytes are no hello. STATUS_DENIED: the sender
+ * does not know this id. STATUS_VERSION: the sender knows the id and has another version. */
 MUST_USE enum status hello_decode(const uint8_t in[HELLO_BYTES], const uint8_t id[COMM_ID_BYTES],
                                   struct hello *out, struct error *err);
 /* Writes the answer to t->hello to t->reply. */
@@ -55,7 +55,7 @@ void confirm_encode(const struct transcript *t, const uint8_t id[COMM_ID_BYTES],
 MUST_USE enum status confirm_check(const uint8_t in[CONFIRM_BYTES], const struct transcript *t,
                                    const uint8_t id[COMM_ID_BYTES], struct error *err);
 /* Makes the token that the connecting end sends first on the Unix socket, so that no other
- * user's process gets the memory. */
+ * user's process receives the shared memory. */
 void token_make(const struct transcript *t, const uint8_t id[COMM_ID_BYTES],
                 uint8_t out[TOKEN_BYTES]);
 bool token_equal(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES]);

@@ -1,9 +1,8 @@
 /* Connects the ranks of a group, on the compute thread. comm_join calls join_peers, which
  * connects to the lower ranks one after the other, then accepts the higher ranks, and gives
- * every peer its link.
- * The listener accepts connections from anybody. Each connection goes into a small set of
- * pending connections, which are read without waiting for any single one. The first message has
- * a fixed size and proves that its sender knows the id of this formation.
+ * every peer its link. The listener accepts any connection. Each connection is added to a small
+ * set of pending connections, which are read without waiting for any single one. The first
+ * message has a fixed size and proves that its sender knows the id of this formation.
  * Invariants: a connection without a proof holds only a place in the set, which a newer
  * connection may take; a rank that lost its place connects again. No pending connection outlives
  * join_peers. */
@@ -220,7 +219,7 @@ static enum status try_connect(struct join *j, uint32_t rank, bool *closed, stru
 
 static enum status pause_before_retry(struct join *j, uint32_t ms, struct error *err)
 {
-    struct pollfd fds[1]; /* room for the descriptor that waiter_poll adds */
+    struct pollfd fds[1]; /* one more entry for the descriptor that waiter_poll adds */
     uint64_t until = clock_mono_ns() + ms * NS_PER_MS;
     if (until >= j->deadline_ns)
         return error_set(err, STATUS_TIMEOUT,
@@ -289,8 +288,8 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
     TRY(check_hello(j, &p->hello, err));
     handshake_end_fill(&p->self, !j->c->no_shared_memory);
     reply_encode(&p->self, id, &p->transcript);
-    /* A fresh connection has room for the reply, so a connection without room is not from a rank
-     * of this group. */
+    /* A fresh connection has buffer space for the reply, so a connection without it is not from
+     * a rank of this group. */
     if (send(p->fd, p->transcript.reply, REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != REPLY_BYTES)
         return error_set(
             err, STATUS_IO,
@@ -300,12 +299,11 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
     return STATUS_OK;
 }
 
-/* Checks the confirm and makes the link. STATUS_IO: the peer went away meanwhile and may connect
- * again. */
+/* Checks the confirm and makes the link. STATUS_IO: the peer has left and may connect again. */
 static enum status on_confirm(struct join *j, struct pending *p, struct error *err)
 {
     TRY(confirm_check(p->confirm, &p->transcript, j->g->id.ptr, err));
-    /* two connections may claim to be the same rank; the first one wins */
+    /* two connections may claim to be the same rank; the first one is used */
     TRY(check_hello(j, &p->hello, err));
     struct handshake_end ends[2] = {p->hello.end, p->self};
     struct met m = meet(j, p->hello.from, p->fd, &p->transcript, ends);
@@ -355,8 +353,8 @@ static enum status advance(struct join *j, struct pending *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Returns a free place, else the place of the connection that has been silent for the longest.
- * Connections with a good hello are replaced last. */
+/* Returns a free place, or else the place of the connection that has been silent for the
+ * longest. Connections with a good hello are replaced last. */
 static struct pending *place(struct join *j)
 {
     struct pending *best = &j->pending[0];

@@ -1,10 +1,10 @@
 #pragma once
-/* Declares how the ranks of a group find each other. Every rank listens all the time. At each
- * formation rank r connects to the lower ranks, one after the other, and then accepts the higher
- * ones. All functions run on the compute thread, except join_listen. */
+/* Declares how the ranks of a group connect to each other. Every rank listens all the time. At
+ * each formation rank r connects to the lower ranks, one after the other, and then accepts the
+ * higher ones. All functions run on the compute thread, except join_listen. */
 #include "worker/comm/state.h"
 
-/* Listens on `host` and `port`; port 0 lets the kernel choose. *address is the resulting
+/* Listens on `host` and `port`; port 0 lets the kernel choose. Sets *address to the resulting
  * address. */
 MUST_USE enum status join_listen(const char *host, uint16_t port, int *fd,
                                  char address[COMM_ADDRESS_MAX], struct error *err);

@@ -1,5 +1,5 @@
 /* Implements parts of a group. Each part has its own ranks, counters and scratch, and uses the
- * links of the whole. */
+ * links of the whole group. */
 #include "worker/comm/part.h"
 
 #include <string.h>

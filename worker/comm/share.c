@@ -1,12 +1,11 @@
-/* Gives two ranks of one host a link through shared memory, on the compute thread. join.c calls
- * share_accept or share_connect after a handshake over TCP and gets a link, or NULL when the
- * ranks stay on TCP.
- * The accepting end listens on an abstract Unix socket, checks user and token of each visitor,
- * and passes the memory as a descriptor. The connecting end checks the user, shows the token and
- * maps the memory.
- * Invariants: the TCP socket stays the caller's. Both ends come to the same result, because the
- * connecting end's verdict crosses the TCP connection last. All descriptors are closed on every
- * path, and no wait is longer than the deadline. */
+/* Sets up a link through shared memory between two ranks of one host, on the compute thread.
+ * join.c calls share_accept or share_connect after a handshake over TCP and gets a link, or NULL
+ * when the ranks stay on TCP. The accepting end listens on an abstract Unix socket, checks user
+ * and token of each connection, and passes the memory as a descriptor. The connecting end checks
+ * the user, sends the token and maps the memory. Invariants: the TCP socket stays the caller's.
+ * Both ends get the same result, because the connecting end's verdict is the last message on the
+ * TCP connection. All descriptors are closed on every path, and no wait is longer than the
+ * deadline. */
 #include "worker/comm/share.h"
 
 #include <errno.h>
@@ -100,7 +99,8 @@ static bool send_memory(int fd, int memory_fd)
 }
 
 /* Offers the memory to the peer connected to `fd` when the peer sends the right token. Errors
- * are not reported: a peer whose socket closes without memory declines over TCP. Takes fd. */
+ * are not reported: a peer whose socket closes without memory declines over TCP. The function
+ * takes ownership of `fd`. */
 static struct comm_link *offer_memory(const struct share *s, int fd)
 {
     struct comm_link *link = NULL;
@@ -174,7 +174,7 @@ static int recv_memory(int fd)
     struct msghdr m = {.msg_iov = &data,
                        .msg_iovlen = 1,
                        .msg_control = control.bytes,
-                       /* not CMSG_SPACE: its padding has room for a second descriptor */
+                       /* not CMSG_SPACE: its padding has space for a second descriptor */
                        .msg_controllen = CMSG_LEN(sizeof(int))};
     int memory_fd = -1;
     if (recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
@@ -208,8 +208,8 @@ static int reach(const uint8_t welcome[WELCOME_BYTES])
     return fd;
 }
 
-/* Takes the memory that the peer offers. Only an interrupt and the deadline are errors; after
- * any other failure *out is NULL. */
+/* Receives and maps the memory that the peer offers. Only an interrupt and the deadline are
+ * errors; after any other failure *out is NULL. */
 static enum status take_memory(const struct share *s, const uint8_t welcome[WELCOME_BYTES],
                                struct comm_link **out, struct error *err)
 {

@@ -1,9 +1,9 @@
 #pragma once
-/* Lets two ranks of one host share memory. They have authenticated each other over TCP and now
- * meet again over a Unix socket. The accepting end listens under an abstract name that the
- * kernel chooses and sends it over TCP ("welcome"). The connecting end shows a token there,
- * receives the memory, and reports over TCP whether it could map the memory. When anything
- * fails, both ends stay on TCP. All functions run on the compute thread. */
+/* Sets up shared memory between two ranks of one host. They have authenticated each other over
+ * TCP and then connect over a Unix socket. The accepting end listens under an abstract name that
+ * the kernel chooses and sends the name over TCP ("welcome"). The connecting end sends a token
+ * on the Unix socket, receives the memory, and reports over TCP whether it could map the memory.
+ * When any step fails, both ends stay on TCP. All functions run on the compute thread. */
 #include "worker/comm/handshake.h"
 #include "worker/comm/links/link.h"
 #include "worker/comm/wait.h"
@@ -19,7 +19,7 @@ struct share {
     uint8_t token[TOKEN_BYTES];
 };
 /* Returns in *out a link through memory, or NULL when the TCP connection is to be used. Both
- * ends come to the same result. Errors are those of the connection and of waiting. */
+ * ends get the same result. Errors are those of the connection and of waiting. */
 MUST_USE enum status share_accept(const struct share *s, struct comm_link **out, struct error *err);
 MUST_USE enum status share_connect(const struct share *s, struct comm_link **out,
                                    struct error *err);

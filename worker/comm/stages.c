@@ -20,7 +20,7 @@ enum status comm_stages_open(struct comm *all, uint32_t tp, uint32_t pp, struct 
 }
 
 /* Returns true when the rank at place `p` needs a link to the rank at `position`. Both ends
- * compute the same answer. */
+ * compute the same result. */
 static bool linked(const struct comm_place *p, uint32_t position)
 {
     uint32_t own = comm_place_position(p), sampling_rank = (p->pp - 1) * p->tp;

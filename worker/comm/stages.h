@@ -7,7 +7,7 @@
  * those of comm.h. */
 #include "worker/comm/comm.h"
 
-/* `comm_place` is the rank slot of a rank. */
+/* `comm_place` is the rank slot of a rank: its stage, and its rank within the stage. */
 struct comm_place {
     uint32_t tp, pp, rank, stage;
 };
@@ -36,12 +36,13 @@ struct comm_stages {
     uint32_t sampling_rank;
 };
 
-/* Opens the parts over `all`, which is open and borrowed; NULL for one rank alone. */
+/* Opens the parts over `all`, which is open and borrowed; `all` is NULL for one rank alone. */
 MUST_USE enum status comm_stages_open(struct comm *all, uint32_t tp, uint32_t pp,
                                       struct comm_stages *out, struct error *err);
-/* Joins all ranks, then the parts of this place. `g` describes the whole group; its `links` are
- * filled in here. After an error, and after comm_leave of `all`, the parts have no members. */
+/* Joins the group of all ranks, then the parts of this rank slot. `g` describes the whole group;
+ * its `links` are filled in here. After an error, and after comm_leave of `all`, the parts have
+ * no members. */
 MUST_USE enum status comm_stages_join(const struct comm_stages *s, const struct comm_place *p,
                                       const struct comm_group *g, struct error *err);
-/* Returns the bytes of all communicators of this place, like comm_memory_bytes. */
+/* Returns the bytes of all communicators of this rank slot, like comm_memory_bytes. */
 uint64_t comm_stages_bytes(const struct comm_place *p);

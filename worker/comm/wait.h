@@ -22,8 +22,8 @@ static inline bool waiter_interrupted(const struct waiter *w)
 MUST_USE enum status waiter_closed(struct error *err); /* returns STATUS_CLOSED with its text */
 void waiter_bump(struct waiter *w);
 
-/* Calls poll() on fds[0 .. n), which has room for one more entry, for at most 100 ms and not
- * past deadline_ns. Returns STATUS_OK also when nothing is ready, STATUS_CLOSED after an
+/* Calls poll() on fds[0 .. n), an array with space for one more entry, for at most 100 ms and
+ * not past deadline_ns. Returns STATUS_OK also when nothing is ready, STATUS_CLOSED after an
  * interrupt, and STATUS_TIMEOUT when the deadline has passed and nothing is ready. The caller
  * may replace the text of a timeout. */
 MUST_USE enum status waiter_poll(struct waiter *w, struct pollfd *fds, size_t n,

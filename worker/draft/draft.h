@@ -3,7 +3,7 @@
 #include "common/options/speculation.h"
 #include "worker/sequences/sequences.h"
 
-/* Writes draft tokens after the sequences' ids, and their number to n_drafted, for each run that
- * may have draft tokens. The only error is STATUS_NO_MEMORY. */
+/* Writes draft tokens after the known ids of each sequence whose run may have draft tokens, and
+ * their number to n_drafted. The only error is STATUS_NO_MEMORY. */
 MUST_USE enum status draft_runs(const struct speculation *s, struct sequence_runs runs,
                                 struct error *err);

@@ -22,7 +22,7 @@ struct draft_model {
     struct engine *engine;
     /* the target's KV group with full attention; the draft model uses its block tables */
     uint32_t i_group;
-    /* These fields are the pass that is being built; arrays have [pass_rows]. */
+    /* The next fields describe the pass that is being built; arrays have [pass_rows]. */
     uint32_t n_rows, n_picks;
     uint64_t n_entries; /* entries of block tables in the pass, at most PASS_TABLE_ENTRIES */
     uint32_t *ids, *positions,
@@ -129,7 +129,7 @@ struct engine_beside draft_model_needs(const struct draft_model *m)
 enum status draft_model_load(struct draft_model *m, const struct engine *target, struct error *err)
 {
     struct engine *e = m->engine;
-    /* this number holds for each KV group of the draft model */
+    /* every KV group of the draft model has this number of blocks */
     e->kv_shape.n_blocks = target->kv_groups[m->i_group].n_blocks;
     enum status s = engine_load(e, &(struct engine_beside){0}, err);
     if (s != STATUS_OK)
@@ -209,7 +209,7 @@ static enum status run_pass(struct draft_model *m, struct error *err)
 }
 
 /* Adds a row to the pass. A full pass runs first. The token after the row is written to
- * *draft_token; NULL = not wanted. */
+ * *draft_token; NULL = not needed. */
 static enum status add_row(struct draft_model *m, const struct sequence *q, uint32_t position,
                            uint32_t *draft_token, struct error *err)
 {
@@ -260,8 +260,8 @@ void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uin
     }
 }
 
-/* Adds the rows of the run. When all draft tokens of the previous step were accepted, the last
- * of these tokens comes first. It has not been a row yet, since no token after it was needed
+/* Adds the rows of the run. When all draft tokens of the previous step were accepted, the first
+ * row is the last of these tokens. It has not been a row yet, since no token after it was needed
  * (`draft_lacks`). */
 static enum status add_run(struct draft_model *m, const struct sequence_run *r, struct error *err)
 {

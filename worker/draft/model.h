@@ -23,7 +23,7 @@ MUST_USE enum status draft_model_open(const char *model, const struct engine_set
                                       struct error *err);
 void draft_model_close(struct draft_model *m); /* does nothing when `m` is NULL */
 struct engine_beside draft_model_needs(const struct draft_model *m);
-/* Loads the model, with as many blocks as the loaded target has. */
+/* Loads the draft model, with as many blocks as the loaded target has. */
 MUST_USE enum status draft_model_load(struct draft_model *m, const struct engine *target,
                                       struct error *err);
 /* Adds the twins to the target's blocks in `out`. */
@@ -35,8 +35,8 @@ const struct engine *draft_model_engine(const struct draft_model *m);
 void draft_model_plan(const struct draft_model *m, struct sequence_runs runs, uint32_t n_tokens);
 /* Copies the twins of the blocks that the plan copies. Call it before draft_model_run. */
 void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uint32_t n);
-/* Runs the rows of all runs and writes the planned draft tokens after the sequences' ids. `last`
- * holds the newest ids of all slots on the device, for sequences with a pending id; NULL = no id
- * is pending. Errors are those of runner_forward. */
+/* Runs the rows of all runs and writes the planned draft tokens after the known ids of the
+ * sequences. `last` holds the newest ids of all slots on the device, for sequences with a
+ * pending id; NULL = no id is pending. Errors are those of runner_forward. */
 MUST_USE enum status draft_model_run(struct draft_model *m, struct sequence_runs runs,
                                      const uint32_t *last, struct error *err);

@@ -1,7 +1,7 @@
-/* Makes a model ready on a device: opens files, builds the program, sizes the KV cache, loads
- * the weights and makes the runner. device/model.c calls engine_measure and engine_load at the
- * start, and engine_take_rank when the head assigns another rank slot. `cox plan` only measures.
- * Invariants: nothing large is allocated before the memory table fits. The engine owns
+/* Loads a model on a device: opens files, builds the program, computes the size of the KV cache,
+ * loads the weights and makes the runner. device/model.c calls engine_measure and engine_load at
+ * the start, and engine_take_rank when the head assigns another rank slot. `cox plan` only
+ * measures. Invariants: nothing large is allocated before the memory table fits. The engine owns
  * everything except a borrowed device and the collectives. After a failed engine_take_rank it
  * has no shard. Main type and identity describe the whole model, so they are equal on all ranks. */
 #include "worker/engine/engine.h"
@@ -22,8 +22,8 @@
  * times for a prompt, and small enough to keep the activations small. On a CPU every value gives
  * the same bits. */
 enum { PASS_ROWS = 512 };
-/* STAGE_PASS_ROWS is the default with stages. One stage works on a pass while the next stage
- * works on the previous pass. */
+/* STAGE_PASS_ROWS is the default number of rows of a pass with stages. One stage works on a pass
+ * while the next stage works on the previous pass. */
 enum { STAGE_PASS_ROWS = 128 };
 
 /* RESERVED_BYTES is the memory left for the process itself: sequences, queues, stacks. */
@@ -330,8 +330,8 @@ enum status engine_open(const struct engine_setup *s, struct engine **out, struc
     return STATUS_OK;
 }
 
-/* Opens the files again and refuses changed files, with which this rank would run another model
- * than its peers. */
+/* Opens the files again and refuses changed files, because this rank would then run another
+ * model than its peers. */
 static enum status open_same_files(struct engine *e, struct error *err)
 {
     uint8_t identity[sizeof e->identity];
@@ -367,7 +367,7 @@ static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, s
     TRY(fit_shard(e, 0, available, &fixed, err));
     if (!e->kv)
         TRY(renew_kv(e, available, fixed, err));
-    /* The cache has the number of KV heads that the program of every rank has. */
+    /* The cache has the largest number of KV heads that any rank's program has. */
     assert(kv_store_layer(e->kv, e->program->layer_begin)->n_kv_heads == e->program->most_kv_heads);
     return load_shard(e, err);
 }

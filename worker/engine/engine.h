@@ -1,21 +1,21 @@
 #pragma once
-/* Declares the engine: a model made ready on a device, with files, program, weights, KV cache
- * and runner. Its memory table is computed before anything large is allocated. The executor adds
- * plans and sequences; the golden tests drive the engine directly. */
+/* Declares the engine: a model that is loaded on a device, with files, program, weights, KV
+ * cache and runner. Its memory table is computed before anything large is allocated. The
+ * executor adds plans and sequences; the golden tests call the engine directly. */
 #include "worker/engine/state.h"
 
 /* Opens files, program and device, and computes the memory table except the KV cache. Allocates
  * nothing large. */
 MUST_USE enum status engine_measure(const struct engine_setup *s, struct engine **out,
                                     struct error *err);
-/* Sizes the KV cache for a device with `available` bytes; writes kv_groups and kv_bytes. Callers
- * use it once, for the sizes alone; engine_load calls it with the free memory. The error text of
- * STATUS_NO_MEMORY has the numbers of the table. */
+/* Computes the size of the KV cache for a device with `available` bytes; writes kv_groups and
+ * kv_bytes. Callers use it once, for the sizes alone; engine_load calls it with the free memory.
+ * The error text of STATUS_NO_MEMORY has the numbers of the table. */
 MUST_USE enum status engine_size_kv(struct engine *e, const struct engine_beside *beside,
                                     uint64_t available_bytes, struct error *err);
-/* Sizes the KV cache and loads the weights, once. When the model does not fit, returns
- * STATUS_NO_MEMORY before anything is allocated, with the numbers of the table. After an error
- * only engine_close may follow. */
+/* Computes the size of the KV cache and loads the weights, once. When the model does not fit,
+ * returns STATUS_NO_MEMORY before anything is allocated, with the numbers of the table. After an
+ * error the caller may only call engine_close. */
 MUST_USE enum status engine_load(struct engine *e, const struct engine_beside *beside,
                                  struct error *err);
 /* Measures and loads a model that has no other model beside it. */
@@ -24,9 +24,9 @@ MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **o
 void engine_close(struct engine *e); /* does nothing when `e` is NULL */
 /* Replaces the shard by that of another rank, from the files, which are opened again. The device
  * stays, and so does the KV cache within a stage of the same TP. Block counts are those of the
- * shape. The call takes as long as opening did.
- * After an error there is no shard, and the engine can only take a rank again or be closed.
- * STATUS_INVALID for a TP without a shape, or for a rank outside the replica, changes nothing.
- * STATUS_NO_MEMORY as in engine_open. */
+ * shape. The call takes as long as engine_open. After an error there is no shard, and the caller
+ * may only call engine_take_rank or engine_close. STATUS_INVALID for a TP without a shape, or
+ * for a rank outside the replica, changes nothing. STATUS_NO_MEMORY has the same meaning as in
+ * engine_open. */
 MUST_USE enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint32_t stage,
                                       struct error *err);

@@ -3,7 +3,7 @@
 #include "worker/comm/stages.h"
 #include "worker/engine/state.h"
 
-/* `engine_part` holds the memory of a shard without its KV cache. */
+/* `engine_part` holds the memory sizes of a shard without its KV cache. */
 struct engine_part {
     uint64_t weights_bytes, activation_bytes, comm_bytes, lora_bytes;
 };
@@ -13,5 +13,5 @@ MUST_USE enum status engine_build_part(const struct engine *e, struct comm_place
 /* Measures a shard from shapes alone; the files must be open. */
 MUST_USE enum status engine_measure_part(const struct engine *e, const struct program *p,
                                          struct engine_part *out, struct error *err);
-/* Prefixes an error with the path of the files, because the loader knows only tensors. */
+/* Adds the path of the files before the text of an error, because the loader knows only tensors. */
 MUST_USE enum status engine_in_files(const struct engine *e, enum status s, struct error *err);

@@ -56,8 +56,8 @@ enum status engine_rank_slots_more(const struct engine *e, uint64_t *out, struct
     return STATUS_OK;
 }
 
-/* Sizes the KV cache of a rank slot that has most_bytes in total. Lowers n_blocks of `shape` and
- * raises its block_bytes to fit this rank slot too. */
+/* Computes the KV cache of a rank slot that has most_bytes in total. Lowers n_blocks of `shape`
+ * and raises its block_bytes to fit this rank slot too. */
 static enum status size_rank_slot(const struct engine *e, struct comm_place at, uint64_t most_bytes,
                                   struct engine_shape *shape, struct error *err)
 {
@@ -90,7 +90,7 @@ static enum status size_rank_slot(const struct engine *e, struct comm_place at, 
 static enum status size_shape(const struct engine *e, uint32_t tp, struct engine_shape *out,
                               struct error *err)
 {
-    /* no smaller TP gets more blocks than the full TP, like the draft model's twins */
+    /* no smaller TP gets more blocks than the full TP, because the draft model has no more twins */
     *out = e->shapes[0];
     out->tp = tp;
     memset(out->block_bytes, 0, sizeof out->block_bytes);

@@ -3,9 +3,8 @@
  * ranks than TP"). */
 #include "worker/engine/state.h"
 
-/* Call this between engine_measure and engine_load. */
 /* Writes to *out the bytes that the largest rank slot of the full replica needs more than this
- * engine's rank slot, without the KV cache. */
+ * engine's rank slot, without the KV cache. Call it between engine_measure and engine_load. */
 MUST_USE enum status engine_rank_slots_more(const struct engine *e, uint64_t *out,
                                             struct error *err);
 /* Fills e->shapes after the KV cache is sized: the full TP, then smaller TPs that fit into the

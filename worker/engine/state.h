@@ -1,6 +1,6 @@
 #pragma once
-/* Declares the state of an engine and its setup, for the engine's owner, who reads the state,
- * and for the files of this folder. */
+/* Declares the state of an engine and its setup, for the files of this folder and for the
+ * engine's owner, which reads the state. */
 #include "common/model/info/info.h"
 #include "common/options/worker.h"
 #include "kernels/cpu/cpu.h"
@@ -24,13 +24,14 @@ struct engine_setup {
     bool level_only;       /* for this field and `activations` see cpu_device_options */
     enum cpu_activations activations;
     bool kv_dtype_set;
-    enum dtype kv_dtype;    /* type in the KV cache; not set: F32 for a float32 model, else F16 */
+    /* type of the values in the KV cache; not set: F32 for a float32 model, else F16 */
+    enum dtype kv_dtype;
     uint32_t block_tokens;  /* tokens of a block; a multiple of 16 */
     uint32_t max_model_len; /* maximum length of a sequence; 0 = the model's own */
     uint32_t pass_rows;     /* most rows of a pass; 0 = the default */
     uint64_t kv_memory_bytes;
     uint32_t n_kv_blocks;
-    bool kv_takes_all; /* no size was given: the KV cache takes all memory that is left */
+    bool kv_takes_all; /* no size was given: the KV cache takes all remaining memory */
     /* device memory left for uncounted uses; 0 = the default of a CPU process */
     uint64_t reserved_bytes;
     /* Returns the device memory that collectives of the device's own library (NCCL) take; never
@@ -38,11 +39,12 @@ struct engine_setup {
     uint64_t (*told_bytes)(uint32_t tp, uint32_t pp);
     /* part of told_bytes that is allocated already and so is not in available_bytes */
     uint64_t told_held_bytes;
-    uint64_t kv_transfer_bytes;        /* host memory for blocks on their way to other replicas */
-    bool is_eager;                     /* passes are never recorded */
-    bool is_elastic;                   /* the rank may serve smaller TPs too */
-    uint32_t max_loras, max_lora_rank; /* most adapters (0 = no adapters) and their highest rank */
-    /* folder that adapters must be below; borrowed until the engine is closed */
+    uint64_t kv_transfer_bytes; /* host memory for blocks in transfer to other replicas */
+    bool is_eager;              /* passes are never recorded */
+    bool is_elastic;            /* the rank may serve smaller TPs too */
+    /* most adapters (0 = no adapters) and the highest rank of an adapter */
+    uint32_t max_loras, max_lora_rank;
+    /* folder that must contain the adapters; borrowed until the engine is closed */
     const char *lora_root;
     _Atomic uint64_t *progress;
     const _Atomic bool *interrupt;
@@ -61,7 +63,7 @@ struct engine {
     struct model_info info;
     struct model_config config;
     enum worker_load_format load_format;
-    struct weights *files;   /* model's files; NULL after loading, and for dummy weights */
+    struct weights *files;   /* the model's files; NULL after loading, and for dummy weights */
     struct program *program; /* program and runner: NULL after engine_take_rank failed */
     struct device *device;
     bool owns_device;
@@ -89,7 +91,8 @@ struct engine {
     struct engine_shape shapes[ENGINE_MAX_SHAPES];
     uint32_t n_shapes;
     _Atomic uint32_t *load_permille;
-    struct runner_setup runner_setup; /* its program is that of the shard loaded last */
+    /* setup of the runner, with the program of the shard loaded last */
+    struct runner_setup runner_setup;
 };
 
 /* `engine_beside` is the memory of another model in this process: a fixed part, and a part per

@@ -24,15 +24,16 @@ struct executor_device {
     const char *activations; /* type of activations, as in the configuration hash */
     /* most sequences in a step for which draft tokens are worth their cost */
     uint32_t draft_max_seqs;
-    /* Adds to the result of executor_model_setup, or refuses options. NULL = nothing to add. */
+    /* Adds values to the result of executor_model_setup, or refuses options. NULL = nothing to
+     * add. */
     enum status (*setup)(const struct worker_options *o, const struct executor_found *found,
                          struct engine_setup *s, struct error *err);
     uint64_t (*memory_bytes)(const struct executor_model *x); /* total memory of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
     /* writes the device's PCI address to info.pci; may be NULL */
     void (*place)(const struct executor_model *x, char *out, size_t size);
-    /* Like the device's `sync` without waiting: returns STATUS_AGAIN while the device is busy.
-     * NULL = calls wait for the device anyway. */
+    /* Checks the device like its `sync` but without waiting: returns STATUS_AGAIN while the
+     * device is busy. NULL = calls wait for the device anyway. */
     enum status (*query)(struct executor_model *x, struct error *err);
     /* Logs the end of a start that took elapsed_ns; may be NULL. */
     void (*say_loaded)(const struct executor_model *x, uint64_t elapsed_ns);
@@ -42,6 +43,7 @@ struct executor_device {
      * samples. */
     enum status (*open_sampler)(struct executor_model *x, struct gpu_sampler **out,
                                 struct error *err);
-    /* Opens copies of KV blocks to and from memory that the host cannot reach; may be NULL. */
+    /* Opens copies of KV blocks between host memory and device memory that the host cannot
+     * access; may be NULL. */
     enum status (*open_copies)(struct executor_model *x, struct kv_copies **out, struct error *err);
 };

@@ -1,5 +1,5 @@
 /* Detects a device that fails or hangs, and an abort of the collectives that does not end. In
- * each case the process has to end. */
+ * each case the process must end. */
 #include "worker/executor/device_loss.h"
 
 #include <time.h>
@@ -16,7 +16,7 @@ void executor_note_lost(struct executor_model *x, const struct error *why)
     atomic_store(&x->loss.is_lost, true);
 }
 
-/* Notes that the device is lost. STATUS_UNSUPPORTED means that the device lacks an operator of
+/* Records that the device is lost. STATUS_UNSUPPORTED means that the device lacks an operator of
  * the model. This fails again after a restart, so the worker is not restarted. */
 static void lose_device(struct executor_model *x, const struct error *why)
 {
@@ -26,8 +26,8 @@ static void lose_device(struct executor_model *x, const struct error *why)
 }
 
 /* Waits until the device is idle or lost. It polls, because cudaStreamSynchronize does not
- * return when the device hangs. STATUS_LIMIT means that a step asked for too much; it is
- * reported once and does not mean a lost device. */
+ * return when the device hangs. STATUS_LIMIT means that a step exceeded a limit; it is reported
+ * once and does not mean a lost device. */
 void executor_await_device(struct executor_model *x)
 {
     const struct timespec pause = {.tv_nsec = 20000};
@@ -50,8 +50,8 @@ void executor_await_device(struct executor_model *x)
         lose_device(x, &why);
 }
 
-/* Looks for a lost device after a step. With several ranks on GPUs the end of the group reports
- * the loss; a wait here could block. */
+/* Checks after a step whether the device is lost. With several ranks on GPUs the end of the
+ * group reports the loss; a wait here could block. */
 void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err)
 {
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;

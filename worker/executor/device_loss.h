@@ -1,8 +1,8 @@
 #pragma once
-/* Detects a lost device, after which the process has to end. */
+/* Detects a lost device, after which the process must end. */
 #include "worker/executor/state.h"
 
-/* Notes that the process has to end. Only the first reason is kept. */
+/* Records that the process must end. Only the first reason is kept. */
 void executor_note_lost(struct executor_model *x, const struct error *why);
 /* Sets x->loss.is_lost when the device is lost. Call it after a step with the step's status `s`
  * and error. */

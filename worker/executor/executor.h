@@ -38,7 +38,7 @@ struct executor_info {
     char pci[32];               /* PCI address of a GPU */
     uint32_t isa_level;
     uint8_t config_hash[32], model_hash[32];
-    /* address for other ranks; "" = not needed or not known yet */
+    /* address on which other ranks reach this rank; "" = not needed or not known yet */
     struct str comm_address;
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
     uint64_t sampler_bytes;               /* part of activation_bytes: samplers in a CPU's memory */
@@ -85,21 +85,23 @@ struct executor_ops {
     enum status (*step)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                         struct msg_result *out, struct error *err);
     /* An executor with `in_halves` has these calls instead of `step`, because its device
-     * computes while the host goes on. begin checks a plan like step and enqueues it; at most
-     * EXECUTOR_MAX_IN_FLIGHT plans are in flight. finish returns the result of the oldest plan,
-     * and is_due tells whether finish would return at once. A plan that begin refused has no
-     * finish. The memory of plan and arena must stay valid until finish, or until abort_comm,
-     * which drops the plans in flight. Other calls come only when no plan is in flight. */
+     * computes while the host continues. `begin` checks a plan like `step` and enqueues it; at
+     * most EXECUTOR_MAX_IN_FLIGHT plans are in flight. `finish` returns the result of the oldest
+     * plan, and `is_due` returns true when `finish` would return at once. A plan that `begin`
+     * refused has no `finish`. The memory of plan and arena must stay valid until `finish`, or
+     * until abort_comm, which drops the plans in flight. Other calls are made only when no plan
+     * is in flight. */
     enum status (*begin)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                          struct error *err);
     bool (*is_due)(struct executor *e);
     enum status (*finish)(struct executor *e, struct msg_result *out, struct error *err);
-    /* Called between steps of a replica. STATUS_IO: a peer cannot be reached. NULL = nothing to
-     * check. */
+    /* Checks the other ranks between steps of a replica. STATUS_IO: a peer cannot be reached.
+     * NULL = nothing to check. */
     enum status (*check)(struct executor *e, struct error *err);
-    /* Loads an adapter for this rank's shard, or drops it; called between steps. An error names
-     * file and tensor and changes nothing. STATUS_EXISTS: the adapter is loaded already.
-     * m->identity is the required identity, and on return the actual one. NULL = no adapters. */
+    /* Loads an adapter for this rank's shard, or drops it; called between steps. The text of an
+     * error names file and tensor. After an error nothing has changed. STATUS_EXISTS: the
+     * adapter is loaded already. m->identity is the required identity, and on return the actual
+     * one. NULL = no adapters. */
     enum status (*adapter)(struct executor *e, struct msg_adapter *m, struct error *err);
     /* Called after join_comm, which may load another shard. Returns true and describes an
      * adapter that could not be loaded again, once for each. Returns false when no such adapter
@@ -110,10 +112,10 @@ struct executor_ops {
      * may be NULL. */
     bool (*kv_view)(const struct executor *e, struct kv_view *out);
     /* Returns the grammar compiler that this rank uses while it samples. Called on the loop
-     * thread at any time. NULL = no grammars: each counts as ready. */
+     * thread at any time. NULL = the device has no grammars, and each one counts as ready. */
     struct grammar_compiler *(*compiler)(const struct executor *e);
     void (*interrupt)(struct executor *e);
-    /* Returns true when the process has to end, with the reason: the device is lost, or an abort
+    /* Returns true when the process must end, with the reason: the device is lost, or an abort
      * does not end and the compute thread may be stuck in it. Called on the loop thread, after
      * each job and once a second. NULL = never. */
     bool (*lost)(const struct executor *e, struct error *why);
@@ -122,15 +124,16 @@ struct executor_ops {
 
 struct executor {
     const struct executor_ops *ops;
-    bool in_halves;            /* the executor uses begin and finish; constant after opening */
-    _Atomic uint64_t progress; /* incremented per operator, to tell "slow" from "stuck" */
+    bool in_halves; /* the executor uses begin and finish; constant after opening */
+    /* incremented per operator, to distinguish a slow step from a stuck one */
+    _Atomic uint64_t progress;
     /* Rank and stage of the shard that is loaded or being loaded; -1 = none. join_comm changes
      * them, and any thread reads them. */
     _Atomic int32_t shard_rank, shard_stage;
     _Atomic uint32_t shard_tp;      /* TP of that shard; 0 = the TP of the options */
     _Atomic uint32_t load_permille; /* progress of join_comm's loading in 1/1000; 0 = not loading */
-    /* Time and number of steps, without waits for other ranks. own_steps 0 = the device does not
-     * measure the time. */
+    /* `own_ns` is the time of all steps without waits for other ranks, and `own_steps` is their
+     * number. own_steps 0 = the device does not measure the time. */
     _Atomic uint64_t own_ns, own_steps;
 };
 

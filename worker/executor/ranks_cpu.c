@@ -88,7 +88,8 @@ static enum status check(struct executor_model *x, struct error *err)
 static enum status tell(struct executor_model *x, void *data, size_t n_bytes, struct error *err)
 {
     struct collectives *c =
-        /* `collectives` measures the time in calls, which is not work of this rank */
+        /* `collectives` measures the time in calls, which this rank spends waiting and not
+         * working */
         &x->ranks.collectives.base;
     return c->ops->broadcast(c, x->ranks.comms.sampling_rank, data, n_bytes, err);
 }

@@ -60,8 +60,8 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
 
 /* Agrees with the other ranks: either all ranks record passes or none does. NCCL requires that a
  * collective is in a graph on each rank or on none, and padded passes have other sizes. One rank
- * that is eager, or whose device refused to record, decides for all. These first calls also make
- * NCCL connect. */
+ * that is eager, or whose device refused to record, turns recording off for all. These first
+ * calls also make NCCL connect. */
 static enum status agree_on_records(struct executor_model *x, struct error *err)
 {
     enum { VOTE_BYTES = 16 };

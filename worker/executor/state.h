@@ -1,7 +1,7 @@
 #pragma once
 /* Declares the state of the executor of a model, in parts. The comment of each part names the
- * file that writes it. Everything belongs to the compute thread, except atomics and fields that
- * only the opening writes. */
+ * file that writes it. The state belongs to the compute thread, except atomics and fields that
+ * are written only when the executor is opened. */
 #include "worker/collectives/gpu.h"
 #include "worker/comm/stages.h"
 #include "worker/executor/device_kind.h"
@@ -15,22 +15,23 @@ struct executor_ranks {
     const struct ranks_ops *ops; /* table of the replica that the process was started for */
     const struct ranks_ops *in;  /* table of the present replica */
     struct comm_stages comms;
-    /* ranks_cpu.c uses the next fields. */
+    /* ranks_cpu.c uses `comm` and the next fields. */
     struct comm *comm;
     struct collectives_comm collectives; /* collectives over `comms` */
-    /* ranks_gpu.c uses the next fields. */
+    /* ranks_gpu.c uses `gpus` and the next fields. */
     struct collectives_gpu *gpus;
     void *tell;          /* device memory for data that is sent to all ranks */
     bool refused_record; /* this device refused to record a pass in a replica */
-    /* Used by device/model.c: the id that this rank made. The loop thread writes it before Join. */
+    /* `made_id` is the communicator id that this rank made, used by device/model.c. The loop
+     * thread writes it before Join. */
     uint8_t made_id[GPU_COMM_ID_BYTES];
     bool has_made_id;
 };
 
 /* `executor_loss` describes a device that fails or hangs (device_loss.c). */
 struct executor_loss {
-    _Atomic bool is_lost; /* the process has to end */
-    struct error why;     /* the reason; written once, before is_lost is set */
+    _Atomic bool is_lost; /* true when the process must end */
+    struct error why;     /* reason of the loss; written once, before is_lost is set */
     uint64_t stuck_ns;    /* a device that is busy for longer counts as hung */
     /* start of the running `begin`, time of the interrupt; 0 = none */
     _Atomic uint64_t entered_ns, interrupted_ns;
@@ -47,13 +48,14 @@ struct executor_ahead {
     uint32_t i_id, n_ids, i_pass, n_passes;
 };
 
-/* The next two structs are for sampling on the host (step/samplers.c): the state of one row,
- * then everything that the sampling rank needs. */
+/* `sampling` and the next struct are for sampling on the host (step/samplers.c): the state of
+ * one row, then everything that the sampling rank needs. */
 struct sampling { /* state of one row */
     struct sampler_row row;
     struct sampler_choice choice;
-    float end_gap; /* why the row's mask allows no id: 0, RESULT_DEAD_END or RESULT_MASK_COST */
-    /* the row's share of the time for masks; memory of its matcher */
+    /* reason why the row's mask allows no id: 0, RESULT_DEAD_END or RESULT_MASK_COST */
+    float end_gap;
+    /* mask_units: cost of the row's mask; matcher_kib: memory of its matcher */
     uint32_t mask_units, matcher_kib;
 };
 struct executor_host {
@@ -71,8 +73,8 @@ struct executor_steps {
     /* steps in a ring; the oldest is at i_oldest */
     struct step_in_flight in_flight[EXECUTOR_MAX_IN_FLIGHT];
     uint32_t i_oldest, n_in_flight;
-    /* end of the newest step; last look at the ranks; collectives.spent_ns when the newest step
-     * ended */
+    /* end of the newest step; time of the last check of the ranks; collectives.spent_ns when the
+     * newest step ended */
     uint64_t finished_ns, looked_ns, spent_seen_ns;
 };
 
@@ -86,7 +88,7 @@ struct executor_model {
     struct engine *engine;
     struct sequences *sequences;
     struct batch batch;
-    /* copies of blocks; NULL = the host reaches the KV cache, or blocks are not moved */
+    /* copies of blocks; NULL = the host can access the KV cache, or blocks are not moved */
     struct kv_copies *copies;
     struct speculation speculation;
     struct draft_model *draft_model; /* draft model; NULL = n-grams, or no draft tokens */

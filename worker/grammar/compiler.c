@@ -1,11 +1,10 @@
 /* Compiles grammars on a thread of its own. The head's orders (grammar_orders.c) and the compute
- * thread (grammars.c) look for a grammar by its source in one table. The thread takes the oldest
- * queued entry, urgent ones first. It compiles the entry without the lock and puts the result
- * back.
+ * thread (grammars.c) look up a grammar by its source in one table. The thread takes the oldest
+ * queued entry, urgent ones first. It compiles the entry without the lock and stores the result.
  * Invariants: `mutex` guards the table and is held only for a look-up or while a matcher is
  * made. An entry that is being compiled is never freed. An entry stays while it has an id (the
- * head wants it) or the compute thread waits for it. The KEPT other entries that were used last
- * stay too, as far as their part of the room allows. */
+ * head needs it) or the compute thread waits for it. The KEPT other entries that were used last
+ * stay too, as far as their part of the memory allows. */
 #include "worker/grammar/compiler.h"
 
 #include <pthread.h>
@@ -21,13 +20,14 @@
 #include "common/host/thread.h"
 #include "proto/limits.h"
 
-#define SLOW_NS (100 * NS_PER_MS) /* compiles that take longer are logged */
+#define SLOW_NS (100 * NS_PER_MS) /* compilations that take longer are logged */
 
 enum {
     KEPT = 32,
-    SPARE_PART = 8, /* 1/SPARE_PART of the room is for grammars that neither head nor step wants */
-    /* A head wants at most PROTO_MAX_GRAMMARS. Grammars that it released in a lost session count
-     * until the epoch ends. */
+    /* 1/SPARE_PART of the memory is for grammars that neither head nor step needs */
+    SPARE_PART = 8,
+    /* A head needs at most PROTO_MAX_GRAMMARS grammars. Grammars that it released in a lost
+     * session count until the epoch ends. */
     MAX_WANTED = 2 * PROTO_MAX_GRAMMARS,
     NAP_NS = 2000000,
     NICENESS = 4, /* priority below that of steps; the thread still runs on a loaded machine */
@@ -47,7 +47,7 @@ struct entry {
     enum grammar_kind kind;
     struct str source; /* text of the grammar; owned */
     uint64_t hash;     /* hash of `source` */
-    uint64_t id;       /* the head's id; 0 = the head does not want it */
+    uint64_t id;       /* id from the head; 0 = the head does not need the grammar */
     bool untold;       /* the result has not been reported to the head yet */
     bool is_urgent;    /* the compute thread waits for this entry */
     enum entry_state state;
@@ -182,8 +182,9 @@ static struct entry **oldest_idle(struct grammar_compiler *c)
     return oldest;
 }
 
-/* Takes out entries that nobody waits for: queued entries, and compiled ones beyond KEPT or
- * their part of the room. The caller frees the entries after it has released the mutex. */
+/* Removes entries that neither the head nor a step waits for: queued entries, and compiled ones
+ * beyond KEPT or their part of the memory. The caller frees the entries after it has released
+ * the mutex. */
 static struct entry *trim(struct grammar_compiler *c)
 {
     struct entry *out = NULL;
@@ -243,7 +244,7 @@ static void measure(struct entry *x)
     x->matcher_bytes = cost.matcher_bytes;
 }
 
-/* Compiles x, without the mutex: no other thread touches an entry in ENTRY_COMPILING. */
+/* Compiles `x` without the mutex: no other thread uses an entry in ENTRY_COMPILING. */
 static enum status compile(const struct grammar_compiler *c, struct entry *x)
 {
     if (!c->vocabulary) {
@@ -317,7 +318,8 @@ void grammar_compiler_start(struct grammar_compiler *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* Wakes the thread for x. Without a thread x fails at once. The caller holds the mutex. */
+/* Queues `x` and wakes the thread. Without a thread `x` fails at once. The caller holds the
+ * mutex. */
 static void enqueue(struct grammar_compiler *c, struct entry *x)
 {
     start(c);
@@ -401,7 +403,7 @@ bool grammar_compiler_next_done(struct grammar_compiler *c, struct grammar_compi
             .room_bytes = c->room_bytes - c->room_bytes / SPARE_PART};
         memcpy(out->why, x->why, sizeof out->why);
         x->untold = false;
-        /* the head forgets a failed grammar too, so the entry gives up its id */
+        /* the head forgets a failed grammar too, so the entry no longer needs its id */
         if (x->state == ENTRY_FAILED) {
             set_id(c, x, 0);
             spare = trim(c);

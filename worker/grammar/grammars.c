@@ -1,5 +1,5 @@
 /* Makes the masks of sequences with a grammar, on the sampling rank. step/host_sample.c enters a
- * sequence, then asks for masks per place. This file feeds the generated ids to the sequence's
+ * sequence, then requests masks per place. This file passes the generated ids to the sequence's
  * matcher (text/). It returns allowed ids, costs, and the reason when a grammar allows no id.
  * Invariants: one matcher per slot, identified by the serial number of the sequence;
  * grammars_leave frees it before the slot is reused. The compute thread enters and leaves;
@@ -19,9 +19,9 @@
 /* `standing` is the state of the grammar of the sequence in a slot. */
 struct standing {
     uint64_t serial; /* serial number of the sequence; 0 = none */
-    /* NULL = no matcher could be made, or the text left the grammar */
+    /* NULL = no matcher could be made, or the text violated the grammar */
     struct text_matcher *matcher;
-    uint32_t n_taken; /* generated ids that the matcher has seen */
+    uint32_t n_taken; /* number of generated ids that the matcher has taken */
 };
 
 struct grammars {
@@ -109,9 +109,9 @@ void grammars_enter(struct grammars *g, const struct sequence *q)
     s->matcher = grammar_compiler_matcher(g->compiler, &q->sampling, g->progress);
 }
 
-/* Feeds the matcher all generated ids. A matcher that rejects an id is dropped. A replay brings
- * many ids at once, which takes seconds with a large vocabulary, so each id counts as progress.
- * Returns the cost, which is charged to the sequence with its mask. */
+/* Advances the matcher by all generated ids. A matcher that rejects an id is dropped. A replayed
+ * sequence has many ids at once, which takes seconds with a large vocabulary, so each id counts
+ * as progress. Returns the cost, which is charged to the sequence with its mask. */
 static uint64_t catch_up(struct standing *s, const struct sequence *q, _Atomic uint64_t *progress)
 {
     char why[TEXT_ERR_MAX] = "";

@@ -15,7 +15,7 @@
 
 enum {
     NICENESS = 10, /* priority below that of loading and steps */
-    PERIOD = 8,    /* one in PERIOD heartbeats carries the sketch */
+    PERIOD = 8,    /* one in PERIOD heartbeats contains the sketch */
 };
 
 struct vocabulary_reader {

@@ -7,7 +7,7 @@
 
 #define KV_CHUNK_BYTES    (1u << 20)
 #define KV_CHUNK_SEGMENTS 512u
-#define KV_PACK_BYTES     (64u << 10) /* smaller pieces share a chunk */
+#define KV_PACK_BYTES     (64u << 10) /* pieces below this size share a chunk */
 
 struct kv_segment {
     uint8_t *ptr;

@@ -1,10 +1,9 @@
 /* Manages the memory of the KV cache (see store.h). The engine calls kv_store_size with the free
  * memory, then kv_store_new, which makes one allocation on the device and cuts it into groups,
- * blocks and layers. The runner reads addresses by layer; transfers read them as a view of whole
- * blocks.
- * Invariants: sizes never exceed the limit, and are equal on all stages with equal memory. The
- * allocation is owned until kv_store_free; program and device are borrowed. Block numbers come
- * from checked plans and are not checked again here. */
+ * blocks and layers. The runner gets addresses by layer; transfers get them as a view of whole
+ * blocks. Invariants: sizes never exceed the limit, and are equal on all stages with equal
+ * memory. The allocation is owned until kv_store_free; program and device are borrowed. Block
+ * numbers come from checked plans and are not checked again here. */
 #include "worker/kv/store.h"
 
 #include <stdlib.h>
@@ -18,7 +17,7 @@
 enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 #define DEFAULT_MAX_BYTES (4ull << 30)
 #define MAX_BLOCKS        (1u << 30)
-/* TAKE_ALL_MAX_BLOCKS is the upper bound for small models: more blocks are of no use, and the
+/* TAKE_ALL_MAX_BLOCKS limits the blocks for small models: more blocks are of no use, and the
  * head keeps a record of each block. */
 #define TAKE_ALL_MAX_BLOCKS (1u << 20)
 

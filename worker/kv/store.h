@@ -1,7 +1,7 @@
 #pragma once
 /* Manages the memory of the KV cache: the number of blocks of each KV group, and the addresses
- * of each layer's keys and values. The head decides the content of each block; in this file
- * blocks are only numbers. */
+ * of each layer's keys and values. The head decides the content of each block; in this file a
+ * block is only a number. */
 #include "proto/messages.h"
 #include "worker/kv/view.h"
 #include "worker/model/program.h"
@@ -13,8 +13,8 @@ struct kv_shape {
     bool take_all;         /* without a requested size: take all available memory, not a part */
     uint32_t n_blocks; /* requested number of blocks, which overrides memory_bytes; 0 = not given */
     uint64_t available_bytes; /* bytes free on the device after weights and activations */
-    /* Bytes that a draft model takes for each block of the full-attention layers. They are
-     * counted with the block. */
+    /* `twin_block_bytes` is the size that a draft model needs for each block of the
+     * full-attention layers. It is counted as part of the block. */
     uint64_t twin_block_bytes;
 };
 
@@ -33,8 +33,8 @@ uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s,
 struct kv_store;
 /* Allocates the KV cache for sized groups; program and device are borrowed. The environment
  * variable COX_KV_LAYOUT selects the layout. "block" (the default) keeps all layers of a block
- * in one piece. "layer" keeps each layer's blocks together; such blocks cannot move to other
- * replicas. Returns STATUS_INVALID for another value. */
+ * adjacent. "layer" keeps each layer's blocks together; such blocks cannot move to other
+ * replicas. Returns STATUS_INVALID for any other value. */
 MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
                                   const struct kv_group *groups, struct kv_store **out,
                                   struct error *err);
@@ -42,8 +42,8 @@ void kv_store_free(struct kv_store *s); /* does nothing when `s` is NULL */
 /* Returns the cache of a layer of this stage. */
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
 uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group);
-/* Describes the groups as one piece each. Returns false when a block has several pieces; the
- * view must not be used then. */
+/* Describes each group as one piece of memory. Returns false when a block has several pieces;
+ * the view must not be used then. */
 MUST_USE bool kv_store_view(const struct kv_store *s, struct kv_view *out);
 /* Copies a block, in every layer of a group. */
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c);

@@ -1,10 +1,10 @@
 /* Moves KV blocks between this rank and a rank of another replica. kv_orders.c pushes the head's
- * orders on the loop thread, and the transfer thread runs them one by one. The two sides meet in
- * a communicator of two, compare their orders, and move the blocks in chunks. Finished orders go
- * back through `done`, and on_done runs on the loop thread.
- * Invariants: an order is in one list or is `running`. `mutex` guards lists and counters. A
- * cancel increases `generation`, and results of an older generation are dropped. Only the
- * transfer thread touches the KV cache, and it has stopped when `idle` is signalled. */
+ * orders on the loop thread, and the transfer thread runs them one by one. The two sides join a
+ * communicator of two, compare their orders, and move the blocks in chunks. Finished orders are
+ * returned through `done`, and on_done runs on the loop thread. Invariants: an order is in one
+ * list or is `running`. `mutex` guards lists and counters. A cancel increases `generation`, and
+ * results of an older generation are dropped. Only the transfer thread uses the KV cache, and it
+ * has stopped when `idle` is signalled. */
 #include "worker/kv/transfer.h"
 
 #include <endian.h>
@@ -21,7 +21,7 @@
 #include "worker/kv/chunks.h"
 
 enum { TIMEOUT_MS = 10000, ORDER_ARENA_LIMIT = 4 << 20 };
-/* intervals of looks and probes while the other side does not connect */
+/* intervals of checks and probes while the other side does not connect */
 enum { LOOK_MS = 500, PROBE_MS = 200 };
 enum { SENDER = 0, RECEIVER = 1 };
 
@@ -110,8 +110,8 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
                            .addresses = addresses,
                            .id = m->comm_id,
                            .links = both};
-    /* The receiver connects and notices at once when nobody listens. The sender only waits, so
-     * it probes from time to time whether the receiver is still there. */
+    /* The receiver connects and detects at once when no process listens. The sender only waits,
+     * so it probes from time to time whether the receiver is still there. */
     while ((now = clock_mono_ns()) < until) {
         uint64_t left_ms = (until - now + NS_PER_MS - 1) / NS_PER_MS;
         g.timeout_ms = (uint32_t)(m->sends && left_ms > LOOK_MS ? LOOK_MS : left_ms);
@@ -128,7 +128,7 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
                      "the other rank did not connect in time. See that worker's log");
 }
 
-/* Checks that the sender and the receiver are there and have the same order. */
+/* Checks that both sides are connected and have the same order. */
 static enum status agree(struct kv_transfer *t, struct order *o, uint64_t n_bytes,
                          struct error *err)
 {
@@ -167,8 +167,8 @@ static void unpack(const struct kv_chunk *c, const uint8_t *buffer)
     }
 }
 
-/* Moves blocks in host memory. Large pieces go directly from and to the cache, small ones
- * through the buffer. */
+/* Moves blocks in host memory. Large pieces are sent and received directly from and to the
+ * cache, small ones through the buffer. */
 static enum status move_here(struct kv_transfer *t, struct kv_walk *w, bool sends,
                              struct error *err)
 {
@@ -246,12 +246,12 @@ static enum status move_blocks(struct kv_transfer *t, struct order *o, struct kv
     enum status s = sends ? send_device(t, w, k, err) : receive_device(t, w, k, err);
     struct error own;
     if (s != STATUS_OK)
-        /* the copies must end here, since none may touch the blocks after this order */
+        /* the copies must end here, since none may use the blocks after this order */
         (void)!k->sync(k, &own);
     return s;
 }
 
-/* Waits until the receiver reports that it has everything. After that the sender may free its
+/* Waits until the receiver reports that it has all blocks. After that the sender may free its
  * blocks. */
 static enum status confirm(struct kv_transfer *t, struct error *err)
 {

@@ -1,8 +1,8 @@
 #pragma once
 /* Moves blocks of this rank's KV cache to or from a rank of another replica
  * (docs/develop/protocol.md, "KV transfers"). `kv_transfer` has a thread and a communicator of
- * its own, beside the steps of the compute thread. One transfer runs at a time, in the order in
- * which the orders came.
+ * its own, and works beside the steps of the compute thread. One transfer runs at a time, in the
+ * order in which the orders arrived.
  *
  * All functions run on the loop thread, except await. Blocks are read and written from push
  * until on_done, or until await returns after a cancel. During this time the head must not reuse
@@ -41,25 +41,25 @@ struct kv_transfer_bounds {
     uint64_t after_step;
 };
 /* Queues an order; `m` is copied. An order that is running or waiting already is not queued
- * twice. The order that ended last is answered again. STATUS_INVALID: the blocks do not exist.
- * STATUS_LIMIT: the queue is full. */
+ * twice. For the order that ended last, on_done is called again. STATUS_INVALID: the blocks do
+ * not exist. STATUS_LIMIT: the queue is full. */
 MUST_USE enum status kv_transfer_push(struct kv_transfer *t, const struct msg_kv_transfer *m,
                                       const struct kv_transfer_bounds *b, struct error *err);
 void kv_transfer_step_done(struct kv_transfer *t, uint64_t step);
-/* Calls on_done again for the last order that ended since the last cancel, because the answer
- * may have been lost. */
+/* Calls on_done again for the order that ended last, because the head may not have received its
+ * answer. An order that ended before the last cancel does not count. */
 void kv_transfer_repeat(struct kv_transfer *t);
 
 /* Drops waiting orders and interrupts the running order. on_done is called for none of them. */
 void kv_transfer_cancel(struct kv_transfer *t);
-/* Waits until no cancelled order touches the KV cache. Any thread may call it. Does nothing when
+/* Waits until no cancelled order uses the KV cache. Any thread may call it. Does nothing when
  * `t` is NULL. */
 void kv_transfer_await(struct kv_transfer *t);
 /* Returns true when a cancelled order has been running for timeout_ns since the cancel, because
  * a copy does not return. */
 bool kv_transfer_is_stuck(const struct kv_transfer *t, uint64_t timeout_ns);
-/* Cancels and waits for the thread's end. Returns false when the thread has not ended; only
- * kv_transfer_stop may follow. */
+/* Cancels all orders and waits for the thread's end. Returns false when the thread has not
+ * ended. Afterwards only kv_transfer_stop may be called. */
 bool kv_transfer_end(struct kv_transfer *t, uint32_t timeout_ms);
 /* Like kv_transfer_end without a time limit, then frees `t`. Does nothing when `t` is NULL. */
 void kv_transfer_stop(struct kv_transfer *t);

@@ -12,14 +12,15 @@ struct kv_piece {
     uint64_t block_bytes;
 };
 
-/* A view has pieces of the target's blocks, and of their twins in the draft model. */
+/* KV_VIEW_PIECES is the most pieces of a view: those of the target's blocks, and those of their
+ * twins in the draft model. */
 #define KV_VIEW_PIECES (1u + PROTO_MAX_KV_GROUPS)
 struct kv_view_group {
     struct kv_piece pieces[KV_VIEW_PIECES];
     uint32_t n_pieces, n_blocks;
 };
 
-/* `kv_copies` makes copies for memory that the host cannot reach. They are enqueued, run in
+/* `kv_copies` makes copies for memory that the host cannot access. They are enqueued, run in
  * order, and are done when `sync` has returned. Only the transfer thread uses them. */
 struct kv_copies {
     enum status (*to_host)(struct kv_copies *c, void *host, const void *device, uint64_t n_bytes,
@@ -34,8 +35,8 @@ struct kv_copies {
 struct kv_view {
     struct kv_view_group groups[PROTO_MAX_KV_GROUPS];
     uint32_t n_groups;
-    struct kv_copies *copies; /* NULL = the host reaches the memory */
-    /* True when ranks do not wait for each other in a step. This rank may then still have to run
-     * a step of which the head already has the result. */
+    struct kv_copies *copies; /* NULL = the host can access the memory */
+    /* True when ranks do not wait for each other in a step. The head may then already have the
+     * result of a step that this rank must still run. */
     bool lags;
 };

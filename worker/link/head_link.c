@@ -1,11 +1,10 @@
 /* Implements the worker's end of the link to the head, on the loop thread. Frames come from the
- * bus, are decoded into an arena and go to the handlers of messages.c. Messages to the head are
- * encoded and sent, or wait in the outbox until there is credit.
- * States: down, connecting, waiting for Welcome, open. One timer drives the back-off, the
- * retries and the heartbeats.
- * Invariants: a message is sent only in an open session and in order. A frame of another session
- * is dropped. At most OUTBOX_MAX messages wait; more end the session. A decoded message is valid
- * only during its handler. */
+ * bus, are decoded into an arena and are passed to the handlers of messages.c. Messages to the
+ * head are encoded and sent, or wait in the outbox until there is credit. States: down,
+ * connecting, waiting for Welcome, open. One timer drives the back-off, the retries and the
+ * heartbeats. Invariants: a message is sent only in an open session and in order. A frame of
+ * another session is dropped. At most OUTBOX_MAX messages wait; more end the session. A decoded
+ * message is valid only during its handler. */
 #include "worker/link/head_link.h"
 
 #include <stdio.h>
@@ -48,7 +47,7 @@ struct outbox_item {
 
 struct head_link {
     struct head_link_options o;
-    bool ends; /* the process was told to end */
+    bool ends; /* the process ends because of a signal */
     struct head_link_handlers h;
     struct loop *loop;
     struct bus *bus;
@@ -115,7 +114,7 @@ static void go_down(struct head_link *k, const char *why)
         k->h.on_lost(k->h.ctx);
 }
 
-/* Encodes and sends m. Returns STATUS_AGAIN when there is no credit or no room in the socket. */
+/* Encodes and sends `m`. Returns STATUS_AGAIN when there is no credit or the socket is full. */
 static enum status transmit(struct head_link *k, const struct msg *m)
 {
     strbuf_reset(&k->frame);
@@ -183,7 +182,8 @@ void head_link_send(struct head_link *k, const struct msg *m)
         return;
     enum status s = k->out_first && !link_is_free(m->type) ? STATUS_AGAIN : transmit(k, m);
     if (s == STATUS_AGAIN) {
-        if (!link_is_free(m->type)) /* heartbeats and credits are not kept: new ones follow */
+        /* heartbeats and credits are not kept, because later ones replace them */
+        if (!link_is_free(m->type))
             keep(k, m);
     } else if (s != STATUS_OK) {
         go_down(k, "a message to the head cannot be sent");
@@ -282,7 +282,7 @@ static void on_timer(void *ctx)
     case LINK_CONNECTING:
         say_hello(k);
         break;
-    case LINK_HELLO: /* the timer looks twice: a Welcome that has arrived is read in between */
+    case LINK_HELLO: /* the timer checks twice: a Welcome that has arrived is read in between */
         if (silence_is_over(&k->silence.is_overdue, SILENT_MS, SILENT_MS))
             go_down(k, "the head did not answer the Hello");
         else

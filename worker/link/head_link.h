@@ -1,17 +1,17 @@
 #pragma once
 /* Declares the worker's end of the link to the head: connection, Hello and Welcome, heartbeats,
  * credits, an outbox, and reconnection when the head is silent. Messages still unsent at the end
- * of a session are dropped; the next Hello tells the head the state of this rank. All functions
- * run on the loop thread. */
+ * of a session are dropped; the next Hello reports the state of this rank to the head. All
+ * functions run on the loop thread. */
 #include "common/bus/bus.h"
 #include "proto/messages.h"
 
 struct head_link;
 struct head_link_handlers {
     void *ctx;
-    /* Fills everything except credit and session fields, when the head is connected. Spans must
-     * stay valid during the call. Returns false when the Hello cannot be filled yet; the call is
-     * then repeated. */
+    /* Fills in the Hello, except credit and session fields, when the head is connected. Spans
+     * must stay valid during the call. Returns false when the Hello cannot be filled in yet; the
+     * call is then repeated. */
     bool (*fill_hello)(void *ctx, struct msg_hello *h);
     void (*fill_heartbeat)(void *ctx, struct msg_heartbeat *h);
     /* Called for the head's heartbeats. head_minor is the minor version of the head's protocol. */
@@ -37,14 +37,15 @@ MUST_USE enum status head_link_open(struct loop *l, const struct head_link_optio
                                     const struct head_link_handlers *h, struct head_link **out,
                                     struct error *err);
 void head_link_close(struct head_link *k); /* does nothing when `k` is NULL */
-/* Sends now, or keeps a copy and sends it in order when there is credit. Without an open session
- * the message is dropped. */
+/* Sends a message now, or keeps a copy and sends it in order when there is credit. Without an
+ * open session the message is dropped. */
 void head_link_send(struct head_link *k, const struct msg *m);
 void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_bytes);
 /* Returns the address of the connected head, or the address being tried, as "tcp://HOST:PORT". */
 const char *head_link_endpoint(const struct head_link *k);
 /* Sends the last message of this process, which is delivered even though the link is closed soon
- * after. `planned` means that the process was told to end and has not failed. */
+ * after. `planned` means that the worker leaves because it received a signal, and not because it
+ * failed. */
 void head_link_goodbye(struct head_link *k, const char *why, bool planned);
 bool head_link_is_open(const struct head_link *k);
 uint64_t head_link_reconnects(const struct head_link *k);

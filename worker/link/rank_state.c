@@ -1,15 +1,15 @@
 /* Implements the rank's protocol state machine (see rank_state.h). messages.c and reports.c call
  * one function per message or report; it changes the state and returns the action that act.c
- * carries out. tests/model explores all orders of messages with the same code.
- * Invariants: the functions are pure, allocate nothing and run on one thread. Phases change only
- * as `phase_next` allows. Every Abort gets an answer. */
+ * carries out. tests/model explores all orders of messages with the same code. Invariants: the
+ * functions are pure, allocate nothing and run on one thread. Phases change only as `phase_next`
+ * allows. Every Abort is answered. */
 #include "worker/link/rank_state.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* These rules hold in the functions below. `term_epoch` only increases. Every Abort is answered,
- * but only when nothing of its epoch can run any more. A Form or Join that arrives while the old
+ * but only when no job of its epoch can run any more. A Form or Join that arrives while the old
  * communicator is being aborted waits in form_pending or join_pending. */
 
 static const unsigned phase_next[RANK_PHASE_COUNT] = {
@@ -43,7 +43,7 @@ static void add_answer(struct rank_state *s, uint64_t term_epoch)
     for (uint32_t i = 0; i < s->n_answers; i++)
         if (s->answers[i] == term_epoch)
             return;
-    /* only a faulty head gets here; the newest answers are kept */
+    /* only a faulty head sends so many Aborts; the newest answers are kept */
     if (s->n_answers == RANK_ANSWERS_MAX) {
         memmove(s->answers, s->answers + 1, (RANK_ANSWERS_MAX - 1) * sizeof s->answers[0]);
         s->n_answers--;
@@ -186,7 +186,7 @@ enum rank_action rank_state_on_plan(struct rank_state *s, const struct msg_plan 
 void rank_state_on_joined(struct rank_state *s, uint64_t term_epoch, bool ok)
 {
     if (s->phase != RANK_JOINING || term_epoch != s->comm_epoch)
-        return; /* an Abort or newer Form came first, and the end of the abort decides */
+        return; /* an Abort or newer Form arrived first, and the end of the abort decides */
     if (!ok)
         s->comm_epoch = 0;
     enter(s, ok ? RANK_READY : RANK_IDLE);
@@ -218,7 +218,7 @@ void rank_state_on_executed(struct rank_state *s, uint64_t term_epoch, uint64_t 
 
 void rank_state_on_link_lost(struct rank_state *s)
 {
-    /* the Gap may have been lost with the link, so the next hole is reported again */
+    /* the Gap may have been lost with the link, so the next gap in the steps is reported again */
     s->gap_sent = false;
 }
 

@@ -25,7 +25,7 @@ enum rank_action {
     RANK_EXECUTE,      /* queue this plan for the compute thread */
     RANK_SEND_GAP,     /* send Gap; the plan is not executed */
     RANK_RESET,        /* drop sequences, keep the communicator; then send Formed */
-    /* answer the present Abort, since nothing of its epoch runs; see `answers` */
+    /* answer the present Abort, since its epoch has no running work; see `answers` */
     RANK_SEND_ABORTED,
     RANK_IGNORE, /* a stale or impossible message: counted in n_stale, logged at debug level */
     RANK_ACTION_COUNT
@@ -42,19 +42,20 @@ struct rank_state {
     uint64_t replica_id;
     uint32_t tp, pp, rank, stage;
     uint64_t step_received, step_executed;
-    bool gap_sent;     /* a Gap was sent: at most one per hole in the steps */
+    bool gap_sent;     /* a Gap was sent; each gap in the step numbers is reported once */
     bool make_id;      /* this rank makes the communicator's id */
     bool form_pending; /* a Form arrived during an abort; it is handled after the abort */
     bool join_pending; /* the Join for that Form arrived too (the owner keeps the id) */
-    /* Epochs of Aborts that wait for the end of the running abort. After rank_state_on_aborted
-     * the owner sends Aborted for each of them, also when an action is returned. */
+    /* `answers` has the epochs of Aborts that wait for the end of the running abort. After
+     * rank_state_on_aborted the owner sends Aborted for each of them, even when the call
+     * returned an action. */
     uint64_t answers[RANK_ANSWERS_MAX];
     uint32_t n_answers;
     uint64_t n_stale;
 };
 
 void rank_state_init(struct rank_state *s);
-/* Notes a term, also from a Welcome. */
+/* Raises term_seen to a term from any message, a Welcome included. */
 void rank_state_see_term(struct rank_state *s, uint64_t term);
 enum rank_action rank_state_on_form(struct rank_state *s, const struct msg_form *m);
 enum rank_action rank_state_on_join(struct rank_state *s, const struct msg_join *m);
@@ -62,15 +63,16 @@ enum rank_action rank_state_on_abort(struct rank_state *s, const struct msg_abor
 /* Returns RANK_IGNORE with m->term_epoch above s->term_epoch when this rank cannot be reset. The
  * owner then answers Formed with STATUS_INVALID, so that the head need not wait for its timeout. */
 enum rank_action rank_state_on_reset(struct rank_state *s, const struct msg_reset *m);
-/* Decides about a plan. With RANK_EXECUTE the step counts as received. */
+/* Decides whether to execute a plan. With RANK_EXECUTE the step counts as received. */
 enum rank_action rank_state_on_plan(struct rank_state *s, const struct msg_plan *m);
-/* The next functions take reports from the owner. `ok` false means that the communicator failed. */
+/* The owner calls the next functions to report events. `ok` false means that the communicator
+ * failed. */
 void rank_state_on_joined(struct rank_state *s, uint64_t term_epoch, bool ok);
-/* Notes the end of an abort. The owner first sends Aborted for each of s->answers. Returns the
+/* Handles the end of an abort. The owner first sends Aborted for each of s->answers. Returns the
  * action for a pending Form or Join, else RANK_SEND_ABORTED, which needs no further message. */
 enum rank_action rank_state_on_aborted(struct rank_state *s);
 void rank_state_on_executed(struct rank_state *s, uint64_t term_epoch, uint64_t step);
-/* Notes that the link to the head was lost. Plans that were received may finish; new plans need
+/* Handles the loss of the link to the head. Plans that were received may finish; new plans need
  * a new session. */
 void rank_state_on_link_lost(struct rank_state *s);
 const char *rank_phase_name(enum rank_phase p);

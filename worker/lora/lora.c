@@ -1,11 +1,10 @@
 /* Keeps the LoRA adapters of one rank (see lora.h). step/adapters.c loads and unloads them by id
  * and folder; the engine sets the shard, for which held adapters are loaded again. An adapter's
  * tensors are checked against the whole model, then this rank's part is packed into the slot's
- * memory on the device.
- * Invariants: all memory is allocated with the shard, so a load cannot run out of it. A failed
- * load changes nothing. The check uses the whole model, so that an error is the same on every
- * rank. Paths are resolved before they are compared with root. Everything here runs on the
- * compute thread only. */
+ * memory on the device. Invariants: all memory is allocated with the shard, so a load cannot run
+ * out of it. A failed load changes nothing. The check uses the whole model, so that an error is
+ * the same on every rank. Paths are resolved before they are compared with `root`. All functions
+ * run on the compute thread. */
 #include "worker/lora/lora.h"
 
 #include <limits.h>
@@ -91,8 +90,8 @@ static struct view room(uint8_t *memory, uint64_t *used, uint32_t element_bytes,
     return v;
 }
 
-/* Lays out the slots, their tables, and the scratch buffers of the operator. With `memory` NULL
- * the function only computes the size. */
+/* Assigns memory to the slots, their tables, and the scratch buffers of the operator. With
+ * `memory` NULL the function only computes the size. */
 static enum status lay_out(struct lora_set *l, const struct program *p, uint8_t *memory,
                            uint64_t *n_bytes, struct error *err)
 {
@@ -290,7 +289,7 @@ static enum status load_target(void *ctx, uint32_t i_weight, const char *module,
                : STATUS_OK;
 }
 
-/* Checks that the files are those that were loaded first under this id. All ranks of a replica
+/* Checks that the files are those from which this id was first loaded. All ranks of a replica
  * must have the same adapter, no matter when they load it. */
 static enum status check_identity(struct lora_slot *slot, struct adapter_identity said,
                                   const char *folder, struct error *err)
@@ -354,7 +353,7 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
 }
 
 /* Resolves an adapter's path. Symbolic links are followed before the check, because a name below
- * root may lead outside. */
+ * `root` may point outside. */
 static enum status resolve(const char *root, const char *path, char out[PATH_MAX],
                            struct error *err)
 {
@@ -475,8 +474,8 @@ enum status lora_set_new(const struct lora_setup *s, struct lora_set **out, stru
     return STATUS_OK;
 }
 
-/* Loads a held adapter again for a new shard. A failure is noted as a loss. It affects neither
- * the base model nor other adapters. */
+/* Loads a held adapter again for a new shard. A failure is recorded as a loss. It affects
+ * neither the base model nor other adapters. */
 static void take_again(struct lora_set *l, struct lora_slot *slot)
 {
     struct lora_loss loss = {.id = slot->id};

@@ -1,9 +1,9 @@
 #pragma once
 /* Keeps the LoRA adapters that one rank holds, and applies them to the rows that use them
  * (docs/develop/models.md, "LoRA"). Memory for max_loras adapters of max_rank is allocated with
- * the shard, so that a later load cannot run out of memory. The slots' contents belong to the
- * rank's shard; the list of held adapters (id, folder) outlives it. All functions run on the
- * compute thread. */
+ * the shard, so that a later load cannot run out of memory. The contents of the slots belong to
+ * the rank's shard. The list of held adapters (id, folder) is kept when the shard changes. All
+ * functions run on the compute thread. */
 #include "proto/adapters.h"
 #include "worker/lora/setup.h"
 
@@ -15,7 +15,7 @@ void lora_set_free(struct lora_set *l); /* does nothing when `l` is NULL */
  * has no kernel for max_rank. */
 MUST_USE enum status lora_set_measure(const struct lora_set *l, const struct program *p,
                                       uint64_t *out, struct error *err);
-/* Sets the shard `p`, borrowed until lora_set_drop: allocates the memory and loads the held
+/* Sets the shard `p`, borrowed until lora_set_drop, allocates the memory and loads the held
  * adapters. An adapter that can no longer be read, or has changed, is dropped and reported by
  * lora_set_next_loss. */
 MUST_USE enum status lora_set_take(struct lora_set *l, const struct program *p, struct error *err);
@@ -23,14 +23,15 @@ MUST_USE enum status lora_set_take(struct lora_set *l, const struct program *p, 
 bool lora_set_next_loss(struct lora_set *l, uint64_t *id, struct error *why);
 void lora_set_drop(struct lora_set *l);
 
-/* Loads this rank's part of the adapter in a folder. An error names file and tensor, changes
- * nothing, and is the same on every rank. STATUS_LIMIT: no slot is free, or the adapter's rank
- * is too large. STATUS_EXISTS: the id is loaded. STATUS_DENIED: the folder is not below root.
- * *identity is the required identity, if known, and on return the actual one; may be NULL. */
+/* Loads this rank's part of the adapter in a folder. After an error nothing has changed. The
+ * error's text names file and tensor and is the same on every rank. STATUS_LIMIT: no slot is
+ * free, or the adapter's rank is too large. STATUS_EXISTS: the id is loaded. STATUS_DENIED: the
+ * folder is not below `root`. *identity is the required identity, if known, and on return the
+ * actual one; `identity` may be NULL. */
 MUST_USE enum status lora_set_load(struct lora_set *l, uint64_t id, const char *path,
                                    struct adapter_identity *identity, struct error *err);
 void lora_set_unload(struct lora_set *l, uint64_t id); /* ignores an unknown id */
-/* Returns the number (1 and up) by which rows refer to the adapter; 0 = not loaded. */
+/* Returns the number (1 or more) that rows use for the adapter; 0 = not loaded. */
 uint32_t lora_set_find(const struct lora_set *l, uint64_t id);
 /* bytes of one adapter; valid with a shard */
 uint64_t lora_set_slot_bytes(const struct lora_set *l);

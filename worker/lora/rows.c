@@ -5,7 +5,8 @@
 
 #include "worker/lora/state.h"
 
-/* Groups the rows with a counting sort: the rows of an adapter stay in the order of the pass. */
+/* Groups the rows by adapter with a counting sort: the rows of an adapter stay in the order of
+ * the pass. */
 void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_rows)
 {
     uint32_t next[LORA_MAX_SLOTS + 1] = {0};
@@ -22,14 +23,14 @@ void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_row
     struct device *d = l->s.device;
     const struct adapter_rows rows = {l->list, l->first, l->s.max_loras, n_rows};
     for (uint32_t i = l->first[LORA_MAX_SLOTS]; i < n_rows; i++)
-        l->list[i] = 0; /* the entries of rows without adapter may be any valid row */
+        l->list[i] = 0; /* entries for rows without an adapter may be any valid row */
     l->uploaded = d->ops->adapters.upload
                       ? d->ops->adapters.upload(d, &rows)
                       : d->ops->pass.upload(d, l->list, n_rows * sizeof *l->list);
 }
 
-/* Returns the digest. It is a sum over the digests of the different adapters, so it does not
- * depend on their order. */
+/* Returns the digest of a pass. It is a sum over the digests of the different adapters, so it
+ * does not depend on their order. */
 uint64_t lora_set_digest(const struct lora_set *l, const uint32_t *adapters, uint32_t n_rows)
 {
     uint64_t known[LORA_MAX_SLOTS], sum = 0;
@@ -58,8 +59,8 @@ static bool is_adapted(const struct lora_set *l, uint32_t i_weight)
     return false;
 }
 
-/* Adds several matrices at once, on a device that finds each row's adapter in the uploaded
- * table. */
+/* Adds the adapters' outputs to several matrices at once, on a device that finds each row's
+ * adapter in the uploaded table. */
 static void add_parts(struct lora_set *l, uint32_t first, uint32_t n, struct view x,
                       const struct view *outs)
 {

@@ -9,7 +9,7 @@
 
 struct lora_setup {
     uint32_t max_loras, max_rank;
-    const char *root;   /* folder that adapters must be below; borrowed; NULL = any path */
+    const char *root;   /* folder that must contain the adapters; borrowed; NULL = any path */
     uint32_t pass_rows; /* most rows of a pass */
     struct device *device;
     const struct model_config *config; /* device and config are borrowed */

@@ -7,7 +7,7 @@
 struct lora_slot {
     uint64_t id; /* id of the adapter; 0 = free slot */
     char *path;
-    struct adapter_identity identity; /* hash of the files that were loaded first under the id */
+    struct adapter_identity identity; /* hash of the files from which the id was first loaded */
     struct lora_pair *pairs;          /* [n_weights] of the shard; NULL = not loaded */
     uint64_t digest;                  /* hash of the set of matrices that the adapter changes */
 };
@@ -19,15 +19,16 @@ struct lora_loss {
 
 struct lora_set {
     struct lora_setup s;
-    struct lora_loss *losses; /* [max_loras]; the first n_losses were not reported yet */
+    struct lora_loss *losses; /* [max_loras]; the first n_losses are not reported yet */
     uint32_t n_losses;
-    /* configuration in the checkpoint's form, for which adapters are made */
+    /* configuration of the model as in its checkpoint, to which adapters refer */
     struct model_config config;
     struct program *whole;   /* the model on one rank: names and shapes of its modules */
     const struct program *p; /* program of the shard; NULL = none */
     uint8_t *memory;
     uint64_t n_bytes, slot_bytes;
-    uint8_t *tables; /* [max_loras] tables in the device's format; NULL = the device uses none */
+    /* [max_loras] tables in the device's format; NULL = the device uses no tables */
+    uint8_t *tables;
     uint64_t table_stride; /* bytes of one adapter's table */
     struct lora_slot slots[LORA_MAX_SLOTS];
     /* The rows of slot i in the pass are list[first[i]] .. list[first[i + 1] - 1]. */

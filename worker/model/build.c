@@ -1,9 +1,8 @@
 /* Appends operators and weights to a program (see build.h). A family calls these functions layer
  * by layer, in the order in which the runner will execute the operators; every weight is cut for
- * this rank when it is added.
- * Invariants: the lists grow and are owned by the program, so a pointer into them is valid only
- * until the next operator or weight. A matrix of which this rank has nothing is not added. Only
- * rank 0 adds a bias whose output is summed over the ranks. */
+ * this rank when it is added. Invariants: the lists grow and are owned by the program, so a
+ * pointer into them is valid only until the next operator or weight. A matrix is added only on
+ * ranks that have a part of it. Only rank 0 adds a bias whose output is summed over the ranks. */
 #include "worker/model/build.h"
 
 #include "common/base/mem.h"
@@ -114,7 +113,7 @@ void build_head_norms(struct program *p, uint32_t layer, bool plus_one)
                     plus_one);
 }
 
-/* Normalises over all heads. A KV head may be on several ranks. Only the rank with the head's
+/* Adds a norm over all heads. A KV head may be on several ranks. Only the rank with the head's
  * first query head counts its squares. */
 void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                       bool plus_one)

@@ -1,4 +1,4 @@
-/* Writes the layers of Llama, which most families use with other parts. */
+/* Writes layers with the structure of Llama's, which most families use with other parts. */
 #include "worker/model/build_llama.h"
 
 #include "worker/model/build_mla.h"

@@ -2,7 +2,7 @@
 /* Declares the layers of Llama, for families that differ only in parts. */
 #include "worker/model/build_moe.h"
 
-/* `llama_parts` describes a model with Llama's layers: norm, attention, norm, MLP. */
+/* `llama_parts` describes a model whose layers have Llama's order: norm, attention, norm, MLP. */
 struct llama_parts {
     const struct qkv_names *qkv; /* names of Q, K and V; NULL = latent attention (MLA) */
     bool head_norms;             /* Q and K are normalised per head */

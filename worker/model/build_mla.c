@@ -66,7 +66,8 @@ static void add_queries(struct program *p, uint32_t layer)
     project(p, layer, REG_LATENT, w);
 }
 
-/* Adds the latent vector and the key that all heads share. Every rank computes both as a whole. */
+/* Adds the operators for the latent vector and the key that all heads share. Every rank computes
+ * both as a whole. */
 static void add_latent(struct program *p, uint32_t layer)
 {
     const struct model_config *c = p->config;
@@ -83,7 +84,7 @@ static void add_latent(struct program *p, uint32_t layer)
     narrow_norm(p, c->mla.kv_rank);
 }
 
-/* Rotates the dimensions of each head that begin at `first`. */
+/* Adds the rotation of the dimensions of each head from `first` on. */
 static void rotate(struct program *p, uint32_t layer, enum reg reg, uint32_t i_rope,
                    uint32_t n_heads, uint32_t head_dim, uint32_t first)
 {
@@ -95,8 +96,8 @@ static void rotate(struct program *p, uint32_t layer, enum reg reg, uint32_t i_r
     o->rope.first = first;
 }
 
-/* Multiplies each head by its part of kv_b_proj: for keys, which is stored as [nope][kv_rank],
- * or for values. */
+/* Adds the multiplication of each head by its part of kv_b_proj: for keys, which is stored as
+ * [nope][kv_rank], or for values. */
 static void add_heads(struct program *p, uint32_t layer, bool keys, enum reg in, enum reg out)
 {
     const struct model_config *c = p->config;

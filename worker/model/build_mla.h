@@ -1,5 +1,6 @@
 #pragma once
-/* Declares attention through one latent vector for all heads (MLA). */
+/* Declares the functions that add attention through one latent vector for all heads (MLA) to a
+ * program. */
 #include "worker/model/build.h"
 
 /* Adds A = attention of H through one latent vector for all heads. The usual output projection

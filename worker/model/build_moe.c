@@ -4,7 +4,7 @@
 
 static const struct tensor_name no_tensor;
 
-/* Adds the router. It is small, so every rank has it as a whole and all ranks choose the same
+/* Adds the router. It is small, so every rank has the whole router and all ranks choose the same
  * experts. */
 static void add_router(struct program *p, uint32_t layer, const struct moe_names *names)
 {
@@ -65,7 +65,7 @@ static void add_experts(struct program *p, uint32_t layer, const struct moe_name
     o->out = REG_E;
     o->moe.first = p->n_weights;
     bool gguf = p->config->format == MODEL_GGUF;
-    if (p->expert_inner.n == 0) /* this rank adds zeros */
+    if (p->expert_inner.n == 0) /* this rank adds zeros to the sum */
         return;
     for (uint32_t e = 0; e < p->experts.n; e++)
         for (int i = 0; i < 3; i++) {

@@ -1,8 +1,9 @@
 #pragma once
-/* Declares a mixture of experts. */
+/* Declares the functions that add a mixture of experts to a program. */
 #include "worker/model/build.h"
 
-/* Adds E = the router's experts of H, the shared expert included. H is overwritten. */
+/* Adds E = the sum of the experts that the router selects for H, with the shared expert. H is
+ * overwritten. */
 struct moe_names {
     struct tensor_name router, router_bias, choice_bias;
     /* names for each expert, or for all experts when `stacked` */

@@ -1,8 +1,8 @@
 #pragma once
 /* Divides a model among the ranks of a replica. The ranges are adjacent and cover the whole.
  * They are as even as possible: a rank may have one unit more than another, and the last ranks
- * have nothing when there are more ranks than parts. Rank 0 always has something. The functions
- * are pure. */
+ * have nothing when there are more ranks than units. Rank 0 always has a part. The functions are
+ * pure. */
 #include <stdint.h>
 
 struct cut_range {
@@ -18,7 +18,8 @@ struct cut_range cut_units(uint32_t n, uint32_t unit, uint32_t n_ranks, uint32_t
  * n_kv_heads. */
 struct cut_heads {
     struct cut_range q, kv;
-    uint32_t first_in_group; /* query heads of KV head kv.first that come before q.first */
+    /* number of query heads that use KV head kv.first and precede q.first */
+    uint32_t first_in_group;
 };
 struct cut_heads cut_heads(uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_ranks, uint32_t rank);
 /* Returns the layers of a stage. All stages get the same number. The remaining layers go, one

@@ -8,8 +8,8 @@
 #include "kernels/ops.h"
 #include "worker/model/cut.h"
 
-/* `reg` names an activation buffer, [rows][width]. `widths` of the program holds the width on
- * this rank. */
+/* `reg` names an activation buffer, [rows][width]. The program's `widths` has the width on this
+ * rank. */
 enum reg {
     REG_X, /* the residual stream */
     REG_H,
@@ -34,7 +34,7 @@ struct tensor_name {
     const char *hf, *gguf;
 };
 #define TENSOR_NAME_MAX 128u
-/* Writes the name in a file of that format to `out`. */
+/* Writes to `out` the name that the tensor has in files of `format`. */
 void tensor_name_format(const struct tensor_name *t, enum model_format format, uint32_t layer,
                         uint32_t expert, char out[TENSOR_NAME_MAX]);
 
@@ -55,7 +55,7 @@ struct op_weight {
     uint32_t n, k, n0, n_len, k0, k_len;
     struct tensor_part part;
     enum reg out;
-    /* The loader fills the next fields. */
+    /* The loader fills in `w` and the next fields. */
     struct weight w;
     float *bias; /* bias of this rank's outputs, [n_len] */
 };
@@ -86,15 +86,16 @@ struct op {
             struct tensor_name name;
             uint32_t n_parts, dim;
             bool plus_one; /* the file stores w - 1 */
-            /* For a vector that is split over the ranks. `whole` is its length (0 = it is this
-             * rank's alone), and `first` is the position of `dim` in it. own_first and own are
-             * the elements whose squares only this rank counts. */
+            /* These fields describe a vector that is split over the ranks. `whole` is its length
+             * (0 = it is this rank's alone), and `first` is the position of `dim` in it.
+             * own_first and own are the elements whose squares only this rank counts. */
             uint32_t whole, first, own_first, own;
             float eps; /* epsilon of the norm; 0 = as in the configuration */
             float *w;  /* [dim] weights; filled by the loader */
         } norm;
         struct {
-            /* indexes in program.weights; n 0 = this rank has none and its output is zeros */
+            /* first: index in program.weights; n: number of weights, 0 = this rank has none and
+             * the output is zeros */
             uint32_t first, n;
             bool add_ranks; /* the matrix is cut by inputs, so the ranks' results are added */
         } linear;
@@ -111,8 +112,8 @@ struct op {
             enum activation act;
             uint32_t dim; /* width; the buffer may be wider (MLPs and experts share it) */
         } gated;          /* out = act(out) * in */
-        /* OP_HEADS: head h of `out` = matrix first + h times head h of `in`, from element
-         * in_first on. */
+        /* OP_HEADS multiplies head h of `in`, from element in_first on, by matrix `first` + h,
+         * and writes it to head h of `out`. */
         struct {
             uint32_t first, n, in_stride, in_first, out_stride;
         } heads;
@@ -124,7 +125,8 @@ struct op {
             float *bias; /* bias of the experts, [n_experts]; filled by the loader */
         } route;
         struct {
-            /* index in program.weights of gate, up and down of each expert of this rank */
+            /* `first` is the index in program.weights of the first expert's gate; up, down and
+             * the rank's other experts follow */
             uint32_t first;
         } moe;
     };

@@ -7,8 +7,8 @@ static double plain(const struct rope_config *r, double theta, uint32_t i)
     return pow(theta, -2.0 * i / r->n_rot);
 }
 
-/* Scales the frequencies for "llama3". Long waves are stretched by the factor, short waves are
- * kept, and those in between are blended. */
+/* Scales the frequencies for "llama3". The factor stretches long waves, short waves are kept,
+ * and those in between are blended. */
 static double scale_llama3(const struct rope_config *r, double inv)
 {
     double wave = 2.0 * M_PI / inv;

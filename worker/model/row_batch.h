@@ -1,7 +1,7 @@
 #pragma once
 /* Declares the rows of tokens that one pass of a program computes. worker/sequences and the
- * draft model write them, and the runner reads them. The arrays belong to the writer and stay
- * valid until the next pass. */
+ * draft model write the rows, and the runner reads them. The arrays belong to the writer and
+ * stay valid until the next pass. */
 #include "kernels/ops.h"
 #include "worker/model/program.h"
 
@@ -18,9 +18,9 @@ struct row_batch {
     /* adapters of the rows, [n_rows]: numbers from lora_set_find, 0 = none. NULL = no row has an
      * adapter */
     const uint32_t *adapters;
-    /* [n_kept] rows whose hidden states are needed, in ascending order, valid until the next
-     * forward; NULL = all rows. Other rows only serve attention and may be left out of the last
-     * layer. The list is the same on all ranks. */
+    /* `kept` has the n_kept rows whose hidden states are needed, in ascending order, valid until
+     * the next forward; NULL = all rows. Other rows only serve attention and may be left out of
+     * the last layer. The list is the same on all ranks. */
     const uint32_t *kept;
     uint32_t n_kept;
 };

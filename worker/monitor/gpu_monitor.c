@@ -11,7 +11,7 @@
 
 enum { PERIOD_MS = 2000, STOP_MS = 1000 };
 
-/* Declares the used part of NVML's interface, with its names and numbers. The ABI is stable. */
+/* Declares the used parts of NVML's interface, with their names and numbers. The ABI is stable. */
 struct nvml_memory {
     unsigned long long total, free, used;
 };
@@ -84,7 +84,7 @@ static enum status find_device(struct gpu_monitor *m, const char *pci, struct er
                      m->nvml.error_string(rc));
 }
 
-/* Asks the device for its state. Values that it does not report (a MIG part) stay 0. */
+/* Reads the device's state. Values that it does not report (a MIG part) stay 0. */
 static struct gpu_state ask(const struct gpu_monitor *m)
 {
     struct gpu_state s = {0};
@@ -190,7 +190,7 @@ void gpu_monitor_stop(struct gpu_monitor *m)
         continue;
     bool ended = m->ended;
     pthread_mutex_unlock(&m->mutex);
-    if (!ended) { /* the thread hangs in the driver and is left to the end of the process */
+    if (!ended) { /* the thread hangs in the driver and stays until the process ends */
         pthread_detach(m->thread);
         return;
     }

@@ -11,6 +11,6 @@ struct host_meter {
 /* Starts the meter. `threads` is the number of computing threads; 0 = the CPUs that this process
  * may use. */
 void host_meter_init(struct host_meter *m, uint32_t threads);
-/* Returns the present figures. Asks the kernel at most once a second, even when it is called
- * more often. */
+/* Returns the present figures. Reads them from the kernel at most once a second, even when it is
+ * called more often. */
 struct host_state host_meter_look(struct host_meter *m, uint64_t now_ns);

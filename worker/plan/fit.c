@@ -26,7 +26,7 @@ uint64_t fit_batch_bytes(const struct shape_rank *r, uint64_t batch, uint32_t n_
     return product < most ? product : most;
 }
 
-/* Returns the longest context that fits, in whole blocks, at most the model's own. */
+/* Returns the longest context that fits, in whole blocks, at most the model's own length. */
 static uint32_t longest(const struct shape_rank *r, const struct fit_ask *ask, uint64_t room)
 {
     uint32_t low = 0, high = (ask->most_model_len + ask->block_tokens - 1) / ask->block_tokens;

@@ -1,6 +1,6 @@
 #pragma once
-/* Decides whether a rank fits in a GPU, and how much more would fit. The functions are pure and
- * use sizes alone. */
+/* Computes whether a rank fits in a GPU, and how much larger a KV cache would fit. The functions
+ * are pure and use only sizes. */
 #include "worker/plan/shape.h"
 
 struct fit_ask {
@@ -15,7 +15,7 @@ struct fit {
     uint64_t budget_bytes;  /* budget of the worker: utilization * memory_bytes */
     uint64_t kv_bytes;      /* KV cache of the requested batch */
     uint64_t total_bytes;   /* memory of the rank with kv_bytes */
-    uint64_t kv_room_bytes; /* the part of the budget that is left for the KV cache */
+    uint64_t kv_room_bytes; /* part of the budget that remains for the KV cache */
     uint64_t kv_tokens;     /* tokens of sequences of full length that fit into kv_room_bytes */
     uint64_t max_batch;     /* sequences of full length that fit; 0 = none */
     uint32_t max_context;   /* longest context of `batch` sequences; 0 = not one block */

@@ -1,8 +1,8 @@
 /* Holds tables of GPUs and of the clouds' machines, and searches them by name. targets.c passes
  * the names of --gpu and --instance. A name is reduced to a plain form and compared with the
- * tables. The result is a `struct gpu_target`, or an error with the nearest names.
- * Invariants: everything is static and read-only, so any thread may call. Each machine's GPU is
- * a name of the first table. Lists of names are comma separated and already in plain form. */
+ * tables. The result is a `struct gpu_target`, or an error with the nearest names. Invariants:
+ * all data is static and read-only, so any thread may call. Each machine's GPU is a name of the
+ * first table. Lists of names are comma separated and already in plain form. */
 #include "worker/plan/gpus.h"
 
 #include <ctype.h>
@@ -132,7 +132,8 @@ static bool skip(const char **at, const char *prefix)
     return true;
 }
 
-/* Reduces a name to lower-case letters and digits, without the maker in front and without "GB". */
+/* Reduces a name to lower-case letters and digits, without the manufacturer in front and without
+ * "GB". */
 static struct plain_name gpu_plain(struct str name)
 {
     struct plain_name small = {""}, out;

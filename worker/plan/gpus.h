@@ -1,10 +1,10 @@
 #pragma once
-/* Declares tables of GPUs and of the clouds' machines with GPUs, and the forms in which people
+/* Declares tables of GPUs and of the clouds' machines with GPUs, and the forms in which users
  * write their names. The memory is the amount that nvidia-smi shows, as Modal published it for
- * its machines (A10, L4, L40S, A100, H100, H200, T4). The other figures are the makers', without
- * sparsity and with links in one direction. Their sources are NVIDIA's sheets of the GPU's name,
- * "A10G for AWS G5" (2022), and an eighth of "DGX B200". They are for SXM where the name does
- * not say PCIE or NVL. Everything here is static, and any thread may use it. */
+ * its machines (A10, L4, L40S, A100, H100, H200, T4). The other figures are the manufacturers',
+ * without sparsity and with links in one direction. Their sources are NVIDIA's sheets of the
+ * GPU's name, "A10G for AWS G5" (2022), and an eighth of "DGX B200". They are for SXM where the
+ * name does not say PCIE or NVL. All data is static, and any thread may use it. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 
@@ -23,14 +23,14 @@ struct gpu_target {
     char name[64]; /* name as the user wrote it */
     const struct gpu_model *gpu;
     uint32_t n_gpus;
-    /* true: a machine with a fixed number of GPUs; false: up to n_gpus can be bought */
+    /* true: a machine with a fixed number of GPUs; false: any number up to n_gpus is possible */
     bool is_machine;
 };
 
 /* GPUS_LEAST_CAPABILITY is the lowest compute capability that the build has code for
  * (cmake/Cuda.cmake). */
 #define GPUS_LEAST_CAPABILITY 80u
-/* GPUS_MOST is the number of GPUs of a target that names a GPU without a number. */
+/* GPUS_MOST is the most GPUs that are planned for a target without a number of GPUs. */
 #define GPUS_MOST 8u
 /* GPUS_MOST_SAID is the largest number of GPUs that a target may name. */
 #define GPUS_MOST_SAID 64u

@@ -1,9 +1,9 @@
 /* Computes the sizes behind `cox plan`: makes an engine for each rank of a replica, and measures
  * the engine without loading it. plan_main.c calls plan_make for this machine; shape.c calls
- * plan_foresee for GPUs that are not here. The model's config.json or GGUF header is read, and
- * the result is a `struct plan`.
- * Invariants: no weight is read and nothing large is allocated. Engines and the device are
- * closed before the functions return; the plan owns its strings and ranks. One thread uses it. */
+ * plan_foresee for GPUs that this machine does not have. The model's config.json or GGUF header
+ * is read, and the result is a `struct plan`. Invariants: no weight is read and nothing large is
+ * allocated. Engines and the device are closed before the functions return; the plan owns its
+ * strings and ranks. One thread uses it. */
 #include "worker/plan/plan.h"
 
 #include <string.h>
@@ -207,7 +207,8 @@ static enum status set_gpu(const struct plan_options *o, struct plan *p, struct 
     return STATUS_OK;
 }
 
-/* Sets up measurements for a GPU that is not here, whether or not this build has CUDA. */
+/* Sets up measurements for a GPU that this machine does not have, whether or not this build has
+ * CUDA. */
 static void set_foreseen(const struct plan_options *o, struct plan *p, struct engine_setup *s)
 {
     struct error none;

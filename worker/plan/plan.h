@@ -1,7 +1,8 @@
 #pragma once
 /* Computes `cox plan MODEL`: the memory that each rank of a replica will use, and the number of
- * sequences that fit. The code is the same that measures a worker before it loads. A folder
- * needs only its config.json, a GGUF only its header: no weight is read, and none need exist. */
+ * sequences that fit. The code is the same that measures a worker before it loads. For a folder
+ * it reads only config.json, and for a GGUF only the header. It reads no weights, and the files
+ * of weights need not exist. */
 #include "common/base/str.h"
 #include "common/options/plan.h"
 #include "proto/messages.h"
@@ -20,9 +21,10 @@ struct plan_rank {
 
 /* `plan_counts` holds the figures of the whole model on which its speed depends. */
 struct plan_counts {
-    double n_params, n_read; /* all weights; weights outside experts that every token uses */
-    double n_of_experts;     /* weights of all experts */
-    double chosen;           /* fraction of the experts that a token uses; 0 = no experts */
+    /* all weights; n_read: weights outside experts that every token uses */
+    double n_params, n_read;
+    double n_of_experts; /* weights of all experts */
+    double chosen;       /* fraction of the experts that a token uses; 0 = no experts */
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, vocab_size;
     bool is_latent;
 };
@@ -35,7 +37,7 @@ struct plan {
     const char *dtype, *kv_dtype; /* main type of the weights, type of the KV cache; static */
     uint32_t tp, pp, max_model_len, block_tokens, n_threads, n_ranks;
     uint64_t memory_bytes; /* memory of each rank */
-    bool memory_found;     /* found on this machine, not given by the user */
+    bool memory_found;     /* the memory was found on this machine, not given by the user */
     struct plan_rank *ranks;
 };
 
@@ -43,8 +45,8 @@ struct plan {
  * that does not fit is not an error. Call plan_fini in any case. */
 MUST_USE enum status plan_make(const char *model, const struct plan_options *o, struct plan *out,
                                struct error *err);
-/* Like plan_make, for ranks on GPUs with o->memory_bytes that are not here. A build without CUDA
- * counts weights and KV cache with its own packing and estimates the activations. */
+/* Like plan_make, for GPUs with o->memory_bytes that this machine does not have. A build without
+ * CUDA counts weights and KV cache with its own packing and estimates the activations. */
 MUST_USE enum status plan_foresee(const char *model, const struct plan_options *o, struct plan *out,
                                   struct error *err);
 /* `plan_pass` is the input of the estimate of a GPU's activations. */
@@ -57,7 +59,8 @@ struct plan_pass {
 /* Returns an estimate within 6 % of the counted bytes for the models of bench/models, as
  * test_plan_gpus.py checks. The model called negligible gets twice its counted bytes. */
 uint64_t plan_estimate_activations(const struct plan_pass *p);
-/* Returns the KV cache bytes of a token over all ranks, before it leaves any window. */
+/* Returns the KV cache bytes of one token over all ranks, while the token is still in every
+ * window. */
 uint64_t plan_token_bytes(const struct plan *p);
 /* Returns the number of sequences of full length that fit at once. */
 uint64_t plan_max_batch(const struct plan *p);

@@ -1,6 +1,6 @@
-/* Runs `cox plan`. It plans a MODEL for this machine (plan.c), or, when a GPU, a cloud machine
- * or a shape is named, for hardware that is not here (targets.c). The plan is printed as text or
- * as JSON. The exit code says whether the model fits. */
+/* Runs `cox plan`. It plans a MODEL for this machine (plan.c). When the options name a GPU, a
+ * cloud machine or a shape, it plans for hardware that this machine does not have (targets.c).
+ * The plan is printed as text or as JSON. The exit code says whether the model fits. */
 #include "worker/plan/plan_main.h"
 
 #include <stdio.h>
@@ -75,7 +75,7 @@ static int print_shape(const struct shape *shape)
     return fail(&err);
 }
 
-/* Plans for hardware that is not here. `model` NULL means a bare shape. */
+/* Plans for hardware that this machine does not have. `model` NULL means a bare shape. */
 static int plan_elsewhere(const char *model, const struct plan_options *o)
 {
     struct error err = {0};
@@ -127,7 +127,7 @@ static enum status check_elsewhere(const struct plan_options *o, struct error *e
     return STATUS_OK;
 }
 
-/* Refuses options that only apply to hardware that is not here. */
+/* Refuses options that only apply to hardware that this machine does not have. */
 static enum status check_here(const struct plan_options *o, struct error *err)
 {
     const struct {

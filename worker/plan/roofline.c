@@ -24,8 +24,8 @@ static double weights_read_bytes(const struct shape_rank *r, const struct plan_c
     return (double)r->weights_bytes * (c->n_read + met * c->n_of_experts) / all;
 }
 
-/* Returns the number of operations of one token on one rank, when its layers look back over
- * `seen` tokens. */
+/* Returns the number of operations for one token on one rank, when the token attends to `seen`
+ * tokens. */
 static double operations(const struct shape_rank *r, const struct plan_counts *c, double seen)
 {
     double weights = c->n_read + c->chosen * c->n_of_experts;

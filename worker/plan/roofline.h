@@ -22,11 +22,11 @@ extern const char *const roofline_bound_names[ROOFLINE_BOUND_COUNT];
 
 struct roofline {
     double memory_s, compute_s, links_s, step_s;
-    /* the longer of memory and compute, or the links when they take even longer */
+    /* the longer one of memory and compute, or the links when they take even longer */
     enum roofline_bound bound;
 };
 
-/* `roofline_on` is the GPU and the rank for which a step is computed. */
+/* `roofline_on` describes the GPU and the rank for which a step is computed. */
 struct roofline_on {
     const struct gpu_model *gpu;
     const struct shape *shape;

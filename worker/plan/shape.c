@@ -180,7 +180,7 @@ static enum status take_shape(const struct plan_options *o, struct shape *s, str
     return STATUS_OK;
 }
 
-/* Returns true when only sizes are wanted and no GPU is named. */
+/* Returns true when the options ask only for sizes and name no GPU. */
 static bool asks_for_sizes(const struct plan_options *o)
 {
     return o->gpus.n_items + o->instances.n_items == 0 && o->context == 0;

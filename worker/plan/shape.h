@@ -1,7 +1,7 @@
 #pragma once
 /* Describes a model that is planned for GPUs: its figures, and the needs of one of tp ranks.
- * When the model is there, the figures are counted as a worker counts them; for a bare shape
- * they are computed. The same structs are filled in both cases. */
+ * With a model, the figures are counted as a worker counts them; for a bare shape they are
+ * computed. The same structs are filled in both cases. */
 #include "worker/plan/plan.h"
 
 /* CONTEXT is the GPU memory that the driver and CUDA take before the worker's first byte, which
@@ -16,7 +16,7 @@ struct shape_kv {
     uint64_t bytes_per_token;
 };
 
-/* `shape_rank` holds the needs of the rank that needs most. */
+/* `shape_rank` holds the needs of the rank with the largest needs. */
 struct shape_rank {
     uint32_t tp, n_kv_groups;
     uint64_t weights_bytes, activation_bytes, overhead_bytes;
@@ -36,13 +36,13 @@ struct shape {
     bool is_counted, activations_estimated;
 };
 
-/* Reads the figures of a model; with `model` NULL, from the options alone. The text of
+/* Reads the figures of a model, or with `model` NULL the figures in the options. The text of
  * STATUS_INVALID names the wrong option. */
 MUST_USE enum status shape_open(const char *model, const struct plan_options *o, struct shape *out,
                                 struct error *err);
 /* Prints weights and the KV cache of a token, for a shape without --max-model-len. */
 MUST_USE enum status shape_print(const struct shape *s, struct strbuf *out, struct error *err);
-/* Computes the needs of a rank on GPUs with that much memory. STATUS_UNSUPPORTED: the model
+/* Computes the needs of a rank on GPUs with the given memory. STATUS_UNSUPPORTED: the model
  * cannot be cut into tp ranks. */
 MUST_USE enum status shape_rank_of(const struct shape *s, uint32_t tp, uint64_t gpu_memory_bytes,
                                    struct shape_rank *out, struct error *err);

@@ -1,6 +1,6 @@
 #pragma once
 /* Plans a model on the requested GPUs and machines. For each possible number of ranks the plan
- * says whether the model fits and how fast it could be. */
+ * contains whether the model fits and an upper bound of its speed. */
 #include "worker/plan/fit.h"
 #include "worker/plan/roofline.h"
 
@@ -21,7 +21,7 @@ struct target_degree {
 
 struct target {
     struct gpu_target at;
-    uint64_t memory_bytes; /* memory of each GPU */
+    uint64_t memory_bytes; /* memory of each GPU of the target */
     bool is_supported;     /* the build has kernels for this GPU */
     struct target_degree degrees[TARGETS_MAX_DEGREES];
     uint32_t n_degrees, i_best; /* i_best: fewest ranks that fit, else the most that are possible */
@@ -30,20 +30,20 @@ struct target {
 
 struct targets {
     const struct shape *shape; /* planned model; borrowed */
-    struct shape_rank whole;   /* the model on one GPU, whether or not it fits */
-    uint64_t batch, kv_bytes;  /* kv_bytes: KV cache of the batch over the whole model */
+    struct shape_rank whole;  /* one rank with the whole model on one GPU, whether or not it fits */
+    uint64_t batch, kv_bytes; /* kv_bytes: KV cache of the batch over the whole model */
     uint32_t context;
     struct target *list;
     size_t n, i_best;        /* i_best: first target that fits on the fewest GPUs */
     bool fits, is_supported; /* figures of the target i_best */
-    bool is_everything;      /* no target was named: the list has all known GPUs */
+    bool is_everything;      /* the user named no target, so the list has all known GPUs */
 };
 
 /* Evaluates all targets. The texts of STATUS_NOT_FOUND and STATUS_INVALID name the wrong target.
  * A model that fits nowhere is not an error. Call targets_fini in any case. */
 MUST_USE enum status targets_make(const struct shape *s, struct targets *out, struct error *err);
 void targets_fini(struct targets *t);
-/* Returns the GPUs of a machine that its best number of ranks does not use. */
+/* Returns how many GPUs of a machine its best number of ranks does not use. */
 uint32_t targets_idle(const struct target *t);
 void targets_print(const struct targets *t, struct strbuf *out);
 void targets_print_json(const struct targets *t, struct strbuf *out);

@@ -1,9 +1,8 @@
 /* Leaves out rows of a pass. After the last layer only the hidden states of some rows are
  * needed, usually a prompt's last row. The other rows only serve attention. Once the last
- * operator that writes keys and values is done, the pass therefore goes on with the kept rows
- * alone. A row's bits do not depend on its neighbours (protocol.md, Invariance), so only the
- * time changes. This is done on CPUs only; a device's passes are recorded by their number of
- * rows. */
+ * operator that writes keys and values is done, the pass therefore continues with only the kept
+ * rows. A row's bits do not depend on its neighbours (protocol.md, Invariance), so only the time
+ * changes. This is done on CPUs only; a device's passes are recorded by their number of rows. */
 #include <assert.h>
 
 #include "common/base/mem.h"
@@ -36,7 +35,7 @@ static uint32_t regs_read(const struct op *o)
 }
 
 /* Returns the buffers whose present content is read by the operators from i_op on, or by the
- * head. */
+ * output matrix. */
 static uint32_t regs_live(const struct program *p, uint32_t i_op)
 {
     uint32_t live = 0, written = 0;

@@ -1,10 +1,9 @@
-/* Answers questions about rows of the last pass (see logits.h). step/ calls these functions
- * after runner_forward. Rows are gathered and normalised, then multiplied by the head's matrix.
- * The ranks' parts of the logits are gathered on rank 0. Results stay on the device until the
- * host reads them.
- * Invariants: all ranks of the last stage make the same calls. A call has at most
+/* Computes results for rows of the last pass (see logits.h). step/ calls these functions after
+ * runner_forward. Rows are gathered and normalised, then multiplied by the output matrix. The
+ * ranks' parts of the logits are gathered on rank 0. Results stay on the device until the host
+ * reads them. Invariants: all ranks of the last stage make the same calls. A call has at most
  * RUNNER_MAX_LOGITS_ROWS rows, and its results are valid until the next call. Before the host
- * reads a result of several ranks, it waits until all ranks are known to be here. */
+ * reads a result of several ranks, it waits until all ranks are known to be connected. */
 #include <string.h>
 
 #include "worker/runner/kept.h"

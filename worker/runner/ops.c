@@ -1,9 +1,9 @@
 /* Runs the operators of a program over the rows of a pass, on the compute thread. runner.c calls
- * runner_run_step for each step. A step's parameters are filled from the program, the buffers
- * and the KV cache, and a function of the device's table is called.
- * Invariants: an operator works on r->n_rows rows of fixed buffers and allocates nothing. Fused
- * steps give the same result as their single operators. A rank without a part of a matrix writes
- * zeros, so that sums over the ranks are right. */
+ * runner_run_step for each step. It fills a step's parameters from the program, the buffers and
+ * the KV cache, and calls a function of the device's table. Invariants: an operator works on
+ * r->n_rows rows of fixed buffers and allocates nothing. Fused steps give the same result as
+ * their single operators. A rank without a part of a matrix writes zeros, so that sums over the
+ * ranks are right. */
 #include "worker/runner/ops.h"
 #include "worker/lora/rows.h"
 #include "worker/runner/state.h"

@@ -161,8 +161,8 @@ void runner_set_eager(struct runner *r, bool is_eager)
     r->is_eager = is_eager;
 }
 
-/* Ends a recording that began at begin_ns, plays it, and logs the first recording. Returns
- * RECORD_REFUSED when nothing of it has run. */
+/* Ends a recording that began at begin_ns, runs it, and logs the first recording. Returns
+ * RECORD_REFUSED when no part of it has run. */
 static enum record_state end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
                                     struct error *why)
 {

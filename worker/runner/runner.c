@@ -25,8 +25,8 @@ static uint32_t logits_width(const struct program *p)
     return p->rank == 0 ? p->config->vocab_size : program_vocab_part(p, p->rank).n;
 }
 
-/* Returns the next n bytes of the runner's memory. While there is no memory yet, only counts the
- * bytes. */
+/* Returns the next n bytes of the runner's memory. Before the memory is allocated, it only
+ * counts the bytes. */
 static void *take(const struct runner *r, uint64_t *used, uint64_t n)
 {
     uint8_t *at = r->memory + *used;
@@ -168,7 +168,7 @@ static enum status give_hidden(struct runner *r, struct error *err)
                                          r->s.program->stage + 1);
 }
 
-/* Copies the rows to where the device reads them. */
+/* Copies the rows to memory that the device reads. */
 static struct row_batch upload(struct runner *r, const struct row_batch *b)
 {
     const struct program *p = r->s.program;

@@ -1,11 +1,12 @@
 #pragma once
-/* Runs a program on a device over rows of tokens. The runner knows nothing of plans, sequences
- * or sampling. runner_new allocates all memory. One thread uses a runner. logits.h has the
- * questions about the last pass, record.h the recorded passes. */
+/* Runs a program on a device over rows of tokens. The runner does not use plans, sequences or
+ * sampling. runner_new allocates all memory. One thread uses a runner. logits.h reads the
+ * results of the last pass, and record.h records passes. */
 #include "worker/model/row_batch.h"
 #include "worker/runner/setup.h"
 
-/* Checks the shapes. STATUS_UNSUPPORTED: the device's operators would refuse them in every pass. */
+/* Checks the shapes of the program. STATUS_UNSUPPORTED: the device's operators would refuse them
+ * in every pass. */
 MUST_USE enum status runner_check(const struct program *p, const struct device *d,
                                   uint32_t pass_rows, struct error *err);
 /* Returns the bytes that runner_new will allocate, from the shapes alone. */

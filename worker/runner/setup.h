@@ -1,5 +1,5 @@
 #pragma once
-/* Declares the parts that a runner is made of, and its limits. */
+/* Declares the objects that a runner uses, and its limits. */
 #include <stdatomic.h>
 
 #include "worker/collectives/collectives.h"
@@ -8,14 +8,14 @@
 #include "worker/model/program.h"
 
 #define RUNNER_LOGITS_ROWS     16u  /* rows that the host reads at once */
-#define RUNNER_BEST_ROWS       64u  /* rows of one runner_best */
+#define RUNNER_BEST_ROWS       64u  /* most rows of one call of runner_best */
 #define RUNNER_MAX_LOGITS_ROWS 256u /* upper bound of ops->logits_rows */
 
 struct runner_setup {
     struct program *program;
     struct device *device;
     struct kv_store *kv;
-    struct lora_set *loras; /* adapters of the program; NULL = rows have none */
+    struct lora_set *loras; /* adapters of the program; NULL = rows have no adapters */
     /* collectives of the replica; borrowed; NULL = one rank. All ranks of a stage run the same
      * passes, and stages run one after the other. */
     struct collectives *collectives;

@@ -14,11 +14,11 @@ struct runner_step {
     void *table; /* MOE, HEADS: table in device memory; NULL = the device needs none */
 };
 
-/* `runner_kept` describes the rows of a pass that continue after the last keys and values
- * (kept.h). */
+/* `runner_kept` describes the rows of a pass that are still computed after the last keys and
+ * values (kept.h). */
 struct runner_kept {
-    /* i_op: first operator of the kept rows, 0 = none; regs: one bit for each buffer that is read
-     * from there on */
+    /* i_op: first operator that runs only the kept rows, 0 = none; regs: one bit for each buffer
+     * that this and later operators read */
     uint32_t i_op, regs;
     const uint32_t *rows; /* [n] rows of this pass in ascending order, borrowed; NULL = all */
     uint32_t n;
@@ -43,7 +43,8 @@ struct runner {
     float *inv_freqs[PROGRAM_MAX_ROPES];
     float *angles[PROGRAM_MAX_ROPES]; /* angles of the rows, [pass_rows][n][2] */
     float *sums; /* [pass_rows] sums of squares, for a norm that is split over ranks */
-    /* chosen experts of a mixture: [pass_rows][n_chosen]; [pass_rows] */
+    /* chosen experts of a mixture, [pass_rows][n_chosen], and the rows of one expert,
+     * [pass_rows] */
     uint32_t *expert_ids, *expert_list;
     float *expert_shares; /* shares of the chosen experts, [pass_rows][n_chosen] */
     uint8_t *tables;      /* tables of the steps */
@@ -59,7 +60,7 @@ struct runner {
     bool told_of_records, told_of_refusal;
     bool is_eager; /* set by runner_set_eager */
     struct runner_kept kept;
-    uint32_t n_rows;   /* rows of the last forward with padding; later the kept rows */
+    uint32_t n_rows;   /* rows of the last forward with padding; after the cut: the kept rows */
     bool has_adapters; /* some row of the pass has an adapter */
 };
 
@@ -71,5 +72,5 @@ static inline struct view runner_view(const struct runner *r, enum reg reg)
 /* Returns an error when the collectives are not joined as the program's rank. Errors are those
  * of runner_forward. */
 MUST_USE enum status runner_check_ranks(const struct runner *r, struct error *err);
-/* Returns true when the pass should stop. Each call counts as progress. */
+/* Returns true when the pass should stop. Each call also increments the progress counter. */
 bool runner_interrupted(const struct runner *r);

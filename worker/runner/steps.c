@@ -67,7 +67,7 @@ static bool is_rope_kv(const struct op *o)
            o[2].kind == OP_KV_WRITE && o[0].layer == o[2].layer;
 }
 
-/* Returns true for gate and up followed by their activation. The ranks must not add anything
+/* Returns true for gate and up followed by their activation. No sum over the ranks may be
  * between the two operators. */
 static bool is_linear_gated(const struct program *p, const struct op *o)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /* Declares candidates for the next token, and two ways to keep the best of them. The order has
- * no ties: the larger value comes first, and the lower id among equal values. Values are finite
- * or -inf. Nothing here allocates. */
+ * no ties: the larger value is first, and the lower id among equal values. Values are finite or
+ * -inf. The functions allocate nothing. */
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -18,8 +18,8 @@ static inline float candidate_value(float logit)
     return logit <= FLT_MAX ? logit : logit > FLT_MAX ? FLT_MAX : -INFINITY;
 }
 
-/* Keeps the best `max` of all pushed candidates in a heap with the worst at the root, in the
- * caller's array. The cost is O(log max) when the candidate enters, else O(1). max >= 1. */
+/* Adds a candidate to a heap of the best `max` candidates, with the worst one at the root, in
+ * the caller's array. The cost is O(log max) when the candidate enters, else O(1). max >= 1. */
 void candidates_push(struct candidate *heap, uint32_t *n, uint32_t max, struct candidate c);
 /* Sorts the candidates, the best first. The cost is O(n log n) for any input order. */
 void candidates_sort(struct candidate *c, uint32_t n);

@@ -86,9 +86,9 @@ void draw_consider(struct draw *d, uint32_t id, double value)
     d->floor = d->second - 1e-3 - fabs(d->second) * 1e-15;
 }
 
-/* Returns true when a block of logits, from id `first` on, may have one of the two best. Values
- * far below the floor need a noise that is very rare, so the largest draw of the whole block is
- * checked before single draws. Half a unit of noise is more than any rounding error. */
+/* Returns true when a block of logits, from id `first` on, may have one of the two best scores.
+ * Values far below the floor need a noise that is very rare, so the largest draw of the whole
+ * block is checked before single draws. Half a unit of noise is more than any rounding error. */
 static bool may_have_best(const struct draw *d, const float *logits, uint32_t first,
                           double temperature)
 {

@@ -1,9 +1,9 @@
 #pragma once
 /* Makes random draws that depend only on their position, and uses them to choose among many
- * weighted candidates. A draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy
- * as 1, 2, 3", SC 2011). The layout of key and counter is in docs/develop/protocol.md,
- * "Sampling", so that any implementation gets the same draws. The functions are pure, and any
- * thread may call them. */
+ * weighted candidates. A draw is a value of Philox4x32-10 (Salmon et al., "Parallel random
+ * numbers: as easy as 1, 2, 3", SC 2011). The layout of key and counter is in
+ * docs/develop/protocol.md, "Sampling", so that any implementation gets the same draws. The
+ * functions are pure, and any thread may call them. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,7 +23,7 @@ double draw_uniform(const struct draw_key *k, uint32_t position, uint32_t i);
 struct draw {
     const struct draw_key *key;
     uint32_t position;
-    uint32_t id;         /* id of the best score; UINT32_MAX = no candidate yet */
+    uint32_t id; /* id of the candidate with the best score; UINT32_MAX = no candidate yet */
     double best, second; /* the two best scores; -inf = none */
     double floor;        /* scores below this value cannot be among the two best */
     uint32_t lanes[4];   /* draws 4 * i_group .. + 3 */
@@ -36,7 +36,7 @@ struct draw {
 void draw_init(struct draw *d, const struct draw_key *key, uint32_t position);
 /* Adds a candidate with a finite value. The caller adds each id at most once. */
 void draw_consider(struct draw *d, uint32_t id, double value);
-/* Returns a limit below which candidates can be skipped. The limit only rises. */
+/* Returns the value below which candidates can be skipped. The result never falls between calls. */
 static inline double draw_limit(const struct draw *d)
 {
     return d->floor - DRAW_MAX_NOISE;

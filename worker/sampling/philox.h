@@ -1,6 +1,6 @@
 #pragma once
 /* Implements Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
- * 2011). It is pure; any thread may call it. */
+ * 2011). The function is pure, and any thread may call it. */
 #include <stdint.h>
 
 /* The constants are from Salmon et al. 2011, table 2 and section 3.2 (those of the published

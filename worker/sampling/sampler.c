@@ -176,7 +176,7 @@ static void apply_penalties(struct choosing *c)
     uint32_t *counts = c->s->counts, vocab_size = c->s->vocab_size;
     struct u32_span all = {c->r->ids, c->r->n_ids};
     if (x->repetition == 1.0f)
-        all = c->generated; /* only the repetition penalty needs the prompt */
+        all = c->generated; /* only the repetition penalty uses the prompt's ids */
     for (uint32_t i = 0; i < c->generated.n; i++)
         if (c->generated.ptr[i] < vocab_size)
             counts[c->generated.ptr[i]]++;
@@ -326,7 +326,7 @@ static struct sampler_choice draw(struct choosing *c)
 
 /* ---- log-probabilities of the raw logits ---- */
 
-/* Replaces -inf and NaN by the lowest float, since JSON and messages cannot carry them. */
+/* Replaces -inf and NaN by the lowest float, since JSON and messages cannot contain them. */
 static float log_probability(const struct sampler_row *r, float logit)
 {
     double v = (double)candidate_value(logit) - (double)candidate_value(r->best) - log(r->sum_exp);

@@ -27,7 +27,8 @@ struct sampler_row {
     /* [(vocab_size + 31) / 32]; a grammar's mask: bit i % 32 of word i / 32 is set when id i is
      * allowed. When other rules forbid all its ids, its first id is chosen. NULL = no grammar. */
     const uint32_t *mask;
-    /* The next fields come from the raw logits; the backend finds them for all rows at once. */
+    /* `best_id` and the next fields come from the raw logits; the backend finds them for all
+     * rows at once. */
     uint32_t best_id;
     float best, second;
     double sum_exp; /* sum of exp(logit - best); only for log-probabilities */
@@ -44,8 +45,8 @@ struct sampler *sampler_new(uint32_t vocab_size);
 void sampler_free(struct sampler *s);        /* does nothing when `s` is NULL */
 uint64_t sampler_bytes(uint32_t vocab_size); /* returns the bytes of one sampler */
 /* Returns true when the choice needs only best_id, best and second, because it is greedy and
- * steps 1 and 2 change nothing. r->mask is not checked; the caller must do that. r->logits may
- * then be NULL. */
+ * steps 1 and 2 change nothing. The function does not check r->mask; the caller must do that.
+ * r->logits may be NULL after true. */
 bool sampler_needs_best_only(const struct sampler_row *r);
 /* Chooses a token. *row is filled when log-probabilities are requested, with at most
  * SAMPLER_MAX_LOGPROBS on the arena; otherwise it may be NULL. The only error is
@@ -55,10 +56,10 @@ bool sampler_needs_best_only(const struct sampler_row *r);
 MUST_USE enum status sampler_choose(struct sampler *s, const struct sampler_row *r,
                                     struct arena *arena, struct sampler_choice *out,
                                     struct logprob_row *row, struct error *err);
-/* Writes the log-probability of `id`, the id after the row, its rank, and the best ids. The
- * arrays of `row` belong to the caller. On entry ids.n is their size, from 1 to 1 +
- * SAMPLER_MAX_LOGPROBS; on return ids.n and values.n are the number of entries. Reads only
- * logits (unchanged), best and sum_exp of `r`. It uses no scratch memory, so any thread may call
- * it. */
+/* Writes to `row` the log-probability of `id`, the id that follows the row, with its rank and
+ * the best ids. The arrays of `row` belong to the caller. On entry ids.n is their size, from 1
+ * to 1 + SAMPLER_MAX_LOGPROBS; on return ids.n and values.n are the number of entries. Reads
+ * only logits (unchanged), best and sum_exp of `r`. It uses no scratch memory, so any thread may
+ * call it. */
 void sampler_logprob(const struct sampler_row *r, uint32_t vocab_size, uint32_t id,
                      struct logprob_row *row);

@@ -13,7 +13,7 @@ enum { SWEEP_BLOCK = 64 };
 enum sweep_width { SWEEP_PLAIN, SWEEP_AVX2, SWEEP_AVX512 };
 void sweep_limit(enum sweep_width most);
 
-/* Returns true when one of n <= SWEEP_BLOCK logits may be at least `limit` (also for NaN). Never
+/* Returns true when one of n <= SWEEP_BLOCK logits may be at least `limit`, or is NaN. Never
  * returns false when a logit is at least `limit`. */
 bool sweep_reaches(const float *logits, uint32_t n, double limit);
 /* Replaces distances d >= 0 by exp(-d), to 2 ulp; results below 1e-306 become about 1e-306. */

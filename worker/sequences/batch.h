@@ -1,9 +1,9 @@
 #pragma once
-/* Turns a plan's runs into rows, in the plan's order, with the rows that are sampled. The rows
- * are cut into passes of bounded size. A sequence may begin in one pass and end in the next,
- * since the KV values of its earlier rows are written by then. For the same reason a run may
- * attend to positions that an earlier run of the plan computes, in a block that both runs have
- * in their tables. */
+/* Converts a plan's runs to rows, in the plan's order, and records which rows are sampled. The
+ * rows are cut into passes of bounded size. A sequence may begin in one pass and end in the
+ * next, since the KV values of its earlier rows are written by then. For the same reason a run
+ * may attend to positions that an earlier run of the plan computes, in a block that both runs
+ * have in their tables. */
 #include "worker/model/row_batch.h"
 #include "worker/sequences/sequences.h"
 
@@ -19,7 +19,7 @@ struct batch_sample {
  * prompt. */
 struct batch_prompt_logprob {
     uint32_t row;      /* index of the row in the pass */
-    uint32_t target;   /* id after the row */
+    uint32_t target;   /* id that follows the row in the prompt */
     int32_t n_entries; /* value of sampling_params.n_prompt_logprobs */
 };
 
@@ -27,11 +27,11 @@ struct batch_prompt_logprob {
  * (sequence.is_pending). */
 struct batch_pending {
     uint32_t row;
-    const struct sequence *q; /* sequence of which the row is the newest id */
+    const struct sequence *q; /* sequence whose newest id is this row */
 };
 
 /* Returns the number of entries of a sequence's block tables in all groups. A pass has at most
- * PASS_TABLE_ENTRIES; a single sequence always fits. */
+ * PASS_TABLE_ENTRIES, except a pass with a single sequence. */
 uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
 
 struct batch {
@@ -48,7 +48,7 @@ struct batch {
     uint32_t i_run, i_token, i_first_run, i_first_token;
     uint64_t most_entries; /* limit of table entries: PASS_TABLE_ENTRIES; tests may lower it */
     uint32_t rows_of_pass;
-    /* The arrays below are owned and have [pass_rows]. */
+    /* The batch owns the arrays below. Each has pass_rows elements. */
     uint32_t pass_rows, n_kv_groups;
     uint32_t n_stages; /* 0 or 1 = passes are as long as possible */
     uint32_t *ids, *positions, *adapters;
@@ -63,8 +63,8 @@ static inline void batch_set_stages(struct batch *b, uint32_t n_stages)
     b->n_stages = n_stages;
 }
 void batch_fini(struct batch *b);
-/* Begins with the runs of a plan, whose draft tokens have been made. */
+/* Sets the runs of a plan, whose draft tokens have been made, and returns to the first pass. */
 void batch_begin(struct batch *b, struct sequence_runs runs);
-/* Makes the next pass. Returns false when there is none. The caller fills in the ids of pending
- * rows. */
+/* Makes the next pass. Returns false when no rows are left. The caller fills in the ids of
+ * pending rows. */
 bool batch_next(struct batch *b);

@@ -76,7 +76,7 @@ static void index_ids(struct draft_ngram *d, uint32_t n_min, const uint32_t *ids
         d->n_indexed = end;
 }
 
-/* Returns the number of ids before and at a and b that are equal, at most n_max; a < b. */
+/* Returns how many ids that end at `a` and at `b` are equal, at most n_max; a < b. */
 static uint32_t common_suffix(const uint32_t *ids, uint32_t a, uint32_t b, uint32_t n_max)
 {
     uint32_t n = 0;

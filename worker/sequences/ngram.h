@@ -1,14 +1,14 @@
 #pragma once
 /* Makes draft tokens for speculative decoding without a second model: the tokens that followed
- * the same words earlier in the sequence ("prompt lookup", Saxena 2023; vLLM's method ngram).
- * The longest suffix of n_max .. n_min ids that occurs earlier is used, and the ids after its
- * latest occurrence are copied. When the copy reaches the end of the ids, it goes on with the
- * draft tokens, so a loop is continued.
+ * the same ids earlier in the sequence ("prompt lookup", Saxena 2023; vLLM's method ngram). The
+ * longest suffix of n_max .. n_min ids that occurs earlier is used, and the ids after its latest
+ * occurrence are copied. When the copy reaches the end of the ids, it continues with the draft
+ * tokens, so that a loop is repeated.
  *
  * The index has hash chains, as in LZ77 compressors. Adding an id takes one step. A look-up
  * takes at most DRAFT_NGRAM_MAX_LINKS steps for any length of the sequence. An id takes about 12
- * bytes. Draft tokens depend on ids and configuration alone, so all ranks of a replica make the
- * same draft tokens. A zeroed struct is empty. One thread uses it. */
+ * bytes. Draft tokens depend only on ids and configuration, so all ranks of a replica make the
+ * same draft tokens. A zeroed struct is an empty index. One thread uses it. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,8 +31,8 @@ struct draft_ngram {
 /* empties the index for another sequence; keeps the memory */
 void draft_ngram_reset(struct draft_ngram *d);
 void draft_ngram_fini(struct draft_ngram *d);
-/* Writes at most n_max draft tokens after ids[n_ids], where the caller has room; *n is their
- * number. The ids must begin with those of the previous call. The only error is
+/* Writes at most n_max draft tokens after ids[n_ids], where the caller has memory for them, and
+ * sets *n to their number. The ids must begin with those of the previous call. The only error is
  * STATUS_NO_MEMORY. */
 MUST_USE enum status draft_ngram_propose(struct draft_ngram *d, const struct draft_ngram_config *c,
                                          uint32_t *ids, uint32_t n_ids, uint32_t n_max, uint32_t *n,

@@ -1,10 +1,9 @@
 /* Keeps the state of a rank's sequences (see sequences.h), on the compute thread. step.c and the
  * null device call sequences_apply with each plan. It checks the plan and updates slots, ids and
- * block tables. sequences_runs then returns the runs to execute.
- * Invariants: nothing of a plan is trusted. Every slot, length, position and block number is
- * checked before it is used as an index. An error leaves the state `broken`, and every later
- * plan is refused until a reset. All ranks apply the same plans, so their states and digests are
- * equal. */
+ * block tables. sequences_runs then returns the runs to execute. Invariants: no part of a plan
+ * is trusted. Every slot, length, position and block number is checked before it is used as an
+ * index. An error leaves the state `broken`, and every later plan is refused until a reset. All
+ * ranks apply the same plans, so their states and digests are equal. */
 #include "worker/sequences/sequences.h"
 
 #include <string.h>
@@ -226,7 +225,7 @@ static struct sequence *take_free(struct sequences *s)
     return q;
 }
 
-/* Copies n * size bytes to the arena. Sets *ok to false when there is no room. */
+/* Copies n * size bytes to the arena. Sets *ok to false when there is not enough memory. */
 static const void *keep(struct arena *a, const void *from, size_t n, size_t size, bool *ok)
 {
     void *copy = n > 0 ? arena_try_array(a, n, size) : NULL;
@@ -400,7 +399,7 @@ static uint64_t table_end(const struct sequences *s, const struct sequence *q, u
 }
 
 /* Returns the number of draft tokens that a run may make. They count towards the length, and
- * their keys and values need room in the tables. */
+ * their keys and values need blocks in the tables. */
 static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
                            const struct plan_run *r)
 {
@@ -409,7 +408,7 @@ static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
     uint64_t left = length > sampled ? length - sampled : 0;
     n = n < left ? n : left;
     for (uint32_t g = 0; g < s->limits.n_kv_groups && n > 0; g++) {
-        /* `left` is not negative, since the ids themselves have room */
+        /* `left` is not negative, since the tables cover the ids themselves */
         left = table_end(s, q, g) - q->n_ids;
         n = n < left ? n : left;
     }
@@ -479,8 +478,8 @@ static enum status check_positions(const struct sequences *s, const struct seque
     return STATUS_OK;
 }
 
-/* Checks a run that follows draft tokens. The head does not know how many of them were right, so
- * the rank finds the start. */
+/* Checks a run that follows draft tokens. The head does not know how many of them were accepted,
+ * so the rank finds the start. */
 static enum status check_follows(const struct sequence *q, const struct plan_run *r,
                                  struct error *err)
 {

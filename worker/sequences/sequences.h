@@ -2,8 +2,8 @@
 /* Keeps the state of the sequences that a rank executes, by slot: ids (prompt, then sampled),
  * computed positions, a block table per KV group, and sampling parameters. All executors use it.
  * A plan is not trusted until sequences_apply has checked slots, lengths, positions, block ids
- * and digest. After a refused plan everything is refused until sequences_reset, because head and
- * rank no longer agree. `sequences` owns all its data and belongs to the compute thread. */
+ * and digest. After a refused plan, every plan is refused until sequences_reset, because head
+ * and rank no longer agree. `sequences` owns all its data and belongs to the compute thread. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
 #include "worker/sequences/ngram.h"
@@ -22,7 +22,7 @@ struct rank_block_table {
 struct sequence {
     uint32_t slot, n_prompt;
     uint64_t serial; /* number of the sequence's admission, different for each sequence of a slot */
-    /* keys and values of ids[0..n_computed) are in the blocks after the plan */
+    /* number of ids whose keys and values are in the blocks after the plan */
     uint32_t n_computed;
     uint32_t *ids; /* [n_ids] prompt and sampled ids, then the draft tokens of the present run */
     uint32_t n_ids, ids_cap;
@@ -31,16 +31,15 @@ struct sequence {
     struct arena arena;
     struct rank_block_table tables[SEQUENCES_MAX_KV_GROUPS];
     struct draft_ngram draft;
-    /* 1 when the draft model has not run the position before the last id. That position was the
-     * draft model's own last draft token, and it was accepted (draft/model.c). Else 0. */
+    /* 1 when the draft model has not run the position before the last id, else 0. The target has
+     * then accepted the draft model's own last draft token at that position (draft/model.c). */
     uint32_t draft_lacks;
-    /* [hidden] on the arena, the sum of n_pooled rows; for a pooling request, on the sampling
-     * rank. `vector` is on the step's arena. */
+    /* Sum of the hidden states of n_pooled rows, [hidden] on the arena; only for a pooling
+     * request, on the sampling rank. `vector` is on the step's arena. */
     double *pooled;
     uint32_t n_pooled;
     struct f32_span vector;
-    /* The newest id is an empty place. Another stage, or a device in the middle of the step,
-     * knows the id. */
+    /* The newest id is an empty place. Another stage, or the device during the step, has the id. */
     bool is_pending;
     uint32_t adapter; /* number of the sequence's adapter, set by the executor; 0 = none */
     struct sequence *next_free;
@@ -49,16 +48,17 @@ struct sequence {
 /* `sequence_run` is a run of the plan in the form in which it is executed: positions start ..
  * start + n_tokens - 1, then the draft tokens q->ids[n_ids ..). With `sample` a token is sampled
  * after the last id and after each draft token. n_tokens is 0 when the sequence has reached its
- * length; then nothing runs and nothing is sampled. */
+ * length; then the run has no rows and no samples. */
 struct sequence_run {
     struct sequence *q;
     uint32_t start, n_tokens;
-    uint32_t n_draft;   /* number of allowed draft tokens for which there is room */
+    /* number of draft tokens that the plan allows and the sequence's length permits */
+    uint32_t n_draft;
     uint32_t n_drafted; /* draft tokens made by the executor; 0 until then */
     bool sample;
 };
-/* Returns the number of rows of a run that give prompt_logprobs. These are the first rows, whose
- * next id is also in the prompt. */
+/* Returns the number of rows of a run that yield prompt_logprobs. These are the first rows,
+ * whose next id is also in the prompt. */
 static inline uint32_t sequence_run_n_prompt_logprobs(const struct sequence_run *r)
 {
     uint32_t last = r->q->n_prompt - 1, left = r->start < last ? last - r->start : 0;
@@ -85,20 +85,20 @@ void sequences_free(struct sequences *s);
 MUST_USE enum status sequences_reset(struct sequences *s, struct u32_span n_blocks,
                                      struct error *err);
 /* Applies a plan: finished sequences leave, copies are checked, new sequences enter, and runs
- * get their blocks and positions. After an error (STATUS_PROTOCOL, with a text for Gap) nothing
- * may be executed. */
+ * get their blocks and positions. After an error (STATUS_PROTOCOL, with a text for Gap) the plan
+ * must not be executed. */
 MUST_USE enum status sequences_apply(struct sequences *s, const struct msg_plan *p,
                                      struct error *err);
 /* Returns the runs of the last accepted plan, in its order; valid until the next call. */
 struct sequence_runs sequences_runs(const struct sequences *s);
 /* Returns the sequence in the slot; NULL for an empty slot. */
 struct sequence *sequences_find(const struct sequences *s, uint32_t slot);
-/* Returns the most ids of a sequence. A pooling request may have one more, because the id that
- * comes with its vector is never run. */
+/* Returns the most ids that a sequence may have. A pooling request may have one more than
+ * others, because the id that is sent with its vector is never run. */
 uint32_t sequence_most_ids(const struct sequence *q, uint32_t max_model_len);
 /* Appends a sampled id; all ids before it count as computed. Returns false at the model's
  * length, which the head should not exceed, or when there is no memory. */
 bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len);
-/* Returns the digest that a plan would have now. The function walks the sequences but not their
- * tables. */
+/* Returns the digest that a plan would contain now. The function walks the sequences but not
+ * their tables. */
 uint64_t sequences_digest(const struct sequences *s);

@@ -34,7 +34,7 @@ static void prefer(int32_t node)
     log_warn("memory_not_bound", "node=%d error=%s%s", node, log_quote(strerror(errno)), hint);
 }
 
-/* Finds the node of the worker's GPU, else a node by the worker's number, in the way GPUs are
+/* Finds the node of the worker's GPU, or else a node by the worker's number, in the way GPUs are
  * distributed. */
 static enum status find_any(const struct worker_options *o, const struct numa *n, const char *root,
                             const char *pci, const cpu_set_t *allowed, struct numa_binding *out,

@@ -11,11 +11,11 @@
 MUST_USE enum status bind_process(const struct worker_options *o, const char *root, const char *pci,
                                   struct error *err);
 
-/* `bind_memory` is the memory of this process outside files, by its location. */
+/* `bind_memory` counts the memory of this process outside files, by its NUMA node. */
 struct bind_memory {
     uint64_t near_bytes, far_bytes; /* bytes on the node, bytes on other nodes */
 };
-/* Counts the memory. Returns false when the kernel does not report it. */
+/* Counts the memory of this process. Returns false when the kernel does not report it. */
 bool bind_count_memory(const char *root, uint32_t node, struct bind_memory *out);
 /* Logs the memory of a process that --numa-node has bound. Does nothing for other processes. */
 void bind_log_memory(const struct worker_options *o);

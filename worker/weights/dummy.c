@@ -1,10 +1,9 @@
 /* Makes random weights for `--load-format dummy`. A matrix is a window on one long line of
  * random blocks: row r begins at block r of the line. The line is short (rows + columns / 32
  * blocks), so it is made as fast as memory is written. Any part of a row can be made without the
- * parts before it.
- * loader.c calls dummy_find for the format and dummy_pack for the numbers.
+ * parts before it. loader.c calls dummy_find for the format and dummy_pack for the numbers.
  * Invariants: the numbers depend only on the tensor's name and the position in it, so all cuts
- * of a model give the same weights. All values are small. One thread runs all functions. */
+ * of a model have the same weights. All values are small. One thread runs all functions. */
 #include "worker/weights/dummy.h"
 
 #include "worker/weights/quantise.h"
@@ -182,7 +181,7 @@ static uint64_t seed_of(const struct source *s, const struct op_weight *x)
     return h;
 }
 
-/* Makes blocks begin .. begin + n of the line. `to` must have room for 8 bytes more than the
+/* Makes blocks begin .. begin + n of the line. `to` must have space for 8 bytes more than the
  * blocks take. */
 static void make_line(const struct dummy_format *f, uint64_t seed, uint64_t begin, uint64_t n,
                       uint32_t block_bytes, uint8_t *to)

@@ -1,7 +1,7 @@
 #pragma once
 /* Makes weights without files, from config.json alone: random numbers for `--load-format dummy`,
- * and only sizes for `cox plan`. Functions that take a `struct weights` accept NULL for such a
- * model. */
+ * and only sizes for `cox plan`. Functions that have a `struct weights` parameter accept NULL
+ * for such a model. */
 #include "worker/weights/source_state.h"
 
 /* Finds the format in which the configuration says the matrix is stored. STATUS_UNSUPPORTED: no
@@ -9,7 +9,7 @@
 MUST_USE enum status dummy_find(const struct program *p, const struct op_weight *x,
                                 struct source *out, struct error *err);
 /* Fills x->w with small numbers. They depend on the tensor's name and the position in it, so a
- * model is the same for any number of ranks and at each start. The only error is
+ * model has the same weights for any number of ranks and at each start. The only error is
  * STATUS_NO_MEMORY. */
 MUST_USE enum status dummy_pack(struct device *d, struct op_weight *x, const struct source *s,
                                 struct error *err);

@@ -54,8 +54,8 @@ static uint32_t terminal_columns(void)
                                                                      : COLUMNS_IF_UNKNOWN;
 }
 
-/* Writes over the previous line and erases its rest, in a single write, like the lines of the
- * log. */
+/* Writes over the previous line and erases its rest, in a single write, as the log writes its
+ * lines. */
 static void write_bar(const char *text)
 {
     char line[320];

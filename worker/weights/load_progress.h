@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct load_progress {
-    _Atomic uint32_t *permille; /* share that is loaded, 1 .. 1000; may be NULL */
+    _Atomic uint32_t *permille; /* loaded share of the shard, 1 .. 1000; may be NULL */
     uint32_t rank, n_ranks;
     uint64_t n_bytes; /* size of the shard in memory */
     uint64_t begin_ns, next_ns;

@@ -1,10 +1,9 @@
 /* Loads the weights of a program into device memory. The engine calls loader_measure with shapes
  * alone, then loader_load: one allocation is filled matrix by matrix with packed rows, then with
- * the vectors of operators.
- * Invariants: everything is checked by loader_measure, so loading cannot meet a wrong tensor.
- * loader_measure counts exactly the memory that loader_load takes. A file's pages are released
- * as soon as a piece is packed, so that little of it is resident. Pointers into the memory are
- * stored in the program and are invalid after loader_unload. */
+ * the vectors of operators. Invariants: loader_measure checks every tensor, so loading finds no
+ * wrong tensor. loader_measure counts exactly the memory that loader_load takes. A file's pages
+ * are released as soon as a piece is packed, so that little of it is resident. Pointers into the
+ * memory are stored in the program and are invalid after loader_unload. */
 #include "worker/weights/loader.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 #pragma once
 /* Loads the weights that a program names from the model's files into device memory. The files
  * are not trusted: loader_measure checks every tensor's presence, dtype and shape before
- * anything is allocated. `weights` NULL means that there are no files, and numbers are made up
- * (worker/weights/dummy.h). */
+ * anything is allocated. `weights` NULL means that there are no files, and the weights are
+ * random numbers (worker/weights/dummy.h). */
 #include "common/model/weights/weights.h"
 #include "worker/model/program.h"
 #include "worker/weights/load_progress.h"
@@ -20,9 +20,9 @@ uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w
  * and the expected ones. */
 MUST_USE enum status loader_measure(const struct program *p, const struct weights *w,
                                     const struct device *d, uint64_t *out, struct error *err);
-/* Measures again, then loads. `progress` has begun, or is NULL. Files are read in pieces and
- * released piece by piece. Errors: STATUS_NO_MEMORY; STATUS_INVALID when divisors of rotary
- * angles are not positive. */
+/* Measures again, then loads. `progress` has begun, or is NULL. Files are read in parts, and
+ * each part is released after it was copied. Errors: STATUS_NO_MEMORY; STATUS_INVALID when
+ * divisors of rotary angles are not positive. */
 MUST_USE enum status loader_load(struct program *p, const struct weights *w, struct device *d,
                                  struct loaded *out, struct load_progress *progress,
                                  struct error *err);

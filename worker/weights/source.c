@@ -1,11 +1,9 @@
 /* Finds the data of a matrix in a model's files (see source.h), and makes rows from codes.
  * loader.c calls source_find for each matrix, then source_make_rows for parts of its outputs, on
- * several threads.
- * A source describes tensors, format, groups and, with desc_act, the order of the inputs. Rows
- * are made block by block in one of our own formats.
- * Invariants: names, dtypes and shapes are checked when the source is found, so that rows are
- * made without checks. Tensors are borrowed and read-only. Blocks are never divided between
- * ranks. */
+ * several threads. A source describes tensors, format, groups and, with desc_act, the order of
+ * the inputs. Rows are made block by block in one of our own formats. Invariants: names, dtypes
+ * and shapes are checked when the source is found, so source_make_rows does not check them.
+ * Tensors are borrowed and read-only. Blocks are never divided between ranks. */
 #include "worker/weights/source.h"
 
 #include <stdio.h>

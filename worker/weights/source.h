@@ -1,18 +1,18 @@
 #pragma once
 /* Finds the data of a matrix in a model's files: rows of one tensor, or codes with scales in
  * several tensors (AutoAWQ, GPTQ, integers and FP8 of compressed-tensors, FP8 of transformers,
- * MXFP4). Codes are made into rows of one of our own formats, with blocks of 32 inputs, which
- * every backend packs like any other format. They are made into floats when a block would have
- * to be transposed. */
+ * MXFP4). Codes are converted to rows of one of our own formats, with blocks of 32 inputs, which
+ * every backend packs like any other format. They are converted to floats when a block would
+ * have to be transposed. */
 #include "worker/weights/source_state.h"
 
-/* Finds a matrix and checks names, dtypes and shapes. With `w` NULL the configuration alone is
- * used. STATUS_INVALID: something is missing or contradicts the configuration.
+/* Finds a matrix and checks names, dtypes and shapes. With `w` NULL only the configuration is
+ * used. STATUS_INVALID: a tensor is missing or contradicts the configuration.
  * STATUS_UNSUPPORTED: this build cannot read the number format. */
 MUST_USE enum status source_find(const struct program *p, const struct weights *w,
                                  const struct op_weight *x, struct source *out, struct error *err);
-/* Returns the number of inputs of the made rows: k_len, or more when the inputs' groups are in
- * no order. */
+/* Returns the number of inputs of the rows that source_make_rows makes: k_len, or more when the
+ * inputs' groups are in no order. */
 uint32_t source_n_inputs(const struct source *s, const struct op_weight *x);
 /* Returns the number of these inputs that share a scale, counted from the first (struct
  * weight.group). */

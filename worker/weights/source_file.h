@@ -4,8 +4,8 @@
 #include "common/model/weights/weights.h"
 #include "worker/model/program.h"
 
-/* `beside` is a tensor beside the matrix: it has the same name with another ending than
- * ".weight". */
+/* `beside` is a tensor that belongs to the matrix: it has the matrix's name with another ending
+ * than ".weight". */
 struct beside {
     char name[TENSOR_NAME_MAX + 16];
     const struct tensor *t;

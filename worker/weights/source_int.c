@@ -83,8 +83,8 @@ static enum status find_grouped(const struct program *p, const struct weights *w
     return STATUS_OK;
 }
 
-/* Finds the scales: one for the tensor, one per output, or one per group of inputs, as the shape
- * says. */
+/* Finds the scales: one for the tensor, one per output, or one per group of inputs, depending on
+ * the tensor's shape. */
 static enum status find_scales(const struct weights *w, const struct source_place *at,
                                struct source *s, const char *name, struct error *err)
 {
@@ -143,7 +143,7 @@ static enum status find_compressed(const struct weights *w, const struct op_weig
     s->bits = 8;
     if (s->layout == INT_PACKED) {
         uint64_t words = packed.t->n_dims == 2 ? packed.t->shape[1] : 0;
-        s->bits = words * 8 == at.n_columns ? 4 : 8; /* the shape tells the number of bits */
+        s->bits = words * 8 == at.n_columns ? 4 : 8; /* the shape determines the number of bits */
         TRY(source_check_beside(&packed, DTYPE_I32, 2,
                                 (const uint32_t[]){at.n_rows, at.n_columns / 32 * s->bits}, err));
         s->values = packed.t;
@@ -244,8 +244,8 @@ static uint32_t code_at(const struct source *s, const struct source_place *at, u
     return (uint32_t)((int)(int8_t)s->values->data[output * k + input] + 128);
 }
 
-/* Returns the zero of GPTQ, which version 1 stores less one. With 8 bits a stored 255 is a zero
- * of 0 that wrapped around, since no quantiser makes a zero of 256. */
+/* Returns the zero of GPTQ, which version 1 stores as zero - 1. With 8 bits a stored 255 is a
+ * zero of 0 that wrapped around, since no quantiser makes a zero of 256. */
 static uint32_t stored_gptq_zero(const struct source *s, uint64_t output, uint32_t g)
 {
     uint32_t zero = code_in_line(s->zeros, g * (s->zeros->shape[1]), 1, output, s->bits);

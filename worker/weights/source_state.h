@@ -28,7 +28,7 @@ struct source {
     char name[TENSOR_NAME_MAX + 16]; /* name of `values` */
     uint32_t group;                  /* inputs that share a scale */
     uint32_t scale_rows;             /* FP8: outputs that share a scale; 0 = all */
-    /* The next fields are for SOURCE_INT. */
+    /* `layout` and the next fields are for SOURCE_INT. */
     enum int_layout layout;
     uint32_t bits, n_groups;
     bool zeros_less_one, one_scale;
@@ -50,7 +50,7 @@ static inline struct source_place source_place(const struct op_weight *x)
     return (struct source_place){x->part.n_rows ? x->part.n_rows : x->n,
                                  x->part.n_columns ? x->part.n_columns : x->k};
 }
-/* Returns the tensor's row of output i of this rank. */
+/* Returns the tensor's row that holds output i of this rank. */
 static inline uint64_t source_row(const struct op_weight *x, uint32_t i)
 {
     uint32_t step = x->part.step ? x->part.step : 1;

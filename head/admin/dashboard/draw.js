@@ -24,9 +24,9 @@ export function keepSize(canvas, draw) {
 
 const sheet = new OffscreenCanvas(1, 1), pen = sheet.getContext("2d");
 
-/* Draws a canvas at the screen's own resolution, in CSS pixels. It draws on an offscreen sheet
- * and shows the finished picture. The reason is that the browser copies a canvas of kind "2d"
- * again for every frame of the page, even when the canvas has not changed. */
+/* Draws a canvas at the screen's own resolution, in CSS pixels. It draws on an offscreen canvas
+ * and then shows the finished picture. The reason is that the browser copies a canvas of kind
+ * "2d" again for every frame of the page, even when the canvas has not changed. */
 function paint(canvas, draw) {
   const { width: w, height: h } = canvas.size, dpr = devicePixelRatio || 1;
   if (w < 1 || h < 1) return;
@@ -199,8 +199,8 @@ export class Charts {
   }
 }
 
-/* Draws one square for each cell of the head's map. From the bottom up it shows the shared,
- * owned and cached parts. */
+/* Draws one square for each cell of the KV map from the head. From the bottom up it shows the
+ * shared, owned and cached parts. */
 export function drawKv(map) {
   paint($("kv"), (c, w, h) => map && drawCells(c, w, h, map));
 }

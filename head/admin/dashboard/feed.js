@@ -1,7 +1,6 @@
-// Keeps the stream of updates open. It uses fetch() rather than EventSource, since the key must
-// travel in a header and never in an address. One stream is open at a time. A change of the query
-// opens a new stream, which begins with an update at once. The stream is closed while the page is
-// hidden.
+// Keeps the stream of updates open. It uses fetch() rather than EventSource, since the key must be
+// sent in a header and never in a URL. One stream is open at a time. A change of the query opens a
+// new stream, which begins with an update at once. The stream is closed while the page is hidden.
 
 import { NO_KEY, isKey, ofTab } from "./store.js";
 
@@ -21,8 +20,8 @@ export class Feed {
   saidAt = null;
 
   /* `on` holds the callbacks {update(parts), away(why), paused(), login(why)}. `query()` returns
-   * the query parameters that the page wants.
-   * `saidAt` is the time of the figures that are shown, by this machine's clock, or null. */
+   * the query parameters that the page needs. `saidAt` is the time of the figures that are
+   * shown, by this machine's clock, or null. */
   constructor(query, on) {
     this.query = query;
     this.on = on;

@@ -1,5 +1,5 @@
-// Spreads drawing over frames. Normally one frame draws a whole update. While something scrolls,
-// each frame draws one piece, so that no frame is late.
+// Spreads drawing over frames. Normally one frame draws a whole update. While the page or a part
+// of it scrolls, each frame draws one part of the update, so that no frame is late.
 const CALM_MS = 200;
 const due = new Set();
 let scrolled = -1e9;

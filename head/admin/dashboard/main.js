@@ -62,8 +62,8 @@ function showGroups() {
 
 const byName = (a, b) => natural(a[W.node], b[W.node]) || (a[W.ordinal] ?? 0) - (b[W.ordinal] ?? 0) || (a[W.instance] < b[W.instance] ? -1 : 1);
 
-/* Leaves out groups that only have a place: the head keeps the place of a lost group for a
- * while. A waiting group is hidden when it has no worker and no worker is free to form it. */
+/* Leaves out groups without members: the head keeps an entry for a lost group for a while. A
+ * waiting group is hidden when it has no worker and no worker is free to form it. */
 function present(rows) {
   const free = workers.some(w => w[W.group] === null && !w[W.draining]);
   return rows.filter(g => g[G.state] !== "waiting" || free || workers.some(w => w[W.group] === g[G.id]));
@@ -133,8 +133,7 @@ feed = new Feed(() => ({ ...requests.query(), ...kv.query() }), {
     pill(feed.saidAt ? `paused since ${clock(feed.saidAt)}` : "paused", "warn");
     put("link", "");
   },
-  /* Greys the figures while the head does not answer, and shows the time at which they were
-   * right. */
+  /* Greys the figures while the head does not answer, and shows the time of the last update. */
   away(why) {
     const since = feed.saidAt && clock(feed.saidAt);
     pill(since ? `no answer since ${since}` : "no answer", "bad");

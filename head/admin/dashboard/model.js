@@ -61,8 +61,8 @@ export function mood(state) {
 export const levelMood = level => level >= 3 ? "bad" : level === 2 ? "warn" : "dim";
 
 export const $ = id => document.getElementById(id);
-/* Writes a text only when it is new. A live region is then read once, and the browser does no
- * layout in vain. */
+/* Writes a text only when it is new. A screen reader then reads a live region once, and the
+ * browser does no unnecessary layout. */
 export function put(id, text) {
   const e = $(id);
   if (e.textContent !== text) e.textContent = text;

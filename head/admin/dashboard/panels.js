@@ -99,8 +99,8 @@ export class KvMap {
 
   update(map, groups, isNewWalk) {
     const was = this.#map;
-    if (!isNewWalk && map && was && map.group === was.group && map.kv === was.kv) return; // this update only brings another page of
-                                                                                          // requests
+    if (!isNewWalk && map && was && map.group === was.group && map.kv === was.kv) return; // this update only contains another page
+                                                                                          // of requests
     this.#map = map;
     options("kv-group", groups.filter(g => g[G.state] === "ready").map(g => g[G.id]), map?.group);
     options("kv-kind", Array.from({ length: map?.n_kv ?? 1 }, (_, i) => i), map?.kv);

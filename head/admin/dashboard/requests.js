@@ -1,6 +1,6 @@
 // Shows tables of any length with few DOM rows: the visible rows and a few more. All rows have one
-// height and each column has one width, so scrolling is arithmetic. Each row is placed by `top`
-// and laid out alone. A cell is written only when its text changes.
+// height and each column has one width, so the row at a scroll position can be computed. Each row
+// is placed by `top` and has a layout of its own. A cell is written only when its text changes.
 import { $, REQUEST as R, clock, integer, make, micros, mood, put } from "./model.js";
 import { drawSoon, isScrolling } from "./frames.js";
 
@@ -12,7 +12,7 @@ const LETTERS_MAX = 500; // longest text for which a column is widened, in lette
 export class VirtualTable {
   #due = false;
   #isNew = false;
-  #rows = []; // rows in the order of the screen; the DOM takes the same order after scrolling
+  #rows = []; // rows in the order of the screen; the DOM rows get the same order after scrolling
               // stops
   #first = 0;
   #data = 0; // version of the source's data
@@ -155,8 +155,8 @@ export class VirtualTable {
     this.#rows = by > 0 ? this.#rows.concat(moved) : moved.concat(this.#rows);
   }
 
-  /* Puts the DOM rows into the order of the screen, for screen readers. It waits for scrolling
-   * to stop, since the browser renders a moved row again. */
+  /* Puts the DOM rows into the order of the screen, for screen readers. It waits until scrolling
+   * stops, since the browser renders a moved row again. */
   #order() {
     let at = this.body.firstChild;
     for (const tr of this.#rows)
@@ -245,7 +245,7 @@ const NO_REQUEST = { live: "No request is open." + SEND, waiting: "No request wa
   ended: "No request has ended since this head started." + SEND };
 
 /* Shows the table of requests. The head keeps all requests. The page holds at most 200 of them
- * and asks for others. */
+ * and requests others from the head. */
 export class Requests {
   #page = { offset: 0, rows: [], matching: 0, here: 0, looked_at: 0 };
   #wish = { show: "live", sort: "arrival", desc: 0, offset: 0, limit: 100 };
@@ -304,7 +304,7 @@ export class Requests {
     this.#ask({ sort: key, desc: again ? 1 - this.#wish.desc : key === "arrival" || key === "group" ? 0 : 1, offset: 0 }, true);
   }
 
-  /* Asks for another page around the visible rows when the current page lacks some. */
+  /* Requests another page around the visible rows when the current page lacks some of them. */
   #view(first, n) {
     const page = this.#page, end = page.offset + page.rows.length;
     if (first >= page.offset && first + n <= end) return;

@@ -59,8 +59,8 @@ async function act(run, action, doing, done) {
   try {
     if (await ask("POST", { id: run.id, action })) put("said", `${done} ${run.name} (${run.id}).`);
   } catch (e) {
-    const isGone = action === "terminate" && e instanceof TypeError; // the request got no HTTP answer at all,
-                                                                     // so the head has ended
+    const isGone = action === "terminate" && e instanceof TypeError; // the request got no HTTP answer, so the
+                                                                     // head has ended
     put("said", `${run.name} (${run.id}): ${isGone ? "asked to end; this head answers no more: it was that run's own, or has ended too" : e.message}`);
   }
   show();

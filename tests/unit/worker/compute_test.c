@@ -21,7 +21,7 @@ struct fake {
     struct executor base;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    bool gate, interrupted; /* gate: steps wait until it opens or an interrupt comes */
+    bool gate, interrupted; /* gate: steps wait until it opens or an interrupt arrives */
     bool deaf;              /* a reset waits for the gate and ignores interrupts */
     uint32_t n_begun, n_under_way, most_under_way;
     const struct msg_plan *under_way[EXECUTOR_MAX_IN_FLIGHT];
@@ -314,7 +314,7 @@ static void test_order(void **state)
     run_until(f, 8);
     assert_string_equal(f->log, "j0 p1 p2 p3 r0 x13 p14 c0 ");
     assert_string_equal(f->fake.id, "xyz");
-    assert_int_equal(f->bytes, bytes); /* every byte comes back as credit */
+    assert_int_equal(f->bytes, bytes); /* every byte is returned as credit */
 }
 
 static void test_abort_drops_and_interrupts(void **state)
@@ -330,7 +330,8 @@ static void test_abort_drops_and_interrupts(void **state)
     assert_int_equal(compute_push_adapter(f->compute, &load), STATUS_OK);
     compute_push_abort(f->compute);
     run_until(f, 6);
-    /* Dropped steps may be reported before the interrupted step. The abort always comes last. */
+    /* Dropped steps may be reported before the interrupted step. The abort is always reported
+     * last. */
     assert_non_null(strstr(f->log, "i1 "));
     assert_non_null(strstr(f->log, "d2 d3 d4 "));
     /* An adapter order does not belong to an epoch, so it is not dropped. */
@@ -404,7 +405,7 @@ static void test_two_under_way(void **state)
     assert_int_equal(f->bytes, bytes);
 }
 
-/* A refused step behind a running one does not overtake it. */
+/* A refused step that was queued after a running one does not overtake it. */
 static void test_refused_behind_one(void **state)
 {
     struct fixture *f = *state;

@@ -1,6 +1,6 @@
-/* Tests a worker's answers to the head's questions about grammars. A device without grammars
- * says that it has all grammars. Questions of another epoch get no answer. The loop thread sends
- * the answer once a grammar is compiled. */
+/* Tests a worker's answers to the head's orders for grammars. A device without grammars reports
+ * each grammar as ready. Orders for another epoch get no answer. The loop thread sends the
+ * answer once a grammar is compiled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +78,7 @@ static void a_device_without_grammars_has_all(void **state)
     open_bed(&ops, NULL);
     take(8, 1, "a+"); /* this order is for another epoch */
     bed.rank.phase = RANK_JOINING;
-    take(7, 2, "a+"); /* the order comes before the replica is ready */
+    take(7, 2, "a+"); /* the order arrives before the replica is ready */
     bed.rank.phase = RANK_READY;
     assert_int_equal(bed.n_told, 0);
     take(7, 3, "a+");

@@ -1,5 +1,5 @@
 /* Tests a worker with the null device, and a head that the test plays over a real bus, on one
- * thread. `expect` runs the loop until a type of message comes; a guard ends a test after 20 s. */
+ * thread. `expect` runs the loop until a message type arrives; a guard ends a test after 20 s. */
 #include "worker/worker.h"
 
 #include <setjmp.h>
@@ -48,7 +48,7 @@ struct fixture {
     uint32_t n_listen, n_listen_failures, n_check;
     bool mute;                   /* the head sends no heartbeats */
     struct msg_heartbeat answer; /* content of the head's heartbeats */
-    enum status refuse;          /* status that the head refuses Hello with */
+    enum status refuse;          /* status with which the head refuses Hello */
 };
 
 static void send_msg(struct fixture *f, const struct msg *m)
@@ -410,7 +410,7 @@ static void order(struct fixture *f, const struct other_group *g, uint64_t epoch
                                               .blocks = {&block, 1}}});
 }
 
-/* Gives the other rank the matching order. */
+/* Sends the other rank the matching order. */
 static void order_other(struct fixture *f, struct other_group *g, uint64_t id, bool sends,
                         uint32_t block)
 {
@@ -480,7 +480,7 @@ static void test_hello_says_smaller_tps(void **state)
     assert_int_equal(f->elastic_tp[1], 1);
     assert_int_equal(f->elastic_blocks[0], 100);
     become_ready(f, EPOCH(1));
-    f->link.seq_out += 5; /* the sequence number becomes wrong, so the worker says Hello again */
+    f->link.seq_out += 5; /* the sequence number becomes wrong, so the worker sends Hello again */
     plan(f, EPOCH(1), 1);
     (void)expect(f, MSG_HELLO);
     assert_int_equal(f->hello.worker.replica_tp, 2);
@@ -549,7 +549,7 @@ static void test_kv_transfers(void **state)
     order_other(f, &g, 2, false, 60);
     assert_int_equal(expect_transferred(f, EPOCH(1), 2, STATUS_OK)->n_bytes, 8);
     assert_true(g.blocks[60] != 0 && g.blocks[5] == 0);
-    order_other(f, &g, 3, true, 60); /* the block comes back to this worker, as another block */
+    order_other(f, &g, 3, true, 60); /* the block returns to this worker, as another block */
     order(f, &g, EPOCH(1), 3, false, 7);
     expect_transferred(f, EPOCH(1), 3, STATUS_OK);
     struct kv_view v;
@@ -573,10 +573,10 @@ static void test_kv_transfer_and_an_end(void **state)
     (void)expect(f, MSG_HELLO);
     open_other(f, &g);
     become_ready(f, EPOCH(1));
-    order(f, &g, EPOCH(1), 1, true, 5); /* the other side never comes */
+    order(f, &g, EPOCH(1), 1, true, 5); /* the other side never connects */
     order(f, &g, EPOCH(1), 2, true, 5);
     send_abort(f, EPOCH(1));
-    expect_aborted(f, EPOCH(1)); /* Aborted comes long before the transfer's time-out */
+    expect_aborted(f, EPOCH(1)); /* Aborted arrives long before the transfer's time-out */
     become_ready(f, EPOCH(2));
     order(f, &g, EPOCH(2), 3, false, 5);
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(2), EPOCH(3)}});
@@ -649,7 +649,7 @@ static void test_forms_of_smaller_tps(void **state)
 {
     static const struct {
         uint32_t tp, n_blocks, rank;
-        enum status want; /* expected status; OK = CommId comes */
+        enum status want; /* expected status; OK = CommId arrives */
         const char *text;
     } cases[] = {
         {1, 100, 0, STATUS_OK, ""},
@@ -711,7 +711,7 @@ static void test_abort_interrupts_a_stall(void **state)
     expect_token(f, EPOCH(2), 1);
 }
 
-/* Reading a shard is not interrupted. Heartbeats report its progress, and Aborted comes at its
+/* Reading a shard is not interrupted. Heartbeats report its progress, and Aborted is sent at its
  * end. */
 static void test_loading_is_told(void **state)
 {
@@ -743,7 +743,7 @@ static void test_lost_link_and_adoption(void **state)
     become_ready(f, EPOCH(1));
     plan(f, EPOCH(1), 1);
     expect_token(f, EPOCH(1), 1);
-    f->link.seq_out += 5; /* the sequence number becomes wrong, so the worker says Hello again */
+    f->link.seq_out += 5; /* the sequence number becomes wrong, so the worker sends Hello again */
     plan(f, EPOCH(1), 2);
     (void)expect(f, MSG_HELLO);
     assert_int_equal(f->n_hello, 2);
@@ -780,7 +780,7 @@ static void test_silent_head(void **state)
     (void)expect(f, MSG_HELLO);
     (void)expect(f, MSG_HEARTBEAT);
     f->mute = true;
-    (void)expect(f, MSG_HELLO); /* the worker says Hello again after 1.5 s without a heartbeat */
+    (void)expect(f, MSG_HELLO); /* the worker sends Hello again after 1.5 s without a heartbeat */
     f->mute = false;
     become_ready(f, EPOCH(1));
 }
@@ -850,7 +850,7 @@ static void test_lost_by_an_abort(void **state)
     assert_true(str_eq_c(f->last.goodbye.text, "the GPU is lost: a test"));
 }
 
-/* The device is lost while the compute thread has no job. The worker notices it all the same. */
+/* The device is lost while the compute thread has no job. The worker detects the loss. */
 static void test_lost_without_a_job(void **state)
 {
     struct fixture *f = *state;

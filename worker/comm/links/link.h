@@ -1,8 +1,8 @@
 #pragma once
-/* Declares a link: a non-blocking byte stream to one peer rank, in both directions. It goes over
- * TCP (tcp.c) or through memory that two processes of one host share (shm.c). All functions run
- * on the compute thread. The peer is authenticated before a link exists, but its bytes are
- * checked all the same. */
+/* Declares a link: a non-blocking byte stream to one peer rank, in both directions. It uses TCP
+ * (tcp.c) or memory that two processes of one host share (shm.c). All functions run on the
+ * compute thread. The peer is authenticated before a link exists, but its bytes are checked all
+ * the same. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,30 +13,30 @@
 struct comm_link;
 struct comm_link_ops {
     const char *name;
-    /* Moves as many bytes of the n runs `v` as possible now, in order; *moved is their number,
-     * perhaps 0. STATUS_IO: the peer is gone, and for recv everything that the peer sent has
-     * been read. */
+    /* Sends or receives as many bytes of the n buffers `v` as possible now, in order, and sets
+     * *moved to their number, perhaps 0. STATUS_IO: the peer is gone, and for recv everything
+     * that the peer sent has been read. */
     enum status (*send)(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                         struct error *err);
     enum status (*recv)(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                         struct error *err);
-    /* Called before poll(fd) on a link that wants one or both directions. Returns the events to
-     * wait for, or 0 when something can move already. From then on the peer wakes this end when
-     * something can move. */
+    /* Called before poll(fd) on a link that waits for one or both directions. Returns the events
+     * to wait for, or 0 when bytes can move already. From then on the peer wakes this end when
+     * bytes can move. */
     short (*before_sleep)(struct comm_link *l, bool wants_send, bool wants_recv);
     /* Called after each before_sleep, with the events that poll returned. */
     enum status (*after_sleep)(struct comm_link *l, short revents, struct error *err);
     /* Called between collectives from time to time; may be NULL. STATUS_IO: the peer cannot be
      * reached any more. */
     enum status (*check_idle)(struct comm_link *l, struct error *err);
-    void (*close)(struct comm_link *l); /* frees l; the peer notices */
+    void (*close)(struct comm_link *l); /* frees `l`; the peer detects the end */
 };
 struct comm_link {
     const struct comm_link_ops *ops;
     int fd;
 };
 
-/* Sends a single run. */
+/* Sends the bytes of a single buffer. */
 static inline enum status link_send(struct comm_link *l, const void *data, size_t n, size_t *moved,
                                     struct error *err)
 {
@@ -52,7 +52,7 @@ static inline enum status link_recv(struct comm_link *l, void *data, size_t n, s
 
 /* Sets the options of a socket before it connects or listens. Accepted sockets inherit them. */
 void link_tcp_prepare(int fd);
-/* Makes a link of a connected socket. The call takes over the socket, even when it fails. */
+/* Makes a link from a connected socket. The call takes over the socket, even when it fails. */
 MUST_USE enum status link_tcp_new(int fd, struct comm_link **out, struct error *err);
 
 /* A link through shared memory needs both sides. Each side holds one end of a connected Unix

@@ -13,8 +13,8 @@ void ring_init(struct ring *r, struct ring_shared *shared, uint8_t *bytes, uint6
     *r = (struct ring){.shared = shared, .bytes = bytes, .size = size};
 }
 
-/* Finds the number of bytes that the writer may write. The reader's index must lie between its
- * last value and the bytes written. Any other value would count as room that does not exist. */
+/* Updates the number of bytes that the writer may write. The reader's index must lie between its
+ * last value and the bytes written. Any other value would count as space that does not exist. */
 static bool look_for_room(struct ring *r, uint64_t *n)
 {
     uint64_t tail = atomic_load(&r->shared->tail), used = r->own - tail;
@@ -25,7 +25,7 @@ static bool look_for_room(struct ring *r, uint64_t *n)
     return good;
 }
 
-/* Finds the number of bytes that the reader may read. */
+/* Updates the number of bytes that the reader may read. */
 static bool look_for_bytes(struct ring *r, uint64_t *n)
 {
     uint64_t head = atomic_load(&r->shared->head), filled = head - r->own;
@@ -46,7 +46,7 @@ static enum status broken(struct error *err, const char *end, uint64_t says, con
                      end, says, r->other, r->own, r->size);
 }
 
-/* Returns the bytes up to the end of the ring. A copy may wrap around once. */
+/* Returns the number of bytes up to the end of the ring. A copy may wrap around once. */
 static size_t first_part(const struct ring *r, size_t n)
 {
     uint64_t to_end = r->size - (r->own & (r->size - 1));
@@ -113,7 +113,7 @@ void ring_reader_sleeps(struct ring *r, bool sleeps)
     atomic_store(&r->shared->reader_sleeps, sleeps);
 }
 
-/* Clears the flag and returns true when it was set. The load comes before the exchange, because
+/* Clears the flag and returns true when it was set. A plain load precedes the exchange, because
  * each exchange takes the cache line from the other reader of the flag. */
 static bool woken(_Atomic uint32_t *flag)
 {

@@ -1,9 +1,9 @@
 /* Implements a link through memory that two processes of one host share, with a ring in each
  * direction. exchange.c moves bytes through the vtable of link.h on the compute thread; moving
  * needs no system call. A sleeping end is woken by a byte over a Unix socket, the bell. A
- * process that ends closes its end of the bell, and the peer notices that.
+ * process that ends closes its end of the bell, which the peer detects.
  *
- * Invariants: the memory has no name and disappears with its last user. It is sealed, so a peer
+ * Invariants: the memory has no name and is freed with its last user. It is sealed, so a peer
  * cannot shrink it, which would cause a SIGBUS here. All indexes from the peer are checked
  * (ring.h). */
 #include <assert.h>
@@ -30,8 +30,8 @@
 enum {
     HEADER_BYTES = 4096,
     VERSION = 1,
-    /* Bytes are published in pieces of this size, so that the peer copies out while this end
-     * copies in. */
+    /* PIECE_BYTES is the most bytes that one update of the index publishes, so that the peer
+     * copies out while this end copies in. */
     PIECE_BYTES = 64 << 10,
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
@@ -84,7 +84,7 @@ static void ring_bell(struct shm *s)
         s->gone = true;
 }
 
-/* Sends as much of a run as possible now; adds the bytes to *moved. */
+/* Sends as many bytes of a buffer as possible now, and adds their number to *moved. */
 static enum status send_run(struct shm *s, const struct iovec *run, size_t *moved,
                             struct error *err)
 {
@@ -174,7 +174,8 @@ static short shm_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     if (s->gone || can_move(s))
         return 0;
     set_flags(s, true);
-    if (!can_move(s)) /* looks again, since the peer may have moved bytes before it saw the flags */
+    /* checks again, since the peer may have moved bytes before it saw the flags */
+    if (!can_move(s))
         return POLLIN;
     set_flags(s, false);
     return 0;
@@ -204,7 +205,7 @@ static enum status shm_after_sleep(struct comm_link *l, short revents, struct er
     set_flags(s, false);
     if (revents != 0)
         drain_bell(s);
-    /* Bytes that the peer left must still be read; room to write does not matter any more. */
+    /* Bytes that the peer left must still be read; space to write does not matter any more. */
     if (s->gone && !(s->wants_recv && ring_can_read(&s->in)))
         return peer_gone(err);
     return STATUS_OK;

@@ -4,7 +4,8 @@
  * A network that loses all packets looks like a peer that computes for a long time: there is no
  * error and no byte. Only the peer's kernel shows the difference, since it acknowledges data and
  * answers probes even when its process is slow, stopped or has full buffers. TCP_USER_TIMEOUT is
- * not usable: it also ends connections whose peer answers every probe with "no room yet". */
+ * not usable: it also ends connections whose peer answers every probe but has no buffer space
+ * yet. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,9 +17,9 @@
 #include "common/base/mem.h"
 #include "worker/comm/links/link.h"
 
-/* A peer counts as lost after three unanswered segments in a row and five seconds without a sign
- * from its kernel. That is longer than any pause of a working network and far below the timeout
- * of a collective. */
+/* A peer counts as lost after three unanswered segments in a row and five seconds without an
+ * answer from its kernel. That is longer than any pause of a working network and far below the
+ * timeout of a collective. */
 enum { SILENT_MS = 5000, UNANSWERED_MIN = 3 };
 /* keep-alive probes on idle connections: interval in seconds, and number */
 enum { PROBE_SECONDS = 1, PROBES_MAX = 60 };
@@ -48,8 +49,8 @@ static struct msghdr message(const struct iovec *v, size_t n)
     return (struct msghdr){.msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = n};
 }
 
-/* Sends a header and its data in one packet. A separate packet for the header would pass through
- * both kernels a second time, which is a third of the time of a short exchange. */
+/* Sends a header and its data in one packet. Both kernels would have to process a separate
+ * packet for the header, which takes a third of the time of a short exchange. */
 static enum status tcp_send(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                             struct error *err)
 {
@@ -61,8 +62,8 @@ static enum status tcp_send(struct comm_link *l, const struct iovec *v, size_t n
     return STATUS_OK;
 }
 
-/* Receives into `v`, which has room for at least one byte: 0 bytes read means that the peer has
- * closed. */
+/* Receives into `v`, which has space for at least one byte: 0 bytes read means that the peer has
+ * closed the connection. */
 static enum status tcp_recv(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                             struct error *err)
 {
@@ -82,7 +83,8 @@ static short tcp_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     return (short)((wants_send ? POLLOUT : 0) | (wants_recv ? POLLIN : 0));
 }
 
-/* Checks for silence only. The next send or recv reports other errors with their reason. */
+/* Checks whether the peer is silent for too long. The next send or recv reports other errors
+ * with their reason. */
 static enum status tcp_after_sleep(struct comm_link *l, short revents, struct error *err)
 {
     return revents ? STATUS_OK : check_path(l->fd, err);
@@ -108,9 +110,9 @@ static const struct comm_link_ops tcp_ops = {.name = "TCP",
                                              .close = tcp_close};
 
 /* Replaces BBR by another congestion control. BBR sends at its measured rate, by a timer. Once
- * something has filled the path (the sums of a prompt), the rate is too low, and each short sum
- * of a step waits for the timer. The call must come before the connection: a socket that began
- * with BBR stays paced. cubic may be forbidden to users
+ * other data has filled the path (the sums of a prompt), the rate is too low, and each short sum
+ * of a step waits for the timer. The function must be called before the connection: a socket
+ * that began with BBR stays paced. cubic may be forbidden to users
  * (net.ipv4.tcp_allowed_congestion_control); reno never is. */
 static void avoid_pacing(int fd)
 {

@@ -1,8 +1,8 @@
 /* Describes a GPU as a device that runs a model (docs/develop/gpu.md): the entries of `struct
  * executor_device` that differ from a CPU. device/open.c calls it on the loop thread,
- * device/model.c through the table. An opened device is handed to the executor, which closes the
+ * device/model.c through the table. An opened device is passed to the executor, which closes the
  * device. No CUDA type is used here, so the file compiles without the CUDA toolchain. A build
- * without CUDA returns STATUS_UNSUPPORTED when a GPU is asked for. */
+ * without CUDA returns STATUS_UNSUPPORTED when the options select a GPU. */
 #include "worker/executor/device/cuda.h"
 
 #include <stdio.h>
@@ -22,11 +22,11 @@
 /* Rows are cheap on a GPU while a step waits for the weights to be read
  * (bench/results/speculation.md has the cost of a row on a CPU). */
 enum { DRAFT_MAX_SEQS = 32 };
-/* These are the rows of a pass. A prompt's chunk runs in one pass when the head plans chunks of
- * this size. */
+/* PASS_ROWS_LARGE and PASS_ROWS are numbers of rows of a pass. A prompt's chunk runs in one pass
+ * when the head plans chunks of this size. */
 enum { PASS_ROWS_LARGE = 8192, PASS_ROWS = 2048 };
 #define LARGE_BYTES 70000000000ull
-/* RESERVED_BYTES is the device memory left for later growth: recorded passes, workspaces of
+/* RESERVED_BYTES is the device memory reserved for later growth: recorded passes, workspaces of
  * libraries. */
 #define RESERVED_BYTES (512ull << 20)
 

@@ -54,8 +54,8 @@ static uint64_t draft_bytes(const struct executor_model *x)
 }
 
 /* Logs how the memory is used. The memory left now is the reserve, plus the memory that a KV
- * cache of a fixed size leaves unused. The rest, which is neither used nor left, belongs to
- * libraries and to other processes that were there before. */
+ * cache of a fixed size leaves unused. The rest belongs to libraries and to other processes that
+ * used the GPU before. */
 static void log_memory(const struct executor_model *x, uint64_t total)
 {
     const struct engine *e = x->engine;

@@ -32,7 +32,8 @@ static void hash_config(struct executor_model *x, const struct worker_options *o
              at_load[e->config.quant.at_load]);
     const char *activations = x->device->activations;
     if (x->device->kind == DEVICE_CPU && executor_activations(o) == CPU_ACTIVATIONS_NARROW)
-        activations = "int8, bfloat16"; /* this mode changes the numbers, and so the answers */
+        /* this mode changes the computed numbers, and so the answers */
+        activations = "int8, bfloat16";
     write_hex(e, hex);
     write_hex(x->draft_model ? draft_model_engine(x->draft_model) : NULL, draft_hex);
     const struct config_identity identity = {.model_hashes = str_from(hex),

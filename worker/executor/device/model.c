@@ -112,9 +112,9 @@ static void note_shard(struct executor_model *x, uint32_t tp, int32_t rank, int3
     atomic_store(&x->base.shard_stage, stage);
 }
 
-/* Loads the shard of the rank slot unless it is here already. Loading is not interrupted. On a
- * disk that is slower than a formation may take, loading must finish once, and the next
- * formation then finds the shard here. */
+/* Loads the shard of the rank slot unless it is loaded already. Loading is not interrupted. A
+ * slow disk may need longer than a formation allows. The load must then finish once, and the
+ * next formation uses the loaded shard. */
 static enum status take_shard(struct executor_model *x, const struct executor_comm *c,
                               struct error *err)
 {
@@ -191,7 +191,7 @@ static void model_abort_comm(struct executor *e)
 }
 
 /* Drops the sequences. The head resets only ranks that have executed the same steps. Pending ids
- * are therefore on their way and are awaited first. */
+ * will therefore arrive, and the function waits for them first. */
 static enum status model_reset(struct executor *e, struct error *err)
 {
     TRY(executor_resolve_ids(of(e), err));
@@ -282,8 +282,8 @@ static enum status open_group(struct executor_model *x, const struct worker_opti
     return x->ranks.ops->open(o, x, err);
 }
 
-/* Opens the target and, if any, the draft model. The target's KV cache is sized with a twin of
- * each block for the draft model. */
+/* Opens the target and, if any, the draft model. The size of the target's KV cache includes a
+ * twin of each block for the draft model. */
 static enum status open_models(struct executor_model *x, const struct engine_setup *s,
                                struct error *err)
 {

@@ -1,10 +1,10 @@
 /* Implements the null device (docs/develop/null-worker.md), which has real sequences and block
- * tables but no tensors. compute.c calls it like any executor; each sampled token follows from a
- * hash of the sequence's ids.
- * Every rank computes every token by this rule, so ranks need not communicate. The communicator
- * is only an id, which rank 0 compares with the id that it made. Options can ask for failures (a
- * failed join, a hung step, a crash), so that recovery is tested with the shipped binary.
- * `mutex` guards `interrupted`; everything else belongs to the compute thread after the opening. */
+ * tables but no tensors. compute.c calls it like any executor; each sampled token is a hash of
+ * the sequence's ids. Every rank computes every token by this rule, so ranks need not
+ * communicate. The communicator is only an id, which rank 0 compares with the id that it made.
+ * Options can cause failures (a failed join, a hung step, a crash), so that recovery is tested
+ * with the shipped binary. `mutex` guards `interrupted`; everything else belongs to the compute
+ * thread after the opening. */
 #include "worker/executor/device/null.h"
 
 #include "worker/executor/device/null.h"
@@ -86,8 +86,8 @@ static enum status null_make_comm_id(struct executor *e, uint8_t *out, uint32_t 
     return STATUS_OK;
 }
 
-/* Takes as long as --null-load-ms says. Like the loading of a real shard, this loading cannot be
- * interrupted. */
+/* Sleeps for the time of --null-load-ms. Like the loading of a real shard, this loading cannot
+ * be interrupted. */
 static void load(struct executor_null *x)
 {
     uint64_t begin_ns = clock_mono_ns(), all_ns = x->load_ms * NS_PER_MS, done_ns = 0;
@@ -167,8 +167,8 @@ static bool sleep_until(struct executor_null *x, uint64_t deadline_ns, bool show
     return ok;
 }
 
-/* Waits as long as the step should take. A remainder too short for a sleep is added to later
- * steps (debt_ns), so the mean is right. */
+/* Sleeps for the time that the step should take. A remainder too short for a sleep is added to
+ * later steps (debt_ns), so the mean is right. */
 static bool spend_time(struct executor_null *x, struct sequence_runs runs, uint64_t started_ns)
 {
     uint64_t n_tokens = 0;
@@ -255,7 +255,7 @@ static enum status draft_token(struct executor_null *x, struct sequence_runs run
     return STATUS_OK;
 }
 
-/* Fills the log-probabilities of the chosen id and of k candidates. Each of them gets
+/* Fills in the log-probabilities of the chosen id and of k candidates. Each of them gets
  * log(1/(k+1)). The candidates are the chosen id and the ids after it
  * (docs/develop/null-worker.md). */
 static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t k_asked,
@@ -267,7 +267,8 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
     if (!ids || !values)
         return false;
     for (uint32_t i = 0; i <= k; i++) {
-        /* The chosen id comes first, then the top k, whose first id is the chosen id again. */
+        /* The first entry is the chosen id; then follow the top k, whose first id is the chosen
+         * id again. */
         ids[i] = i == 0 ? token : (token + i - 1) % x->info.limits.vocab_size;
         values[i] = -logf((float)(k + 1));
     }
@@ -483,7 +484,7 @@ static const struct executor_ops null_ops = {
     .close = null_close,
 };
 
-/* Sizes the KV cache, which has 4 bytes per token and real block numbers. */
+/* Computes the size of the KV cache, which has 4 bytes per token and real block numbers. */
 static void size_kv(struct executor_info *info, const struct worker_options *o)
 {
     uint64_t block_bytes = (uint64_t)o->block_size * NULL_BYTES_PER_TOKEN;

@@ -60,7 +60,7 @@ static enum status open_best(const struct worker_options *o, struct executor **o
     enum status s = executor_cuda_find(o, &found, &why);
     if (s == STATUS_OK)
         return executor_cuda_open(o, &found, out, err);
-    if (o->gpu >= 0) { /* --gpu asks for this GPU, so there is no fallback */
+    if (o->gpu >= 0) { /* --gpu selects this GPU, so there is no fallback */
         *err = why;
         return error_prefix(err, s, "--gpu %lld", (long long)o->gpu);
     }
@@ -89,8 +89,8 @@ static enum status open_device(const struct worker_options *o, struct executor *
                      "--device: the device is unknown. Choose one that --help lists");
 }
 
-/* Checks the length. A head refuses ranks outside these limits, and the worker would try again
- * and again; an error here ends the process. */
+/* Checks the maximum length. A head refuses ranks outside these limits, and the worker would
+ * connect again and again; an error here ends the process. */
 static enum status check_length(uint32_t max_model_len, struct error *err)
 {
     if (max_model_len >= 2 && max_model_len <= PROTO_MAX_IDS)

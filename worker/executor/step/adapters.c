@@ -31,7 +31,7 @@ bool executor_lost_adapter(struct executor *e, uint64_t *id, struct error *why)
     return loras && lora_set_next_loss(loras, id, why);
 }
 
-/* Refuses the plan before anything of it is executed: without the adapter its rows would get the
+/* Refuses the plan before any part of it is executed. Without the adapter its rows would get the
  * base model's output. */
 enum status executor_check_adapters(const struct executor_model *x, const struct msg_plan *p,
                                     struct error *err)

@@ -1,11 +1,10 @@
 /* Samples on the device (kernels/cuda/backend/sampler.h), by the rules of sampling/sampler.h.
- * step.c calls it for each pass on the sampling rank. It translates the parameters of a chunk of
- * rows to the device's lists, sends the lists and enqueues the sampling. Later it takes the
- * results of a finished step. Parameters without effect and unknown ids are left out, as in the
- * host's sampler.
- * Invariants: the lists are built in arrays that are allocated once. A step that does not fit
- * into them is sampled by the host. Results are read only after the step's event. All functions
- * run on the compute thread. */
+ * step.c calls this file for each pass on the sampling rank. It converts the parameters of a
+ * chunk of rows to the device's lists, sends the lists and enqueues the sampling. Later it reads
+ * the results of a finished step. Parameters without effect and unknown ids are left out, as in
+ * the host's sampler. Invariants: the lists are built in arrays that are allocated once. The
+ * host samples a step that does not fit into them. Results are read only after the step's event.
+ * All functions run on the compute thread. */
 #include "worker/executor/step/device_sample.h"
 
 #include <float.h>
@@ -112,7 +111,7 @@ static uint64_t n_biases(const struct sampling_params *p)
     return (uint64_t)p->n_logit_bias + p->eos_ids.n + p->stop_ids.n + p->bad_words.n;
 }
 
-/* Starts a new list. One look at the marks tells whether a list has an id already. */
+/* Starts a new list. The marks show in O(1) whether the list has an id already. */
 static void begin_marks(struct sample_lists *l)
 {
     if (++l->n_marks > 0)
@@ -183,7 +182,8 @@ bool executor_needs_ids(struct sequence_runs runs)
 
 /* ---- a row ---- */
 
-/* Adds a bias unless the list has the id already. A ban is added first and therefore stays. */
+/* Adds a bias to the list unless the list has the id already. A ban is added first and therefore
+ * stays. */
 static void add_bias(struct sample_lists *l, struct gpu_sample_row *r, uint32_t id, float value)
 {
     if (!mark_id(l, id))
@@ -237,8 +237,8 @@ static void set_allowed(struct sample_lists *l, struct gpu_sample_row *r,
     l->d.n_allowed += p->allowed_ids.n;
 }
 
-/* Adds the ids for penalties. The newest id may be known only to the device. The prompt counts
- * only for the repetition penalty. */
+/* Adds the ids of the sequence for penalties. The newest id may be known only to the device. The
+ * prompt counts only for the repetition penalty. */
 static void set_history(struct sample_lists *l, struct gpu_sample_row *r, const struct sequence *q,
                         uint32_t n_ids)
 {
@@ -311,8 +311,8 @@ static void begin_rows(struct sample_lists *l, uint32_t first_place)
                                      .history = l->history};
 }
 
-/* Rounds the needs of a step up to one of four kinds and returns its number, because each kind
- * has its own recording. Rows that need less skip the rest. */
+/* Rounds the needs of a step up to one of four kinds, because each kind has its own recording,
+ * and returns the kind's number. Rows that need less skip the rest. */
 static uint64_t resolve_wants(struct gpu_sample_wants *w)
 {
     if (w->changes || w->logprobs)
@@ -321,8 +321,8 @@ static uint64_t resolve_wants(struct gpu_sample_wants *w)
     return 1 + (w->draws ? 1u : 0) + (w->filters ? 1u : 0) + (w->changes ? 1u : 0);
 }
 
-/* Fills the first rows of a step up with unused rows to a number that is recorded. Returns the
- * key of the recording, or 0 for no recording. */
+/* Pads the first rows of a step with unused rows to a number that is recorded. Returns the key
+ * of the recording, or 0 for no recording. */
 static uint64_t fill_up(const struct executor_model *x, struct sample_lists *l)
 {
     uint32_t n = l->d.n_rows, most = runner_sample_rows(x->engine->runner, n);

@@ -1,8 +1,8 @@
-/* Makes draft tokens for a device with a model. N-grams follow from the ids, so every rank finds
- * the same draft tokens itself. A draft model runs on the sampling rank, which sends its draft
- * tokens to the others. All draft tokens are in the sequences' ids before the target's passes
- * begin. A third method (extra heads of the target that look further ahead) would save a row's
- * hidden state when the row runs, and make draft tokens here. */
+/* Makes draft tokens for a device with a model. N-grams depend only on the ids, so every rank
+ * finds the same draft tokens itself. A draft model runs on the sampling rank, which sends its
+ * draft tokens to the others. All draft tokens are in the sequences' ids before the target's
+ * passes begin. A third method (extra heads of the target that predict later tokens) would save
+ * a row's hidden state when the row runs, and make draft tokens here. */
 #include "worker/executor/step/draft.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/pipeline_ids.h"
 
-/* Sends the draft tokens from the sampling rank to all. All ranks have planned the same number,
- * so nothing is sent when the number is 0. */
+/* Sends the draft tokens from the sampling rank to all ranks. All ranks have planned the same
+ * number, so nothing is sent when the number is 0. */
 static enum status tell_ranks(struct executor_model *x, struct sequence_runs runs,
                               struct arena *arena, struct error *err)
 {

@@ -1,10 +1,10 @@
 /* Samples on the host. step.c calls executor_sample_pass after each pass on all ranks of the
  * last stage. It makes the masks, and gets the logits or, for greedy rows, only the two best.
- * Then it samples RUNNER_LOGITS_ROWS rows at a time on the device's threads. The ids go to
- * `struct sampled`; append.c appends them on all ranks.
- * Invariants: only the sampling rank has samplers and masks, but all ranks of the stage make the
- * same calls of the runner. Each thread has its own sampler. Rows that need memory of the arena
- * are sampled on the compute thread. */
+ * Then it samples RUNNER_LOGITS_ROWS rows at a time on the device's threads. The ids are written
+ * to `struct sampled`; append.c appends them on all ranks. Invariants: only the sampling rank
+ * has samplers and masks, but all ranks of the stage make the same calls of the runner. Each
+ * thread has its own sampler. Rows that need memory of the arena are sampled on the compute
+ * thread. */
 #include "worker/executor/step/host_sample.h"
 
 #include <math.h>
@@ -187,7 +187,7 @@ struct best_rows {
     struct logits_top top[RUNNER_BEST_ROWS];
 };
 
-/* Returns true when the two best logits are enough. All ranks get the same answer, because they
+/* Returns true when the two best logits are enough. All ranks get the same result, because they
  * have the same sequences. */
 static bool needs_best_only(const struct batch_sample *from)
 {
@@ -214,8 +214,8 @@ static enum status find_best(struct executor_model *x, uint32_t at, struct best_
     return n > 0 ? runner_best(x->engine->runner, rows, n, best->top, err) : STATUS_OK;
 }
 
-/* Returns true when all earlier draft tokens of the run were right. Rows after a wrong draft
- * token depend on it. */
+/* Returns true when all earlier draft tokens of the run were accepted. Rows after a rejected
+ * draft token do not count. */
 static bool counts(const struct sampled *d, const struct batch_sample *from, uint32_t at)
 {
     const struct sequence *q = from->run->q;

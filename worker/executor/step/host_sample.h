@@ -1,5 +1,5 @@
 #pragma once
-/* Samples on the host. */
+/* Samples the rows of a pass on the host. */
 #include "worker/executor/state.h"
 
 /* Samples the rows of x->batch, on every rank of the last stage. Only the sampling rank writes

@@ -1,12 +1,12 @@
 /* Moves sampled ids from the last stage to the earlier stages. Without draft tokens each run
- * samples one id, so all ranks know how many ids each pass gives. An earlier stage appends an
- * empty place for the id and goes on; it waits only when that id becomes a row. While the last
+ * samples one id, so all ranks know how many ids each pass yields. An earlier stage appends an
+ * empty place for the id and continues; it waits only when that id becomes a row. While the last
  * stage computes one half of a step's rows, the first stage computes the other half, and then
  * the first half of the next step.
  *
- * Deadlocks cannot occur. Hidden states go forward and ids go back, and a stage that waits to
- * send hidden states reads no ids meanwhile. It therefore begins a pass only when all ids that
- * may arrive until its end fit into the buffers of a link. */
+ * Deadlocks cannot occur. Hidden states are sent forward and ids are sent back, and a stage that
+ * waits to send hidden states reads no ids meanwhile. It therefore begins a pass only when all
+ * ids that may arrive until its end fit into the buffers of a link. */
 #include "worker/executor/step/pipeline_ids.h"
 
 #include <assert.h>
@@ -81,7 +81,7 @@ enum status executor_find_pending(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-/* Sends the sampled ids to all ranks. The ranks of this stage append them here. */
+/* Sends the sampled ids of a pass to all ranks. The ranks of this stage append them here. */
 static enum status tell_pass(struct executor_model *x, const struct sampled *d, struct error *err)
 {
     const struct batch *b = &x->batch;

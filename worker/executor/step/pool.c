@@ -21,7 +21,7 @@ struct pool_walk {
     uint32_t i_run, i_token, i_row;
 };
 
-/* Finds the next needed rows, at most as many as one call of runner_normed takes. */
+/* Finds the next rows that pooling needs, at most as many as runner_normed accepts in one call. */
 static uint32_t next_rows(struct pool_walk *w, struct pooled_row out[RUNNER_LOGITS_ROWS])
 {
     uint32_t n = 0;

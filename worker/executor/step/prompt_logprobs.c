@@ -2,8 +2,8 @@
  * best ids of that row. All ids of a prompt are known at its admission, so the last row of a
  * chunk is no special case. When the device samples a step, it makes these values too: it
  * samples from a row in which only the prompt's next id is allowed (device_sample.c). Otherwise
- * the host reads the logits, RUNNER_LOGITS_ROWS rows at a time. The result of a row depends on
- * its logits alone. */
+ * the host reads the logits, RUNNER_LOGITS_ROWS rows at a time. The result of a row depends only
+ * on its logits. */
 #include "worker/executor/step/prompt_logprobs.h"
 
 #include "common/base/mem.h"

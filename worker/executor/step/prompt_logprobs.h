@@ -4,8 +4,8 @@
 
 /* Returns the number of entries of a row: the prompt's id, then the best ids. */
 uint32_t prompt_logprob_places(const struct sampling_params *p, uint32_t vocab_size);
-/* Counts the rows of the step's runs. On the sampling rank it also allocates them on the step's
- * arena. */
+/* Counts the rows of prompt_logprobs in the step's runs. On the sampling rank it also allocates
+ * them on the step's arena. */
 MUST_USE enum status step_prompt_logprobs_init(const struct executor_model *x,
                                                struct step_in_flight *s, struct sequence_runs runs,
                                                struct error *err);

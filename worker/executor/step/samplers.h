@@ -1,6 +1,6 @@
 #pragma once
-/* Opens the samplers of the sampling rank, with grammars and masks. They exist while the rank is
- * the sampling rank. */
+/* Opens the samplers of the sampling rank, with grammars and masks. They exist only while this
+ * rank is the sampling rank. */
 #include "worker/executor/state.h"
 
 MUST_USE enum status executor_samplers_open(struct executor_model *x, struct error *err);

@@ -1,13 +1,13 @@
-/* Executes a step, as a whole or in halves, on the compute thread. begin applies the plan, makes
- * draft tokens, runs the passes and samples. finish waits for the results and makes the Result.
- * When the device samples, begin only enqueues. A sequence then gets a place for an id that only
- * the device knows (`is_pending`), and the next step's rows read it on the device. Draft tokens,
- * bad words of several ids, and sampling on the host need the ids on the host and wait for them
- * (docs/develop/runner.md, "Two steps in flight").
+/* Executes a step, in one call or in two, on the compute thread. `begin` applies the plan, makes
+ * draft tokens, runs the passes and samples. `finish` waits for the results and makes the
+ * Result. When the device samples, `begin` only enqueues. A sequence then gets a place for an id
+ * that only the device knows (`is_pending`), and the next step's rows read it on the device.
+ * Draft tokens, bad words of several ids, and sampling on the host need the ids on the host and
+ * wait for them (docs/develop/runner.md, "Two steps in flight").
  *
- * Invariants: at most EXECUTOR_MAX_IN_FLIGHT steps are in flight, in a ring. Nothing of a
- * refused plan is executed. A sequence may leave while its id is on the way, so an item finds
- * the sequence by slot and serial number. */
+ * Invariants: at most EXECUTOR_MAX_IN_FLIGHT steps are in flight, in a ring. No part of a
+ * refused plan is executed. A sequence may leave before its id arrives, so an item finds the
+ * sequence by slot and serial number. */
 #include "worker/executor/step/step.h"
 
 #include <assert.h>
@@ -27,7 +27,8 @@
 #include "worker/executor/step/prompt_logprobs.h"
 #include "worker/grammar/grammars.h"
 
-/* LOOK_NS is the interval of looks at the other ranks while only the device is awaited, in ns. */
+/* LOOK_NS is the interval of checks of the other ranks during a wait for the device alone, in
+ * ns. */
 enum { LOOK_NS = 1000000 };
 enum { SPIN_TURNS = 2000, NAP_NS = 20000 };
 
@@ -43,7 +44,7 @@ static struct step_in_flight *step_at(struct executor_model *x, uint32_t i)
 
 /* ---- ids to the host ---- */
 
-/* Takes the id of item i on a rank that does not sample, whose device received the id from the
+/* Appends the id of item i on a rank that does not sample, whose device received the id from the
  * sampling rank. */
 static enum status take_told(struct executor_model *x, struct step_in_flight *s, uint32_t i,
                              struct error *err)
@@ -101,8 +102,8 @@ struct pending_step {
     const struct step_in_flight *s;
 };
 
-/* Returns STATUS_AGAIN while the step runs, and STATUS_TIMEOUT when the step has had the device
- * to itself for stuck_ns. */
+/* Returns STATUS_AGAIN while the step runs, and STATUS_TIMEOUT when it has been the oldest step
+ * on the device for longer than stuck_ns. */
 static enum status has_sampled(void *ctx, struct error *err)
 {
     const struct executor_model *x = ((const struct pending_step *)ctx)->x;
@@ -160,7 +161,7 @@ static enum status resolve_step(struct executor_model *x, struct step_in_flight 
     return STATUS_OK;
 }
 
-/* Resolves all steps in flight. */
+/* Waits for the ids of all steps in flight. */
 static enum status resolve_steps(struct executor_model *x, struct error *err)
 {
     for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
@@ -168,8 +169,8 @@ static enum status resolve_steps(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-/* Resolves the steps with draft tokens, because the number of accepted draft tokens decides the
- * runs of the next plan. */
+/* Waits for the ids of the steps with draft tokens, because the number of accepted draft tokens
+ * decides the runs of the next plan. */
 static enum status resolve_drafts(struct executor_model *x, struct error *err)
 {
     for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
@@ -271,7 +272,7 @@ static enum status run_passes(struct executor_model *x, struct step_in_flight *s
 }
 
 /* Returns false when a run that samples has no rows, because its sequence has reached its end.
- * No id will come for such a run. */
+ * No id will be sampled for such a run. */
 static bool all_have_places(struct sequence_runs runs)
 {
     for (uint32_t i = 0; i < runs.n; i++)
@@ -357,7 +358,7 @@ bool executor_is_due(struct executor *e)
     x->steps.looked_ns = now_ns;
     if (x->ranks.in->look && x->ranks.in->look(x, &err) != STATUS_OK)
         return true; /* finish reports the error */
-    /* a slow device is progress too; only the deadline or a look at the ranks ends a hung step */
+    /* a slow device is progress too; only the deadline or a check of the ranks ends a hung step */
     executor_bump(e);
     return false;
 }
@@ -382,7 +383,7 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
                                .step = s->step,
                                .n_drafted = s->n_drafted,
                                .execute_ns = now_ns - from_ns};
-    if (!s->on_device) { /* on a GPU the host cannot tell work from waiting */
+    if (!s->on_device) { /* on a GPU the host cannot distinguish work from waiting */
         uint64_t waited_ns = x->ranks.collectives.spent_ns - x->steps.spent_seen_ns;
         x->steps.spent_seen_ns = x->ranks.collectives.spent_ns;
         executor_worked(e, out->execute_ns > waited_ns ? out->execute_ns - waited_ns : 0);

@@ -1,5 +1,5 @@
 #pragma once
-/* Executes the step of executor_ops, as a whole or in halves. */
+/* Executes the step of executor_ops, in one call or as `begin` and `finish`. */
 #include "worker/executor/state.h"
 
 MUST_USE enum status executor_begin(struct executor *e, const struct msg_plan *p,

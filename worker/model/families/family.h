@@ -1,6 +1,7 @@
 #pragma once
-/* Each family of models is a function, in a file of its own here, that appends the operators of
- * its layers to p. program_build.c lists them by the names of config.json. */
+/* Declares the families of models. Each family is a function, in a file of its own in this
+ * folder, that appends the operators of its layers to `p`. program_build.c lists them by the
+ * names of config.json. */
 struct program;
 
 void family_llama(struct program *p);

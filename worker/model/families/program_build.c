@@ -86,7 +86,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Gives each rank whole experts, or a part of every expert. */
+/* Cuts the experts of a mixture: gives each rank whole experts, or a part of every expert. */
 static void cut_mixture(struct program *p, const struct program_setup *s)
 {
     const struct moe_config *m = &p->config->moe;

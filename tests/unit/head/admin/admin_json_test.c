@@ -65,8 +65,8 @@ static void scale_has_every_field_of_its_page(void **state)
     fixture_free(f);
 }
 
-/* The status and the scale page both say so when there are enough workers but they do not fit
- * together. */
+/* The status and the scale page both report that there are enough workers but that they cannot
+ * share a replica. */
 static void workers_that_differ_are_told(void **state)
 {
     struct fixture *f = fixture_new(2);

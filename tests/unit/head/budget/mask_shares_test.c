@@ -1,8 +1,8 @@
-/* Tests the share of a replica's steps that grammar masks may take. The tests drive
- * `mask_shares` through a scheduler (`scheduler_bed.h`): requests with and without a grammar go
- * in, and results with costs of masks come back. Invariants: rows without a grammar run in every
- * step, a tenant in debt waits for a bounded time, and all rows get their turn. Times are in
- * units of 0.1 us. All tests run on one thread. */
+/* Tests the share of a replica's steps that grammar masks may take. The tests use `mask_shares`
+ * through a scheduler (`scheduler_bed.h`): they add requests with and without a grammar, and
+ * results with costs of masks. Invariants: rows without a grammar run in every step, a tenant in
+ * debt waits for a bounded time, and all rows get their turn. Times are in units of 0.1 us. All
+ * tests run on one thread. */
 #include "head/budget/mask_shares.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"

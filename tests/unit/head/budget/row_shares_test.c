@@ -1,8 +1,8 @@
 /* Tests the number of decodes of each tenant in a step. The first tests call `row_shares` with
- * fixed costs of a step. The tests below "with the scheduler" feed a scheduler
- * (`scheduler_bed.h`) with requests and with results whose times follow from the rows of each
- * plan. Invariants: no stream is slower than if the tenants took turns on the replica, all rows
- * get their turn, and some row always runs. All tests run on one thread. */
+ * fixed costs of a step. The tests below "with the scheduler" pass a scheduler
+ * (`scheduler_bed.h`) requests, and results whose times are computed from the rows of each plan.
+ * Invariants: no stream is slower than if the tenants took turns on the replica, all rows get
+ * their turn, and some row always runs. All tests run on one thread. */
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "head/budget/row_shares.h"
@@ -250,8 +250,8 @@ static double step_of_costs(struct play *p)
     return ms;
 }
 
-/* Returns a configuration with room for all requests of a bed, in steps of at most `n_rows`
- * rows. */
+/* Returns a configuration with slots and blocks for all requests of a bed, in steps of at most
+ * `n_rows` rows. */
 static struct scheduler_config wide(uint32_t n_blocks, uint32_t n_rows, uint64_t target_ms)
 {
     struct scheduler_config c = config(n_blocks);
@@ -500,9 +500,8 @@ static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_
     assert_int_equal(scheduler_add(p->b.s, r), STATUS_OK);
 }
 
-/* A decode has five rows here. Streams that came back after a loss get the rest of the step's
- * token budget. That rest once underflowed to 4 billion tokens where row shares limited the
- * step. */
+/* A decode has five rows here. Resumed streams get the rest of the step's token budget. That
+ * rest once underflowed to 4 billion tokens where row shares limited the step. */
 static void drafts_and_losses_stay_within_a_plan(void **state)
 {
     struct scheduler_config c = wide(8000, 2048, 250);

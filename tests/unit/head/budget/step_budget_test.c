@@ -1,4 +1,4 @@
-/* Tests the token budget of a step against simulated devices. Each test feeds `step_budget` with
+/* Tests the token budget of a step against simulated devices. Each test passes `step_budget` the
  * loads of steps and their times, and reads how many prompt tokens the next step may have.
  * Invariants: the budget converges to the target from below, tolerates noise, follows a device
  * that becomes slower in any of its costs, and never starves a prompt. tests/sim/budget_test.c
@@ -52,7 +52,7 @@ static void open_bench(struct bench *t)
     step_budget_init(&t->b, TARGET_NS);
 }
 
-/* Ends the oldest step, gives its result to the budget and makes the next step. `noise` is a
+/* Ends the oldest step, passes its result to the budget and makes the next step. `noise` is a
  * factor on the time. Returns the time of the ended step, or 0 while no step has ended. */
 static uint64_t turn(struct bench *t, const struct device *d, uint32_t n_sampled, double noise)
 {
@@ -122,7 +122,7 @@ static void decodes_are_part_of_the_step(void **state)
 
 /* Decodes alone can take longer than the target. Prompts then get a third of the decodes' time,
  * plus 5/3 of the time beyond the target. They always get the floor, whatever costs are
- * believed. */
+ * estimated. */
 static void no_prompt_starves(void **state)
 {
     const struct device d = {"64 decodes take 400 ms", 16000, 6000, 2000};
@@ -146,9 +146,9 @@ static void no_prompt_starves(void **state)
     assert_in_range(step_budget_prompt_tokens(&t.b, 1), STEP_BUDGET_FLOOR, 64);
 }
 
-/* The decodes become slower while prompts wait in every step. An estimate that blames only the
- * prompt tokens would end at one token a step, and would believe for ever that a prompt token is
- * too expensive. */
+/* The decodes become slower while prompts wait in every step. An estimate that raises only the
+ * cost of prompt tokens would end at one token a step, and that cost would stay too high for
+ * ever. */
 static void decodes_become_slower_while_prompts_wait(void **state)
 {
     const struct device quiet = {"8 decodes take 20 ms", 12000, 1000, 2000};
@@ -175,7 +175,7 @@ static void decodes_become_slower_while_prompts_wait(void **state)
     }
 }
 
-/* The learnt costs stay bounded when all steps have the same size, because nothing tells which
+/* The learnt costs stay bounded when all steps have the same size, because no step shows which
  * part of the time the prompts take. */
 static void steps_that_look_alike_keep_the_costs_bounded(void **state)
 {
@@ -266,7 +266,7 @@ static void noise_is_borne(void **state)
         for (uint32_t k = 0; k < 300; k++) {
             double noise = 0.6 + (double)(rng_next(&rng) % 1000) / 1000 * 0.8;
             if (k % 50 == 49)
-                noise = 30; /* this step takes as long as if the machine had stood still */
+                noise = 30; /* this step takes as long as if the machine had not run meanwhile */
             uint64_t ns = turn(&t, &devices[1], 0, noise);
             if (k > 20 && noise < 2) {
                 assert_true(ns < 2 * TARGET_NS);

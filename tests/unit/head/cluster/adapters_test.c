@@ -1,7 +1,7 @@
 /* Tests the adapter table of a head. Scripted workers and a gateway (`core_fixture.h`) send
- * frames, and the tests read which worker is told to load or unload an adapter, and how requests
- * for adapters end. Cases: workers refuse, leave, come and come back, files change, and a head
- * is replaced. All tests run on one thread. */
+ * frames. The tests read which worker is ordered to load or unload an adapter, and how requests
+ * for adapters end. Cases: workers refuse, leave, join and return, files change, and a head is
+ * replaced. All tests run on one thread. */
 #include <stdio.h>
 
 #include "head/cluster/adapters.h"
@@ -17,7 +17,7 @@ static struct fixture *cluster(void)
     struct fixture *f = fixture_new(2);
     f->core->cluster.adapters.max_loras = 2;
     form_pair(f);
-    /* The head started too long ago to take over tables from workers. */
+    /* The head started too long ago to take over adapters that workers hold. */
     f->core->cluster.adapters.met_ns -= 60 * NS_PER_S;
     say_gateway_hello(f, GATEWAY, 9);
     box_clear(f);
@@ -102,14 +102,14 @@ static void submit(struct fixture *f, uint64_t lo, const char *lora, uint32_t n_
                                               .n_logprobs = -1,
                                               .n_prompt_logprobs = -1,
                                               .lora = str_from(lora),
-                                              /* The head ignores an adapter's id that comes from
-                                               * a gateway. */
+                                              /* The head ignores an adapter's id that a gateway
+                                               * sends. */
                                               .lora_id = 12345,
                                               .max_tokens = 2}}});
 }
 
-/* Rank 0 answers the oldest plan in the box with a token. The box then loses that plan and all
- * letters before it. */
+/* Rank 0 answers the oldest plan in the box with a token. Removes that plan and all earlier
+ * letters from the box. */
 static void answer_plan(struct fixture *f)
 {
     static const float gap = 1;
@@ -427,7 +427,7 @@ static void all_read_the_same_files(void **state)
     fixture_free(f);
 }
 
-/* Two ranks were told to load at once, and the folder was replaced between their reads. */
+/* Two ranks were ordered to load at once, and the folder was replaced between their reads. */
 static void files_that_change_while_they_are_read(void **state)
 {
     struct fixture *f = cluster();
@@ -464,7 +464,7 @@ static void what_is_held_of_other_files_is_a_stray(void **state)
         assert_true(eligible_has_adapters(&f->core->cluster, w) == (i == 0));
     }
     assert_null(told(f, SPARE));
-    /* The order to load comes after the order to unload. */
+    /* The head sends the order to load after the order to unload. */
     assert_true(told(f, SPARE + 1) && !told(f, SPARE + 1)->on);
     fixture_free(f);
 }

@@ -39,11 +39,11 @@ static void the_term_is_above_every_term_seen(void **state)
     c.hello.term_seen = 20;
     say(f, 3, &c);
     assert_int_equal(f->core->cluster.term, 21);
-    /* The peer repeats the term that this head told it, so nothing changes. */
+    /* The peer repeats the term that this head sent it, so nothing changes. */
     c.hello.term_seen = 21;
     say(f, 3, &c);
     assert_int_equal(f->core->cluster.term, 21);
-    /* A peer that this head never told its term has seen the same number. The number must then
+    /* A peer that never received this head's term has seen the same number. The number must then
      * be another head's term. */
     struct msg d = worker_hello(104, 3);
     d.hello.term_seen = 21;
@@ -71,7 +71,7 @@ static void with_a_lease_a_higher_term_is_looked_into(void **state)
     a.hello.term_seen = 4;
     say(f, 1, &a);
     assert_int_equal(box_find(f, 1, MSG_WELCOME)->welcome.term, 5);
-    /* A peer that was never told this head's term may report an equal term. This term belongs to
+    /* A peer that never received this head's term may report an equal term. This term belongs to
      * another head too. */
     for (uint64_t seen = 5; seen <= 9; seen += 4) {
         box_clear(f);
@@ -179,7 +179,7 @@ static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
 }
 
 /* Rank 1 is dead, and its process starts again before the silence counts as a loss. The head
- * knows this within two heartbeats. Until then the new process joins no replica. */
+ * detects this within two heartbeats. Until then the new process joins no replica. */
 static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void **state)
 {
     static const struct {
@@ -223,7 +223,7 @@ static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void 
 }
 
 /* A new process has the node name and ordinal of another worker. A heartbeat shows that the
- * other worker still lives, however late the head looks. */
+ * other worker still lives, however late the head checks. */
 static void who_is_heard_from_again_has_no_successor(void **state)
 {
     for (uint64_t late_ms = 50; late_ms <= 450; late_ms += 50) {
@@ -299,7 +299,7 @@ static void beats_loading(struct fixture *f, uint32_t seconds, uint32_t first, u
     }
 }
 
-/* Rank 1 reads another shard before it joins. That takes minutes, and its peer gives up
+/* Rank 1 reads another shard before it joins. That takes minutes, and its peer stops waiting
  * meanwhile. */
 static void a_rank_that_loads_is_waited_for(void **state)
 {
@@ -467,7 +467,7 @@ static void different_configurations_do_not_mix(void **state)
     wait_ms(f, 500, 0x6);
     assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_FORMING), 0);
     say(f, 3, &c);
-    /* The ordinals ask for other rank slots, so these workers form after the settle time. */
+    /* The ordinals belong to other rank slots, so these workers form after the settle time. */
     wait_ms(f, 500, 0xE);
     assert_non_null(box_find(f, 1, MSG_FORM));
     assert_non_null(box_find(f, 3, MSG_FORM));
@@ -519,7 +519,7 @@ static void another_configuration_waits_until_the_first_has_gone(void **state)
     wait_ms(f, 2000, 0x1E);
     assert_null(box_find(f, 3, MSG_FORM));
     assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_READY), 1);
-    for (int i = 0; i < 29; i++) { /* both ranks of the first replica are lost and may come back */
+    for (int i = 0; i < 29; i++) { /* both ranks of the first replica are lost and may return */
         wait_ms(f, 1000, 0x18);
         assert_null(box_find(f, 3, MSG_FORM));
         box_clear(f);
@@ -548,8 +548,8 @@ static void ordinals_choose_replica_and_rank(void **state)
     fixture_free(f);
 }
 
-/* Replica 0 forms again from connection 1 and another connection, and both workers are told to
- * join. Returns the other connection. */
+/* Replica 0 forms again from connection 1 and another connection, and both workers receive a
+ * Join. Returns the other connection. */
 static uint8_t partner_of_one(struct fixture *f)
 {
     uint8_t conn = box_find(f, 3, MSG_FORM) ? 3 : 4;
@@ -564,8 +564,8 @@ static uint8_t partner_of_one(struct fixture *f)
     return conn;
 }
 
-/* Rank 1 is lost and a spare takes its place. A spare that is told to join loads the shard even
- * if the formation fails meanwhile. The next formation must ask the same worker. */
+/* Rank 1 is lost and a spare takes its place. A spare that received a Join loads the shard even
+ * if the formation fails meanwhile. The next formation must use the same worker. */
 static void a_spare_that_took_a_shard_is_asked_for_it_again(void **state)
 {
     static const struct {
@@ -646,8 +646,8 @@ static const struct event *newest_event(const struct fixture *f, const char *nam
     return found;
 }
 
-/* A worker that was told to end, and says so, is no loss. A worker that reports a fault is a
- * loss. Older workers send no flag. */
+/* A worker that leaves because of a signal, and says so, is no loss. A worker that reports a
+ * fault is a loss. Older workers do not send the flag. */
 static void a_planned_departure_is_no_loss(void **state)
 {
     static const struct {
@@ -656,14 +656,14 @@ static void a_planned_departure_is_no_loss(void **state)
     } cases[] = {
         {"told to end (SIGTERM)", true, true, false},
         {"told to end (SIGTERM), twice", true, true, false},
-        /* The wish to drain was lost with a session. */
+        /* The worker's DrainWish was lost with a session. */
         {"told to end (SIGINT)", true, false, false},
         {"the GPU is lost", false, true, true},
         {"", false, true, true},
         {"drained", false, true, false},
         {"drain took too long", false, true, false},
         {"told to stop twice", false, true, false},
-        /* An older worker never says this without a wish to drain. */
+        /* An older worker never sends this text without a DrainWish. */
         {"drained", false, false, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -740,8 +740,8 @@ static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
     fixture_free(f);
 }
 
-/* The head tells a worker when its drain ends. Otherwise the worker would report for ever that
- * it is drained. */
+/* The head notifies a worker when its drain ends. Otherwise the worker would report for ever
+ * that it is drained. */
 static void the_end_of_a_drain_is_told(void **state)
 {
     struct fixture *f = fixture_new(2);

@@ -98,7 +98,7 @@ static void spares_wait_for_what_is_left(void **state)
     fixture_free(f);
 }
 
-/* Says Hello as a rank of a replica that the head does not know. */
+/* Sends Hello as a rank of a replica that the head does not know. */
 static void say_old_replica(struct fixture *f, uint8_t conn, uint64_t replica_id, uint64_t epoch)
 {
     struct msg m = elastic_hello(f, conn);
@@ -139,8 +139,8 @@ static void old_replicas_are_those_of_somebody(void **state)
     fixture_free(f);
 }
 
-/* Old replicas leave room for new ones, however many sessions a key opens and whatever replicas
- * they name. */
+/* Old replicas never use all slots for replicas, however many sessions a key opens and whatever
+ * replicas they name. */
 static void old_replicas_leave_room_for_new_ones(void **state)
 {
     struct fixture *f = elastic_new(4);

@@ -41,7 +41,7 @@ static inline void join_workers(struct fixture *f, uint8_t first, uint8_t last)
     }
 }
 
-/* All workers obey the head until it sends no more orders. */
+/* Makes all workers carry out the head's orders until it sends no more. */
 static inline void obey(struct fixture *f)
 {
     for (uint32_t i = 0; i < f->n_box; i++) {

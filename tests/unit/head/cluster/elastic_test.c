@@ -74,7 +74,7 @@ static void a_cluster_that_was_never_whole_serves(void **state)
     join_workers(f, 3, 3);
     live_ms(f, 3500, 0xE);
     assert_int_equal(f->core->cluster.n_replicas,
-                     0); /* the first worker does not form alone, because the others have come */
+                     0); /* the first worker does not form alone, because the others have joined */
     live_ms(f, 500, 0xE);
     expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     fixture_free(f);
@@ -148,7 +148,7 @@ static void roles_do_not_mix(void **state)
 }
 
 /* One worker is too few for any offered TP. It does not become a spare of the other replica,
- * because more workers may come. */
+ * because more workers may join. */
 static void what_is_too_little_is_kept(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -261,7 +261,7 @@ static void two_small_replicas_become_a_whole_one(void **state)
     live_ms(f, 5250, 0x18);
     expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     uint64_t epoch = replica0(f)->epoch;
-    /* These workers are ranks of another replica, whose other ranks never came back. */
+    /* These workers are ranks of another replica, whose other ranks never returned. */
     for (uint8_t i = 5; i <= 6; i++) {
         struct msg m = elastic_hello(f, i);
         m.hello.worker.replica_id = 1;
@@ -294,9 +294,9 @@ static void two_small_replicas_become_a_whole_one(void **state)
     fixture_free(f);
 }
 
-/* Two free workers could form a replica of their own, as their old replica did not come back
- * whole. The small replica that lacks a rank gets one of these workers first, and the other
- * worker stays a spare. */
+/* Two free workers could form a replica of their own, because their old replica did not become
+ * whole again. The small replica that lacks a rank gets one of these workers first, and the
+ * other worker stays a spare. */
 static void a_small_replica_comes_before_a_new_one(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -375,12 +375,13 @@ static void who_grows_comes_before_who_waits(void **state)
     fixture_free(f);
 }
 
-/* Ranks come and go. A replica forms at most once in each waiting time, up or down. */
+/* Ranks repeatedly join and leave. A replica forms at most once in each waiting time, up or
+ * down. */
 static void it_does_not_flap(void **state)
 {
     static const struct {
         uint32_t up_ms, down_ms, least, most;
-        uint8_t last; /* last connection that comes and goes; the first is 3 */
+        uint8_t last; /* last connection that joins and leaves; the first is 3 */
     } cases[] = {{250, 250, 0, 0, 4},   {1500, 6000, 2, 12, 4}, {7000, 6000, 2, 12, 4},
                  {500, 5500, 0, 12, 4}, {250, 250, 0, 0, 6},    {500, 5500, 2, 12, 6},
                  {1500, 6000, 2, 12, 6}};
@@ -610,7 +611,7 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     fixture_free(f);
 }
 
-/* Another replica has room. A request that fits only into that replica goes there. */
+/* Another replica has free blocks. A request that fits only into that replica is placed there. */
 static void what_does_not_fit_goes_to_a_whole_replica(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -671,7 +672,7 @@ static void replicas_of_different_sizes(void **state)
     live_ms(f, 500, 0x9E);
     for (uint64_t k = 1; k <= 3; k++)
         assert_int_equal(request_of(f, k)->i_replica, 1);
-    /* the head believes that no replica ever held more */
+    /* the head's records say that no replica ever held more */
     f->core->cluster.replicas[1]->most_tokens = 64;
     box_clear(f);
     leave(f, 4);

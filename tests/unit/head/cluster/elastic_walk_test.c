@@ -1,8 +1,8 @@
-/* Plays random lives of a cluster of TP 4 with --elastic-tp. Workers come, go, fall silent and
- * fail to join, heads are replaced, and requests of all sizes arrive. The head's invariants hold
- * after each event. When events stop, the connected workers serve with as many ranks as they
- * can. No request ends for being too long. COX_WALKS=N plays more lives, and COX_WALK_SEED=N
- * sets the first seed. */
+/* Plays random lives of a cluster of TP 4 with --elastic-tp. Workers join, leave, fall silent
+ * and fail to join a replica, heads are replaced, and requests of all sizes arrive. The head's
+ * invariants hold after each event. When events stop, the connected workers serve with as many
+ * ranks as they can. No request ends for being too long. COX_WALKS=N plays more lives, and
+ * COX_WALK_SEED=N sets the first seed. */
 #include <stdlib.h>
 
 #include "tests/unit/head/core/core_fixture.h"
@@ -238,7 +238,8 @@ static uint32_t n_here(const struct walk *k)
     return n;
 }
 
-/* No more events happen, and the head acts alone. The connected workers then serve. */
+/* Checks the head after the last event, when only the head acts. The connected workers then
+ * serve. */
 static void look(struct walk *k)
 {
     uint32_t n = n_here(k), largest = 0;

@@ -1,4 +1,4 @@
-/* Tests the state that the head tells workers for their /readyz, while the ranks of a replica of
+/* Tests the state that the head sends workers for their /readyz, while the ranks of a replica of
  * two are replaced. The tests also show which workers of another configuration may serve beside
  * the first ones. */
 #include "tests/unit/head/core/core_fixture.h"
@@ -62,7 +62,7 @@ static void who_waits_for_its_replica_is_not_ready_before_it_serves(void **state
     struct fixture *f = fixture_new(2);
     come(f, 1, 0, 0, 0);
     pass(f, 2000, 0x2);
-    assert_told(f, 1, false, false); /* a partner may still come */
+    assert_told(f, 1, false, false); /* a partner may still join */
     come(f, 2, 1, 0, 0);
     assert_non_null(box_find(f, 1, MSG_FORM));
     uint32_t permille = 500; /* both workers read their shards for longer than a spare waits */
@@ -106,7 +106,7 @@ static void another_configuration_of_the_model_serves_beside_the_first(void **st
     come(f, 1, 0, 0, 7);
     come(f, 2, 1, 0, 7);
     join_both(f, 1, 2);
-    come(f, 3, 3, 1, 7); /* the first worker of the new configuration comes alone */
+    come(f, 3, 3, 1, 7); /* the first worker of the new configuration joins without a partner */
     pass(f, LONE_MS + 500, 0xE);
     assert_told(f, 3, false, true);
     come(f, 4, 2, 1, 7);

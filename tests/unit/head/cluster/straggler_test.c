@@ -1,5 +1,5 @@
-/* Tests that a warning names a rank that makes the others wait, and that a short slowness names
- * no rank. */
+/* Tests that a warning names a rank that makes the others wait, and that a rank that is slow for
+ * a short time is not named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

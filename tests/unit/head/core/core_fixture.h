@@ -173,7 +173,7 @@ static inline void wait_ms(struct fixture *f, uint64_t ms, uint32_t alive)
     }
 }
 
-/* Two workers with TP 2 connect as 1 and 2 and become replica 0. Returns the epoch. */
+/* Connects two workers with TP 2 as 1 and 2, which become replica 0. Returns the epoch. */
 static inline uint64_t form_pair(struct fixture *f)
 {
     for (uint8_t i = 1; i <= 2; i++) {

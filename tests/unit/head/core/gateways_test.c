@@ -31,8 +31,8 @@ static const struct tokens_item *only_item(const struct fixture *f, uint8_t conn
     return &m->tokens.items[0];
 }
 
-/* Rank 0 answers the oldest plan in the box with one token. The box then loses that plan and all
- * letters before it. */
+/* Rank 0 answers the oldest plan in the box with one token. Removes that plan and all earlier
+ * letters from the box. */
 static void answer_plan_at(struct fixture *f, uint32_t token, float gap)
 {
     const struct msg *p = box_find(f, 1, MSG_PLAN);
@@ -444,8 +444,8 @@ static void rows_of_tokens_that_are_lost_are_made_again(void **state)
     }
 }
 
-/* A replica with one rank of an older version gives no prompt_logprobs. The head tells gateways
- * so. */
+/* A replica with one rank of an older version supports no prompt_logprobs. The head reports this
+ * to gateways. */
 static void a_replica_gives_prompt_logprobs_if_all_its_ranks_do(void **state)
 {
     for (uint32_t n = 0; n <= 2; n++) {
@@ -705,7 +705,7 @@ static struct msg long_submit(uint64_t lo, uint64_t tenant, const uint32_t *prom
 
 /* Choices and prompts are charged by the bytes that the head holds now, without their possible
  * growth. One tenant may have half of the memory, and the next tenant half of the rest.
- * Resubmitted requests are always taken. */
+ * Resubmitted requests are always accepted. */
 static void prompts_cannot_fill_the_memory(void **state)
 {
     enum { N = 5000, MORE = 110000 };
@@ -745,8 +745,8 @@ static void prompts_cannot_fill_the_memory(void **state)
     fixture_free(f);
 }
 
-/* A head that may have no workers tells when a replica would serve. The time is in the cluster's
- * state and in the refusals of requests. */
+/* A head that may have no workers reports when a replica would serve. The time is in the
+ * cluster's state and in the refusals of requests. */
 static void a_cluster_that_rests_is_not_a_broken_one(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -768,7 +768,7 @@ static void a_cluster_that_rests_is_not_a_broken_one(void **state)
     say(f, 4, &second);
     assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].status, STATUS_LIMIT);
     assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].retry_after_s, 60);
-    f->now += NS_PER_S / 20; /* the next tick comes less than a second later */
+    f->now += NS_PER_S / 20; /* the next tick is less than a second later */
     head_core_tick(f->core, f->now);
     assert_int_equal(head_core_desired_workers(f->core), 2);
     box_clear(f);
@@ -780,7 +780,8 @@ static void a_cluster_that_rests_is_not_a_broken_one(void **state)
 }
 
 /* There are two slots and two places in the queue. An idle pair of workers takes four requests
- * that come at once. It takes no more than two while the cache has no room for waiting requests. */
+ * that arrive at once. It takes no more than two while the cache has no blocks for waiting
+ * requests. */
 static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
 {
     enum { NO_REPLICA_YET, IDLE, LEFT_BEHIND, N_STATES };
@@ -794,7 +795,7 @@ static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
         if (how == LEFT_BEHIND)
             f->core->engine_slots[f->core->live[0]].n_left = 1;
         uint32_t n_fit = how == IDLE ? 4 : 2, n_before = (uint32_t)f->core->n_failed;
-        for (uint32_t k = 0; k < n_fit + 2; k++) { /* all requests come in one batch of frames */
+        for (uint32_t k = 0; k < n_fit + 2; k++) { /* all requests arrive in one batch of frames */
             struct msg m = submit_of(100 + k, 1, 3);
             gateways_on_msg(f->core, f->core->gateways[0], &m);
             if (f->core->n_failed - n_before != (k < n_fit ? 0 : k - n_fit + 1))
@@ -805,7 +806,7 @@ static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
 }
 
 /* A request with a priority is refused unless priorities are enabled. Otherwise any client could
- * put itself before all others. */
+ * give its requests precedence over all others. */
 static void a_priority_is_refused_unless_there_are_some(void **state)
 {
     for (int wanted = 0; wanted < 2; wanted++) {

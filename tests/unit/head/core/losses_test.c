@@ -123,7 +123,7 @@ static void what_it_made_before_is_told(void **state)
     submit(f, 1);
     answer(f);
     answer(f);
-    /* The first loss does not count, because a token came before it. */
+    /* The first loss does not count, because a token was generated before it. */
     for (int i = 0; i < 4; i++) {
         lose_replica(f);
         if (i < 3)
@@ -154,8 +154,8 @@ static void a_token_of_its_own_begins_the_count_anew(void **state)
     fixture_free(f);
 }
 
-/* After two losses the cause may be either request. They run one at a time, so that the innocent
- * one is not blamed. */
+/* After two losses the cause may be either request. They run one at a time, so that the head
+ * does not blame the wrong request. */
 static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -182,12 +182,12 @@ static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
     calm(f);
     assert_true(runs(f, 2));
     for (int i = 0; i < 3; i++)
-        answer(f); /* two plans came before the first run of the request */
+        answer(f); /* two plans were sent before the first run of the request */
     assert_false(request_is_suspect(request_of(f, 2)));
     fixture_free(f);
 }
 
-/* Machines that fail one after another are no fault of a request. */
+/* When machines fail one after another, no request is blamed. */
 static void a_storm_of_losses_is_waited_out(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -204,7 +204,7 @@ static void a_storm_of_losses_is_waited_out(void **state)
     fixture_free(f);
 }
 
-/* Endless losses, or other suspects, do not hold up a suspect for ever. */
+/* A suspect is tried at some time even after endless losses or beside other suspects. */
 static void a_suspect_is_tried_after_ten_seconds_whatever_fails(void **state)
 {
     const uint64_t begin_ns = 100 * NS_PER_S;

@@ -65,7 +65,7 @@ static void a_gateway_of_another_model_is_refused(void **state)
     assert_false(is_refused(f, 5));
     assert_int_equal(f->core->n_gateways, 2);
     wait_ms(f, 11000, 0x3E);
-    assert_null(vocabularies_refused(f->core, 0)); /* the gateway did not come back */
+    assert_null(vocabularies_refused(f->core, 0)); /* the gateway did not connect again */
     assert_int_equal(f->core->n_gateways, 2);
     fixture_free(f);
 }
@@ -134,8 +134,8 @@ static void its_requests_go_with_it(void **state)
     fixture_free(f);
 }
 
-/* The tokenizer changed between the starts of two workers. A gateway that agrees with either
- * worker is accepted. */
+/* The tokenizer changed between the starts of two workers. A gateway whose vocabulary matches
+ * either worker's is accepted. */
 static void workers_that_do_not_agree(void **state)
 {
     struct fixture *f = fixture_new(2);

@@ -1,9 +1,9 @@
 /* Implements the model that `blocks` is compared with. blocks_play.c calls `model_look` after
  * each call of `blocks`, and `model_told`, `model_run` and `model_copy` for each plan and
  * result. The model keeps plain arrays of owners and of digests, one digest for each place of a
- * block. `HOLD` records the first invariant that fails and stops the rest.
- * Invariants: a block that is handed out had no user, and each run finds exactly the ids before
- * it. One thread runs the model, and `struct model` owns all state. */
+ * block. `HOLD` records the first invariant that fails and stops the rest. Invariants: a block
+ * had no user before it is allocated, and each run finds exactly the ids before it. One thread
+ * runs the model, and `struct model` owns all state. */
 #include "tests/unit/head/kv/blocks_model.h"
 
 #include <string.h>
@@ -127,8 +127,8 @@ static void told_group(struct model *m, struct model_seq *x, uint32_t g, uint32_
     uint32_t n = (end + block_tokens - 1) / block_tokens;
     HOLD(m, told->first == t->first && told->n == t->n);
     HOLD(m, t->n >= n && t->first <= t->n);
-    /* When a block is taken, the blocks that left the window must be free, as far as the ranks
-     * were told of the positions. */
+    /* When a block is taken, the blocks that left the window must be free, as far as plans have
+     * reported the positions to the ranks. */
     if (window && grew && x->n_untold == 0)
         HOLD(m, t->n - t->first <= (end - x->n_scheduled + block_tokens - 1) / block_tokens +
                                        (window + block_tokens - 1) / block_tokens + 1 + (t->n - n));

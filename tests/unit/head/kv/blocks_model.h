@@ -1,11 +1,10 @@
 #pragma once
-/* Compares the block table with a model that is too simple to be wrong: plain arrays of the
- * owners of blocks and of the content of each place of each block. A rank in the model executes
- * the steps in order when their results come. A place holds the hash of all ids up to its
- * position. A run was given a wrong block when its blocks do not hold exactly the ids before it,
- * in every KV group.
+/* Compares the block table with a simple model: plain arrays of the owners of blocks and of the
+ * content of each place of each block. A rank in the model executes the steps in order when
+ * their results arrive. A place holds the hash of all ids up to its position. A run was given a
+ * wrong block when its blocks do not hold exactly the ids before it, in every KV group.
  *   blocks_model.c   the invariants
- *   blocks_play.c    a small scheduler that plays given bytes */
+ *   blocks_play.c    a small scheduler that makes the choices encoded in given bytes */
 #include "head/kv/blocks.h"
 
 enum {
@@ -28,7 +27,7 @@ struct model_seq {
     uint32_t ids[MODEL_LEN];
     bool used, running, ended;
     uint32_t slot, incarnation, n_refs; /* n_refs: runs in flight */
-    /* These fields mean the same as in the scheduler's `struct seq`. */
+    /* The next fields mean the same as in the scheduler's `struct seq`. */
     uint32_t n_scheduled, n_total, n_ahead, n_pending, n_untold, enter_at;
     bool tail_shared, has_run; /* both flags are about the plan that is being made */
     struct block_table tables[MODEL_GROUPS];
@@ -96,9 +95,9 @@ void model_hold(struct model *m, bool ok, const char *text, const char *file, in
 /* Counts the owners of all blocks again, and compares them with the pools, the promises and the
  * digests. Call it after each call of `blocks`. */
 void model_look(struct model *m);
-/* Checks that these blocks, which were just handed out, have no other user. */
+/* Checks that these blocks, which were just allocated, have no other user. */
 void model_handed_out(struct model *m, uint32_t i_group, const uint32_t *ids, uint32_t n);
-/* Checks and records the blocks that a plan lists for the sequence. `end` is the position behind
+/* Checks and records the blocks that a plan lists for the sequence. `end` is the position after
  * the run. */
 void model_told(struct model *m, struct model_seq *x, uint32_t end, const struct plan_blocks *out,
                 uint32_t n);

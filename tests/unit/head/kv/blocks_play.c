@@ -1,5 +1,5 @@
 /* Plays a minimal scheduler that keeps the contract of `blocks`. blocks_test.c and a fuzzer call
- * `blocks_play` with bytes. The bytes choose which request comes, which sequence runs how far,
+ * `blocks_play` with bytes. The bytes choose which request arrives, which sequence runs how far,
  * which one leaves, and how late results are. Each call of `blocks` is followed by a check of
  * the model (`blocks_model.h`). Invariants: at most MODEL_DEPTH steps are in flight, and a
  * sequence that is alone can always run. One thread plays, and the only `struct model` is
@@ -144,7 +144,7 @@ static void add_run(struct model *m, struct model_seq *x, uint32_t n_tokens, uin
         model_handed_out(m, g, x->tables[g].ids + before[g], x->tables[g].n - before[g]);
     model_told(m, x, end, out, n);
     uint32_t i = s->n_runs;
-    if (!prompt) { /* decodes come before prompts */
+    if (!prompt) { /* decodes precede prompts */
         i = s->n_decodes++;
         memmove(&s->runs[i + 1], &s->runs[i], (s->n_runs - i) * sizeof *s->runs);
     }
@@ -263,7 +263,7 @@ static void plan(struct model *m, struct input *in)
     uint32_t order = take_byte(in), skip = take_byte(in) & take_byte(in);
     for (uint32_t i = 0; i < MODEL_SEQS; i++)
         m->seqs[i].has_run = false;
-    /* Running sequences come first, then waiting ones. */
+    /* Running sequences are planned first, then waiting ones. */
     for (uint32_t i = 0; i < 2 * MODEL_SEQS && !m->failed; i++) {
         struct model_seq *x = &m->seqs[(i + order) % MODEL_SEQS];
         bool waits = i >= MODEL_SEQS;
@@ -445,7 +445,7 @@ static void move(struct model *m, struct input *in, const struct model_seq *x)
 
 /* ---- worlds from begin to end ---- */
 
-/* Starts a new epoch: the ranks know nothing, and the requests come again. */
+/* Starts a new epoch: the ranks have no state, and the requests are added again. */
 static void reset(struct model *m)
 {
     for (uint32_t i = 0; i < MODEL_SEQS; i++) {
@@ -487,10 +487,10 @@ static void do_one(struct model *m, struct input *in)
     else if (x->used && !x->ended && (op & 15) == 14)
         end_request(m, x); /* the request is cancelled */
     else if (x->running)
-        leave(m, x); /* the sequence is preempted for a better class */
+        leave(m, x); /* the sequence is preempted for one of higher priority */
 }
 
-/* Checks that all blocks are free once all results are in and all sequences have left. */
+/* Checks that all blocks are free once all results have arrived and all sequences have left. */
 static void close_world(struct model *m, struct input *in)
 {
     while (m->step_done < m->step_sent && !m->failed)

@@ -41,7 +41,7 @@ static void random_operations_agree_with_the_model(void **state)
         s.n_steps, s.n_hit_tokens, s.n_advanced, s.n_copies, s.n_evictions, s.n_soon, s.n_preempted,
         s.n_finished, s.n_alone, s.n_accepted, s.n_held, s.n_imported, s.n_let_go_early,
         s.n_refused);
-    /* Each case must have occurred, because the test shows nothing otherwise. */
+    /* The worlds together must contain each case, because the test shows nothing otherwise. */
     assert_true(s.n_hit_tokens && s.n_advanced && s.n_copies && s.n_evictions && s.n_soon &&
                 s.n_preempted && s.n_finished && s.n_alone && s.n_accepted && s.n_held &&
                 s.n_imported && s.n_let_go_early && s.n_refused);
@@ -94,8 +94,8 @@ static struct blocks_hit find(struct blocks *b, const struct life *x)
     return hit;
 }
 
-/* Admits the sequence and runs its whole prompt in one step, whose result comes. Adds a first
- * token if there is room. Returns the number of cached positions. */
+/* Admits the sequence, runs its whole prompt in one step and applies the result. Adds a first
+ * token if a block is free for it. Returns the number of cached positions. */
 static uint32_t run_whole(struct blocks *b, struct life *x, uint64_t step)
 {
     struct plan_blocks out[2];

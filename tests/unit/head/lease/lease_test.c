@@ -1,8 +1,8 @@
 /* Tests the rules of the lease. Most tests are tables: each row gives the time, an event and the
- * expected question or order, and `play` feeds them to `struct lease`. At the end, two heads and
- * one store live through random events. Invariants: the store never gives the lease to two heads
- * at once, and terms only grow. Times are in milliseconds of a clock that the test advances. All
- * tests run on one thread. */
+ * expected question or order, and `play` passes them to `struct lease`. The last test runs two
+ * heads and one store through random events. Invariants: the store never gives the lease to two
+ * heads at once, and terms only grow. Times are in milliseconds of a clock that the test
+ * advances. All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +91,7 @@ static void waits_a_whole_ttl(void **state)
     play("waits", steps, sizeof steps / sizeof *steps);
 }
 
-/* A head stood still between its question and the answer. Another head may have taken the lease
+/* A head did not run between its question and the answer. Another head may have taken the lease
  * meanwhile. */
 static void an_answer_from_long_ago_is_no_lease(void **state)
 {
@@ -168,8 +168,8 @@ static void a_break_begins_the_wait_again(void **state)
     play("emptied under the link", emptied, sizeof emptied / sizeof *emptied);
 }
 
-/* The store reads a TAKE late, after the other lease has ended. The TAKE gets nothing, and the
- * head that served has another TTL. */
+/* The store reads a TAKE late, after the other lease has ended. The TAKE does not get the lease,
+ * and the head that served has another TTL. */
 static void a_store_that_stood_still_is_watched_anew(void **state)
 {
     const struct step steps[] = {
@@ -269,7 +269,7 @@ enum { NEVER = -1, HOUR_MS = 3600000 };
 
 struct look {
     uint64_t at_ms;
-    int64_t left_ms; /* time that the store reports as left */
+    int64_t left_ms; /* remaining time that the store reports */
     enum lease_question want;
     bool has_no_end; /* expected result of lease_has_no_end */
 };
@@ -314,7 +314,7 @@ static void nobody_renews_what_does_not_end(void **state)
         {1500, 2 * HOUR_MS, LEASE_LOOK, true}, /* the clock jumps again */
         {3000, 2 * HOUR_MS, LEASE_TAKE, true},
         {3499, 2 * HOUR_MS - 499, LEASE_TAKE, true},
-        /* the time left is as high as before, so somebody renews the lease */
+        /* the remaining time is as high as before, so another head renews the lease */
         {4999, 2 * HOUR_MS, LEASE_TAKE, true},
         {6000, 2 * HOUR_MS - 1000, LEASE_TAKE, true},
         {7000, TTL_MS, LEASE_BOUND, false},
@@ -341,8 +341,8 @@ static void another_ttl_is_respected(void **state)
     look_on("gone", gone, sizeof gone / sizeof *gone);
 }
 
-/* A head that could not ask does not know whether the lease was renewed, so it watches from the
- * start again. */
+/* A head that could not reach the store does not know whether the lease was renewed, so it
+ * watches from the start again. */
 static void a_break_begins_the_look_again(void **state)
 {
     struct lease l;
@@ -442,7 +442,7 @@ static void two_heads(void **state)
             uint32_t dice = (uint32_t)rng_below(&rng, 400);
             w.now_ms += rng_below(&rng, 60);
             if (dice == 0)
-                w.now_ms += 3 * TTL_MS; /* all processes stood still */
+                w.now_ms += 3 * TTL_MS; /* no process ran in this time */
             else if (dice < 4)
                 lease_on_store(l, dice % 2 == 0, w.now_ms * NS_PER_MS);
             else if (dice == 4 && w.term > 0 &&

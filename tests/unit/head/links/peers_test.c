@@ -196,7 +196,7 @@ static void an_instance_keeps_its_identity_and_its_key(void **state)
     fixture_free(f);
 }
 
-/* The worker tries again twice a second, and its refusals must not fill up the events. */
+/* The worker retries twice a second, and its refusals must not fill up the events. */
 static void the_same_refusal_is_told_once_a_minute(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -243,8 +243,8 @@ static void silence_makes_suspect_then_lost(void **state)
     fixture_free(f);
 }
 
-/* A tick comes late and finds a long silence, while frames are still unread. The delay is too
- * short to count as a stall of the head. */
+/* A tick is late and finds a long silence, while frames are still unread. The delay is too short
+ * to count as a stall of the head. */
 static void a_late_tick_reads_before_it_blames(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -309,8 +309,8 @@ static void who_hears_of_us_anyway_gets_no_heartbeat(void **state)
 }
 
 /* A peer is never sent a message type that is newer than its version. Each row has the minor
- * version of its Hello and the status for a type of minor version 1. The session goes on either
- * way. */
+ * version of its Hello and the status for a type of minor version 1. The session continues in
+ * both cases. */
 static void nobody_is_sent_a_type_that_its_version_has_not(void **state)
 {
     static const struct {

@@ -157,7 +157,8 @@ static void add(struct life *x, uint32_t g)
         .sampling = {.top_p = 1.0f,
                      .max_tokens = 1 + (uint32_t)rng_below(&x->rng, 60),
                      .n_logprobs = -1,
-                     /* Every fifth request asks for prompt_logprobs, but its results bring none. */
+                     /* Every fifth request asks for prompt_logprobs, but its results have no
+                      * rows. */
                      .n_prompt_logprobs = x->n_requests % 5 ? -1 : 0,
                      .eos_ids = {stops, 1},
                      .stop_ids = {stops + 1, 1},
@@ -254,7 +255,7 @@ static void log_plan(struct life *x, uint32_t g, const struct msg_plan *plan)
 }
 
 /* Returns a result for the slot. Some results cost masks, and a few cost so much that their
- * tenant has to wait. Some end by their grammar. */
+ * tenant has to wait. Some results end the answer because of its grammar. */
 static struct result_item item(struct life *x, uint32_t slot)
 {
     static const float ends[] = {RESULT_DEAD_END, RESULT_MASK_COST};

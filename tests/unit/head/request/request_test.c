@@ -166,7 +166,7 @@ static void log_probabilities_stay_with_their_token(void **state)
 {
     static const uint32_t each[] = {1000, 1, 7, 33};
     for (size_t how = 0; how < sizeof each / sizeof *each; how++) {
-        struct msg_submit m = submit_of(5, 7, 90); /* two tokens came with the Submit */
+        struct msg_submit m = submit_of(5, 7, 90); /* the Submit contains two tokens */
         m.sampling.n_logprobs = 1;
         struct request *r;
         assert_int_equal(request_new(NULL, &m, MAX_LEN, 0, &r, NULL), STATUS_OK);
@@ -196,7 +196,7 @@ static void log_probabilities_stay_with_their_token(void **state)
     }
 }
 
-/* A waiting request holds only its ids. Room for its answer is allocated when the request is
+/* A waiting request holds only its ids. Memory for its answer is allocated when the request is
  * about to run. */
 static void who_waits_holds_what_came(void **state)
 {

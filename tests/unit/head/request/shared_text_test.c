@@ -1,5 +1,5 @@
-/* Tests that texts that many requests have in common are stored once, and that no tenant can
- * take all the room. */
+/* Tests that texts that many requests have in common are stored once, and that no tenant can use
+ * all the memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,8 +75,8 @@ static void a_greedy_tenant_leaves_room_to_others(void **state)
     release_all(n);
 }
 
-/* A tenant can use the room that it gave back. A text counts for the tenant that brought it
- * first, until the last reference is gone. */
+/* A tenant can use the memory of texts that it released. A text counts for the tenant that added
+ * it first, until the last reference is gone. */
 static void what_a_tenant_has_is_what_it_brought(void **state)
 {
     uint32_t n = 0;

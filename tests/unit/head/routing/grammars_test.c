@@ -1,8 +1,8 @@
 /* Tests grammars before admission. A request with a grammar waits in the head until the sampling
- * rank of a replica has answered that the grammar is ready, and other requests pass it. Scripted
- * workers (`core_fixture.h`) answer the head's questions with statuses and sizes. `check`
- * verifies the head's invariants. Time advances only by the fixture. All tests run on one
- * thread. */
+ * rank of a replica has answered that the grammar is ready, and other requests overtake it.
+ * Scripted workers (`core_fixture.h`) answer the head's Grammar messages with statuses and
+ * sizes. `check` verifies the head's invariants. Time advances only by the fixture. All tests
+ * run on one thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -83,8 +83,8 @@ static void answer(struct fixture *f, uint64_t epoch, uint64_t id, enum status s
 
 enum { MIB = 1 << 20 };
 
-/* Answers as the sampling rank, with the size of the grammar, of a matcher, and of the room for
- * both, in MiB. */
+/* Answers as the sampling rank, with the size of the grammar, of a matcher, and of the memory
+ * for both, in MiB. */
 static void answer_sizes(struct fixture *f, uint64_t epoch, uint64_t id, uint64_t bytes,
                          uint64_t matcher, uint64_t room)
 {
@@ -114,7 +114,8 @@ static uint32_t n_admitted(const struct fixture *f)
     return n;
 }
 
-/* Two requests with one grammar cause one question. A request without a grammar passes both. */
+/* Two requests with one grammar cause one Grammar message. A request without a grammar overtakes
+ * both. */
 static void others_pass_who_waits(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -131,20 +132,20 @@ static void others_pass_who_waits(void **state)
     assert_int_equal(f->core->grammars.n_waiting, 2);
     check(f);
     uint64_t id = g->id;
-    /* these answers have another epoch and an unknown question */
+    /* these answers have another epoch and an unknown id */
     answer(f, epoch + 1, id, STATUS_OK);
     answer(f, epoch, id + 1, STATUS_OK);
     assert_int_equal(f->core->n_held, 2);
     answer(f, epoch, id, STATUS_OK);
     assert_int_equal(f->core->n_held, 0);
-    submit(f, 4, 3, "a+"); /* the grammar is already compiled, so the head asks nothing */
+    submit(f, 4, 3, "a+"); /* the grammar is already compiled, so the head sends nothing */
     assert_int_equal(f->core->n_held, 0);
     assert_null(asked(f, 1));
     check(f);
     fixture_free(f);
 }
 
-/* A source is stored once, however many choices bring it, until the last of these choices is
+/* A source is stored once, however many choices have it, until the last of these choices is
  * gone. */
 static void requests_share_what_they_bring(void **state)
 {
@@ -234,7 +235,7 @@ static void a_session_begins_without_one(void **state)
     fixture_free(f);
 }
 
-/* A tenant whose grammars fill its room is refused. Other tenants are not. */
+/* A tenant whose grammars use all of its memory is refused. Other tenants are not. */
 static void a_tenant_of_large_grammars_is_refused(void **state)
 {
     enum { LARGE = 1 << 20, N = SHARED_TEXTS_BYTES / 2 / LARGE };
@@ -282,13 +283,14 @@ static void a_failure_ends_its_own(void **state)
         assert_true(str_eq_c(end->text, cases[i].text));
         assert_null(end_of(f, 2));
         assert_int_equal(f->core->n_held, 1);
-        submit(f, 3, 1, "a+"); /* the head asks again, because a failed answer is not kept */
+        /* the head sends the grammar again, because a failed answer is not kept */
+        submit(f, 3, 1, "a+");
         assert_non_null(asked(f, 2));
         fixture_free(f);
     }
 }
 
-/* The wait for an answer is bounded, and the replica goes on. */
+/* The wait for an answer is bounded, and the replica continues. */
 static void no_answer_is_an_end_by_name(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -328,7 +330,7 @@ static uint64_t form_again(struct fixture *f, uint64_t epoch, uint8_t minor)
     return epoch;
 }
 
-/* A worker older than 2.4 is not asked. It compiles a grammar when a step needs it. */
+/* A worker older than 2.4 gets no Grammar message. It compiles a grammar when a step needs it. */
 static void an_older_worker_is_not_asked(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -357,7 +359,7 @@ static void a_lost_replica_is_asked_anew(void **state)
     fixture_free(f);
 }
 
-/* The question or the answer may have been lost with the session. */
+/* The Grammar message or its answer may have been lost with the session. */
 static void a_new_session_is_asked_again(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -378,7 +380,8 @@ static void a_new_session_is_asked_again(void **state)
     fixture_free(f);
 }
 
-/* Two questions are open at a time. The tenant that was served last lets the others go first. */
+/* Two Grammar messages are unanswered at a time. After a tenant was served, other tenants are
+ * served first. */
 static void tenants_take_turns(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -397,7 +400,7 @@ static void tenants_take_turns(void **state)
     answer(f, epoch, asked(f, 1)->id, STATUS_OK);
     assert_true(str_eq_c(asked(f, 3)->source, "a{3}"));
     check(f);
-    for (uint32_t i = 2; i < 7; i++) /* the head asks nothing for cancelled requests */
+    for (uint32_t i = 2; i < 7; i++) /* the head sends no grammars of cancelled requests */
         cancel(f, 1 + i);
     answer(f, epoch, asked(f, 2)->id, STATUS_OK);
     answer(f, epoch, asked(f, 3)->id, STATUS_OK);
@@ -456,7 +459,7 @@ static void a_matcher_waits_for_room(void **state)
     assert_int_equal(f->core->n_held, 3);
     check(f);
     cancel(f, 1);
-    /* 2 x 10 + 6 + 6 MiB leave no room for 10 more, but tenant 2 gets 6 more */
+    /* 2 x 10 + 6 + 6 MiB leave less than 10 more, but tenant 2 gets 6 more */
     wait_ms(f, 300, ALIVE);
     assert_int_equal(f->core->n_held, 3);
     cancel(f, 2);
@@ -487,7 +490,7 @@ static void a_matcher_that_never_fits_is_refused(void **state)
     check(f);
     const struct msg_grammar *gone = asked(f, 2);
     assert_true(gone && !gone->on && gone->id == id);
-    /* A matcher that is alone may take more than the room for all tenants. */
+    /* A matcher that is alone may take more than the memory for all tenants. */
     answer_sizes(f, epoch, asked(f, 1)->id, 1, 47, 64);
     assert_int_equal(f->core->n_held, 0);
     assert_null(end_of(f, 2));
@@ -501,7 +504,7 @@ static void say_has(struct fixture *f, uint64_t id, uint32_t mib)
     r->matcher_kib = mib << 10; /* a result reports the size in this way */
 }
 
-/* When matchers grow, the youngest request of the tenant with the most memory makes room and
+/* When matchers grow, the youngest request of the tenant with the most memory is suspended and
  * waits. */
 static void matchers_that_grow_make_room(void **state)
 {
@@ -532,7 +535,7 @@ static void matchers_that_grow_make_room(void **state)
     wait_ms(f, 300, ALIVE);
     assert_int_equal(f->core->n_held, 0);
     cancel(f, 1);
-    say_has(f, 3, 49); /* no other matcher could make enough room */
+    say_has(f, 3, 49); /* suspending any other request would not free enough memory */
     wait_ms(f, 300, ALIVE);
     const struct tokens_item *end = end_of(f, 3);
     assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_INVALID);
@@ -570,7 +573,7 @@ static void a_grammar_waits_for_room(void **state)
     fixture_free(f);
 }
 
-/* A rank that reports no sizes has no bound. Such a rank is a device without grammars or an
+/* A rank that reports no sizes has no limit. Such a rank is a device without grammars or an
  * older worker. */
 static void a_rank_that_says_no_sizes_has_no_bound(void **state)
 {

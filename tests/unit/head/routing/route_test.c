@@ -1,7 +1,7 @@
 /* Tests the choice of a replica for a request, by prefix, load and speed. `struct bed` holds a
  * head core and simulated ranks in virtual time. A step takes the rank's time per token times
- * the tokens of its plan, and its result comes at its end. The tests submit requests, let time
- * pass and read which replica each request went to. All tests run on one thread. */
+ * the tokens of its plan, and its result arrives at its end. The tests submit requests, let time
+ * pass and read in which replica each request was placed. All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { MAX_RANKS = 3, GATEWAY = 9, MAX_PLANS = 2, MAX_SAMPLES = 256 };
@@ -228,7 +228,7 @@ static void a_hot_prefix_stays_in_one_cache_while_there_is_time(void **state)
     close_bed(&b);
 }
 
-/* One replica could serve 140 requests a second, and 250 requests come each second. */
+/* One replica could serve 140 requests a second, and 250 requests arrive each second. */
 static void a_hot_prefix_is_shared_under_load(void **state)
 {
     struct bed b;
@@ -261,8 +261,8 @@ static void every_prefix_goes_where_it_is(void **state)
     close_bed(&b);
 }
 
-/* All requests come in one turn, before any of them is planned. Waiting requests with the prefix
- * count as if it were cached. */
+/* All requests arrive in one turn, before any of them is planned. Waiting requests with the
+ * prefix count as if it were cached. */
 static void a_burst_with_one_prefix_computes_it_where_the_first_went(void **state)
 {
     struct bed b;
@@ -360,7 +360,7 @@ static void a_replica_that_slows_down_gets_less(void **state)
 }
 
 /* A replica has the prefix, but its step is overdue. The delay counts at once, before the result
- * comes. */
+ * arrives. */
 static void an_overdue_step_counts_before_its_result(void **state)
 {
     struct bed b;

@@ -2,7 +2,7 @@
  * (`core_fixture.h`) answer plans, and report each copy as done or failed. The tests submit
  * requests, drain a replica or give it a role, and check the tokens at the gateway. Invariants:
  * a request that moves loses no token and gets none twice, and all blocks are freed at the end.
- * Each token's id says its position. All tests run on one thread. */
+ * Each token's id contains its position. All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/admin/json.h"
@@ -98,8 +98,8 @@ static void drop_letter(struct fixture *f, uint32_t i)
     f->n_box--;
 }
 
-/* Answers the oldest plan of replica i. The id of each token says its position. Returns false
- * when there is no plan. */
+/* Answers the oldest plan of replica i. The id of each token contains its position. Returns
+ * false when there is no plan. */
 static bool answer(struct fixture *f, int i)
 {
     static const float gap = 1;
@@ -342,9 +342,9 @@ static const struct plan_admit *find_admit(struct fixture *f, int i, uint64_t lo
     }
 }
 
-/* Copied blocks serve only the requests that came from that replica. Copied blocks are never
- * computed again, so other requests with the same prompt compute it themselves. A request that
- * came from there computes the prompt too if it goes on elsewhere without its blocks. */
+/* Copied blocks are shared only between the requests that came from that replica. Other requests
+ * with the same prompt compute it themselves. A request that came from there also computes its
+ * prompt if it continues in another replica without its blocks. */
 static void copied_blocks_are_for_those_who_came_with_them(void **state)
 {
     static const struct spec spec = {0};
@@ -557,7 +557,7 @@ static void prefill_replicas_hand_over(void **state)
     const struct msg *p = box_find(f, 4, MSG_PLAN);
     assert_true(p && p->plan.n_admits == 1 && p->plan.admits[0].n_computed == 96);
     assert_true(transfers_of(f)->n == 1 && transfers_of(f)->first->request.lo == 2);
-    answer_all(f, transfers_of(f)->first->id, STATUS_IO); /* the request goes on at its replica */
+    answer_all(f, transfers_of(f)->first->id, STATUS_IO); /* the request continues at its replica */
     assert_int_equal(transfers_of(f)->n, 0);
     assert_int_equal(request_of(f, 2)->i_replica, 0);
     wait_ms(f, 900, ALIVE);
@@ -605,7 +605,7 @@ static void what_came_from_there_before_is_not_copied_again(void **state)
     fixture_free(f);
 }
 
-/* A role is a preference. A single replica computes prompts and decodes, and prompts go to
+/* A role is a preference. A single replica computes prompts and decodes. Prompts are placed in
  * decode replicas when there are no other replicas. */
 static void who_is_alone_does_both(void **state)
 {
@@ -675,7 +675,7 @@ static void roles_without_a_way_are_none(void **state)
     }
 }
 
-/* Nothing is handed to this decode replica, because a replica for both roles keeps its requests. */
+/* No request moves to this decode replica, because a replica for both roles keeps its requests. */
 static void a_decode_replica_beside_replicas_for_both_is_one(void **state)
 {
     static const struct spec spec = {.roles = {REPLICA_BOTH, REPLICA_DECODE}};

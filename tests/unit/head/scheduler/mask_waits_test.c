@@ -156,7 +156,7 @@ static void arrive_all(struct play *p, uint32_t n_tenants)
     }
 }
 
-/* Each tenant gets the time that its rows want, or its part of a third. Together the tenants
+/* Each tenant gets the time that its rows need, or its part of a third. Together the tenants
  * take no more than this third, their savings and the overdraft of one step. No row waits for
  * ever. */
 static void check_parts(const struct play *p, uint32_t n_tenants, uint64_t n_steps,

@@ -1,7 +1,7 @@
 /* Tests rows of prompt_logprobs in a scheduler. The tests add requests, answer their plans with
  * rows of log-probabilities (`answer_scored`) and deliver the rows to a gateway. Invariants:
- * ranks are asked only for rows that are missing, each row is delivered once and before the
- * first token, and no position comes from the prefix cache. All tests run on one thread. */
+ * plans request only rows that are missing, each row is delivered once and before the first
+ * token, and no position comes from the prefix cache. All tests run on one thread. */
 #include "head/request/prompt_logprobs.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
@@ -76,7 +76,7 @@ static uint32_t deliver(struct request *r, uint32_t first)
     const struct logprob_row *rows;
     uint32_t n, n_all = 0;
     while ((n = request_next_prompt_logprobs(r, &rows)) > 0) {
-        n = n > 7 ? 7 : n; /* a message with little room takes 7 rows */
+        n = n > 7 ? 7 : n; /* a message with little space takes 7 rows */
         request_fill_tokens(r, n, 0, &t);
         assert_int_equal(t.n_prompt_logprobs, n);
         assert_int_equal(t.prompt_start, first + n_all);
@@ -131,7 +131,7 @@ static void nothing_is_taken_over(void **state)
     close_bed(&b);
 }
 
-/* The gateway already has these prompt_logprobs, so ranks are not asked for them. */
+/* The gateway already has these prompt_logprobs, so plans do not request them. */
 static void prompt_logprobs_that_are_there_are_not_made_again(void **state)
 {
     struct scheduler_config c = scoring(100);
@@ -151,7 +151,7 @@ static void prompt_logprobs_that_are_there_are_not_made_again(void **state)
 /* Rows that were in flight at a preemption count. Rows that are computed a second time do not. */
 static void preempted_prompts_go_on(void **state)
 {
-    struct scheduler_config c = scoring(9); /* the pool has room for 144 positions */
+    struct scheduler_config c = scoring(9); /* the pool has blocks for 144 positions */
     struct bed b;
     uint32_t n = 0;
     open_bed(&b, &c);
@@ -176,7 +176,7 @@ static void preempted_prompts_go_on(void **state)
     close_bed(&b);
 }
 
-/* Ranks of a version without prompt_logprobs are not asked for them. */
+/* Plans request no prompt_logprobs from ranks of a version without them. */
 static void old_ranks_are_spared(void **state)
 {
     struct scheduler_config c = scoring(100);

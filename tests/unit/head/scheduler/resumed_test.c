@@ -1,6 +1,6 @@
-/* Tests prompts of streams that came back after a loss. They get most of a step whatever the
- * target is, and other requests get nothing of their share. The time of a recovery grows only
- * with the slowness of the machine. */
+/* Tests prompts of streams that resume after a loss. They get most of a step whatever the target
+ * is, and other requests get no part of their share. The time of a recovery grows only with the
+ * slowness of the machine. */
 #include "common/base/clock.h"
 #include "head/budget/step_budget.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
@@ -35,7 +35,7 @@ static struct step_budget learnt(const struct device *d, uint32_t n_sampled)
 }
 
 /* Resumed prompts get at least as many tokens as new ones, and a bounded number, whatever costs
- * are believed. */
+ * are estimated. */
 static void they_have_a_bounded_part_of_a_step(void **state)
 {
     uint32_t n_shares = 0;
@@ -150,7 +150,7 @@ static void a_recovery_is_as_much_longer_as_the_machine_is_slower(void **state)
     }
 }
 
-/* A new prompt gets nothing of the share for resumed prompts. It stays within the rest that the
+/* A new prompt gets no part of the share for resumed prompts. It stays within the rest that the
  * target leaves. */
 static void new_prompts_have_nothing_of_it(void **state)
 {

@@ -68,7 +68,7 @@ static void many_large_grammars_come_in_by_several_plans(void **state)
     close_bed(&b);
 }
 
-/* Prompts with a cached prefix cost one token each, but a plan carries all of their ids. */
+/* Prompts with a cached prefix cost one token each, but a plan contains all of their ids. */
 static void long_prompts_that_are_cached_come_in_by_several_plans(void **state)
 {
     struct bed b;

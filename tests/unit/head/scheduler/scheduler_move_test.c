@@ -189,7 +189,7 @@ static void results_in_flight_are_awaited(void **state)
     close_bed(&b);
 }
 
-/* An import takes no more blocks than a request could. Complete imports are given up before a
+/* An import takes no more blocks than a request could. Complete imports are freed before a
  * sequence is preempted. */
 static void who_runs_goes_first(void **state)
 {

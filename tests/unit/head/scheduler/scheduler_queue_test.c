@@ -40,7 +40,7 @@ static void leave_all(struct pit *p)
 static struct seq *serve(struct pit *p, uint32_t n_tokens)
 {
     struct seq *x = seq_queue_first(&p->q);
-    assert_ptr_equal(seq_queue_first(&p->q), x); /* asking does not change the order */
+    assert_ptr_equal(seq_queue_first(&p->q), x); /* a query does not change the order */
     seq_queue_remove(&p->q, x);
     seq_queue_charge(&p->q, x, n_tokens);
     assert_true(seq_queue_check(&p->q));
@@ -76,7 +76,7 @@ static void tenants_get_equal_tokens(void **state)
     for (uint32_t i = 0; i < 3000; i++) {
         struct seq *x = serve(&p, weight[seq_queue_first(&p.q)->tenant]);
         got[x->tenant] += weight[x->tenant];
-        seq_queue_push(&p.q, x); /* `x` stands for the tenant's next request */
+        seq_queue_push(&p.q, x); /* `x` represents the tenant's next request */
     }
     for (uint32_t t = 1; t < 3; t++)
         assert_true(got[t] + 1100 > got[0] && got[0] + 1100 > got[t]);

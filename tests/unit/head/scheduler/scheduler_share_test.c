@@ -44,7 +44,7 @@ static void a_prompt_takes_on_its_way_what_others_plan(void **state)
     add(&b, 100, 4);
     const struct msg_plan *p = step(&b);
     assert_true(p->runs[0].start == 0 && p->runs[0].n_tokens == 32);
-    /* The second run starts behind the shared part of the first prompt. */
+    /* The second run starts after the shared part of the first prompt. */
     assert_true(p->runs[1].start == 32 && p->runs[1].n_tokens == 32);
     answer(p, OTHER_ID, &a);
     give(&b, &a);
@@ -55,8 +55,8 @@ static void a_prompt_takes_on_its_way_what_others_plan(void **state)
     assert_true(p->runs[1].start == 96 && p->runs[1].n_tokens == 4 && p->runs[1].sample);
     answer(p, OTHER_ID, &a);
     give(&b, &a);
-    /* The second request already decodes, so it comes first. The first request still has the end
-     * of its prompt to compute. */
+    /* The second request already decodes, so its run is the first. The first request still has
+     * the end of its prompt to compute. */
     p = step(&b);
     assert_true(p->runs[0].slot != p->runs[1].slot && p->runs[0].start == 100);
     assert_true(p->runs[1].start == 96 && p->runs[1].n_tokens == 4);
@@ -249,8 +249,8 @@ static void accepted_drafts_move_a_sequence_on(void **state)
     answer_drafts(step(&b), ids, 3, &first);
     const struct msg_plan *p = step(&b);
     assert_true(p->runs[0].follows && p->runs[0].start == 15 && p->runs[0].n_draft == 3);
-    /* The request has 14 + 4 positions from the first run, and 4 from this run. Two blocks for
-     * them came with the first run. */
+    /* The request has 14 + 4 positions from the first run, and 4 from this run. The first run
+     * already had two blocks for them. */
     assert_true(p->runs[0].n_blocks == 0);
     answer_drafts(p, ids + 3, 1, &second);
     give(&b, &first);
@@ -264,7 +264,7 @@ static void accepted_drafts_move_a_sequence_on(void **state)
     uint64_t accepted_at[SCHEDULER_MAX_DRAFT] = {10};
     scheduler_add_accepted(b.s, accepted_at);
     assert_true(accepted_at[0] == 11 && accepted_at[1] == 1 && accepted_at[2] == 0);
-    /* An item with more tokens than the run could give, or with none, is a protocol error. */
+    /* An item with more tokens than the run could yield, or with none, is a protocol error. */
     answer_drafts(p, ids, 0, &first);
     assert_int_equal(scheduler_on_result(b.s, &first.m, 1, &b.events, &b.n_events, &err),
                      STATUS_PROTOCOL);
@@ -279,7 +279,7 @@ static void accepted_drafts_move_a_sequence_on(void **state)
     close_bed(&b);
 }
 
-/* The request ends while a run is in flight behind its draft tokens. The result of that run has
+/* The request ends while a run after its draft tokens is in flight. The result of that run has
  * an item without ids. */
 static void a_run_after_the_end_gives_nothing(void **state)
 {

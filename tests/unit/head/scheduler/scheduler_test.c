@@ -1,5 +1,5 @@
 /* Tests decisions of the scheduler, case by case. Each test opens a bed (`scheduler_bed.h`),
- * adds requests, plans steps and gives results, and compares runs, ends and states with the
+ * adds requests, plans steps and applies results, and compares runs, ends and states with the
  * expected ones. Seeded property tests are in tests/sim. Invariants: a bad result changes
  * nothing, and stepping allocates no memory when all requests have slots. The bed owns the
  * scheduler and the requests. All tests run on one thread. */
@@ -96,7 +96,7 @@ static void prompts_are_cut_to_the_time_of_a_step(void **state)
     assert_true(p->n_runs == 2 && p->runs[0].n_tokens == 1 && p->runs[0].sample);
     assert_in_range(p->runs[1].n_tokens, 10, 20);
     answer(p, OTHER_ID, &a);
-    /* the device seems to stand still, and a few tokens a step remain */
+    /* the device seems to hang, and a few tokens a step remain */
     a.m.execute_ns = 3600000ull * MS;
     give(&b, &a);
     for (uint32_t i = 0; i < 8; i++) {
@@ -352,7 +352,7 @@ static void the_lowest_class_and_the_youngest_is_preempted(void **state)
         struct msg_submit m = submit(&b, 14, 60);
         m.priority = priorities[i];
         assert_int_equal(scheduler_add(b.s, make(&b, &m)), STATUS_OK);
-        turn(&b, OTHER_ID); /* requests come one at a time, so that all three run */
+        turn(&b, OTHER_ID); /* requests are added one at a time, so that all three run */
     }
     struct scheduler_stats stats;
     do {
@@ -363,10 +363,10 @@ static void the_lowest_class_and_the_youngest_is_preempted(void **state)
     assert_int_equal(b.requests[1]->state, REQUEST_PREEMPTED);
     assert_int_equal(b.requests[2]->state, REQUEST_RUNNING);
     while (b.requests[1]->finish == FINISH_NONE) {
-        /* The third request may be preempted too, but it comes back first. */
+        /* The third request may be preempted too, but it is admitted again first. */
         bool third = b.requests[2]->state == REQUEST_PREEMPTED;
         const struct msg_plan *p = step(&b);
-        if (p->n_admits) { /* a preempted request comes back with all its ids as a prompt */
+        if (p->n_admits) { /* a preempted request is admitted again with all its ids as a prompt */
             assert_int_equal(p->admits[0].ids.n, b.requests[third ? 2 : 1]->n_ids);
             assert_int_equal(p->admits[0].n_prompt, 14);
         }
@@ -504,7 +504,7 @@ static void a_window_group_drops_what_nobody_sees(void **state)
     }
     assert_int_equal(n_dropped, (192 - 32) / 16);
     assert_int_equal(scheduler_cached_tokens(b.s, b.requests[0]), 192);
-    /* A hit at position 192 brings two blocks of the window. Ten earlier blocks are marked as
+    /* A hit at position 192 has two blocks of the window. Ten earlier blocks are marked as
      * missing. */
     add(&b, 198, 1);
     const struct msg_plan *p = step(&b);

@@ -1,8 +1,8 @@
-/* Tests the number of replicas that a load asks for. The tests feed `scale_hint` with loads at
- * chosen times, and read the wanted number, its reason and the time to a cold start. Most cases
- * are rows of two tables. Invariants: the number rises at once, falls only after a calm time,
- * and reaches 0 only if the configuration allows it. Times are in nanoseconds of a virtual
- * clock. All tests run on one thread. */
+/* Tests the number of replicas that a load needs. The tests pass `scale_hint` loads at chosen
+ * times, and read the wanted number, its reason and the time to a cold start. Most cases are
+ * rows of two tables. Invariants: the number rises at once, falls only after a calm time, and
+ * reaches 0 only if the configuration allows it. Times are in nanoseconds of a virtual clock.
+ * All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static struct scale_hint begun(const struct scale_config *c, uint32_t replicas)
 
 static const struct {
     const char *what;
-    struct scale_load load; /* n_workers follows from n_replicas */
+    struct scale_load load; /* n_workers is computed from n_replicas */
     uint64_t ttft_ms;
     uint32_t min, max, want;
     const char *reason; /* part of the reason's text */
@@ -156,7 +156,7 @@ static void a_new_head_says_nothing_until_everybody_may_be_back(void **state)
     scale_hint_update(&h, &plain, &four, 8 * S);
     assert_int_equal(h.replicas, 0);
     scale_hint_update(&h, &plain, &four, 7 * S + SCALE_HINT_BLIND_NS);
-    /* The head before wanted four replicas. A hint of one would end three replicas. */
+    /* The previous head needed four replicas. A hint of one would end three replicas. */
     assert_int_equal(h.replicas, 4);
 }
 
@@ -191,8 +191,8 @@ static void a_busy_moment_begins_the_calm_time_anew(void **state)
     assert_int_equal(h.replicas, 1);
 }
 
-/* While new workers start, the old workers still carry the whole load. That load must not ask
- * for workers again. */
+/* While new workers start, the old workers still carry the whole load. That load must not raise
+ * the number again. */
 static void what_is_on_its_way_is_not_asked_for_again(void **state)
 {
     struct scale_hint h = begun(&plain, 1);

@@ -1,8 +1,8 @@
 /* Tests collectives of 1 to 5 ranks, over shared memory and over TCP. `ranks_run` (comm_ranks.h)
  * starts each rank as a thread with a comm of its own, and the threads call sums, broadcasts and
  * gathers. The results must equal plain loops bit for bit. In other tests ranks disagree, leave
- * or are interrupted: each call then ends with an error that names the cause. Rank threads note
- * faults by `EXPECT`, because cmocka's asserts work only in the main thread. */
+ * or are interrupted: each call then ends with an error that names the cause. Rank threads
+ * record faults by `EXPECT`, because cmocka's asserts work only in the main thread. */
 #include "worker/comm/comm.h"
 
 #include <poll.h>
@@ -188,7 +188,7 @@ static void disagree(struct rank *r)
     float x[40] = {0};
     for (int i = 0; i < 3; i++)
         EXPECT(r, comm_all_reduce(r->comm, x, 40, &err) == STATUS_OK, "%s", err.text);
-    while (s == STATUS_OK) { /* a rank that only sends notices the fault in a later call */
+    while (s == STATUS_OK) { /* a rank that only sends detects the fault in a later call */
         if (r->rank == odd->rank)
             odd->does(r, &err, &s);
         else
@@ -361,7 +361,7 @@ static void test_interrupts(void **state)
                 ranks_form(ranks, 3, epoch);
                 ranks_start(ranks, 3, block, &b);
                 pthread_barrier_wait(&b.all);
-                /* the interrupt sometimes comes before the ranks sleep */
+                /* the interrupt is sometimes set before the ranks sleep */
                 poll(NULL, 0, 10 * (int)(epoch - 1));
                 comm_interrupt(ranks[0].comm);
                 comm_interrupt(ranks[1].comm);

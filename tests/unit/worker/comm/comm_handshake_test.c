@@ -48,7 +48,7 @@ static void test_round_trip(void **state)
     confirm_encode(&t, id, confirm);
     assert_int_equal(confirm_check(confirm, &t, id, &err), STATUS_OK);
     token_make(&t, id, token);
-    assert_false(token_equal(token, confirm)); /* a token does not pass as a confirmation */
+    assert_false(token_equal(token, confirm)); /* a token is not accepted as a confirmation */
     assert_int_equal(confirm_check(token, &t, id, &err), STATUS_DENIED);
 }
 
@@ -70,7 +70,7 @@ static void test_another_id(void **state)
     assert_int_equal(confirm_check(confirm, &t, id, &err), STATUS_DENIED);
 }
 
-/* A changed bit is noticed in each message, and also in messages that a later proof covers. */
+/* A changed bit is detected in each message, and also in messages that a later proof covers. */
 static void test_every_bit(void **state)
 {
     struct transcript t, changed;
@@ -107,7 +107,7 @@ static void test_not_a_hello(void **state)
     assert_int_equal(hello_decode(in, id, &got, &err), STATUS_PROTOCOL);
 }
 
-/* A peer of the same formation with another release gets another error than a stranger. */
+/* A peer of the same formation with another release gets another error than an unknown peer. */
 static void test_another_version(void **state)
 {
     uint8_t in[HELLO_BYTES];
@@ -135,7 +135,7 @@ static void test_hosts(void **state)
     assert_true(handshake_same_host(&a, &b));
     assert_false(handshake_share_memory(&a, &b) || handshake_share_memory(&b, &a));
     b.shares_memory = true;
-    b.host_id[HOST_ID_BYTES - 1] ^= 1; /* the ends have the same host and other CPUs */
+    b.host_id[HOST_ID_BYTES - 1] ^= 1; /* the ends have the same host but other CPUs */
     assert_true(handshake_same_host(&a, &b) && handshake_share_memory(&a, &b));
     assert_false(handshake_same_cpus(&a, &b));
     b.host_id[HOST_ID_BYTES - 1] ^= 1;

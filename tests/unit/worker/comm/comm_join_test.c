@@ -1,6 +1,6 @@
 /* Tests that ranks join a group. Ranks are threads of this process (comm_ranks.h) or a forked
- * child, and the tests also play ranks and strangers by hand on plain sockets. Cases: hosts and
- * addresses, transports, garbage and duplicates at a listener, peers that are early, late,
+ * child, and the tests also play ranks and unknown peers by hand on plain sockets. Cases: hosts
+ * and addresses, transports, garbage and duplicates at a listener, peers that are early, late,
  * silent or killed. Invariants: each rank slot is taken once, and no descriptor or memory is
  * left behind. The fork test runs first, before there are threads. */
 #include "worker/comm/comm.h"
@@ -157,7 +157,7 @@ static void test_ipv6(void **state)
 }
 
 /* The address of a host becomes known late, and changes while a group exists. The next ranks to
- * join meet at the newest address. */
+ * join use the newest address. */
 static void test_listening_elsewhere(void **state)
 {
     static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.3"};
@@ -271,7 +271,7 @@ static void test_transports(void **state)
 
 /* ---- strangers ---- */
 
-/* All strangers are in the listener's queue before the ranks connect. */
+/* All connections of unknown peers are in the listener's queue before the ranks connect. */
 static void test_strangers(void **state)
 {
     enum { N_VISITS = 40 };
@@ -294,7 +294,7 @@ static void test_strangers(void **state)
                 say(fds[i], garbage, sizeof garbage);
             else if (i % 5 == 2)
                 say(fds[i], hello, sizeof hello / 2);
-            else if (i % 5 == 3) /* this visitor sends a recorded hello without a confirmation */
+            else if (i % 5 == 3) /* this peer sends a recorded hello without a confirmation */
                 say(fds[i], hello, sizeof hello);
             else if (i % 5 == 4) {
                 say(fds[i], hello, sizeof hello);
@@ -310,7 +310,7 @@ static void test_strangers(void **state)
     assert_int_equal(count_fds(), n_fds);
 }
 
-/* Rank 0 meets ranks that the test plays by hand. Each rank slot is taken once, and only by a
+/* Rank 0 accepts ranks that the test plays by hand. Each rank slot is taken once, and only by a
  * higher rank. */
 static void test_duplicates(void **state)
 {
@@ -333,7 +333,7 @@ static void test_duplicates(void **state)
     struct rank larger = ranks[0];
     larger.n_ranks++;
     assert_int_equal(play_rank(&larger, 2), -1);
-    struct rank other = ranks[0]; /* this peer takes rank 0 for rank 1 */
+    struct rank other = ranks[0]; /* this peer believes that rank 0 is rank 1 */
     other.rank = 1;
     other.addresses[1] = ranks[0].addresses[0];
     assert_int_equal(play_rank(&other, 2), -1);
@@ -492,8 +492,8 @@ static void test_again_and_again(void **state)
     }
 }
 
-/* With fewer and fewer free descriptors, joining fails or works without shared memory. Nothing
- * leaks or hangs. */
+/* With fewer and fewer free descriptors, joining fails or works without shared memory. No
+ * descriptor leaks and no call hangs. */
 static void test_no_descriptors(void **state)
 {
     struct rlimit was;
@@ -553,7 +553,7 @@ static void child(const struct comm_options *o, const struct invitation *in, int
     _exit(3);
 }
 
-/* A killed peer is noticed at once over each transport, although the default time-out is a
+/* A killed peer is detected at once over each transport, although the default time-out is a
  * minute. */
 static void test_killed_peer(void **state)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /* Runs ranks as threads of one process, each with a comm of its own. cmocka's asserts end in a
- * longjmp, which must not happen in these threads. The threads note their first fault, and the
- * main thread looks at it after they have ended. */
+ * longjmp, which must not happen in these threads. Each thread records its first fault, and the
+ * main thread reads the faults after the threads have ended. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -144,7 +144,7 @@ static void test_lies(void **state)
     uint8_t welcome[WELCOME_BYTES];
     end_start(&e, true);
     hear(e.other_fd, welcome, sizeof welcome);
-    say(e.other_fd, "y", 1); /* the test claims memory that it never asked for */
+    say(e.other_fd, "y", 1); /* the test reports that it has memory that it never requested */
     end_wait(&e);
     assert_int_equal(e.status, STATUS_PROTOCOL);
     assert_null(e.link);
@@ -163,7 +163,7 @@ static void test_accept_gone(void **state)
             say(fd, e.share.token, TOKEN_BYTES);
             hear(fd, &byte, 1);
         }
-        close(e.other_fd); /* this plays the end of the other process */
+        close(e.other_fd); /* this has the same effect as the end of the other process */
         e.other_fd = -1;
         if (fd >= 0)
             close(fd);
@@ -262,7 +262,7 @@ static void test_not_memory(void **state)
     close(memory_fd);
 }
 
-/* The memory is not taken from a name that leads nowhere, nor from a name in the file system. */
+/* The memory is not taken from a name without a listener, nor from a name in the file system. */
 static void test_names(void **state)
 {
     static const uint8_t names[][WELCOME_BYTES] = {{6, 0, 'f', 'f', 'f', 'f', '~'},

@@ -200,7 +200,7 @@ static void test_links(void **state)
 /* ---- faults ---- */
 
 /* Rank 0 broadcasts hidden states where the sampling rank waits for a broadcast of ids. The part
- * in the message tells them apart. */
+ * in the message distinguishes them. */
 static enum status receive_wrong(struct rank_slot *s, struct error *err)
 {
     uint32_t id = 0;

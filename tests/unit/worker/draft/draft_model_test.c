@@ -112,9 +112,9 @@ static void set_draft_rows(uint32_t n)
 
 /* ---- streams ---- */
 
-/* Fills the streams. The first two are greedy and depend only on the model, so a draft that is
- * the target is always right in them. All streams but the first and the last share 48 ids with
- * the first stream, and the second computes 16 of these itself. */
+/* Fills the streams. The first two are greedy and depend only on the model, so the target
+ * accepts every draft token of an equal draft in them. All streams but the first and the last
+ * share 48 ids with the first stream, and the second computes 16 of these itself. */
 static void add_streams(bool others)
 {
     static const uint32_t few[] = {11, 12, 13};
@@ -182,8 +182,9 @@ static void test_a_draft_changes_nothing(void **state)
     }
 }
 
-/* A draft that is the target is always right, also when draft and target both sum over two
- * ranks. Rounding then differs from a single rank, but equally for draft and target. */
+/* The draft tokens of a draft that equals the target are always accepted, also when both models
+ * sum over two ranks. Rounding then differs from a single rank, but equally for draft and
+ * target. */
 static void test_a_draft_that_is_the_target_is_right(void **state)
 {
     for (size_t m = 0; m < sizeof pairs / sizeof pairs[0]; m++) {
@@ -275,7 +276,8 @@ struct text_by_hand {
     uint32_t slot, n, ids[TINY_LENGTH];
 };
 
-/* Admits the sequence, whose ids before `start` are computed already, and takes the first token. */
+/* Admits the sequence, whose ids before `start` are computed already, and appends the first
+ * token. */
 static void enter_by_hand(struct text_by_hand *t, uint32_t start, const uint32_t *blocks,
                           struct msg_plan p)
 {
@@ -324,14 +326,14 @@ static void test_copies_and_preemption(void **state)
     two.slot = 2;
     enter_by_hand(&one, 0, first, (struct msg_plan){0});
     propose_by_hand(&one, 4);
-    propose_by_hand(&one, 3); /* these draft tokens come after one that was not run */
+    propose_by_hand(&one, 3); /* these draft tokens follow one that was not run */
     propose_by_hand(&one, 0);
     propose_by_hand(&one, 2);
     /* Another choice of the same prompt starts from a copy of its half-full last block. */
     enter_by_hand(&two, PROMPT - 1, second, (struct msg_plan){.copies = &copy, .n_copies = 1});
     propose_by_hand(&two, 8);
     assert_memory_equal(two.ids, one.ids, two.n * sizeof *two.ids);
-    /* The first sequence comes back after it lost its blocks. */
+    /* The first sequence is admitted again after it lost its blocks. */
     enter_by_hand(&one, 0, again, (struct msg_plan){.finished = {&one.slot, 1}});
     propose_by_hand(&one, 6);
     propose_by_hand(&two, 6);

@@ -184,8 +184,8 @@ static uint64_t told_bytes(uint32_t tp, uint32_t pp)
     return TOLD;
 }
 
-/* Memory of the communicator counts once in the table, whether the memory is already held or
- * still to be allocated. The KV cache takes all of the rest. */
+/* Memory of the communicator counts once in the table, whether the memory is already allocated
+ * or not. The KV cache takes all of the rest. */
 static void test_what_is_held_is_not_taken_twice(void **state)
 {
     enum { HELD = 640 << 10 };
@@ -212,7 +212,7 @@ static void test_what_is_held_is_not_taken_twice(void **state)
     assert_int_equal(n_blocks[0], n_blocks[1]);
 }
 
-/* A stage takes the other stage's layers, with a KV cache for them. */
+/* A stage takes over the other stage's layers, with a KV cache for them. */
 static void test_stages_change_places(void **state)
 {
     static struct answer first, other;
@@ -230,7 +230,7 @@ static void test_stages_change_places(void **state)
     golden_ranks_close(g);
 }
 
-/* An interrupted or failed wait names what it waited for, and the rank it waited for. */
+/* The error of an interrupted or failed wait names the awaited data and the awaited rank. */
 static void test_stages_that_do_not_answer(void **state)
 {
     struct error err = {0};
@@ -460,9 +460,9 @@ static uint64_t rank_slot_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
     return n;
 }
 
-/* An offer has as many blocks as fit into the rank slot with the largest need. Fewer blocks than
- * one full-length sequence needs are no offer. The result is the same whether blocks or bytes
- * were configured. */
+/* An offer has as many blocks as fit into the rank slot with the largest need. A TP with fewer
+ * blocks than one full-length sequence needs is not offered. The result is the same whether
+ * blocks or bytes were configured. */
 static void test_what_is_offered(void **state)
 {
     enum { LEAST = TINY_LENGTH / BLOCK };

@@ -144,7 +144,7 @@ static void test_runs_share_what_a_plan_computes(void **state)
 /* ---- draft tokens ---- */
 
 /* Adds streams that n-grams draft well or badly, and streams for each rule of the sampler that
- * looks at earlier tokens. A draft token counts as generated for the tokens after it. */
+ * uses earlier tokens. A draft token counts as generated for the tokens after it. */
 static void add_drafted_streams(void)
 {
     static const uint32_t eos[] = {1}, few[] = {11, 12, 13}, bad[] = {11, 12, UINT32_MAX, 5};
@@ -384,7 +384,7 @@ static void test_who_leaves_with_ids_on_the_way(void **state)
         d.step = 0;
         begin_step(&want[0], true, false, 0);
         begin_step(&want[0], false, false, 1);
-        if (round == 0) { /* The rank leaves its group, and no result of these steps comes back. */
+        if (round == 0) { /* The rank leaves its group, and no result of these steps is returned. */
             assert_false(e->ops->is_due(e));
             e->ops->interrupt(e);
             assert_true(e->ops->is_due(e));
@@ -445,7 +445,7 @@ static void test_a_device_that_hangs(void **state)
 /* ---- fewer ranks than at the start ---- */
 
 /* Ranks that now have another TP give the same output as ranks that were started with it.
- * Streams have draft tokens or none, are sampled or greedy, have prompt_logprobs, or come in
+ * Streams have draft tokens or none, are sampled or greedy, have prompt_logprobs, or run in
  * chunks. */
 static void test_fewer_ranks_change_nothing(void **state)
 {

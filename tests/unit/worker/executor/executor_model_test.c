@@ -1,9 +1,8 @@
 /* Tests the CPU device as a rank. Two executors, as threads of this process, are each other's
- * peers, over loopback or shared memory. tests/golden checks the tokens against references. The
- * tests here check that tokens are the same for either order of executors and ranks, and after
- * joins, resets, interrupts and lost shards. An impostor in place of rank 0 sends wrong or late
- * words. An executor's calls run in a thread of its own, and interrupts come from the test's
- * thread. */
+ * peers, over loopback or shared memory. tests/golden checks the tokens against references.
+ * These tests check that tokens are the same for either order of executors and ranks, and after
+ * joins, resets, interrupts and lost shards. A false rank 0 sends wrong or late words. An
+ * executor's calls run in a thread of its own, and the test's thread sends interrupts. */
 #include "worker/executor/executor.h"
 
 #include <pthread.h>
@@ -374,7 +373,7 @@ static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
 }
 
 /* Two spares, each loaded for the first rank slot of another replica, form a replica over
- * sockets. The second spare then loads the shard that it is asked for. */
+ * sockets. The second spare then loads the shard of its new rank slot. */
 static void test_a_rank_loads_the_shard_it_is_asked_for(void **state)
 {
     static const int64_t spares[] = {2, 4};
@@ -412,7 +411,7 @@ static void test_an_interrupted_rank_has_its_shard_all_the_same(void **state)
     run_steps(f, out);
 }
 
-/* A shard that cannot be read is an error at each join. The rank takes the shard once it can be
+/* A shard that cannot be read is an error at each join. The rank loads the shard once it can be
  * read. */
 static void test_a_shard_that_cannot_be_read(void **state)
 {
@@ -455,7 +454,7 @@ static void test_joins_that_are_refused(void **state)
         assert_true(strlen(r->err.text) > 0);
     }
     uint32_t out[N_STEPS][N_SLOTS];
-    join_all(f); /* the error leaves nothing behind */
+    join_all(f); /* the error leaves no state behind */
     run_steps(f, out);
 }
 
@@ -593,7 +592,7 @@ static enum status pretend(struct impostor *p, uint32_t step)
     struct error err = {0};
     memset(sums, 0, sizeof sums);
     for (uint32_t i = 0; i < 1 + 2 * TINY_LAYERS; i++) {
-        /* this sum comes after keys and values of the last layer */
+        /* this sum is after keys and values of the last layer */
         bool of_sampled = i + 2 > 2 * TINY_LAYERS;
         size_t n_rows = of_sampled ? p->n_sampled[step] : p->n_rows[step];
         TRY(comm_all_reduce(p->comm, sums, n_rows * TINY_HIDDEN, &err));
@@ -690,7 +689,7 @@ static void test_ids_outside_the_vocabulary(void **state)
 }
 
 /* A rank 0 that sends its sampled ids late makes the step long. The other rank's own time must
- * not grow, so that rank 0 is named as slow. */
+ * not grow, so that the head reports rank 0 as slow. */
 static void test_waiting_for_ids_is_no_work(void **state)
 {
     struct fixture *f = *state;

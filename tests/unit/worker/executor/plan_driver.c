@@ -37,8 +37,8 @@ struct scored_id {
 struct stream {
     uint32_t ids[DRIVER_IDS], n_prompt, n_ids; /* ids that the head knows */
     struct sampling_params sampling;
-    bool has_prompt_logprobs; /* `sampling` asks for prompt_logprobs */
-    /* The first `n_shared` ids of the prompt are in blocks of stream 0. The number is a multiple
+    bool has_prompt_logprobs; /* `sampling` requests prompt_logprobs */
+    /* The first `n_shared` ids of the prompt are in blocks of stream 0. `n_shared` is a multiple
      * of the block size. */
     uint32_t n_shared;
     uint32_t n_own; /* number of shared ids that this stream computes itself, in own blocks */
@@ -61,7 +61,7 @@ struct way {
     uint32_t max_draft; /* each run gets 0 to max_draft draft tokens, at random */
     uint32_t n_flight;  /* steps in flight: 1 or 2 */
     uint64_t seed;
-    bool share;      /* blocks are shared as the streams say */
+    bool share;      /* blocks are shared as the fields of the streams say */
     bool one_by_one; /* only one stream in each step */
 };
 
@@ -191,7 +191,7 @@ static void driver_open_by(struct driver *d, const struct worker_options *o, dri
     driver_join(d);
 }
 
-/* Goes on with the first executors at another TP, which each of them offers. */
+/* Continues with the first executors at another TP, which each of them offers. */
 static inline void driver_reshape(struct driver *d, uint32_t tp)
 {
     for (uint32_t i = 0; i < d->n_open; i++)

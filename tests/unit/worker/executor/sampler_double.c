@@ -1,7 +1,7 @@
 /* Implements a double of a device that samples (kernels/cuda/backend/sampler.h), on the CPU. It
- * samples by worker/sampling/sampler.h from the parameters that a device gets. The sampled ids
- * stay hidden from the host until it asks for them, as on a real device. The tests include this
- * file. One test at a time uses the double, on the thread of its executor. */
+ * samples by worker/sampling/sampler.h from the parameters that a device gets. The host cannot
+ * read the sampled ids until it requests them, as on a real device. The tests include this file.
+ * One test at a time uses the double, on the thread of its executor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct sampler_double {
     float *logits;
     /* number of rows that are sampled, and of those with a pending id */
     uint32_t n_rows, n_pending;
-    uint32_t n_prompt_logprobs; /* rows of prompts, which give no next id */
+    uint32_t n_prompt_logprobs; /* rows of prompts, which sample no next id */
 };
 
 static struct sampler_double *sampler_double; /* double of the current test */
@@ -36,8 +36,8 @@ static void double_begin(struct gpu_sampler *w, uint32_t i_step)
     x->n_asked[i_step] = 0;
 }
 
-/* Returns ids in the form that the sampler needs. Ids that the device does not get have a value
- * that does not count. */
+/* Returns ids in the form that the sampler needs. Ids that the device does not get are replaced
+ * by a value without effect. */
 static uint32_t *all_ids(struct sampler_double *x, const struct gpu_sample_lists *d,
                          const struct gpu_sample_row *r, uint32_t *n_prompt)
 {

@@ -1,6 +1,6 @@
-/* Tests grammars that are compiled beside the steps. The head is told once about each grammar
- * that it asked for. A grammar that the head drops is forgotten. The compute thread gets a
- * matcher of an announced grammar without compiling. */
+/* Tests grammars that are compiled beside the steps. The compiler reports each grammar that the
+ * head needs once. It forgets a grammar that the head drops. The compute thread gets a matcher
+ * of an announced grammar without compiling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -140,9 +140,9 @@ static void the_queue_is_bounded(void **state)
     grammar_compiler_free(c);
 }
 
-/* Returns whether a dropped grammar stays in a room of that size. A matcher of a kept grammar
- * needs no compile, so `progress` stays 0. Measuring the time of a compile would not be
- * reliable. */
+/* Returns true when a dropped grammar stays with a memory limit of `room` bytes. A matcher of a
+ * kept grammar needs no compilation, so `progress` stays 0. Measuring the time of a compilation
+ * would not be reliable. */
 static bool is_kept(uint64_t room, const char *pattern, struct grammar_compiler_done *done)
 {
     struct grammar_compiler *c = grammar_compiler_new("builtin:bytes", NULL, room);

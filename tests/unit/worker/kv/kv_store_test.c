@@ -1,8 +1,8 @@
-/* Tests the memory of a rank's KV cache. The tests size it for model configurations (`kv_shape`
- * in, blocks of each KV group out), and allocate stores on a device of plain memory. Cases:
- * windows, one group or two, a fixed number of bytes, all memory of a GPU, each data type and
- * layout. Invariants: the blocks of all layers fit into the given bytes, and no two pieces of
- * memory overlap. All tests run on one thread. */
+/* Tests the memory of a rank's KV cache. The tests compute the blocks of each KV group from a
+ * `kv_shape` for several model configurations, and allocate stores on a device of plain memory.
+ * Cases: windows, one group or two, a fixed number of bytes, all memory of a GPU, each data type
+ * and layout. Invariants: the blocks of all layers fit into the given bytes, and no two pieces
+ * of memory overlap. All tests run on one thread. */
 #include "worker/kv/store.h"
 
 #include <setjmp.h>

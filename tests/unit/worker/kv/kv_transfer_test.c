@@ -1,8 +1,8 @@
 /* Tests transfers of KV blocks between two ranks of different replicas. Both ranks are in this
  * process, each with a thread and a listener of its own, over loopback. The tests push orders at
  * one side or both and wait for their answers in a loop. Cases: each kind of KV cache, wrong
- * orders, a missing peer, cancels and ends in the middle. Invariants: blocks that were not named
- * stay as they are, and after a cancel no thread writes into the memory. */
+ * orders, a missing peer, cancels and ends in the middle. Invariants: blocks that are not in an
+ * order stay unchanged, and after a cancel no thread writes into the memory. */
 #include "worker/kv/transfer.h"
 
 #include <dirent.h>
@@ -168,8 +168,8 @@ static void cache_close(struct cache *c)
     free(c->memory[1]);
 }
 
-/* Fills in n blocks, half of them in each group. Block ids have gaps at the sender and run
- * backwards at the receiver. */
+/* Fills in n blocks, half of them in each group. Block ids have gaps at the sender and are in
+ * falling order at the receiver. */
 static void fill_list(struct list *l, uint32_t n)
 {
     l->n = n;
@@ -186,7 +186,7 @@ static void test_sizes(void **state)
         uint64_t bytes[2];
         uint32_t n;
         bool tcp;
-    } cases[] = {{{8, 24}, 999, false}, /* 999 blocks are more than a chunk has room for */
+    } cases[] = {{{8, 24}, 999, false}, /* 999 blocks are more than fit into a chunk */
                  {{640, 1}, 33, true},       {{65536, 65535}, 7, false},
                  {{1500001, 4096}, 5, true}, {{1500001, 4096}, 5, false},
                  {{16, 16}, 1, false}};
@@ -210,7 +210,7 @@ static void test_sizes(void **state)
             assert_memory_equal(c[1].memory[l.groups[b]] + l.blocks[1][b] * n,
                                 c[0].memory[l.groups[b]] + l.blocks[0][b] * n, n);
         }
-        /* Blocks that were not named stay as they were. Group 0 has the first half of the
+        /* Blocks that are not in the order stay unchanged. Group 0 has the first half of the
          * receiver's blocks. */
         struct cache fresh;
         cache_open(&fresh, cases[i].bytes, 2 * l.n, 101);
@@ -357,7 +357,7 @@ static void make_program(struct program *p, const struct model_config *c)
     p->most_kv_heads = c->n_kv_heads;
     p->layer_end = c->n_layers;
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        /* this group comes after the windows' group */
+        /* this group is after the windows' group */
         bool own = c->window && !c->layer_is_window[l];
         p->kv_group_of[l] = own;
         p->kv_groups[own].n_layers++;
@@ -441,7 +441,7 @@ static void test_wrong_orders(void **state)
     assert_int_equal(kv_transfer_push(w.sides[0].t, &short_id,
                                       &(struct kv_transfer_bounds){.view = &c.view}, &err),
                      STATUS_INVALID);
-    fill_list(&l, 4); /* these orders wait for a step that does not come */
+    fill_list(&l, 4); /* these orders wait for a step that is never done */
     for (uint64_t id = 1; id <= KV_TRANSFER_QUEUE_MAX; id++)
         assert_int_equal(push(&w, 0, id, &l, &c.view, 9, &err), STATUS_OK);
     assert_int_equal(push(&w, 0, 99, &l, &c.view, 9, &err), STATUS_LIMIT);
@@ -621,7 +621,7 @@ static void test_answers_again(void **state)
     kv_transfer_repeat(w.sides[0].t);
     assert_int_equal(w.sides[0].n_done, 2);
     assert_true(w.sides[0].again);
-    /* the same order comes again */
+    /* the same order is pushed again */
     assert_int_equal(push(&w, 1, 1, &l, &v[1], 0, &err), STATUS_OK);
     assert_int_equal(w.sides[1].n_done, 2);
     check_ok(&w, 1, 2 * small[0] + 2 * small[1]);

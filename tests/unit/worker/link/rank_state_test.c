@@ -139,7 +139,7 @@ static const struct history histories[] = {
      {EP(1, 1)}},
     {"Abort with nothing to abort: older, own while forming, newer",
      {{E_ABORT, EP(1, 3), 0, RANK_SEND_ABORTED, RANK_IDLE},
-      {E_FORM, EP(1, 3), 0, RANK_IGNORE, RANK_IDLE}, /* the rank remembers the abort */
+      {E_FORM, EP(1, 3), 0, RANK_IGNORE, RANK_IDLE}, /* the rank has stored the term of the abort */
       {E_FORM, EP(1, 4), 1, RANK_MAKE_COMM_ID, RANK_FORMING},
       {E_ABORT, EP(1, 2), 0, RANK_SEND_ABORTED, RANK_FORMING},
       {E_ABORT, EP(1, 4), 0, RANK_SEND_ABORTED, RANK_IDLE},
@@ -347,7 +347,7 @@ static void test_random_walk(void **state)
                 r.b = r.a + 1;
             if (r.event == E_PLAN)
                 r.b = s.step_received + rng_below(&rng, 3);
-            if (r.event == E_JOINED) { /* owners report only joins that were asked for */
+            if (r.event == E_JOINED) { /* owners report only joins that the state machine ordered */
                 if (s.phase != RANK_JOINING)
                     continue;
                 r.a = s.comm_epoch;

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-/* The parts of a cut are adjacent and together the whole. They are cut in units, and no rank has
- * two units more than another. */
+/* The parts of a cut are adjacent and together the whole. They are cut in units. The numbers of
+ * units of any two ranks differ by at most one. */
 static void units_cover_everything(void **state)
 {
     static const uint32_t units[] = {1, 16, 256};
@@ -59,7 +59,7 @@ static void heads_have_what_they_read(void **state)
     assert_int_equal(cut_most_kv_heads(8, 2, 4), 1);
 }
 
-/* The rest goes to the stages before the last one, as in vLLM. */
+/* The remaining layers are assigned to the stages before the last one, as in vLLM. */
 static void layers_are_shared_out(void **state)
 {
     static const struct {

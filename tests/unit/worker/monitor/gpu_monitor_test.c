@@ -50,7 +50,7 @@ static void test_what_it_does_not_say_is_zero(void **state)
     gpu_monitor_stop(m);
 }
 
-/* A driver never answers. The process goes on without an answer, and can end. */
+/* A driver never answers. The process continues without an answer, and can end. */
 static void test_a_driver_that_does_not_answer(void **state)
 {
     struct gpu_monitor *m = start("00000000:dd:00.0");

@@ -1,5 +1,5 @@
 /* Tests the state of a worker's host: the processors that it used over the last second. The
- * meter asks the kernel at most once a second. */
+ * meter reads the kernel's figures at most once a second. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -69,7 +69,7 @@ static void test_sums_of_others(void **state)
         /* expected bytes; `both` is the sum of weights and KV cache */
         double weights, per_token, kv, both;
         uint32_t tp, idle;
-        uint64_t tokens, batch; /* room of the KV cache */
+        uint64_t tokens, batch; /* capacity of the KV cache */
     } cases[] = {
         /* The model has 13 billion parameters of 2 bytes, and takes 2 x 2 x 40 x 5120 bytes a
          * token. */

@@ -68,7 +68,7 @@ static void test_machines_by_name(void **state)
     static const struct {
         const char *name, *gpu; /* name to look up, and expected GPU; NULL = unknown */
         uint32_t n;
-        double gib; /* memory of a GPU, by the maker's data sheet */
+        double gib; /* memory of a GPU, by the manufacturer's data sheet */
     } cases[] = {
         {"ml.g5.4xlarge", "A10G", 1, 24},
         {"g5.12xlarge", "A10G", 4, 24},

@@ -105,7 +105,7 @@ static void order_does_not_matter(void **state)
 }
 
 /* When values are so large that rounding removes the noise, their scores are equal. The lowest
- * id is taken then. */
+ * id is then chosen. */
 static void equals_in_any_order(void **state)
 {
     static const uint32_t orders[3][3] = {{4, 8, 9}, {9, 8, 4}, {8, 4, 9}};

@@ -1,7 +1,7 @@
 /* Tests the sampler against a plain one, which is written here by the rules of sampler.h and
- * docs/develop/protocol.md and sorts everything. Random calls compare the two samplers. Then
- * come cases with known answers, hostile parameters and masks of grammars. Invariants: the
- * chosen id is in the vocabulary and allowed, and a bad call leaves nothing behind for the next
+ * docs/develop/protocol.md and sorts all candidates. Random calls compare the two samplers.
+ * Other tests have known answers, hostile parameters and masks of grammars. Invariants: the
+ * chosen id is in the vocabulary and allowed, and a bad call leaves no state behind for the next
  * call. All tests run on one thread. */
 #include "worker/sampling/sampler.h"
 
@@ -552,7 +552,7 @@ static void masks_are_kept(void **state)
     c.params.n_logit_bias = 2;
     assert_int_equal(choose_masked(&c, mask).id, 5);
     c.params.eos_ids = (struct u32_span){eos, 1};
-    c.params.min_tokens = 4; /* the mask wins: id 5 is the only one left */
+    c.params.min_tokens = 4; /* the mask takes precedence: id 5 is the only one left */
     assert_int_equal(choose_masked(&c, mask).id, 5);
 }
 

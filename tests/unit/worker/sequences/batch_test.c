@@ -129,8 +129,8 @@ static void test_passes_of_any_size(void **state)
     }
 }
 
-/* Runs whose block tables together exceed the device's room go into separate passes. A run that
- * exceeds the room alone has a pass of its own. */
+/* Runs whose block tables together exceed the device's limit are put into separate passes. A run
+ * that exceeds the limit alone has a pass of its own. */
 static void test_passes_of_few_tables(void **state)
 {
     static const struct {

@@ -38,11 +38,11 @@ static void test_texts(void **state)
         {"abcab", "c", 2, 1, 4},
         {"abcab", "", 4, 3, 4},
         {"abcab", "", 2, 2, 0},
-        {"abcdefabcde", "fa", 4, 2, 4}, /* five ids are in common, and the longest match wins */
+        {"abcdefabcde", "fa", 4, 2, 4}, /* five ids are in common, and the longest match is used */
         {"abcdefabcdef", "abc", 4, 2, 4},
         {"abcdefabcdef", "ab", 4, 2, 2},
-        {"xabcyabdzab", "d", 2, 2, 4},          /* the latest of equally long matches wins */
-        {"xabcyabdxab", "c", 3, 2, 4},          /* a longer match wins over a later one */
+        {"xabcyabdzab", "d", 2, 2, 4},          /* the latest of equally long matches is used */
+        {"xabcyabdxab", "c", 3, 2, 4},          /* a longer match is used instead of a later one */
         {"xabcyabdxab", "d", 2, 2, 4},          /* a match is no longer than n_max */
         {"abcabcabcabcabc", "abcabc", 4, 2, 8}, /* a loop continues past its end */
         {"aaaaaaaaaaaaaaaaa", "aaaaaaaa", 4, 2, 8},
@@ -105,7 +105,7 @@ static void test_drafts_follow_from_the_ids(void **state)
     struct rng rng = {12};
     struct draft_ngram used = {0};
     for (uint32_t i = 0; i < MAX_IDS; i++)
-        /* two different ids make chains far longer than the search follows */
+        /* two different ids make chains far longer than the limit of the search */
         ids[i] = (uint32_t)rng_below(&rng, 2);
     assert_true(draft_token(&used, &c, ids, MAX_IDS, 8) > 0);
     draft_ngram_reset(&used);

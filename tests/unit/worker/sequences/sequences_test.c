@@ -212,8 +212,8 @@ static void bend_drop_too_many(struct draft *d)
 {
     d->blocks[0][1].drop_leading = 1;
 }
-/* Drops a block that a prefix hit of 16 tokens needs: position 16 with a window of 16 still sees
- * position 1. */
+/* Drops a block that a prefix hit of 16 tokens needs: position 16 with a window of 16 still
+ * attends to position 1. */
 static void bend_drop_needed(struct draft *d, uint32_t i_group)
 {
     d->admits[0].n_computed = 16;
@@ -413,8 +413,8 @@ static void must_apply(struct sequences *s, const struct msg_plan *p, const char
     assert_true(sequences_digest(s) == walk_digest(s));
 }
 
-/* A sequence has 20 ids, and its tables end at 32 in both groups. `n_sampled` tokens were
- * sampled, and then the run of a second plan comes. */
+/* A sequence has 20 ids, and its tables end at 32 in both groups. `n_sampled` tokens are
+ * sampled, and then a second plan runs the sequence. */
 static void test_runs_are_resolved(void **state)
 {
     static const struct {

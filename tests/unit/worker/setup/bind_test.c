@@ -167,7 +167,7 @@ static void test_two_nodes(void **state)
     drop_all(m.root);
 }
 
-/* A kernel or container forbids the binding. The worker logs the refusal and goes on. */
+/* A kernel or container forbids the binding. The worker logs the refusal and continues. */
 static void test_what_is_not_allowed(void **state)
 {
     struct two m;

@@ -58,7 +58,7 @@ static uint32_t dtype_size(const char *dtype)
     return strcmp(dtype, "F32") == 0 || strcmp(dtype, "I32") == 0 ? 4 : 2;
 }
 
-/* Writes a model. Element i of each tensor is i, so that cuts can be told apart. */
+/* Writes a model. Element i of each tensor is i, so that each cut has other values. */
 static void write_model(const char *folder, const struct bend *b)
 {
     struct strbuf header, data, file;
@@ -276,7 +276,8 @@ static void test_pieces(void **state)
 }
 
 /* The inputs of a quantised row are cut only between blocks. The file ends after the projection
- * whose inputs are cut, so a shape that fits gets as far as the first missing tensor. */
+ * whose inputs are cut. With a shape that fits, loading therefore fails only at the first
+ * missing tensor. */
 static void test_blocks_are_not_cut(void **state)
 {
     static const struct {

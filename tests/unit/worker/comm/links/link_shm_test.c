@@ -31,7 +31,7 @@ enum { HEADER_BYTES = 4096, WATCHDOG_S = 300 };
 /* `pair` holds both halves of a link in one process, or one half in each of two processes. */
 struct pair {
     struct comm_link *offers, *takes;
-    int memory_fd; /* another mapping, through which a test writes anything into the memory */
+    int memory_fd; /* another mapping, through which a test writes any bytes into the memory */
 };
 
 static struct pair open_pair(uint64_t ring_bytes)
@@ -169,9 +169,9 @@ static void test_messages_both_ways(void **state)
     }
 }
 
-/* Waits, spins or sleeps for a random time. Messages go there and back, thousands of times, with
- * such pauses on each side and without a time-out. A lost wake-up is a hang, for any order of
- * writes, flags and bells. */
+/* Waits, spins or sleeps for a random time. The test sends messages in both directions,
+ * thousands of times, with such pauses on each side and without a time-out. A lost wake-up is a
+ * hang, for any order of writes, flags and bells. */
 static void dawdle(struct rng *r)
 {
     uint64_t kind = rng_below(r, 8);
@@ -222,7 +222,7 @@ static void test_no_lost_wake_up(void **state)
 /* `stepped` tests the same property at each instruction, on processors that can single-step. One
  * process steps through its call. After instruction n the other process makes the opposite call
  * as a whole, for every n. With `sleeper_steps` the stepped call falls asleep, and otherwise it
- * moves bytes. With `of_room` the sleeper waits for room, and otherwise for bytes. */
+ * moves bytes. With `of_room` the sleeper waits for space, and otherwise for bytes. */
 struct stepped {
     struct comm_link *sleeper, *mover;
     bool sleeper_steps, of_room;
@@ -238,7 +238,7 @@ static void move_all(const struct stepped *s)
     (void)!(s->of_room ? link_recv(s->mover, &c, 1, &n, NULL)
                        : link_send(s->mover, &c, 1, &n, NULL));
 }
-/* Returns whether the sleep ends when nothing else happens. Runs in the sleeper's process. */
+/* Returns true when the sleep ends without a further event. Runs in the sleeper's process. */
 static bool awakes(const struct stepped *s, short events)
 {
     struct pollfd p = {.fd = s->sleeper->fd, .events = events};
@@ -350,7 +350,7 @@ static void test_writer_and_reader_sleep(void **state)
     close_pair(&p);
 }
 
-/* The kernel wakes a sleeper whose peer was killed, whether the sleeper waits for room or for
+/* The kernel wakes a sleeper whose peer was killed, whether the sleeper waits for space or for
  * bytes. */
 static void test_killed_peer(void **state)
 {
@@ -382,7 +382,7 @@ static void test_killed_peer(void **state)
 }
 
 /* Bytes that a peer sent before it ended are read before the end is reported. With `rung` the
- * peer left our last bell unread, which the kernel reports as a reset. */
+ * peer has not read our last bell, which the kernel reports as a reset. */
 static void test_last_words(void **state)
 {
     for (int rung = 0; rung < 2; rung++) {
@@ -412,8 +412,8 @@ static void test_last_words(void **state)
     }
 }
 
-/* Bells that nobody reads fill the socket. A full socket neither blocks nor fails, and the next
- * sleep ends at once. */
+/* Unread bells fill the socket. A full socket neither blocks nor fails, and the next sleep ends
+ * at once. */
 static void test_full_bell(void **state)
 {
     struct pair p = open_pair(LINK_SHM_RING_MIN_BYTES);

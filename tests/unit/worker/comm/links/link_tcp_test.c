@@ -101,7 +101,7 @@ static void test_runs(void **state)
     assert_int_equal(from->ops->send(from, out, 2, &n, &err), STATUS_OK);
     assert_int_equal(n, 12);
     assert_int_equal(to->ops->recv(to, in, 2, &n, &err), STATUS_OK);
-    assert_int_equal(n, 12); /* all bytes are in one packet, so nothing comes later */
+    assert_int_equal(n, 12); /* all bytes are in one packet, so no other packet follows */
     assert_memory_equal(head, "head", 4);
     assert_memory_equal(body, "the body", 8);
     from->ops->close(from);

@@ -2,7 +2,7 @@
  * bytes with guard pages around them, and read and write from one thread, two threads or two
  * processes. Cases: full and empty rings, indexes that overflow, indexes that only a broken peer
  * writes, the flags of a sleeping end. Invariants: bytes arrive once and in order, no byte
- * outside is touched, and a move is seen by the end that falls asleep. */
+ * outside is accessed, and the end that falls asleep detects a move. */
 #include "worker/comm/links/ring.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@
 
 enum { MAX_SIZE = 4096, PAGE = 4096 };
 
-/* `memory` holds index words and bytes as both ends map them. An inaccessible page lies on each
+/* `memory` holds index words and bytes as both ends map them. An inaccessible page is on each
  * side of the bytes. */
 struct memory {
     struct ring_shared *shared;
@@ -244,8 +244,8 @@ static void test_impossible_index(void **state)
     }
 }
 
-/* A broken peer writes any index at any time. No byte outside the ring is touched (guard pages
- * would fault), and no read returns more than asked. */
+/* A broken peer writes any index at any time. No byte outside the ring is accessed (guard pages
+ * would fault), and no read returns more bytes than requested. */
 static void test_random_index(void **state)
 {
     struct memory m = map();

@@ -1,4 +1,4 @@
-/* Tests the null device. The tests send plans straight to the executor (compute_test.c has the
+/* Tests the null device. The tests pass plans directly to the executor (compute_test.c has the
  * thread) and compare tokens and log-probabilities with the rule computed here. Other cases:
  * joins, cached prefixes, plans that are refused, failures on request, draft tokens, the
  * configuration hash. Invariants: draft tokens never change the output, and a prefix in a plan

@@ -21,8 +21,7 @@ static void make(const char *folder, const char *name, char *path, size_t size)
     close(fd);
 }
 
-/* A build that cannot use GPUs finds out from the driver's device node whether the machine has a
- * GPU. */
+/* A build that cannot use GPUs detects a GPU by the driver's device node. */
 static void test_a_gpus_node(void **state)
 {
     static const char *const names[] = {"nvidiactl", "dxg"};

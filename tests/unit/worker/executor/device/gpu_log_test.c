@@ -1,4 +1,4 @@
-/* Tests the numbers in the log lines of a start on a GPU. */
+/* Tests the numbers in the log lines that a worker writes when it starts on a GPU. */
 #include "worker/executor/device/gpu_log.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void test_concurrency(void **state)
     struct engine e = {.program = &program, .max_model_len = 131072};
     e.kv_groups[0] = (struct kv_group){.kind = KV_FULL, .block_tokens = 16, .n_blocks = 38314};
     assert_in_range((int)(gpu_log_concurrency(&e) * 1000), 4676, 4677);
-    program.n_kv_groups = 2; /* the group that runs out first decides */
+    program.n_kv_groups = 2; /* the group that runs out of blocks first decides */
     e.kv_groups[1] = (struct kv_group){
         .kind = KV_WINDOW, .window_tokens = 1024, .block_tokens = 16, .n_blocks = 130};
     assert_int_equal((int)(gpu_log_concurrency(&e) * 1000), 2000);
