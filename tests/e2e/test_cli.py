@@ -1,4 +1,4 @@
-"""Tests the commands for a running cluster, as a person types them."""
+"""Tests the commands for a running cluster, as a user types them."""
 import json
 import os
 import re
@@ -169,7 +169,7 @@ def test_join_token_says_when_it_makes_keys(tmp_path):
 
 
 def test_a_stop_may_wait_for_open_requests():
-    """With --shutdown-timeout, an open stream gets all its tokens although `cox up` has been told to stop."""
+    """With --shutdown-timeout, an open stream gets all its tokens although `cox up` is stopping."""
     body = {"prompt": "hi", "max_tokens": 60, "temperature": 0, "stream": True}
     with Cluster("--shutdown-timeout", 60, "--null-step-us", 20000) as c:
         got = Collected()

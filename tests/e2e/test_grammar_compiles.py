@@ -1,5 +1,5 @@
-"""Tests that a costly grammar is compiled beside the steps. Another request's tokens keep coming in the meantime. A worker that is
-killed during the compile costs no answer."""
+"""Tests that a costly grammar is compiled beside the steps. Another request's tokens continue to arrive meanwhile. When a worker is
+killed during the compile, no answer is lost."""
 import json
 import os
 import signal
@@ -53,7 +53,7 @@ class Asked(threading.Thread):
 
 
 def test_a_neighbour_goes_on(cluster):
-    """The head counts steps with tokens that came while a request waited for its grammar. Only other requests can have produced
+    """The head counts steps with tokens that arrived while a request waited for its grammar. Only other requests can have produced
     those tokens."""
     before, asked, tokens = counts(cluster)["results_while_grammars_were_awaited"], Asked(cluster, 1), []
 

@@ -1,5 +1,5 @@
 """Tests `cox serve` as a container of SageMaker's other kinds of inference: batch transform, asynchronous, serverless. The agents
-below play Amazon's side (its queue and its objects in S3) and send the same requests."""
+below simulate Amazon's side (its queue and its objects in S3) and send the same requests."""
 import json
 import os
 import subprocess

@@ -84,7 +84,7 @@ def test_forced_arguments_follow_their_own_schema(http, tools, named):
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}], ids=["required", "named"])
 def test_a_reference_to_the_tools_own_root(http, choice):
-    """A random model continues from one level to the next, so most answers end because of their length."""
+    """A random model nests one level after another, so most answers end because of their length."""
     for seed in SEEDS:
         message = chat(http, tools=[tool("f", NESTED)], tool_choice=choice, parallel_tool_calls=False, seed=seed, max_tokens=120)["message"]
         written = message["tool_calls"][0]["function"]["arguments"]

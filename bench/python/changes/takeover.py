@@ -45,8 +45,8 @@ class Clocked:
             self.strike()
 
     def pauses(self):
-        """Yields for each stream the time from the kill to the end of the longest pause after it. Tokens that were already on the
-        way come before that pause."""
+        """Yields for each stream the time from the kill to the end of the longest pause after it. Tokens that were already sent
+        before the kill are not counted. Tokens on the way come before that pause."""
         for times in self.times.values():
             after = [self.killed] + [t for t in times if t > self.killed]
             gaps = [(b - a, b) for a, b in zip(after, after[1:])]

@@ -67,8 +67,7 @@ def memory(o):
 
 def against(peer, o, rounds):
     """Compares Coxswain's tokens/s with a peer's, by the number of streams, in turns. The peer's server stays up and idle while ours
-    is
-        measured. Returns True when a ratio is below its bar."""
+    is measured. Returns True when a ratio is below its bar."""
     ours, theirs = {n: [] for n in PEER_STREAMS}, {n: [] for n in PEER_STREAMS}
     length = ["--tokens", o.tokens, "--seconds", o.seconds]
     for _ in range(rounds):
