@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fails at the faults of prose that a machine can see. CONTRIBUTING.md, "Style", has the rules that a reader has to judge.
+"""Fails at the faults of prose that a script can detect. CONTRIBUTING.md, "Style", has the rules that a reader has to judge.
 
 Comments, docstrings and pages: no sentence opens with "Of", "Who", "Whose", "Whoever" or "What" (a question may), and none has
 "that which", "whoever" or "the one that". Comments do not open with "Which" or "Where" either.
 A C source of more than 200 lines opens with a comment about purpose, data flow and invariants: two sentences at least.
-Pages: lines of prose have at most 160 columns; tables, code and lines that are one link may be longer, and long
-pieces of code in a line do not count.
+Pages: lines of prose have at most 160 columns; tables, code and lines that are one link may be longer, and long pieces of code in
+a line do not count.
 Commits since SINCE: the subject has at most 72 characters and the form "area: change".
 Usage: check_prose.py [--root DIR] [PATH...]: without PATH all files of the repository, and the commits.
 """

@@ -60,8 +60,8 @@ def go_first(pid):
 
 @contextlib.contextmanager
 def quiet():
-    """Waits until the machine is free. Its other users hold the file COX_MACHINE_LOCK by flock(1) while they work. Without that
-    variable this function does not wait."""
+    """Waits until the machine is free. Other programs lock the file that COX_MACHINE_LOCK names with flock(1) while they work.
+    Without that variable, the function does not wait."""
     name = os.environ.get("COX_MACHINE_LOCK")
     with open(name) if name else contextlib.nullcontext() as f:
         if f:

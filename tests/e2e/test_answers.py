@@ -49,8 +49,8 @@ def test_tools_reach_the_template(http):
 
 
 def test_many_ids_in_one_answer(http):
-    """A large answer is written outside the loop, as a long prompt is read. Small answers are written at once and have the same
-    content."""
+    """Like the read of a long prompt, the write of a large answer is outside the loop. Small answers are written at once and have
+    the same content."""
     for text in "äb" * 3, "äb" * 6000:
         got = http.post("/tokenize", json={"prompt": text, "return_token_strs": True}).json()
         assert got["count"] == len(got["tokens"]) == len(got["token_strs"]) >= 3 * len(text) // 2, got["count"]

@@ -131,8 +131,8 @@ def ask(c, key, path="/v1/files", method="GET", body=None, headers=None):
 
 @needs_shim
 def test_tenants_take_turns_at_the_store(tmp_path):
-    """The disk stalls during an upload of one tenant. That tenant then asks for more lists than a tenant may have waiting. Another
-    tenant asks for a single list, which is accepted and is one of the next two answers."""
+    """The disk stalls during an upload of one tenant. That tenant then requests more lists than a tenant may have pending. Another
+    tenant requests a single list, which is accepted and is one of the next two answers."""
     keys = tmp_path / "keys"
     keys.write_text("".join(f"{key} {name}\n" for name, key in KEYS.items()))
     edge = "edge"
@@ -184,7 +184,7 @@ def serves(c):
 
 def test_idle_clients_take_no_descriptors_from_others(tmp_path):
     """With 256 descriptors and more idle clients, the gateway warns at its start and refuses clients with a reason. Everything else
-    goes on."""
+    continues."""
     with Cluster("--state-dir", tmp_path / "state", workers=1, tp=1) as c:
         gateway = c.pid("gateway-0")
         resource.prlimit(gateway, resource.RLIMIT_NOFILE, (120, 120))  # this limit has the same effect as other open descriptors

@@ -115,7 +115,7 @@ def test_the_admin_key_is_asked_for(tmp_path):
 @pytest.mark.parametrize("code, exit_code", [(400, 2), (403, 2), (404, 1), (409, 1), (500, 1)])
 def test_an_answer_s_own_words_come_first(code, exit_code):
     class Head(BaseHTTPRequestHandler):
-        def do_GET(self):  # answers the command's questions about standby and contents
+        def do_GET(self):  # answers the command's requests about standby and contents with 404
             self.send_error(404)
 
         def do_POST(self):

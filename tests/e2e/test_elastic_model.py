@@ -38,8 +38,8 @@ def cluster_of(folder, tp, *args, pp=1):
 
 
 class Fewer:
-    """`Fewer` is a cluster of a model under load from users who each send one stream after the other. `common`: flags that the
-    reference clusters get too."""
+    """`Fewer` is a cluster of a model under load from users who each send one stream after the other. `common`: flags for the
+    reference clusters too."""
 
     def __init__(self, folder, tp, *args, pp=1, common=(), models=("m",), n_tokens=N_TOKENS):
         self.whole, self.folder, self.common = tp, folder, common

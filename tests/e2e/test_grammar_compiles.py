@@ -69,8 +69,8 @@ def test_a_neighbour_goes_on(cluster):
 
 
 def ask_until_it_waits(cluster):
-    """Returns a costly request that is waiting for its grammar. On a busy machine this function may look too late. It then tries the
-    next request."""
+    """Returns a costly request that is waiting for its grammar. On a busy machine, the compile may have ended before the check. The
+    function then uses the next request."""
     for i in range(2, 12):
         asked = Asked(cluster, i)
         asked.start()

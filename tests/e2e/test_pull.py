@@ -397,8 +397,8 @@ def test_machines_that_share_a_volume(world, hub):
 
 
 def test_a_model_that_came_meanwhile_is_left(world, hub, tmp_path):
-    """A model that came in the meantime is left, because it may already be in use. Replacing the model would take its files away on
-    NFS."""
+    """A model that was published meanwhile is kept, because it may already be in use. Replacing the model would remove its files for
+    readers on NFS."""
     other = World(tmp_path / "other")
     folder = good(other.pull(hub=hub))
     hub.faults[AT] = [("slow", 0.05, 10_000)]

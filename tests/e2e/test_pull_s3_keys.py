@@ -18,8 +18,8 @@ def in_seconds(s):
 
 
 class Keys(Server):
-    """Serves STS, a container's agent and an instance's metadata service. Each answer has new keys, and the bucket accepts only
-    those from then on. `lives`: lifetimes in seconds, in turn."""
+    """Serves STS, a container's agent and an instance's metadata service. Each answer has new keys, and from then on the bucket
+    accepts only these keys. `lives`: lifetimes in seconds, in turn."""
 
     def __init__(self, bucket, lives=()):
         super().__init__()

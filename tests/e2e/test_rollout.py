@@ -71,7 +71,7 @@ def test_a_statefulset_is_rolled_under_load(tmp_path):
         watch.join()
         assert watch.least == 1 and watch.n > 50
         assert len(c.status()["workers"]) == 4 and c.status()["model"]["max_model_len"] == 2048
-        # Some workers were ready as spares, because their rollout waits for no replica.
+        # Some workers become ready as spares, because no incomplete replica waits for a worker.
         said = {i: next(x for x in c.log(f"worker-{i}-1").splitlines() if " worker_ready " in x) for i in range(4)}
         assert [("spare" in said[i]) for i in (3, 2, 1, 0)] == [True, False, True, False], said
         assert all(c.ready(i) for i in range(4))

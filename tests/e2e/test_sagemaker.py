@@ -26,8 +26,8 @@ def generate(http, stream=False, path="/invocations", **parameters):
 
 
 def lines(answer):
-    """Splits an answer into lines like the line reader of SageMaker's notebooks (line_iterator.py), which never sees text without a
-    line end."""
+    """Splits an answer into lines like the line reader of SageMaker's notebooks (line_iterator.py), which never returns text without
+    a line end."""
     assert answer.text.endswith("\n")
     return [json.loads(line) for line in answer.text.split("\n") if line]
 

@@ -199,8 +199,8 @@ def reasoned(url, **more):
 
 
 def test_reasoning_comes_before_the_grammar():
-    """Text before the marker is free, and text after it follows the schema. The model does not know the marker, so biases make it
-    write the marker."""
+    """Text before the marker is free, and text after it follows the schema. The model does not know the marker, so logit biases make
+    it generate the marker."""
     with cpu_cluster("--max-model-len", 512, "--reasoning-parser", "deepseek_v3") as c:
         ids = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "a</think>", "add_special_tokens": False}).json()["tokens"][1:]
         chat = [{"role": "user", "content": "A colour?"}, {"role": "assistant", "content": "<think>Perhaps"}]

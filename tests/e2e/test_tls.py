@@ -283,8 +283,8 @@ def test_cox_up(authority, tmp_path, wanted):
 
 
 def test_ready_means_that_the_gateway_listens(authority, tmp_path):
-    """The gateway refuses clients without a certificate. In an earlier version `cox up` relied on the head's word and was ready
-    before the gateway listened."""
+    """The gateway refuses clients without a certificate. In an earlier version, `cox up` used the head's status and was ready before
+    the gateway listened."""
     for program in BIN.glob("cox*"):
         if program.is_file() and program.name not in ("cox", "cox-gateway"):
             (tmp_path / program.name).symlink_to(program)

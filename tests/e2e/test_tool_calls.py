@@ -92,8 +92,8 @@ def test_a_reference_to_the_tools_own_root(http, choice):
 
 
 def test_a_forced_call_that_breaks_off(http):
-    """The list form of a forced call never appears as content, wherever the answer ends. The client gets as much of the arguments as
-    there is."""
+    """The list form of a forced call never appears as content, wherever the answer ends. The client receives the arguments that were
+    generated."""
     ask = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [tool("f", {"properties": {"a": BOOL}, "required": ["a"]})]}
     with_call = set()
     for n in range(1, 60, 2):

@@ -46,7 +46,7 @@ class Clocked:
 
     def pauses(self):
         """Yields for each stream the time from the kill to the end of the longest pause after it. Tokens that were already sent
-        before the kill are not counted. Tokens on the way come before that pause."""
+        arrive before that pause."""
         for times in self.times.values():
             after = [self.killed] + [t for t in times if t > self.killed]
             gaps = [(b - a, b) for a, b in zip(after, after[1:])]

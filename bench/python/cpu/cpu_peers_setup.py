@@ -167,8 +167,8 @@ def gguf_header(c, tensors):
 
 
 def write_gguf(path):
-    """Writes normally distributed weights. Their size keeps activations as after training, because quantisers need realistic
-    numbers."""
+    """Writes normally distributed weights. Their magnitude keeps activations as large as after training, because quantisers need
+    realistic numbers."""
     c = json.loads(SHAPE.read_text())
     tensors = gguf_tensors(c)
     stored = {name: (shape, *((0, 4) if len(shape) == 1 else (30, 2))) for name, shape in tensors.items()}  # float32 or bfloat16: type, bytes
