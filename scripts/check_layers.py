@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Fails when an include or a name breaks the table of layers, and when files form a circle.
 
-1. scripts/layers.txt lists the folders that each folder may include from and name; the table itself may have no cycle. Each folder with C or
-   CUDA has a row of its own (tests/ and bench/ have one for all below), and no file has a suffix that is not read.
+1. scripts/layers.txt lists the folders that each folder may include from and name; the table itself may have no cycle. Each
+folder with C or
+   CUDA has a separate row (tests/ and bench/ have one for all below), and no file has a suffix that is not read.
 2. No two files reach each other by includes and names (scripts/rooms.py). scripts/circles.txt lists the allowed circles.
 3. Each library is wrapped by one folder: no other folder includes its headers.
 4. CMake links a folder's library only with what the table allows.

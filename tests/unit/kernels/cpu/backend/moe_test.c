@@ -115,8 +115,8 @@ static void choices_are_these(void **state)
     }
 }
 
-/* A damaged model may give logits that are NaN or infinite. The chosen experts must still be
- * distinct, and with n_chosen = n_experts all must be chosen. */
+/* A damaged model may give logits that are NaN or infinite. The four chosen experts must still
+ * be distinct. */
 static void numbers_that_are_none_choose_each_once(void **state)
 {
     static const float odd[] = {NAN, -INFINITY, INFINITY, -FLT_MAX};
