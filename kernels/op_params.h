@@ -43,9 +43,7 @@ struct linear_part {
     const float *bias; /* `bias` has the shape [w->n], or is NULL */
     struct view out;
     bool to_float; /* `out` is float for any activation type of the device (logits) */
-    /* x is not rounded to bfloat16, because the rounding might change a router's choice of experts
-     */
-    bool exact;
+    bool exact;    /* x is not rounded to bfloat16, since that can change a router's experts */
 };
 struct linear_params {
     struct view x;

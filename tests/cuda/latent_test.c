@@ -5,12 +5,12 @@
  *   never expanded    the bounds hold for the absorbed form;
  *   as chosen         the runs that the rule takes are expanded;
  *   always expanded   with the scratch that a worker has, and with so little that heads are
- * processed in turns and keys in chunks. Each of these runs twice. First the scores differ, so that
- * a wrong score changes the result. Then the scores are nearly equal, and keys at the edges of
- * blocks, units, chunks and sequences are 16 times as large as other keys. One key too many or too
- * few therefore changes the result. On the emulation, the launched products are counted and
- * compared with the formula. latent_test [--small]   exit status 0 passed, 1 failures, 77 no device
- */
+ *                     processed in turns and keys in chunks.
+ * Each of these runs twice. First the scores differ, so that a wrong score changes the result.
+ * Then the scores are nearly equal, and keys at the edges of blocks, units, chunks and sequences
+ * are 16 times as large as other keys. One key too many or too few therefore changes the result.
+ * On the emulation, the launched products are counted and compared with the formula.
+ *   latent_test [--small]   exit status 0 passed, 1 failures, 77 no device */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/attention/expansion.h"
 #include "kernels/cuda/linear/abi.h"

@@ -11,8 +11,7 @@ CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
 MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
 GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT / "build/goldens/reference")
 N_CROWD = 100
-EVERY = 1 if os.environ.get("COX_WHOLE") else 5  # when many requests run at once, one answer of this many is compared, because 100 answers alone
-                                                 # take minutes
+EVERY = 1 if os.environ.get("COX_WHOLE") else 5  # one answer of this many is compared where many requests run at once, since 100 take minutes
 WINDOW = 512  # window of the demo model's sliding layers, in tokens
 
 needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no demo model at {MODEL}: scripts/fetch-demo-model")

@@ -206,8 +206,7 @@ def test_logprobs(http):
     assert all(v <= 0 for v in lp["token_logprobs"])
     assert all(len(t) >= 2 for t in lp["top_logprobs"])
     lp = complete(http, max_tokens=4, temperature=0, logprobs=0)["choices"][0]["logprobs"]
-    assert lp["top_logprobs"] == [{t: v} for t, v in zip(lp["tokens"], lp["token_logprobs"])]  # in OpenAI and vLLM, this list also contains the sampled
-                                                                                               # token
+    assert lp["top_logprobs"] == [{t: v} for t, v in zip(lp["tokens"], lp["token_logprobs"])]  # OpenAI and vLLM also list the sampled token
     assert lp["text_offset"] == [0, 1, 2, 3]
     r = http.post("/v1/chat/completions", json={"model": "null", "messages": [{"role": "user", "content": "x"}],
                                                 "max_tokens": 3, "logprobs": True, "top_logprobs": 2}).json()

@@ -22,8 +22,7 @@ CASES = [
     # wrong addresses
     *((f"{c} --address {NOBODY}", 2, f"cannot connect to http://{NOBODY}/api/.*{re.escape(ASK)}")
       for c in ("status", "top", "top --once", "events", "drain all", "undrain all", "lora list", "debug dump")),
-    *((f"{c} --address no.such.host.invalid:8265", 2, f"{re.escape(ASK)}|did not answer in time")  # the second text is printed when the name server does not
-                                                                                                   # answer
+    *((f"{c} --address no.such.host.invalid:8265", 2, f"{re.escape(ASK)}|did not answer in time")  # second text: the name server does not answer
       for c in ("status", "drain 0")),
     (f"keys --reload --address {NOBODY}", 1, re.escape(ASK)),
     (f"chat --url http://{NOBODY}", 1, re.escape(ASK)),

@@ -318,8 +318,7 @@ SEED_000 = {
 @pytest.fixture(scope="module")
 def container():
     with Container(**SEED_000, HF_TOKEN="hf_secret") as c:
-        wait_for("the log says that it serves", lambda: "BOTH API bind to" in c.log())  # waits for the line, since requests may be served before it
-                                                                                        # is written
+        wait_for("the log says that it serves", lambda: "BOTH API bind to" in c.log())  # requests may be served before this line is written
         yield c
 
 

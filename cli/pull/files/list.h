@@ -23,8 +23,7 @@ struct pull_list {
     struct pull_file *files;
     uint32_t n_files, cap;
     char commit[65]; /* commit at a hub; "" = none */
-    /* SHA-256 of the whole list; parts of a fetch are used only for a list with the same identity
-     */
+    /* SHA-256 of the whole list; parts of a fetch are used only with the same identity */
     char identity[65];
 };
 

@@ -37,8 +37,7 @@ fn bound(
     };
     let own = read(inclusive)?;
     let strict = match s.get(exclusive) {
-        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // in draft 4, exclusiveMinimum is a flag for
-                                                                      // minimum
+        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4: a flag for minimum
         _ => read(exclusive)?,
     };
     Ok(match (own, strict) {

@@ -122,8 +122,7 @@ static void test_settings(void **state)
         {"OPTION_ROLLING_BATCH=fast", "", "rolling_batch=fast is not supported: use", 0},
         {"OPTION_MAX_NUM_SEQS=4\nMAX_BATCH_SIZE=5", "", "--max-num-seqs 4", 0},
         {"OPTION_MAX_NUM_SEQS=4\nOPTION_MAX_ROLLING_BATCH_SIZE=5", "", "Set only one of them", 0},
-        /* statement 3: the variable sets the port */
-        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0},
+        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* statement 3: sets the port */
         {"SERVING_JOB_QUEUE_SIZE=7", "", "--max-waiting 7", 0},
         {"SERVING_JOB_QUEUE_SIZE=7", "job_queue_size=9", "--max-waiting 9", 0},
         {"OPTION_ENFORCE_EAGER=true", "", "--enforce-eager", 0},
