@@ -1,5 +1,5 @@
 #pragma once
-/* Ends a bench that cannot go on. */
+/* Ends a bench that cannot continue. */
 #include "common/base/str.h"
 
 /* Prints "PROGRAM: …" on stderr and ends with exit status 1. */

@@ -8,8 +8,8 @@
 #include "common/host/crash.h"
 #include "common/host/first_process.h"
 
-/* Ends the command. When output could not be written, for example on a full disk, the command
- * fails whatever its own exit code is. */
+/* Returns the final exit code of the command. When output could not be written, for example on a
+ * full disk, it is a failure. */
 static int end(const char *name, int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -19,7 +19,8 @@ static int end(const char *name, int code)
     return code == EXIT_FINE ? EXIT_FAILED : code;
 }
 
-/* Returns the command of ours for a command that users of Ollama or Docker type, or `name`. */
+/* Returns the command of `cox` that equals a command of Ollama or Docker. Returns `name` for all
+ * other names. */
 static const char *meant(const char *name)
 {
     static const char *const others[][2] = {

@@ -1,13 +1,13 @@
 #pragma once
-/* Declares the arguments of the adapter operators in kernels/ops.h. A device that reads the
- * host's lists (CPU) takes `lora_params`. A device that has tables of its own (GPU) takes
+/* Declares the arguments of the adapter operators in kernels/ops.h. A CPU device reads the
+ * host's lists and uses `lora_params`. A GPU device has tables of its own and uses
  * `adapters_params`. */
 #include "kernels/op_params.h"
 
 /* An adapter adds to a product (Hu et al. 2021): out[r] += scale * (b (a x[r])) for each row r
- * in its part of the list. No row is in two parts. `lora_params` is for a device whose operators
- * read the host's memory. Such a device processes LORA_CHUNK_ROWS rows at a time in the scratch
- * views `gathered`, `low` and `high`. */
+ * in its part of the list. A row is in one part only. `lora_params` is for a device whose
+ * operators read the host's memory. Such a device processes LORA_CHUNK_ROWS rows at a time in
+ * the scratch views `gathered`, `low` and `high`. */
 #define LORA_CHUNK_ROWS 64u
 struct lora_group {
     /* shapes: a [rank][inputs], b [outputs][rank]; only the rank may differ between adapters */
@@ -32,14 +32,14 @@ struct lora_pair {
     float scale;
 };
 /* `adapter_rows` lists the rows of a pass, ordered by adapter: adapter i has list[first[i]] ..
- * list[first[i + 1] - 1]. All n_rows entries of the list are rows of the pass, also those after
- * the last adapter's part. */
+ * list[first[i + 1] - 1]. Each of the n_rows entries is a row of the pass, even those after the
+ * last adapter's part. */
 struct adapter_rows {
     const uint32_t *list;  /* `list` has the shape [n_rows] */
     const uint32_t *first; /* `first` has the shape [n_adapters + 1] */
     uint32_t n_adapters, n_rows;
 };
-/* `adapters_params` describes the sum of `lora_params` for matrices that lie side by side and
+/* `adapters_params` describes the sum of `lora_params` for matrices that are side by side and
  * share one x. Part i adds entry first + i of each row's adapter. Only the device knows which
  * rows have which adapter and how large its matrices are, so a recorded pass serves any mix of
  * adapters. */

@@ -36,9 +36,9 @@ static inline uint32_t kv_part_end(const struct kv_cache *kv)
     return kv_is_latent(kv) ? kv->v_dim : kv->head_dim;
 }
 
-/* Returns the bytes of one layer's keys in a block. Values take as many bytes, except with a
- * latent, which has none. block_tokens must be a multiple of 4, so that the data behind is
- * aligned. */
+/* Returns the bytes of one layer's keys in a block. Values need the same number of bytes, except
+ * for a latent, which has no values. block_tokens must be a multiple of 4, so that the following
+ * data is aligned. */
 static inline uint64_t kv_keys_bytes(enum dtype dtype, uint32_t n_kv_heads, uint32_t head_dim,
                                      uint32_t block_tokens, bool latent)
 {

@@ -1,7 +1,7 @@
 #pragma once
 #include "kernels/op_params.h"
 
-/* Declares MLA's attention with the projections of keys and values absorbed: one operator
+/* Declares MLA's attention with absorbed projections of keys and values, which is one operator
  * instead of five in a program. The operator projects Q into the latents' space (`keys`,
  * [kv_rank][nope] for each head); `rope` copies the slice of Q that stays unchanged. It writes
  * the keys and values of all rows to the cache and computes attention over the latents. Last, it

@@ -1,6 +1,6 @@
 #pragma once
-/* Declares the arguments of the operators of kernels/ops.h: one struct each, with the math. They
- * were checked at load time, so shapes are right by construction. */
+/* Declares the arguments of the operators of kernels/ops.h: one struct for each operator, with
+ * the math. Arguments are checked at load time, so operators need not check shapes. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,7 +14,7 @@ struct view {
 };
 
 /* out[i] = scale * (row ids[i] - first of w). w has the ids first .. first + w->n - 1; any other
- * id gives zeros, since another rank has it. */
+ * id gives zeros, since another rank has that row. */
 struct embed_params {
     struct view out;
     const struct weight *w;
@@ -43,7 +43,7 @@ struct linear_part {
     const float *bias; /* `bias` has the shape [w->n], or is NULL */
     struct view out;
     bool to_float; /* `out` is float for any activation type of the device (logits) */
-    bool exact; /* x is not rounded to bfloat16, with which a router might choose other experts */
+    bool exact;    /* x is not rounded to bfloat16, since that can change a router's experts */
 };
 struct linear_params {
     struct view x;
@@ -69,11 +69,11 @@ struct rope_table_params {
 };
 
 /* `kv_cache` holds one layer's keys and values: [kv head][token][head_dim] of a block each.
- * Block b begins at b * block_stride bytes; other layers lie between, so that a block is one
- * piece for all layers. A latent (MLA) is a key whose first v_dim elements are the value; v
- * equals k then. F8_E4M3 and I8 are codes: value = scale * code, with a scale for each token and
- * KV head. A latent has one scale for its first v_dim elements and another for the rest. A scale
- * follows from its elements alone (kv_layout.h). */
+ * Block b begins at b * block_stride bytes. The other layers are in between, so that a block is
+ * one piece for all layers. A latent (MLA) is a key whose first v_dim elements are the value, so
+ * v equals k. F8_E4M3 and I8 are codes: value = scale * code, with a scale for each token and KV
+ * head. A latent has one scale for its first v_dim elements and another for the rest. A scale
+ * depends only on its elements (kv_layout.h). */
 struct kv_cache {
     void *k, *v; /* data of block 0 */
     uint64_t block_stride;
@@ -99,9 +99,9 @@ struct kv_write_params {
 /* Computes causal attention of each row over positions first .. rows[i].position of its
  * sequence, where first = window ? max(0, position - window + 1) : 0. The KV of all rows of the
  * call is already written (kv_write). Rows may attend to each other within one sequence or, in a
- * shared block, across two. Positions behind a row's own are not read: a rejected draft token
- * may have left its KV there. Query head h reads KV head (first_in_group + h) / group; a rank's
- * heads may begin or end inside a group. score = scale * q.k, then softcap * tanh(score /
+ * shared block, across two. Positions behind a row's own are not read, because they may contain
+ * the KV of a rejected draft token. Query head h reads KV head (first_in_group + h) / group; a
+ * rank's heads may begin or end inside a group. score = scale * q.k, then softcap * tanh(score /
  * softcap) if softcap > 0. A sink is one more score of a head, whose value is zeros. */
 #define ATTENTION_SPLIT 256u
 struct attention_params {
@@ -125,8 +125,8 @@ struct gated_params {
 };
 
 /* Chooses the experts of a row and their shares: the n_chosen best by score (plus bias), and the
- * lower number among equals. If n_groups > 0, the experts come from the n_groups_chosen best
- * groups. ids are in ascending order. */
+ * lower number among equals. If n_groups > 0, the experts are chosen from the n_groups_chosen
+ * best groups. ids are in ascending order. */
 enum route_scores {
     ROUTE_SOFTMAX,           /* the scores are the softmax over all experts */
     ROUTE_SOFTMAX_OF_CHOSEN, /* the scores are the softmax over the logits of the chosen experts */
@@ -146,7 +146,7 @@ struct route_params {
 };
 
 /* out = sum over a row's experts of share * down(act(gate x) * up x), in ascending order.
- * Experts below `first`, or from first + n on, are another rank's and are left out. */
+ * Experts below `first`, or from first + n on, belong to other ranks and are left out. */
 struct moe_expert {
     const struct weight *gate, *up, *down;
     const float *gate_bias, *up_bias, *down_bias; /* biases of the three products, or NULL */
@@ -164,8 +164,8 @@ struct moe_params {
     const void *table; /* table made by expert_table; NULL if the device has none */
 };
 
-/* out[h][0..n) = w_h x[h][0..k). Heads lie in_stride and out_stride apart; all matrices have one
- * shape. */
+/* out[h][0..n) = w_h x[h][0..k). Heads are in_stride and out_stride apart; all matrices have the
+ * same shape. */
 struct heads_params {
     struct view x, out;
     uint32_t n_rows, n_heads, in_stride, out_stride;
@@ -188,7 +188,7 @@ struct logits_top {
     uint32_t id; /* id of the largest logit; the lowest among equals; a NaN counts as -inf */
     float best, second;
 };
-/* Merges the results of two parts of a row; the lower id wins among equals. */
+/* Merges the results of two parts of a row; among equal logits, the lower id is kept. */
 static inline void logits_top_merge(struct logits_top *t, struct logits_top other)
 {
     if (other.best > t->best || (other.best == t->best && other.id < t->id)) {

@@ -1,17 +1,18 @@
 #pragma once
 /* Declares the table of operators that every backend fills (kernels/cpu, kernels/cuda), and in
- * which a runner's program is written. It holds math only: no files, no sockets, no model names.
+ * which a runner's program is written. The table contains only math: no files, sockets or model
+ * names.
  *
  * A row is one token of one sequence. Activations have the backend's element type (CPU: float).
- * All calls come from one thread; a backend may use more threads inside. On a CPU a call returns
- * when the result is there. On a GPU the call is enqueued, and sync reports failures. Arguments
- * were checked at load time, so shapes are right by construction.
+ * All calls come from one thread; a backend may use more threads inside. On a CPU, a call
+ * returns when the result is complete. On a GPU, the call is enqueued, and sync reports
+ * failures. Arguments are checked at load time, so operators need not check shapes.
  *
  * Invariance of the CPU backend (docs/develop/protocol.md): the bits of a row's result depend on
  * that row, its sequence's KV and the weights alone. They never depend on n_rows, the row's
  * place, its neighbours or the number of threads. Every sum has a fixed order. Over K it is
- * sequential. Over a head's dimension it goes lane by lane (lane l sums elements l, l+16, ...
- * and the 16 lanes are added as a fixed tree). Attention works in splits of ATTENTION_SPLIT
+ * sequential. Over a head's dimension it is lane by lane (lane l sums elements l, l+16, ... and
+ * the 16 lanes are added as a fixed tree). Attention works in splits of ATTENTION_SPLIT
  * positions that begin at its multiples and are merged in order. A GPU's products and attention
  * choose kernels and splits by n_rows and the launch's shape: the same call gives the same bits,
  * and another batch may give others. */
@@ -36,8 +37,8 @@ struct ops {
     uint32_t (*isa_level)(const struct device *d);
     MUST_USE enum status (*set_isa_level)(struct device *d, uint32_t level, struct error *err);
     const char *(*isa_name)(const struct device *d);
-    /* Returns STATUS_UNSUPPORTED for shapes that the device's operators do not take. It is
-     * called before anything is loaded. NULL means that all shapes are taken. */
+    /* Returns STATUS_UNSUPPORTED for shapes that the device's operators do not support. It is
+     * called before the model is loaded. NULL means that all shapes are supported. */
     MUST_USE enum status (*check)(const struct device *d, const struct scratch_shape *s,
                                   struct error *err);
     struct memory_ops memory;

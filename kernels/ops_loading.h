@@ -1,6 +1,6 @@
 #pragma once
-/* Declares the tables of struct ops (kernels/ops.h) for data that a device gets once, when a
- * model or an adapter is loaded. */
+/* Declares the tables of struct ops (kernels/ops.h) for data that is sent to a device once, when
+ * a model or an adapter is loaded. */
 #include "kernels/adapter_params.h"
 #include "kernels/op_params.h"
 
@@ -34,7 +34,7 @@ struct adapter_ops {
     const uint32_t *(*upload)(struct device *d, const struct adapter_rows *rows);
     /* The functions below write an adapter's pairs in the device's own form: n of them in n *
      * `bytes` of device memory. They are written when the adapter is loaded, after all work that
-     * still reads the old adapter there. */
+     * reads the old adapter in the same place. */
     uint64_t (*bytes)(const struct device *d);
     void (*table)(struct device *d, const struct lora_pair *pairs, uint32_t n, void *out);
     void (*add)(struct device *d, const struct adapters_params *p);

@@ -9,7 +9,7 @@ struct device;
 struct math_ops {
     void (*embed)(struct device *d, const struct embed_params *p);
     /* Sets ids[i] = last[slots[i]], unless slots[i] is UINT32_MAX. It is used for ids that only
-     * the device knows. ids and slots must have been uploaded. */
+     * the device has. ids and slots must have been uploaded. */
     void (*take_last)(struct device *d, uint32_t *ids, const uint32_t *slots, const uint32_t *last,
                       uint32_t n_rows);
     /* Sets out[i] = x[rows[i]], dim elements each. On a CPU, out may be x if rows ascend. */
@@ -18,7 +18,7 @@ struct math_ops {
     /* The three operators below are fused, and each may be NULL. add_norm: add, then norm of the
      * result (norm.x is add.x). rope_kv: ropes of Q and K, then kv_write of K and V.
      * linear_gated: linear of two parts of one shape, then gated of their results; only
-     * gated.out is certainly written. */
+     * gated.out is guaranteed to be written. */
     void (*add_norm)(struct device *d, const struct add_params *add, const struct norm_params *p);
     void (*rope_kv)(struct device *d, const struct rope_params *q, const struct rope_params *k,
                     const struct kv_write_params *p);
@@ -49,15 +49,15 @@ struct math_ops {
     /* Sets out[i] for row i of x[n_rows][dim]. */
     void (*logits_top)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                        struct logits_top *out);
-    /* Does logits_top of x w^T, capped unless softcap is 0, without storing the product. p has
-     * one part without an `out`. NULL: use linear, softcap and logits_top. */
+    /* Computes logits_top of x w^T, capped unless softcap is 0, without storing the product. p
+     * has one part without an `out`. NULL: use linear, softcap and logits_top. */
     void (*linear_top)(struct device *d, const struct linear_params *p, float softcap,
                        struct logits_top *out);
     /* Sets out[i] = sum over j of exp(x[i][j] - shift[i]); the lanes are added in float, then
      * together in double. */
     void (*sum_exp)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                     const float *shift, double *out);
-    /* Does the five operators of MLA's attention at once, in the cheaper form for each row.
+    /* Computes the five operators of MLA's attention at once, in the cheaper form for each row.
      * NULL: use the five operators one by one. */
     void (*latent)(struct device *d, const struct latent_params *p);
 };

@@ -19,7 +19,7 @@ struct scratch_shape {
 };
 
 struct memory_ops {
-    /* Returns zeroed device memory in large pages, or NULL when there is none. */
+    /* Returns zeroed device memory in large pages, or NULL when too little memory is free. */
     void *(*alloc)(struct device *d, uint64_t n_bytes);
     void (*release)(struct device *d, void *ptr, uint64_t n_bytes);
     /* returns the bytes that alloc can still return */
@@ -31,14 +31,15 @@ struct memory_ops {
                                  struct error *err);
     /* Copies from device memory to device memory, in the order of the operators. */
     void (*copy)(struct device *d, void *to, const void *from, uint64_t n_bytes);
-    /* Returns the scratch that operators need besides their arguments, for the largest shapes of
-     * a program. use_scratch gives it to the device once, as one piece. CPU: 0. */
+    /* Returns the bytes of scratch that operators need besides their arguments, for the largest
+     * shapes of a program. use_scratch passes the scratch to the device once, as one piece. CPU:
+     * 0. */
     uint64_t (*scratch_bytes)(const struct device *d, const struct scratch_shape *s);
     void (*use_scratch)(struct device *d, void *ptr, uint64_t n_bytes);
 };
 
-/* PASS_TABLE_ENTRIES is the largest number of block-table entries of a pass in total. It is the
- * same on all ranks; otherwise they would cut a step into different passes. */
+/* PASS_TABLE_ENTRIES is the largest number of block-table entries of a pass in total. The number
+ * is the same on all ranks, so that they cut a step into the same passes. */
 #define PASS_TABLE_ENTRIES (4u << 20)
 
 struct pass_ops {
@@ -50,8 +51,8 @@ struct pass_ops {
      * uploads before it have the same sizes. */
     const void *(*upload)(struct device *d, const void *host, uint64_t n_bytes);
     /* Uploads the rows' sequences in one KV group, with their block tables. All groups of a pass
-     * together have at most PASS_TABLE_ENTRIES entries, which every device has room for. The
-     * result goes into `rows` of kv_write and attention in this pass. */
+     * together have at most PASS_TABLE_ENTRIES entries, for which every device has memory. The
+     * result is used as `rows` of kv_write and attention in this pass. */
     const struct kv_row *(*upload_rows)(struct device *d, const struct kv_row *rows,
                                         uint32_t n_rows, uint32_t block_tokens);
     MUST_USE enum status (*sync)(struct device *d, struct error *err);

@@ -8,9 +8,9 @@ struct device;
 enum record_state {
     RECORD_NONE,   /* the pass is not recorded: enqueue it */
     RECORD_BEGUN,  /* the pass is being recorded: enqueue it, then call `end`, which runs it */
-    RECORD_PLAYED, /* the recording of the pass was enqueued: nothing is left to do */
+    RECORD_PLAYED, /* the recording of the pass was enqueued: the caller does nothing more */
     /* The device could not record or replay the pass, but still works: enqueue the pass (again)
-     * as usual. Passes of its key are not tried again. */
+     * as usual. Passes with its key are not recorded again. */
     RECORD_REFUSED,
 };
 
@@ -21,9 +21,9 @@ struct recording_ops {
      * numbers of this key. *why is set with RECORD_REFUSED. */
     enum record_state (*begin)(struct device *d, uint64_t key, bool of_rows, struct error *why);
     /* Ends a recording that was begun. Returns PLAYED when the pass runs now, or when the device
-     * is lost, which sync reports. Returns REFUSED when the device refuses it. is_whole false
-     * means that the caller has given up: the result is NONE, or REFUSED if the device had
-     * refused the recording before. */
+     * is lost, which sync reports. Returns REFUSED when the device refuses the recording.
+     * is_whole false means that the caller has abandoned the recording: the result is NONE, or
+     * REFUSED if the device had refused the recording before. */
     enum record_state (*end)(struct device *d, uint64_t key, bool is_whole, struct error *why);
     /* Returns whether the launches of a pass of these rows (host data) follow from their number
      * and not from their sequences; other passes must not be recorded. NULL if begin is NULL. */
@@ -31,6 +31,6 @@ struct recording_ops {
     /* Drops all recordings, and a recording in progress, because the memory that they refer to
      * will be freed. */
     void (*drop)(struct device *d);
-    /* returns the bytes of device memory that all recordings take */
+    /* returns the bytes of device memory that all recordings use */
     uint64_t (*bytes)(const struct device *d);
 };

@@ -9,7 +9,7 @@
 struct weight {
     enum dtype dtype;
     uint32_t n, k;
-    /* number of inputs that share a scale, from input 0 on; 0 = the dtype's own number */
+    /* number of inputs that share a scale, from input 0 on; 0 = the dtype's usual number */
     uint32_t group;
     uint64_t n_bytes;
     void *data; /* packed bytes in device memory, in the backend's layout */

@@ -1,9 +1,9 @@
 """Splits C and CUDA into the statements of their top level: the names that each statement declares or defines, and the text that may
 use other names.
 
-This is no compiler. It follows braces and #if, looks through extern "C" and namespaces, and expands macro calls that declare or
-define something or make a name. It does not see a function whose name is made by a macro in a header that several sources compile
-(ISA_FN).
+The script is not a compiler. It follows braces and #if, enters extern "C" and namespaces, and expands macro calls that contain
+declarations or definitions or make a name. It does not see a function whose name is made by a macro in a header that several
+sources compile (ISA_FN).
 """
 import re
 from collections import namedtuple
@@ -72,8 +72,8 @@ class Expander:
         return " ".join(texts)
 
     def top(self, text):
-        """Returns the text with the calls in its first column expanded, since they may declare or define something, and with words
-        for "static" replaced."""
+        """Returns the text with the calls in its first column expanded, since they may be declarations or definitions, and with
+        words for "static" replaced."""
         text = self.static.sub("static", text) if self.static else text
         return CALL_IN_COLUMN.sub(self.expand, text)
 
@@ -83,7 +83,8 @@ class Expander:
 
 
 def function_name(head):
-    """Returns the name of the function that a head declares, or None. A macro call in front of the declaration is skipped."""
+    """Returns the name of the function that a statement's head declares, or None. A macro call in front of the declaration is
+    skipped."""
     at = 0
     while m := re.compile(r"\b([A-Za-z_]\w*)\s*\(\s*([^\s])?").search(head, at):
         if m[2] == "*":  # the head declares a pointer to a function, or a function that returns one
@@ -141,7 +142,7 @@ class Reader:
         return re.sub(f"[{MARKS}]", " ", self.text[self.start:end])
 
     def end(self, at):
-        """Ends the statement before `at` and begins the next one behind it."""
+        """Ends the statement before `at` and begins the next statement there."""
         body, after = self.open or at, self.closed or at
         head = self.head(body)
         s = head.strip() and statement(head, self.text[body:after], self.text[after:at], any(self.around))

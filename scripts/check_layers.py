@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Fails when an include or a name breaks the table of layers, and when files form a circle.
 
-1. scripts/layers.txt lists the folders that each folder may include from and name; the table itself may have no cycle. Each folder with C or
-   CUDA has a row of its own (tests/ and bench/ have one for all below), and no file has a suffix that is not read.
+1. scripts/layers.txt lists the folders that each folder may include from and name; the table itself may have no cycle. Each
+folder with C or
+   CUDA has a separate row (tests/ and bench/ have one for all below), and no file has a suffix that is not read.
 2. No two files reach each other by includes and names (scripts/rooms.py). scripts/circles.txt lists the allowed circles.
 3. Each library is wrapped by one folder: no other folder includes its headers.
 4. CMake links a folder's library only with what the table allows.
@@ -66,7 +67,7 @@ def read_table(path):
 
 
 def layer_of(path, rules):
-    """Returns the row of a file or a room, which is the row of the nearest folder."""
+    """Returns the row of a file or a module, which is the row of the nearest folder."""
     while path not in rules:
         path, below_another, _ = path.rpartition("/")
         if not below_another:
@@ -126,8 +127,8 @@ def check_folders(root, rules):
 
 
 def check_calls(found, rules):
-    """Finds names that the linker would allow and the table does not. Such names need no include when a lower header declares them.
-    When several sources define a name, one allowed source is enough."""
+    """Finds uses of names that the linker would allow and the table does not. Such names need no include when a lower header
+    declares them. When several sources define a name, one allowed source is enough."""
     def allowed(frm, to):
         a, b = layer_of(frm, rules), layer_of(to, rules)
         return None in (a, b) or a in UNCHECKED or a == b or b in rules[a] or "*" in rules[a]
@@ -141,7 +142,7 @@ def check_calls(found, rules):
 
 
 def read_circles(path):
-    """Returns the allowed circles with their reasons. Each line is "room room …: why"."""
+    """Returns the allowed circles with their reasons. Each line is "module module …: reason"."""
     allowed = []
     for n, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
         line = line.split("#", 1)[0].strip()
@@ -200,7 +201,7 @@ def check_cmake(root, rules):
 
 def check_stand_ins(root):
     """Checks that tests/cuda/no_text.c, which replaces text/ where CUDA tests are built without Rust, has each function that worker/
-    calls. Such builds are rare, so a missing function would be noticed late."""
+    calls. Such builds are rare, so a missing function would be detected late."""
     header, stand_ins = root / "text/text.h", root / "tests/cuda/no_text.c"
     if not header.exists() or not stand_ins.exists():
         return []

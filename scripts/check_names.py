@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when a page or a comment names a source file that is not there, or a function that the file does not define.
+"""Fails when a page or a comment names a source file that does not exist, or a function that the file does not define.
 
 1. A path from the root ("head/kv/blocks.c") exists; with ":name" behind it, that file defines the function.
 2. A bare file name in backquotes or in a comment ("blocks.c") is the name of some file, and so is `blocks.*`. Behind
@@ -19,7 +19,7 @@ TOPS = "head|worker|gateway|cli|common|kernels|proto|text|bench|tests|cmake|scri
 SUFFIX = r"(?:c|h|cu|cuh|rs|proto|py|cmake)"
 PATH = re.compile(rf"(?<![\w/.*<>{{}}$-])((?:{TOPS})/[\w/.-]*?\w\.{SUFFIX})\b(?::([a-z]\w+)\b)?(?![\w*{{])")
 BARE = re.compile(r"(?<![\w/.*<>{}$-])([a-z]\w*\.(?:c|h|cu|cuh))\b(?![\w/*({])")
-ROOM = re.compile(rf"`((?:head|worker|gateway|cli|common|kernels|proto|text)/[\w/]*\w)/?`")  # matches a folder, or a room without its suffix
+ROOM = re.compile(rf"`((?:head|worker|gateway|cli|common|kernels|proto|text)/[\w/]*\w)/?`")  # matches a folder, or a source file without its suffix
 ANY = re.compile(r"`([a-z][\w/]*)\.\*`")  # matches `blocks.*`, which means a source and its header
 PAIR = re.compile(rf"`((?:{TOPS})/[\w/.-]+\.{SUFFIX})`, `([a-z]\w+)`")  # matches `path/file.c`, `function`
 HISTORY = {"CHANGELOG.md"}  # these pages name files that may no longer exist

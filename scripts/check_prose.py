@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails at the faults of prose that a machine can see. CONTRIBUTING.md, "Style", has the rules that a reader has to judge.
+"""Fails at the faults of prose that a script can detect. CONTRIBUTING.md, "Style", has the rules that a reader has to judge.
 
 Comments, docstrings and pages: no sentence opens with "Of", "Who", "Whose", "Whoever" or "What" (a question may), and none has
 "that which", "whoever" or "the one that". Comments do not open with "Which" or "Where" either.

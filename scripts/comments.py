@@ -3,7 +3,7 @@
 C, CUDA, JavaScript and CSS have /* */ and //, Rust has // as well as /// and //!, Python has # and docstrings, shell, CMake and
 YAML have #. Adjacent lines of one comment become one text, joined by single spaces; a comment that is a drawing or a list also
 stays one text. Literals are not comments. A # inside of a here-document of a shell script counts as a comment; that is rare and
-harmless here.
+harmless.
 """
 import ast
 import io

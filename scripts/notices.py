@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the table of Rust crates in THIRD_PARTY_NOTICES.md, from text/Cargo.lock.
 
-notices.py           writes it (asks cargo for the licences)
-notices.py --check   fails when a crate of the lock file is missing in it (needs no cargo)
+notices.py           writes it (asks cargo for the licences) notices.py --check   fails when a crate of the lock file is missing
+in the table (needs no cargo)
 """
 import argparse
 import json

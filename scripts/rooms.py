@@ -1,7 +1,7 @@
-"""Finds circles among rooms and the arrows between them.
+"""Finds circles among modules, which this script calls rooms, and the arrows between them.
 
 A room is one stem: x.c with x.h, x.cu with x.cuh; one module of Rust; one module of Python. A header without a source of its stem
-is a room of its own. An arrow A -> B means that a file of A includes a header of B, or names a function or data that B's source
+is a separate room. An arrow A -> B means that a file of A includes a header of B, or names a function or data that B's source
 defines for other files. A circle is a set of rooms that all reach each other by arrows. rooms_c.py, rooms_rust.py and
 rooms_python.py read the arrows.
 """
@@ -13,7 +13,7 @@ def stem(path):
 
 
 class Arrows:
-    """Keeps the arrows. arrows[A][B] says why room A depends on room B, as the texts "includes FILE" and "names NAME"."""
+    """Keeps the arrows. arrows[A][B] has the reasons why room A depends on room B, as the texts "includes FILE" and "names NAME"."""
 
     def __init__(self):
         self.arrows = defaultdict(lambda: defaultdict(set))

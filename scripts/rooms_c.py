@@ -2,7 +2,7 @@
 
 A room has an arrow to a room whose header it includes. It also has an arrow to a room whose source defines a function or data for
 others, when it names that function or data: in a call, as an argument, in a table, or in a macro or an inline function of its
-header. A name counts when the compiler takes it for the other room's name:
+header. A name counts when the compiler resolves it to the other room's definition:
 - the file declares it, or a header does that the file reads (a header may rely on those that its readers read, too); a call always counts;
 - the file and the headers that it reads do not define the name themselves;
 - it is not behind '.' or '->', and no tag; and unless it is called, the statement of the top level has no variable of that name.
@@ -106,8 +106,7 @@ def homes(sources, headers, reads):
 
 
 def tables(files, reads):
-    """Returns (name -> the files that declare it, name -> the sources that define it, path -> the files whose declarations the file
-    sees)."""
+    """Returns (declaring files by name, defining sources by name, and by path the files whose declarations that file sees)."""
     declared, defined, sees = defaultdict(set), defaultdict(set), {path: set(seen) for path, seen in reads.items()}
     for path, f in files.items():
         for name in f.declared:

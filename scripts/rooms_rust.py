@@ -31,7 +31,7 @@ def rust_paths(text):
 
 
 def rust_arrows(root, folder):
-    """Returns the arrows of a Rust crate. An arrow means that a module names something of another module. Names that a mod.rs
+    """Returns the arrows of a Rust crate. An arrow means that a module names an item of another module. Names that a mod.rs
     re-exports belong to their owner."""
     modules, out = rust_modules(root, folder), Arrows()
     texts = {m: source_tree.without_comments_rust((root / f).read_text()) for m, f in modules.items()}

@@ -1,4 +1,4 @@
-"""Holds functions that the checks share: the list of our files, and C without its comments."""
+"""Contains functions that the checks share: the list of source files, and C without its comments."""
 import functools
 import os
 import re
@@ -19,7 +19,7 @@ LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')  # matches a string of C; group 1 i
 
 
 def blank(match):
-    """Returns blanks of the same length with the same line breaks, so that offsets stay valid."""
+    """Returns spaces of the same length with the same newlines, so that offsets stay valid."""
     return re.sub(r"[^\n]", " ", match.group(0))
 
 

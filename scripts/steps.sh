@@ -1,4 +1,4 @@
-# The other scripts source this file. It has steps with elapsed time, a log for each step, and advice when a step fails. It needs COX_ROOT (the
+# Sourced by the other scripts. It defines steps with elapsed time, a log for each step, and advice when a step fails. It needs COX_ROOT (the
 # repository). Logs go to build/log/, which is never committed.
 : "${COX_ROOT:?}"
 COX_LOGS="$COX_ROOT/build/log"
@@ -20,7 +20,7 @@ step() {
     shift 2
     log="$COX_LOGS/$(printf '%s' "$title" | tr -cs 'a-zA-Z0-9' '-' | sed 's/-$//').log"
     say "$title ..."
-    # The command has its own process group, which a Ctrl-C also ends. Otherwise a build would go on beside the next build.
+    # The command has its own process group, which a Ctrl-C also ends. Otherwise, a build would continue beside the next build.
     set -m
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!

@@ -1,4 +1,4 @@
-# This file defines the tests that `scripts/test --preset arm64` runs under QEMU, with the label arm64.
+# Defines the tests that `scripts/test --preset arm64` runs under QEMU, with the label arm64.
 # The kernel tests and some models run on the best CPU that QEMU emulates (`max`).
 # Tests of dot products also run on a CPU without dot product instructions (Cortex-A53) and on a CPU with signed ones only (Cortex-A76).
 file(GLOB_RECURSE kernel_tests ${CMAKE_CURRENT_SOURCE_DIR}/unit/kernels/*_test.c)

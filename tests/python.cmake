@@ -1,7 +1,6 @@
-# This file lists the tests in Python: checks of scripts/ (any Python 3.11), and black-box tests of the real programs (in .venv). Each file is one
-# ctest test.
+# Lists the tests in Python: checks of scripts/ (any Python 3.11), and black-box tests of the real programs (in .venv). Each file is one ctest test.
 # The tests wait more than they compute, so as many run at once as there are processors.
-# Tests of the way in which processors are shared (`alone_tests`) run alone.
+# Tests that depend on how processors are shared (`alone_tests`) run alone.
 set(alone_tests "^(busy_machine|host_failures|overload|processes|sizes|straggler|straggler_model)$")
 # `memory_tests` are end-to-end tests that find memory faults which unit tests and fuzz corpora miss. They send malformed bytes to every port,
 # cancel, move, preempt and adopt running requests, use files, batches, keys and TLS, and load and split models.
@@ -44,7 +43,7 @@ foreach(t ${e2e_tests})
   if(n MATCHES "${alone_tests}")
     set_tests_properties(e2e_${n} PROPERTIES RUN_SERIAL TRUE)
   endif()
-  # Under sanitizers CI runs only `memory_tests`. The other tests take the same code through longer scenarios (table in docs/develop/testing.md).
+  # Under sanitizers CI runs only `memory_tests`. The other tests run the same code in longer scenarios (table in docs/develop/testing.md).
   if(COX_SANITIZE AND NOT n MATCHES "${memory_tests}")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
@@ -55,7 +54,7 @@ foreach(t ${e2e_tests})
     set_tests_properties(e2e_${n} PROPERTIES LABELS "e2e;cuda_link")
   endif()
 endforeach()
-# These are tests of the chart, its pods as processes, and the examples. Sanitizers find nothing new in them.
+# the chart, its pods as processes, and the examples; sanitizers find no further faults in them
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   # These tests check the Helm chart, rendered by Helm as a library, without a cluster (docs/develop/deploy-design.md).
   foreach(n cache chart values around kustomize no_cluster pages runs)
@@ -90,7 +89,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(examples_pages PROPERTIES LABELS quick)
 endif()
-# These tests check the seed documents, which users bring (tests/seeds/README.md).
+# Checks the seed documents, which users provide (tests/seeds/README.md).
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   file(GLOB seed_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/seeds/test_*.py)
   foreach(t ${seed_tests})
@@ -101,8 +100,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(seeds_table PROPERTIES LABELS quick)
 endif()
-# These tests check the docs site (scripts/docs), and the flags on pages against this build's programs. Tests of the site share one build of the
-# site.
+# Checks the docs site (scripts/docs), and the flags on pages against this build's programs. Tests of the site share one build of the site.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   set(docs_site_more search accessibility)
   foreach(n site flags howto man)
@@ -111,7 +109,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
                                     ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py ${docs_${n}_more})
     set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
-  # Checks each claim and figure of README.md. It kills workers, the head and a gateway of a cluster of its own.
+  # Checks each claim and figure of README.md. It kills workers, the head and a gateway of a separate cluster.
   add_test(NAME docs_readme_claims COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs/readme_claims)
   set_tests_properties(docs_readme_claims PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endif()
@@ -123,7 +121,8 @@ foreach(t ${security_tests})
   add_test(NAME security_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
   set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endforeach()
-# A hostile client with a valid key makes one attack at a time. The attacks are those that test_attacks.py marks as wired (docs/develop/testing.md).
+# A malicious client with a valid key makes one attack at a time. The attacks are those that test_attacks.py marks as wired
+# (docs/develop/testing.md).
 add_test(NAME hostile_attacks COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                       ${CMAKE_CURRENT_SOURCE_DIR}/hostile/test_attacks.py)
 set_tests_properties(hostile_attacks PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
@@ -134,7 +133,7 @@ endif()
 add_test(NAME walk COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                            ${CMAKE_CURRENT_SOURCE_DIR}/walk/test_walk.py)
 set_tests_properties(walk PROPERTIES LABELS quick TIMEOUT 300 SKIP_RETURN_CODE 77)
-# These tests check this build's container image (deploy/image). Sanitizer builds need libraries that no image has.
+# Checks this build's container image (deploy/image). Sanitizer builds need libraries that no image has.
 if(COX_CUDA)
   set(image_tests cuda_variant)
 elseif(NOT COX_SANITIZE)
@@ -180,14 +179,14 @@ foreach(t ${chaos_tests})
   set_tests_properties(chaos_${n} PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 PROCESSORS 2
                        ENVIRONMENT "${e2e_environment}")
 endforeach()
-# This is the same kill loop with a model that computes, so its ranks communicate in every step.
+# The same kill loop with a model that computes, so its ranks communicate in every step.
 add_test(NAME chaos_kill_loop_model
          COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/chaos/kill_loop.py
                  --model ${CMAKE_SOURCE_DIR}/build/goldens/gemma3_tiny_gguf_q4_0/model.gguf --device cpu)
 set_tests_properties(chaos_kill_loop_model PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 PROCESSORS 2
                      ENVIRONMENT "${e2e_environment}")
-# Three hosts run under a schedule of faults, for one minute, and for ten under the label long. The tests of the checker come first, because a
-# checker that finds nothing would pass everything.
+# Three hosts run under a schedule of faults, for one minute, and for ten under the label long. The checker has tests too, because a checker that
+# finds no fault would pass every run.
 add_test(NAME chaos_checker COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                     ${CMAKE_CURRENT_SOURCE_DIR}/chaos/checker_test.py ${CMAKE_CURRENT_SOURCE_DIR}/chaos/hands_test.py
                                     ${CMAKE_CURRENT_SOURCE_DIR}/chaos/matrix_test.py)
@@ -206,7 +205,7 @@ else() # A preloaded library makes the wall clock jump. Sanitizer builds do not 
   set_target_properties(chaos_clock disk_shim PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
 
-# These tests compare with the results of Hugging Face's own libraries (golden/tokenizers, golden/chat).
+# Compares with the results of Hugging Face's own libraries (golden/tokenizers, golden/chat).
 foreach(part tokenizers fast chat gguf spm)
   add_test(NAME golden_text_${part} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/golden/text_golden.py
                                             --lib ${TEXT_TARGET}/release/libcoxtext.a ${part})
@@ -216,7 +215,7 @@ foreach(part tokenizers fast chat gguf spm)
   endif()
 endforeach()
 
-# These tests check grammars with the JSON Schema Test Suite, and masks against those of llguidance. CI runs a part of the masks.
+# Checks grammars with the JSON Schema Test Suite, and masks against those of llguidance. CI runs a part of the masks.
 set(golden_masks golden/grammar_masks.py --lib ${TEXT_TARGET}/release/libcoxtext.a)
 add_test(NAME golden_schema_suite COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/golden/schema_suite.py
                                           --lib ${TEXT_TARGET}/release/libcoxtext.a)

@@ -1,11 +1,11 @@
 #pragma once
 /* Computes the sketch of a tokenizer's ordinary tokens that gateways and workers exchange
- * (docs/develop/protocol.md, "Vocabularies"). Gateways and workers must compute it with this
- * function; otherwise they would not recognise each other's vocabulary. */
+ * (docs/develop/protocol.md, "Vocabularies"). Gateways and workers must both use this function,
+ * so that equal vocabularies have equal sketches. */
 #include "proto/vocabulary.h"
 #include "text/text.h"
 
-/* Computes the sketch in a few milliseconds. Any thread may call it. */
+/* Computes the sketch of `t`, which takes a few milliseconds. Any thread may call it. */
 static inline void text_vocabulary(const struct text_tokenizer *t, struct vocabulary *out)
 {
     struct vocabulary_sketcher k;

@@ -1,7 +1,7 @@
 #pragma once
 /* Calls gloo's collectives over TCP on loopback, for comparison. gloo_peer.cpp implements the
- * calls where libgloo-dev is installed, gloo_absent.c elsewhere. Each rank uses one thread; gloo
- * adds threads of its own. Failures are reported on stderr. */
+ * calls where libgloo-dev is installed, gloo_absent.c elsewhere. Each rank uses one thread, and
+ * gloo starts additional threads. Failures are reported on stderr. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ void gloo_peer_close(struct gloo_peer *p);
 
 /* Sums x[n] of all ranks in place. Buffers must stay at their addresses until close. */
 bool gloo_peer_all_reduce(struct gloo_peer *p, enum gloo_way way, float *x, size_t n);
-/* Collects own[n] of every rank in the root's out[n_ranks][n]. */
+/* Collects own[n] of every rank in out[n_ranks][n] of the root. */
 bool gloo_peer_gather(struct gloo_peer *p, uint32_t root, float *own, float *out, size_t n);
 /* Copies the root's x[n] to all ranks. way: GLOO_RING for gloo::broadcast, or GLOO_SYNC for
  * one-to-all. */

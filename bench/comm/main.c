@@ -1,7 +1,7 @@
-/* Measures the time of a collective between processes of this machine. The program compares our
- * collectives through shared memory and over TCP on loopback with gloo's over TCP on loopback
- * (where libgloo-dev is installed). As a lower bound, it also measures one memcpy of the same
- * bytes in every process.
+/* Measures the time of a collective between processes of this machine. The program compares
+ * Coxswain's collectives, through shared memory and over TCP on loopback, with those of gloo
+ * over TCP on loopback (where libgloo-dev is installed). As a lower bound, it also measures one
+ * memcpy of the same bytes in every process.
  *
  *   bench_comm [ranks [rounds]]      default: 2 ranks, 9 rounds
  *   bench_comm rings [rounds]        links through rings of several sizes, for LINK_SHM_RING_BYTES
@@ -84,7 +84,7 @@ static void give_up(const char *fmt, ...)
     vfprintf(stderr, fmt, args);
     va_end(args);
     fputc('\n', stderr);
-    _exit(1); /* the parent ends the other ranks */
+    _exit(1); /* the parent then ends the other ranks */
 }
 
 static void meet(struct shared *s)
@@ -164,7 +164,7 @@ static bool collective(struct rank *b, int way, const struct bench_case *what, u
     return true;
 }
 
-/* Checks the results once with numbers; the timed runs then use zeros. */
+/* Checks the results of each collective once with numbers; the timed runs then use zeros. */
 static void check(struct rank *b, int way, const struct bench_case *what)
 {
     uint32_t n_ranks = b->shared->n_ranks, root = n_ranks - 1;
@@ -223,8 +223,8 @@ static void measure(struct rank *b, uint32_t i_case, int way, uint32_t i_round)
     s->us[i_case][way][i_round] = bench_median(us, n);
 }
 
-/* Pins each rank to a core of its own when there are enough cores. Two ranks that spin on one
- * core would measure the OS scheduler. Gloo's threads already run and are not pinned. */
+/* Pins each rank to a separate core when there are enough cores. Two ranks that spin on one core
+ * would measure the OS scheduler. Gloo's threads already run and are not pinned. */
 static void pin(const struct rank *b)
 {
     cpu_set_t mine, set;

@@ -1,9 +1,9 @@
 #pragma once
-/* `bench_comm rings`: measures shared-memory rings between two processes. */
+/* Implements `bench_comm rings`, which measures shared-memory rings between two processes. */
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Runs bench_comm rings. Prints any error itself, and returns false after it. */
+/* Runs bench_comm rings. Returns false after an error, which the function prints. */
 bool bench_rings(uint32_t n_rounds);
 /* Removes a folder that has only plain files. */
 void bench_remove_folder(const char *path);

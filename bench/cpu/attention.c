@@ -5,7 +5,7 @@
  *
  *   bench_attention [isa [rounds]]      default: the best ISA, 5 rounds
  *
- * Runs on one thread. Rounds go through the dtypes in turn; figures are medians of CPU time. */
+ * Runs on one thread. Each round measures all dtypes in turn; figures are medians of CPU time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  *       512 rows of a prompt behind 0, 4k and 32k positions: GFLOP/s of the products of queries,
  *       keys and values, and their share of fused multiply-adds on registers
  *   bench_attention_pass decode [isa [threads [rounds [shape]]]]
- *       one row behind 32k positions, layer by layer: GB/s of the cache's own bytes, and their
+ *       one row behind 32k positions, layer by layer: GB/s of the cache's stored bytes, and their
  *       share of reading a large buffer once; and the time of the computation alone, with all
  *       blocks of a layer equal to its first few, which stay in a second-level cache
  *

@@ -1,6 +1,6 @@
 #pragma once
-/* Measures limits of a CPU, which benches print beside the figures of kernels. The functions are
- * pieces of work for the tasks of a pool. */
+/* Measures limits of a CPU, which benches print beside the figures of kernels. Each function is
+ * the work of one task of a pool. */
 #include <stddef.h>
 
 #include "kernels/cpu/cpu.h"

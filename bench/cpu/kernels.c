@@ -1,7 +1,7 @@
 /* Measures the rate of the matrix product on this machine: GB/s of packed weights and GFLOP/s
  * for the shapes of a small model. The same rounds measure the machine's limits: reading a large
  * buffer once, and fused multiply-adds on registers. Products with one row read their matrices
- * from memory, not from a cache: they go in turn through as many copies as fill WORKING_SET.
+ * from memory, not from a cache: they use in turn as many copies as fill WORKING_SET.
  *
  *   bench_kernels [isa [dtype [rounds]]]    e.g. avx2 Q8_0 5; default: the best, all, 3
  *   bench_kernels avx512-vnni-codes Q4_0    with dot products of codes (kernels/cpu/dot/sets.h)
@@ -72,8 +72,8 @@ struct bench {
     struct pool *pools[MAX_THREADS];
     uint8_t *memory; /* WORKING_SET bytes of weights, in large pages */
     float *x, *out, *scratch[MAX_THREADS];
-    struct dot_rows coded; /* coded inputs; room for MAX_ROWS rows of MAX_K */
-    float *rounded;        /* rounded inputs; room for MAX_ROWS rows of MAX_K */
+    struct dot_rows coded; /* coded inputs; space for MAX_ROWS rows of MAX_K */
+    float *rounded;        /* rounded inputs; space for MAX_ROWS rows of MAX_K */
     struct bench_case cases[MAX_CASES];
     uint32_t n_cases, n_rounds;
     double read_gb[MAX_THREADS][MAX_ROUNDS], fma_gflop[MAX_THREADS][MAX_ROUNDS];

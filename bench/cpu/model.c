@@ -151,7 +151,7 @@ static void run_step(uint32_t n)
     }
 }
 
-/* Starts n streams with n_prompt ids each and room for n_more. */
+/* Starts n streams with n_prompt ids each and KV blocks for n_more. */
 static void enter(uint32_t n, uint32_t n_prompt, uint32_t n_more)
 {
     uint32_t n_blocks = (n_prompt + n_more + BLOCK) / BLOCK;
@@ -196,7 +196,7 @@ static void decode(uint32_t n_streams, uint32_t n_steps, uint32_t n_prompt)
 {
     enter(n_streams, n_prompt, n_steps + 2);
     run_step(n_streams);
-    run_step(n_streams); /* the first step of its kind grows buffers */
+    run_step(n_streams); /* the first step of each kind allocates buffers, so it is not measured */
     double begin = bench_seconds(CLOCK_MONOTONIC);
     for (uint32_t i = 0; i < n_steps; i++)
         run_step(n_streams);

@@ -1,8 +1,8 @@
 /* Measures oneDNN's matrix product on one thread, with the shapes and output lines of
- * bench_kernels (bench/cpu/kernels.c). bench/onednn compares the two. Weights have the layout
- * that the library asks for, with so many copies that they come from memory. bfloat16 input is
- * converted from floats within the measured time, as our product does it. A second part tests
- * whether a row's bits depend on the number of rows and on its position among them.
+ * bench_kernels (bench/cpu/kernels.c). bench/onednn compares the two products. Weights have the
+ * layout that the library requests, in so many copies that they are read from memory. bfloat16
+ * input is converted from floats within the measured time, as in our product. A second part
+ * tests whether a row's bits depend on the number of rows and on its position among them.
  *   onednn BF16|F32
  * bench/onednn builds this program against the library that it has fetched. The program is no
  * part of the project's build. */
@@ -160,7 +160,8 @@ static void measure(const char *name, dnnl_data_type_t type, long n, long k, lon
     struct product p = product_open(type, n, k, rows, 0, MAX_COPIES);
     double flop = 2.0 * (double)n * (double)k * (double)rows;
     int times = flop * p.n_copies < 2e10 ? p.n_copies : (int)(2e10 / flop) + 1;
-    product_run(&p, 0); /* the first run allocates memory inside the library */
+    /* the first run, which is not measured, allocates memory inside the library */
+    product_run(&p, 0);
     double start = cpu_s();
     for (int i = 0; i < times; i++)
         product_run(&p, i % p.n_copies);

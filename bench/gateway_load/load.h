@@ -15,7 +15,7 @@ struct load_options {
     int port;
     uint32_t n_streams, n_tokens;
     double warm_s, seconds;
-    bool any;  /* a real model's text: events are counted, not compared */
+    bool any;  /* the text is that of a real model: events are counted, not compared */
     bool hold; /* hold: the run ends when every stream has a token */
     const char *step_log;
     const char *pids; /* NAME=PID,NAME=PID: processes whose CPU time is printed */
@@ -24,12 +24,12 @@ struct load_options {
 /* `load_answer` keeps one answer that was received to its end. */
 struct load_answer {
     char *text;        /* [n_tokens] letters */
-    uint64_t *time_ns; /* [n_tokens] times of the reads that brought the tokens */
+    uint64_t *time_ns; /* [n_tokens] times of the reads in which the tokens arrived */
 };
 
 struct load_stream {
     int fd;
-    bool has_head;     /* the answer's HTTP head was read */
+    bool has_head;     /* the answer's HTTP headers were read */
     bool done;         /* the answer's [DONE] was read */
     uint32_t n_text;   /* events with text */
     uint32_t n_tokens; /* letters received; 0 with `any` */
@@ -38,7 +38,7 @@ struct load_stream {
      */
     uint64_t n_answers, n_answers_before;
     struct null_hash expected;
-    char *rest; /* bytes that were read and are not a whole chunk yet */
+    char *rest; /* bytes that were read and are not a complete chunk yet */
     size_t n_rest;
     struct load_answer answer; /* the current answer; filled only with a step log */
 };

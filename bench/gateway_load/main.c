@@ -1,14 +1,14 @@
-/* Implements gateway_load, the lean client of bench/gateway. One thread with epoll keeps a
- * number of streams going; each stream sends its next request when its answer has ended. Every
- * answer is checked: the status, the chunks and the [DONE], and over the null worker each token
- * against its rule (docs/develop/null-worker.md). A lost, repeated or reordered token ends the
- * program. Rates count events with text.
+/* Implements gateway_load, the lean client of bench/gateway. One thread with epoll runs a number
+ * of streams. Each stream sends its next request when its answer has ended. Every answer is
+ * checked: the status, the chunks and the [DONE], and over the null worker each token against
+ * its rule (docs/develop/null-worker.md). A lost, repeated or reordered token ends the program.
+ * Rates count events with text.
  *
  *   gateway_load --port N [--host 127.0.0.1] [--path /v1/completions] [--model NAME]
  *                [--streams 64] [--tokens 128] [--warm 1] [--seconds 5] [--pids NAME=PID,...]
  *                [--any] [--hold] [--step-log FILE]
- *   --any: a real model's text; events that have text are counted. --hold: open the streams, wait
- *   until each has a token, print the memory of --pids before and after, and end.
+ *   --any: the text is that of a real model; events that have text are counted. --hold: open the
+ * streams, wait until each has a token, print the memory of --pids before and after, and end.
  *
  * Prints one JSON object: events/s, and microseconds of CPU per event of itself and of --pids. */
 #include <errno.h>
@@ -183,7 +183,7 @@ static void measure(struct load *l, struct processes *all)
     }
     printf(",\"all\":%.3f}", sum);
     if (l->o.step_log) {
-        usleep(500 * 1000); /* the head writes its log ten times a second */
+        usleep(500 * 1000); /* waits for the head, which writes its log ten times a second */
         load_trace_print(l);
     }
     printf("}\n");

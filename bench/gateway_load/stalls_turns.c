@@ -54,7 +54,7 @@ static void end_turn(void)
 
 int epoll_pwait(int epfd, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
 {
-    /* ZeroMQ waits in threads of its own, so only the main thread is the gateway's loop */
+    /* only the main thread is the gateway's loop, because ZeroMQ waits in other threads */
     const int is_loop = longest && syscall(SYS_gettid) == getpid();
     if (is_loop && own > 0)
         end_turn();

@@ -1,8 +1,8 @@
 /* Handles one connection: a request, its answer as chunks of SSE events, and the next request.
  * main.c's loop calls this file when a socket is readable. The code is lean, because it runs on
- * the cores that are measured. One recv takes all bytes that are there, and bytes are copied
- * only when a chunk is cut. The text is looked for at its offset in the previous event. Every
- * wrong byte ends the program. */
+ * the cores that are measured. One recv reads all bytes that have arrived, and bytes are copied
+ * only when a chunk is incomplete. The text is expected at its offset in the previous event.
+ * Every wrong byte ends the program. */
 #include "bench/gateway_load/stream.h"
 
 #include <arpa/inet.h>
@@ -62,7 +62,7 @@ static void ask(struct load *l, uint32_t i)
     if (l->recording && l->o.step_log)
         s->answer = (struct load_answer){.text = mem_array(l->o.n_tokens, 1),
                                          .time_ns = mem_array(l->o.n_tokens, 8)};
-    /* a read will tell whether the peer closed the connection */
+    /* only a read shows whether the peer has closed the connection */
     bool may_be_closed = l->o.any && s->n_answers > s->n_answers_before;
     if (send(s->fd, all, (size_t)n, MSG_NOSIGNAL) != n && !may_be_closed)
         bench_die("stream %u: send: %s", i, strerror(errno));
@@ -87,8 +87,8 @@ void load_stream_open(struct load *l, uint32_t i)
 
 /* ---- events ---- */
 
-/* Takes the tokens of an event up to the closing quote, one letter each. An event has several
- * tokens when the head had the next token before it could send the first. */
+/* Counts the tokens of an event up to the closing quote, one letter each. An event has several
+ * tokens when further tokens arrived before the event was sent. */
 static void on_letters(struct load *l, uint32_t i, const char *at, const char *end)
 {
     struct load_stream *s = &l->streams[i];
@@ -107,7 +107,7 @@ static void on_letters(struct load *l, uint32_t i, const char *at, const char *e
     }
 }
 
-/* Takes the JSON between "data: " and the end of the line. */
+/* Handles the JSON between "data: " and the end of the line. */
 static void on_event(struct load *l, uint32_t i, const char *at, const char *end)
 {
     struct load_stream *s = &l->streams[i];
@@ -170,7 +170,7 @@ static void on_answer_end(struct load *l, uint32_t i)
     ask(l, i);
 }
 
-/* Returns NULL while the HTTP head is incomplete. */
+/* Returns the position behind the HTTP headers; NULL while they are incomplete. */
 static const char *skip_head(struct load *l, uint32_t i, const char *at, const char *end)
 {
     const char *body = find(at, end, "\r\n\r\n");

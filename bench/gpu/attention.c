@@ -1,5 +1,5 @@
 /* Measures the attention of kernels/cuda beside a copy and a product of cuBLAS on the same
- * device in the same run (ceilings.h). The bars are in bars.h. Blocks lie in random order and
+ * device in the same run (ceilings.h). The bars are in bars.h. Blocks are in random order and
  * together exceed every cache. Rounds of the three are interleaved; the table has median, least
  * and most.
  *
@@ -91,7 +91,8 @@ static uint64_t next_random(void)
     return random;
 }
 
-/* Gives every sequence n_table blocks that no other sequence has, from all over the cache. */
+/* Assigns n_table blocks from all parts of the cache to every sequence; no block belongs to two
+ * sequences. */
 static void rows_make(const struct bench *b, struct load *l, uint32_t n_blocks, uint32_t n_table)
 {
     const struct shape *s = l->s;

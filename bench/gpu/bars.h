@@ -1,8 +1,8 @@
 #pragma once
 /* Keeps the figures of a GPU bench and their bars. Each figure is judged when it is measured.
- * The program prints a figure in a line, and again in a row of the table at the end, which
- * belongs into bench/results/gpu.md. Figures of the emulation are never judged. A part for which
- * there is no time is cut, and the program prints that the part was cut. */
+ * The program prints a figure in a line, and again in a row of the table at the end, which is
+ * copied to bench/results/gpu.md. Figures of the emulation are never judged. A part for which no
+ * time is left is cut, and the program reports that. */
 #include <stdbool.h>
 #include <stdint.h>
 

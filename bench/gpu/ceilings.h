@@ -1,16 +1,17 @@
 #pragma once
-/* Measures limits of the device itself, in the run that is judged by them (all GPU benches).
+/* Measures limits of the device itself, in the run whose figures are judged by these limits (all
+ * GPU benches).
  *
- * copy: bytes read and written per second, for a copy of 1 GiB within the device. The faster of
- * the driver's copy and a copying kernel (kernels/cuda/device/copy.cu) counts. The size is many
- * times that of any cache.
+ * copy: bytes read and written per second, for a copy of 1 GiB within the device. The result is
+ * the faster of the driver's copy and a copying kernel (kernels/cuda/device/copy.cu). The size
+ * is many times that of any cache.
  * gemm: operations (2 n m k) per second of a bfloat16 product by cuBLASLt, 8192 each way, with
  * the algorithm that the backend's products use. The numbers are not zeros: a product's rate
  * depends on the power that it draws.
  * link: bytes per second from pinned host memory to the device.
  *
  * Figures are medians of rounds. Only the link's figure is the best round, which makes its bar
- * harder. The program ends here when something fails: exit status 77 without a device, else 1. */
+ * stricter. A failure ends the program: exit status 77 without a device, else 1. */
 #include "bench/gpu/bars.h"
 #include "kernels/cuda/linear/abi.h"
 
@@ -35,11 +36,11 @@ void must(enum status s, const struct error *err, const char *what);
 /* Opens GPU 0, prints "device: NAME" and allocates the buffers. program: the program's name for
  * messages, a static string. */
 void ceilings_open(struct ceilings *c, const char *program);
-/* Measures rounds of copies and products in turn; prints a line. */
+/* Measures rounds of copies and products in turn; prints the medians in one line. */
 void ceilings_measure(struct ceilings *c);
 void ceilings_close(struct ceilings *c);
 
-/* These functions return the seconds of one call, the mean of n calls in a row. */
+/* The functions below return the seconds of one call, the mean of n calls in a row. */
 /* Measures the driver's copy of n_copy bytes. */
 double ceilings_copy_seconds(struct ceilings *c, uint32_t n);
 /* Measures the kernel's copy of n_copy bytes. */

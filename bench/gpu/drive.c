@@ -1,6 +1,6 @@
 /* Drives an executor on GPU 0 for the GPU benches. Their main files open it (drive_open), send
- * steps (drive_prefill, drive_decode) and read seconds or counts. Each step becomes a plan that
- * goes directly to the executor; finish_one keeps the sampled tokens in `last`.
+ * steps (drive_prefill, drive_decode) and read seconds or counts. Each step is a plan that is
+ * passed directly to the executor. finish_one stores the sampled tokens in `last`.
  *
  * At most EXECUTOR_MAX_IN_FLIGHT plans are in flight, and the arrays of a plan are not reused
  * before it has finished. drive_passes and drive_experts bypass the executor and call the
@@ -67,7 +67,7 @@ static void begin(struct drive *d, uint32_t at, uint32_t n_runs, uint32_t n_admi
     d->n_in_flight++;
 }
 
-/* Describes a sequence of n_ids prompt ids with blocks of its own. */
+/* Describes a sequence of n_ids prompt ids with separate blocks. */
 static struct plan_admit admit(struct drive *d, uint32_t slot, uint32_t n_ids, uint32_t n_more)
 {
     uint32_t n = (n_ids + n_more + DRIVE_BLOCK - 1) / DRIVE_BLOCK;
@@ -249,7 +249,7 @@ double drive_experts(struct drive *d, uint32_t batch, uint32_t position)
 
 /* ---- the model ---- */
 
-/* Splits n_tokens into several prompts when the model takes fewer at once. */
+/* Splits n_tokens into several prompts when the model accepts fewer at once. */
 static void find_lengths(struct drive *d, const char *cache_dir)
 {
     struct error err = {0};

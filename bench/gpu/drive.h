@@ -1,6 +1,6 @@
 #pragma once
 /* Drives an executor on GPU 0 the way a head does: plans go directly to it, two in flight.
- * Weights are made up. Sequences have prompts of their own, so that the rows of a batch choose
+ * Weights are made up. Each sequence has a different prompt, so that the rows of a batch choose
  * different experts. A failure ends the program. */
 #include "worker/executor/state.h"
 
@@ -22,8 +22,8 @@ struct drive {
     struct arena arenas[EXECUTOR_MAX_IN_FLIGHT];
     uint64_t i_step;
     uint32_t n_in_flight, n_groups;
-    /* The arrays of the plans in flight stand here. An executor reads a plan's arrays until the
-     * plan has finished. */
+    /* The struct holds the arrays of the plans in flight. An executor reads a plan's arrays
+     * until the plan has finished. */
     struct plan_run runs[EXECUTOR_MAX_IN_FLIGHT][DRIVE_MAX_BATCH];
     struct plan_admit admits[EXECUTOR_MAX_IN_FLIGHT][DRIVE_MAX_BATCH];
     struct plan_blocks tables[DRIVE_MAX_BATCH][DRIVE_MAX_GROUPS];
@@ -32,11 +32,12 @@ struct drive {
 };
 
 /* Opens the model. STATUS_NO_MEMORY means that the model and this many sequences do not fit on
- * the device. Nothing is open then. */
+ * the device. The model is not open then. */
 MUST_USE enum status drive_open(struct drive *d, const struct drive_shape *s, struct error *err);
 void drive_close(struct drive *d);
-/* Gives slots 0 to n_slots - 1 prompts of n_ids with room for n_more tokens, in passes as full
- * as possible. Each slot samples once. Returns when all steps have finished. */
+/* Starts a sequence in each of the slots 0 to n_slots - 1, with a prompt of n_ids and space for
+ * n_more tokens, in passes as full as possible. Each slot samples once. Returns when all steps
+ * have finished. */
 void drive_prefill(struct drive *d, uint32_t n_slots, uint32_t n_ids, uint32_t n_more);
 /* Starts a step of one more token for each of the first `batch` slots, at `position`. */
 void drive_decode(struct drive *d, uint32_t batch, uint32_t position);

@@ -1,10 +1,10 @@
 /* Measures matrix products with the shapes of real models: GB/s of weights, activations and
  * results beside a copy on the same device in the same run. For many rows it measures TFLOP/s
- * beside a square product of cuBLAS (ceilings.h). Bytes count weights as they lie on the device,
- * with their scales and the padding of tiles, and rows in and out. Weights rotate through more
- * memory than any cache holds. The table has the rounds' median, least and most. Calls follow
- * each other as in a decode step, and each call's launch counts. Figures are reported, not
- * judged: the bars are those of whole models (model.c).
+ * beside a square product of cuBLAS (ceilings.h). Bytes count weights as they are stored on the
+ * device, with their scales and the padding of tiles, and rows in and out. Weights rotate
+ * through more memory than any cache holds. The table has the rounds' median, least and most.
+ * Calls follow each other as in a decode step, and each call's launch counts. Figures are
+ * reported, not judged: the bars are those of whole models (model.c).
  *   cuda_linear_bench [rows...] [--seconds N]      default rows: 1 8 64 8192
  * Exit status: bars.h. */
 #include <stdio.h>

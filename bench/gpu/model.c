@@ -1,15 +1,15 @@
 /* Measures models with real shapes and dummy weights on a GPU: the time of a step beside the
  * device's limits in the same run (ceilings.h). The bars are in bars.h. work.h counts the bytes
- * and operations that a step needs. Plans go directly to the executor, two in flight, as a head
- * sends them (drive.h).
+ * and operations that a step needs. Plans are passed directly to the executor, two in flight, as
+ * a head sends them (drive.h).
  *
  * decode: the bytes that a step must read, divided by its time, as a fraction of the copy's
  * rate. Weights count once, and the keys and values of every context. For a mixture, the experts
- * that the rows really chose count. They are counted in a pass before the rounds and in a pass
- * after them.
+ * that the rows chose count. They are counted in a pass before the rounds and in a pass after
+ * the rounds.
  *
  * prefill: the operations of a prompt, divided by its time, as a fraction of cuBLASLt's rate. A
- * model that takes fewer tokens at once gets several prompts side by side.
+ * model that accepts fewer tokens at once gets several prompts side by side.
  *
  * passes: forward and logits of the same rows, enqueued alone, in the same rounds at the same
  * positions. The rest of a step's time is outside of these kernels: sampling, results and the
@@ -22,11 +22,11 @@
  * prediction for each.
  *
  * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64] [--steps
- * 64] [--seconds N]
- * Without a FOLDER, the shapes of the table below are measured. Figures of other folders,
- * lengths and batches are not judged. With --seconds, parts that would take longer are cut, and
- * so are models that do not fit. COX_KV_LAYOUT=layer in the environment lays the KV cache out by
- * layers (worker/kv/store.h), to compare it with blocks. Exit status: bars.h. */
+ * 64] [--seconds N] Without a FOLDER, the shapes of the table below are measured. Figures of
+ * other folders, lengths and batches are not judged. With --seconds, parts that would take
+ * longer are cut, and so are models that do not fit. COX_KV_LAYOUT=layer in the environment lays
+ * the KV cache out by layers (worker/kv/store.h), to compare it with blocks. Exit status:
+ * bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,8 @@ static const struct shape {
 
 struct bench {
     struct bars bars;
-    struct ceilings ceilings; /* must be closed before a model is opened, which needs the memory */
+    /* closed before a model is opened, because the model needs the memory */
+    struct ceilings ceilings;
     struct drive drive;
     struct work work;
     const char *models[MAX_MODELS], *name;
@@ -185,7 +186,7 @@ static void measure_decode(struct bench *b, uint32_t batch)
         drive_decode(&b->drive, batch, d.position++);
     drive_finish(&b->drive);
     double before = drive_experts(&b->drive, batch, d.position);
-    d.n_experts = before; /* a mean replaces this count after all rounds */
+    d.n_experts = before; /* after all rounds, the mean of two counts replaces this count */
     run_rounds(b, &d);
     double after = drive_experts(&b->drive, batch, d.position);
     d.n_experts = (before + after) / 2;

@@ -1,10 +1,10 @@
 /* Measures small sums between GPUs: one kernel over peer memory (kernels/cuda/comm/oneshot.cu)
- * beside NCCL's all-reduce, for 2, 4 and 8 ranks, with a process and a device each. The timed
- * work is that of a decode step: a replayed recording of sums, one after the other, without the
- * host's calls. A round has many replays; the table has median, least and most of rank 0's
- * rounds. Both ways use the same communicator object, opened with and without the kernel
- * (docs/develop/comm.md). The last line is the figure for the table. Exit status 77 with fewer
- * than two devices.
+ * beside NCCL's all-reduce, for 2, 4 and 8 ranks; each rank has a process and a device. The
+ * timed work is that of a decode step: a replayed recording of sums, one after the other,
+ * without the host's calls. A round has many replays; the table has median, least and most of
+ * rank 0's rounds. Both ways use the same communicator object, opened with and without the
+ * kernel (docs/develop/comm.md). The last line is the figure for the table. Exit status 77 with
+ * fewer than two devices.
  *   cuda_oneshot_bench [--small] [LIBRARY]      --small: only check that it runs */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,8 @@ static bool time_replays(struct rank *r, struct gpu_graph *graph, double *us)
 static bool measure_size(struct rank *r, void *x, uint32_t n_bytes, double *us)
 {
     struct gpu_graph *graph;
-    if (!enqueue_sums(r, x, n_bytes)) /* the first call connects the ranks */
+    /* the first call, which is not recorded, connects the ranks */
+    if (!enqueue_sums(r, x, n_bytes))
         return false;
     RANK_TRY(r, r->comm->ops->wait(r->comm, NULL, NULL, why));
     RANK_TRY(r, gpu_graph_begin(r->stream, why));
@@ -126,7 +127,7 @@ int main(int argc, char **argv)
     bool ok = true;
     uint32_t n_devices = comm_devices();
     if (n_devices < 2) {
-        /* tests/cuda/run-all recognises these words, so that one device is no failure */
+        /* tests/cuda/run-all recognises this text, so that a single device is not a failure */
         printf("SKIPPED: needs 2 devices, here %s %u\n", n_devices == 1 ? "is" : "are", n_devices);
         return 77;
     }

@@ -4,17 +4,17 @@
  * and no numbers: a file with a header and a hole. The bench reads the checkpoint once before
  * the clock starts, and mincore checks that its pages are in memory.
  *
- * ready: from a process that has not touched the driver to the first token for a prompt of one
- * token. Each round is a process of its own, as a worker's start is. The figure is the median of
- * the rounds.
+ * ready: the time from the start of a process, which has not called the driver, to the first
+ * token for a prompt of one token. Each round is a separate process, as a worker's start is. The
+ * figure is the median of the rounds.
  *
  * link: bytes of the weights on the device, divided by the seconds of reading them, as a
- * fraction of a pinned copy's rate. Only loading counts: files, tables and memory come before.
- * The figure is the median of the rounds.
+ * fraction of a pinned copy's rate. Only loading counts, without opening files and allocating
+ * memory. The figure is the median of the rounds.
  *
- * Usage: cuda_ready_bench [SHAPE_FOLDER [FOLDER]] [--seconds N]
- * Default: bench/models/llama31_8b, written to build/gpu-ready (16 GB of page cache, nothing on
- * the disk). Only this shape is judged. Exit status: bars.h. */
+ * Usage: cuda_ready_bench [SHAPE_FOLDER [FOLDER]] [--seconds N] Default:
+ * bench/models/llama31_8b, written to build/gpu-ready (16 GB of page cache, nothing on the
+ * disk). Only this shape is judged. Exit status: bars.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -267,8 +267,8 @@ static void measure_round(const struct job *j)
     x->ops->close(x);
 }
 
-/* Runs fn in a process of its own. The parent never touches the driver, so every round begins
- * without it. Ends the program when the child failed. */
+/* Runs fn in a separate process. The parent never calls the driver, so every round must
+ * initialise the driver. Ends the program when the child failed. */
 static void run_alone(void (*fn)(const struct job *), const struct job *j)
 {
     int status = 0;

@@ -11,7 +11,7 @@
  *       them, because they depend on the numbers.
  *     Norms, biases and angles are below 0.1 % and do not count. Neither do activations, logits
  *     and the KV cache that is written.
- *   KV cache: for each layer min(context, its window) tokens of each sequence, with the scales of
+ *   KV cache: for each layer min(context, window) tokens of each sequence, with the scales of
  *     coarse dtypes. A latent (MLA) is one vector for all heads.
  *
  * Operations of a prompt of n tokens (2 for a product and its sum):
@@ -25,13 +25,14 @@
 #include "worker/model/program.h"
 
 struct work {
-    double dense_bytes;         /* weights that every step reads */
-    double embedding_row_bytes; /* bytes of the embedding, for each row of the batch */
-    double expert_bytes;        /* bytes of one expert of one layer, all three matrices */
-    uint32_t n_mixtures;        /* number of layers with a mixture */
-    double token_ops; /* operations of the matrix products of one token, without the head */
-    double head_ops;  /* operations of the head, for each row that samples */
-    double pair_ops;  /* operations of attention, for a pair of positions in one layer */
+    double dense_bytes; /* weights that every step reads */
+    /* bytes of one row of the embedding, read for each row of the batch */
+    double embedding_row_bytes;
+    double expert_bytes; /* bytes of one expert of one layer, all three matrices */
+    uint32_t n_mixtures; /* number of layers with a mixture */
+    double token_ops;    /* operations of the matrix products of one token, without the head */
+    double head_ops;     /* operations of the head, for each row that samples */
+    double pair_ops;     /* operations of attention, for a pair of positions in one layer */
     uint32_t n_kv_groups;
     struct work_layers {
         uint32_t n_layers, window; /* window: 0 = the layers see all positions */

@@ -1,7 +1,7 @@
-/* Simulates the gateways. Each gateway keeps its share of the streams running: it submits a
- * stream that ends anew at once. A prompt begins with one of a few shared prefixes, which every
- * replica soon has in its prefix cache; the rest of the prompt is new. All tokens of a stream
- * must come once and in order; otherwise the program ends. */
+/* Simulates the gateways. Each gateway keeps its share of the streams running: when a stream
+ * ends, it submits a new one at once. A prompt begins with one of a few shared prefixes, which
+ * every replica soon has in its prefix cache; the rest of the prompt is new. All tokens of a
+ * stream must arrive once and in order; otherwise the program ends. */
 #include "bench/large_cluster/gateways.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 #pragma once
-/* Declares the state that the files of scale_peers share. One process plays every worker and
+/* Declares the state that the files of scale_peers share. One process simulates every worker and
  * gateway of a large cluster. Each peer has its own connection to the head, with its own
  * handshake and keys, session, sequence numbers and credits; only the model is missing. wire.c
  * owns the links; ranks and gateways use them. All of this runs on one thread, apart from
@@ -23,9 +23,10 @@ struct scale_counts {
     uint64_t n_requests; /* requests that ended */
     /* steps that were executed; plans, and their bytes, that all ranks received */
     uint64_t n_steps, n_plans, n_plan_bytes;
-    uint64_t n_beats, n_frames; /* heartbeats of the head; all frames from the head */
+    /* n_beats: heartbeats of the head; n_frames: all frames from the head */
+    uint64_t n_beats, n_frames;
     uint64_t n_aborts;
-    /* steps whose plan came after the end of the previous step, and their delay */
+    /* n_late: steps whose plan arrived after the end of the previous step; late_ns: their delay */
     uint64_t n_late, late_ns;
     uint64_t lag_ns; /* total delay of this process's answers */
 };

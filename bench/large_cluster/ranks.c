@@ -1,6 +1,6 @@
-/* Simulates the ranks. A replica executes on its first rank: a step lasts as long as the options
- * say, and its tokens are random. The other ranks count the plans that they get. The steps of
- * every rank must be contiguous; otherwise the program ends. */
+/* Simulates the ranks. Only the first rank of a replica executes plans: a step lasts as long as
+ * the options specify, and its tokens are random. The other ranks count the plans that they
+ * receive. The steps of every rank must be contiguous; otherwise the program ends. */
 #include "bench/large_cluster/ranks.h"
 
 #include <stdio.h>

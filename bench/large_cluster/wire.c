@@ -1,6 +1,6 @@
 /* Implements the connections of all peers to the head. One ROUTER socket connects once for each
  * peer. Each connection has its own handshake, keys and name at the head, exactly like a DEALER
- * in a process of its own, but there is only one descriptor to wait for. */
+ * socket in a separate process, but there is only one descriptor to wait for. */
 #include "bench/large_cluster/wire.h"
 
 #include <stdio.h>
@@ -69,7 +69,7 @@ void scale_wire_connect(struct scale_wire *w, const struct scale_options *o, uin
 {
     char id[ID_BYTES];
     size_t n = id_of(i_peer, id);
-    if (o->keys_dir && role != w->role) /* connections that follow use these keys */
+    if (o->keys_dir && role != w->role) /* later connections use these keys */
         set_keys(w->socket, o->keys_dir, role);
     w->role = role;
     must(zmq_setsockopt(w->socket, ZMQ_CONNECT_ROUTING_ID, id, n) == 0, "a name");

@@ -8,6 +8,6 @@ void scale_wire_connect(struct scale_wire *w, const struct scale_options *o, uin
 void scale_wire_close(struct scale_wire *w);
 int scale_wire_fd(const struct scale_wire *w);
 bool scale_wire_has_input(const struct scale_wire *w);
-/* Receives one frame, which is valid until the next call. STATUS_AGAIN: no frame is there. */
+/* Receives one frame, which is valid until the next call. STATUS_AGAIN: no frame has arrived. */
 enum status scale_wire_receive(struct scale_wire *w, uint32_t *i_peer, struct str *frame);
 void scale_wire_send(struct scale_wire *w, uint32_t i_peer, struct str frame);

@@ -33,7 +33,7 @@ def gateway(tree, options):
 
 def model(tree, options):
     """Returns the tokens per second of one rank."""
-    lines = ("prompt 512", "decode 1 128 64", "decode 8 128 64") * 3  # repeated, because other load comes and goes within a round
+    lines = ("prompt 512", "decode 1 128 64", "decode 8 128 64") * 3  # repeated, because other load changes within a round
     with subprocess.Popen([tree / "build/release/bin/bench_cpu_model", str(options.model), str(options.threads), "auto"], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as p:
         said = p.communicate("\n".join(lines) + "\n")[0]

@@ -3,7 +3,7 @@
 
   python3 bench/python/drafts.py [--tokens 4]
 
-There is no model: an existing text stands for the model's output, and the words and signs of this repository's own files are the
+There is no model: an existing text replaces the model's output, and the words and signs of this repository's files are the
 tokens. There are three kinds of text: a file written again with a few changes, another file of the same folder, and the second
 half of a page. `first` and `latest` choose which of several matches is copied from. `half` drafts half as many tokens as the ids
 that the matches have in common. vLLM's default rule is `5 to 5, first, all`.

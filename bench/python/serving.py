@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Starts a whole cluster several times and measures it idle and under load; prints the figures of bench/results/serving.md. Without
---device cpu its workers are null workers, so the figures are the cost of head, gateways, links and scheduling. With it they run
-the model. The first start then finds neither the file in memory nor a compiled tokenizer.
+--device cpu its workers are null workers, so the figures are the cost of head, gateways, links and scheduling. With --device cpu,
+they run the model. The first start then has neither the file in memory nor a compiled tokenizer.
   tests/run_python bench/python/serving.py [--rounds 5] [--idle-seconds 20] [--models null,demo]
   tests/run_python bench/python/serving.py --device cpu --models demo [--rounds 5] [--threads N]
 The client (asyncio, raw bytes) runs on the same cores and is part of the measured work. Rounds of the stream counts are
@@ -54,14 +54,14 @@ def build(*targets):
 
 
 def go_first(pid):
-    """Gives the process priority over all others on the machine. nice(1) alone has an effect only within a session."""
+    """Gives the process priority over all other processes on the machine. nice(1) alone has an effect only within a session."""
     Path(f"/proc/{pid}/autogroup").write_text("-20")
 
 
 @contextlib.contextmanager
 def quiet():
-    """Waits until the machine is free. Its other users hold the file COX_MACHINE_LOCK by flock(1) while they work. Without that
-    variable this function does not wait."""
+    """Waits until the machine is free. Other programs lock the file that COX_MACHINE_LOCK names with flock(1) while they work.
+    Without that variable, the function does not wait."""
     name = os.environ.get("COX_MACHINE_LOCK")
     with open(name) if name else contextlib.nullcontext() as f:
         if f:
@@ -114,14 +114,14 @@ async def load(port, n, tokens):
 
 
 def long_prompt(k):
-    """Returns a prompt that no round has used before, so that none of it is in the prefix cache."""
+    """Returns a prompt that no round has used before, so that no part of the prompt is in the prefix cache."""
     words = "sea boat oar wind tide coast harbour sail rope anchor".split()
     draw = random.Random(k)
     return f"{k}: " + " ".join(draw.choice(words) for _ in range(PROMPT_WORDS))
 
 
 def forget_file(path):
-    """Removes the file from the page cache, which then is as after a reboot."""
+    """Removes the file from the page cache, so that its state is that after a reboot."""
     with open(path, "rb") as f:
         os.fsync(f.fileno())
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

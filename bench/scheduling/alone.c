@@ -1,7 +1,7 @@
 /* Runs the scheduler and the codec under the trace, without the rest of the head.
  * scheduler_bench and scale_alone call this rig through a struct rig. Each step makes and
  * encodes a plan, decodes and applies the trace's answer, and encodes the gateways' tokens. All
- * of this runs on one thread. The clock stands still, so no deadline passes. */
+ * of this runs on one thread. The clock does not advance, so no deadline passes. */
 #include "bench/scheduling/alone.h"
 
 #include <string.h>

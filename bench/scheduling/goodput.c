@@ -1,8 +1,9 @@
 /* Compares the goodput of our scheduler and of vLLM's policy in the same simulated replica.
- * Goodput is the share of requests whose first token comes within a limit and whose following
- * tokens come fast enough on average. The table has one row for each scenario, and one below it
- * for each tenant. Both sides get the same arrivals, costs of a step and budgets, with two plans
- * in flight; neither side pays for its decisions. See bench/sim and tests/sim/timed.h.
+ * Goodput is the share of requests whose first token arrives within a limit and whose following
+ * tokens arrive fast enough on average. The table has a row for each scenario, and below it a
+ * row for each tenant. Both schedulers get the same arrivals, costs of a step and budgets, with
+ * two plans in flight; the time of their decisions is not counted. See bench/sim and
+ * tests/sim/timed.h.
  *   bench_goodput [--seeds N] [--first SEED] [scenario ...] */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ struct scenario {
     struct limits limits;
     struct scheduler_config scheduler;
     struct load_tenant tenants[LOAD_MAX_TENANTS];
-    bool by_priority; /* vLLM runs with --scheduling-policy priority */
+    bool by_priority; /* vLLM's policy is that of --scheduling-policy priority */
     uint64_t loss_every_ns;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-/* A `rig` is the part of the head that runs under the trace. `step_cost` is the cost of one of
+/* Defines `rig`: a part of the head that runs under the trace. `step_cost` is the cost of one of
  * its steps. */
 #include <stdint.h>
 
@@ -17,7 +17,7 @@ struct step_cost {
 
 struct rig {
     void *state;
-    /* Takes an arriving request as the head does. */
+    /* Handles an arriving request as the head does. */
     void (*submit)(void *state, const struct msg_submit *m);
     void (*cancel)(void *state, struct request_id id);
     void (*step)(void *state, struct step_cost *out);

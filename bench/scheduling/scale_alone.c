@@ -1,8 +1,8 @@
 /* Measures the schedulers of a large cluster alone: GROUPS schedulers with SEQS sequences each,
- * in turns, so that each finds the caches full of the others' data, as in a head. In a step the
- * plan is made and encoded, the result decoded and applied, and the gateways' tokens encoded
- * (alone.c). The trace is bench/scheduler's: contexts of 1k to 8k, and 2 % of the sequences end
- * in each step.
+ * in turns, so that the CPU's caches contain the data of the other schedulers, as in a head. In
+ * a step the plan is made and encoded, the result decoded and applied, and the gateways' tokens
+ * encoded (alone.c). The trace is bench/scheduler's: contexts of 1k to 8k, and 2 % of the
+ * sequences end in each step.
  *
  *   scale_alone [GROUPS [SEQS [STEPS]]]      prints µs a step and a token */
 #include <stdio.h>

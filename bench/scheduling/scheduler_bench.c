@@ -2,8 +2,8 @@
  * the plan encoded, the result decoded and applied (stop checks), the gateways' tokens encoded.
  * trace.c makes the requests and the answers. The run is divided into windows. In a window,
  * sequences end during some uncounted steps and WINDOW_STEPS counted steps. Then, outside of the
- * measured time, the newcomers, which are short, are removed, and their slots get prompts of the
- * original lengths again. Contexts thus stay between 1k and 8k. Arrivals (a request made,
+ * measured time, the new sequences, which are short, are removed, and their slots get prompts of
+ * the original lengths again. Contexts thus stay between 1k and 8k. Arrivals (a request made,
  * hashed, queued) are not part of a step, as in vLLM's measurement, and are measured apart.
  *
  *   scheduler_bench [--turn [--step-log FILE]] [--steps N] [--seed N] COUNT...   JSON lines

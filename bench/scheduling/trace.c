@@ -1,9 +1,9 @@
 /* Makes the trace of scheduler_bench and scale_alone: the arriving requests and the answers of a
  * rank. A slot's first request has a context of 1k to 8k tokens. The lengths are spread evenly
  * over the slots and over the positions in a block, so that 1/16 of the sequences take a block
- * in every step. In each step 2 % of the sequences end, at random, and a newcomer of 1k tokens
- * takes the slot. 512 of its tokens are one of 16 prefixes in the prefix cache, and the other
- * tokens are new. */
+ * in every step. In each step, 2 % of the sequences end at random, and a new sequence of 1k
+ * tokens takes each slot. 512 of its tokens are one of 16 prefixes in the prefix cache, and the
+ * other tokens are new. */
 #include "bench/scheduling/trace.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ enum {
     N_PREFIXES = 16,
     PREFIX_TOKENS = 512,
     SHORTEST = 1024,
-    LONGEST = 8192 - 128, /* LONGEST leaves room for the sequence to grow */
+    LONGEST = 8192 - 128, /* LONGEST leaves blocks for the sequence to grow */
     MAX_TOKENS = 4096,
     EOS = 128001,
     FIRST_SPECIAL = 128000,
@@ -56,8 +56,8 @@ uint32_t trace_n_blocks(uint32_t n)
     return 400 * n + 1024;
 }
 
-/* Returns the token budget of a step. The newcomers of a step must fit, or the number of running
- * sequences would shrink. */
+/* Returns the token budget of a step. The new sequences of a step must fit, or the number of
+ * running sequences would shrink. */
 uint32_t trace_budget_tokens(uint32_t n)
 {
     return n <= 512 ? 8192 : 16 * n;
@@ -73,7 +73,8 @@ void trace_submit(struct trace *t, uint32_t i_slot, bool newcomer, struct msg_su
 {
     struct slot *slot = &t->slots[i_slot];
     uint32_t n = prompt_tokens(t, i_slot, newcomer);
-    /* A newcomer takes a prefix that other slots have, so the prefix cache has that prefix. */
+    /* A new sequence begins with a prefix that other slots have, so the prefix cache has that
+     * prefix. */
     uint32_t n_prefixes = t->n < N_PREFIXES ? t->n : N_PREFIXES;
     uint32_t i_prefix = newcomer ? (uint32_t)rng_below(&t->rng, n_prefixes) : i_slot % N_PREFIXES;
     *slot = (struct slot){.generation = slot->generation + 1, .is_newcomer = newcomer};
@@ -98,7 +99,7 @@ void trace_submit(struct trace *t, uint32_t i_slot, bool newcomer, struct msg_su
 
 static void draw_ends(struct trace *t, uint32_t n_items)
 {
-    /* the tries are limited, because nearly all of a few sequences may have ended */
+    /* the attempts are limited, because nearly all of a few sequences may have ended */
     uint32_t n_tries = 4 * n_items;
     t->owed_ends += END_SHARE * t->n;
     while (t->owed_ends >= 1 && n_tries-- > 0) {

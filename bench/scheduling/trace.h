@@ -10,8 +10,8 @@ enum {
     DEPTH = 2,
 };
 
-/* `slot` is the slot of a running sequence. A newcomer replaces a sequence that ends in the same
- * slot. */
+/* `slot` is the slot of a running sequence. A new sequence replaces a sequence that ends in the
+ * same slot. */
 struct slot {
     uint64_t generation;
     bool is_newcomer;

@@ -1,7 +1,7 @@
 /* Runs the whole head core under the trace, as cox-head drives it for a replica of one rank: a
- * result's frame comes, and the turn after it makes the next plan and tells the gateway. This
- * file simulates the rank and the gateway: their frames stay in memory, and the clock stands
- * still, so no heartbeat is due. Sent frames are copied once, as ZeroMQ does. */
+ * result's frame arrives, and the next turn makes the next plan and sends the tokens to the
+ * gateway. This file simulates the rank and the gateway: their frames stay in memory, and the
+ * clock does not advance, so no heartbeat is due. Sent frames are copied once, as ZeroMQ does. */
 #include "bench/scheduling/turn.h"
 
 #include <string.h>
@@ -159,7 +159,7 @@ static void step(void *state, struct step_cost *out)
 {
     struct turn *x = state;
     *out = (struct step_cost){0};
-    empty_box(x); /* the arrivals may have caused a plan when no step ran */
+    empty_box(x); /* when no step ran, the arrivals may have caused a plan */
     if (x->n_answered == x->n_planned)
         bench_die("no plan after step %llu", (unsigned long long)x->n_planned);
     const struct strbuf *result = &x->results[++x->n_answered % MAX_RESULTS];

@@ -121,7 +121,7 @@ struct document {
     double us[MAX_ROUNDS], worst_us;
 };
 
-/* Runs a document; the mask must allow every token of it. */
+/* Runs one document; the masks must allow every token of the document. */
 static double run_round(struct grammars *g, const struct workload *w, struct document *d,
                         uint32_t *words, uint64_t serial)
 {

@@ -1,6 +1,6 @@
 /* Measures tokens a second of one rank with and without draft tokens, by streams and draft
- * tokens. Plans go directly to the executor, one step at a time, so that only the device is
- * measured: one kernel thread and its CPU time, which also works on a busy machine. There are
+ * tokens. Plans are passed directly to the executor, one step at a time, so that only the device
+ * is measured: one kernel thread and its CPU time, which also works on a busy machine. There are
  * two kinds of prompt: a file to be written again, whose text is a good draft, and prose, where
  * n-grams are mostly wrong. When DRAFT is given, that model drafts. When DRAFT is the same model
  * as MODEL, its drafts are always right, and the figures show the cost of its passes. A gain

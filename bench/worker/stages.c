@@ -1,12 +1,12 @@
 /* Compares one stage of two threads with two stages of one thread each (and with two ranks), for
- * a prompt in chunks and for streams that decode. Plans go directly to the executors as fast as
- * these accept them, as from a head with any number of steps in flight. Both wall-clock time and
- * CPU time of the process are measured; rounds are interleaved, figures are medians. The waiting
- * of a stage is only in the wall-clock time; the cost of small passes is in both times. With
- * "dummy" the weights are random, and MODEL is a folder with a config.json. With ROW_US every
- * row sleeps that long in each layer. With a small model nothing else takes time, so the machine
- * may be busy. The first line then has one thread's time, and two stages can be twice as fast.
- * Usage: bench_stages [MODEL [ROUNDS [weights|dummy [ROW_US]]]] */
+ * a prompt in chunks and for streams that decode. Plans are passed directly to the executors as
+ * fast as these accept them, as from a head with any number of steps in flight. Both wall-clock
+ * time and CPU time of the process are measured; rounds are interleaved, figures are medians.
+ * The waiting of a stage is only in the wall-clock time; the cost of small passes is in both
+ * times. With "dummy" the weights are random, and MODEL is a folder with a config.json. With
+ * ROW_US every row sleeps that long in each layer. With a small model nothing else takes time,
+ * so the machine may be busy. The first line then has one thread's time, and two stages can be
+ * twice as fast. Usage: bench_stages [MODEL [ROUNDS [weights|dummy [ROW_US]]]] */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

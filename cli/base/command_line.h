@@ -1,6 +1,6 @@
 #pragma once
-/* Reads the command line of one command of `cox`. It parses the words by the command's option
- * table, and it defines the exit codes, usage lines and warnings. */
+/* Reads the command line of one command of `cox`. The words are parsed by the command's option
+ * table. This header also declares the exit codes, usage lines and warnings. */
 #include "common/config/config.h"
 #include "common/config/help.h"
 
@@ -18,10 +18,10 @@ const char *command_usage(const char *name, const char *usage, char out[COMMAND_
 
 /* Every command calls `command_parse` with its option table. It parses the words and prints
  * --help, warnings and errors.
- * Returns true when the command should go on; otherwise *exit_code is set. More than
+ * Returns true when the command should continue. Otherwise, *exit_code is set. More than
  * `max_positional` positional words are an error. */
 struct command_line {
-    const char *usage; /* usage, such as "cox status [OPTION...]" */
+    const char *usage; /* usage line, such as "cox status [OPTION...]" */
     const struct option_spec *specs;
     size_t n_specs, max_positional;
     /* groups of options in the --help of a long table; NULL = no groups */

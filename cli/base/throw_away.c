@@ -12,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OWNER "owner" /* name of the locked file; a writer of keys locks the folder itself */
+/* name of the locked file; a process that writes keys locks the folder instead */
+#define OWNER "owner"
 
 enum { YOUNG_S = 60, MAX_DEPTH = 4 };
 
@@ -20,8 +21,8 @@ static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  
                                     "worker.key", "worker.pub", "operator.key", "operator.pub",
                                     "authorized", "gateway",    "control",      OWNER};
 
-/* Removes the folders that `cli/pull/stream.c` makes for a model in memory. They hold links,
- * lists of ranges, and folders with the same content. */
+/* Removes the folders that `cli/pull/stream.c` makes for a model in memory. Such a folder
+ * contains links, lists of ranges, and folders of the same kind. */
 static void remove_links(int dir_fd, int depth)
 {
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -52,7 +53,7 @@ static bool remove_files(int dir_fd, int parent_fd, const char *name)
 {
     remove_links(dir_fd, MAX_DEPTH);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        /* temporary name of the file; a process that was killed while it wrote the file left it */
+        /* temporary name of the file, left by a process that was killed while it wrote the file */
         char half[64];
         snprintf(half, sizeof half, "%s.new", files[i]);
         (void)unlinkat(dir_fd, half, 0);
@@ -61,8 +62,8 @@ static bool remove_files(int dir_fd, int parent_fd, const char *name)
     return unlinkat(parent_fd, name, AT_REMOVEDIR) == 0;
 }
 
-/* Returns true when no process holds the folder's lock. A folder without a lock file is also
- * dead: its owner was killed before it made one. */
+/* Returns true when no process holds the folder's lock. A folder without a lock file counts too:
+ * its owner was killed before it made the lock file. */
 static bool is_dead(int dir_fd)
 {
     int fd = openat(dir_fd, OWNER, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -86,8 +87,8 @@ static void sweep_one(int parent_fd, const char *name)
     close(fd);
 }
 
-/* Matches "cox-keys-PID-XXXXXX". The process number is for people; the lock says whether the
- * owner lives. */
+/* Matches "cox-keys-PID-XXXXXX". The process number is only informative; the lock shows whether
+ * the owner runs. */
 static bool is_throw_away(const char *name)
 {
     int pid = 0;

@@ -47,7 +47,7 @@ static _Noreturn void become_up(char *const *argv, pid_t parent)
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)sigaction(SIGINT, &usual, NULL);
     (void)sigaction(SIGTERM, &usual, NULL);
-    /* COX_CONFIG holds the options of this command, not those of `cox up` */
+    /* COX_CONFIG names a file with the options of this command, not those of `cox up` */
     (void)unsetenv("COX_CONFIG");
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent)
         (void)execv("/proc/self/exe", argv);

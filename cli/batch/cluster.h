@@ -1,7 +1,8 @@
 #pragma once
 /* Starts and ends the cluster of one `cox run-batch MODEL` or `cox bench throughput`. The
- * cluster is a `cox up` that runs as a child of this process. Its gateway listens on a socket in
- * a folder of its own. The child ends when this process ends, even when this process is killed. */
+ * cluster is a `cox up` that runs as a child of this process. The cluster's gateway listens on a
+ * socket in a temporary folder. The child ends when this process ends, even when this process is
+ * killed. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -10,15 +11,16 @@
 #include "common/base/status.h"
 
 struct batch_cluster {
-    pid_t pid;         /* process number of the `cox up`; 0 = not started */
-    bool has_not_come; /* the model could not be fetched; `pull_exit_code` gives the exit code */
+    pid_t pid; /* process number of the `cox up`; 0 = not started */
+    /* the model could not be fetched; `pull_exit_code` returns the exit code for it */
+    bool has_not_come;
     struct throw_away dir;
     char uds[108]; /* path of the gateway's socket in `dir` */
 };
 
-/* Starts the cluster and returns when it serves requests. `command` is the name for messages,
- * such as "run-batch". A missing model is fetched first. `args` [n_args] are options of `cox
- * up`.
+/* Starts the cluster and returns when the cluster serves requests. `command` is the name for
+ * messages, such as "run-batch". A missing model is fetched first. `args` [n_args] are options
+ * of `cox up`.
  * STATUS_INVALID: the child has ended; its log says why.
  * STATUS_CLOSED: a signal interrupted the start.
  * The caller calls `batch_cluster_end` in every case. */

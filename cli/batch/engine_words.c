@@ -1,5 +1,6 @@
-/* vLLM's commands accept engine options beside their own. The engine here is a `cox up`, so
- * these options are moved behind `--`; the command passes everything behind it to `cox up`. */
+/* vLLM's commands accept engine options beside their own. In Coxswain, `cox up` is the engine.
+ * This file moves the engine options behind `--`, and the command passes all options behind `--`
+ * to `cox up`. */
 #include "cli/batch/engine_words.h"
 
 #include <string.h>

@@ -1,14 +1,14 @@
 #pragma once
 /* Finds options of `cox up` on the command line of a command that starts its own cluster (`cox
- * run-batch MODEL`, `cox bench throughput`). Such options work with or without `--` in front of
+ * run-batch MODEL`, `cox bench throughput`). These options work with or without `--` in front of
  * them. */
 #include <stddef.h>
 
 #include "common/config/config.h"
 
-/* Builds a new argv for `command_parse`: argv[0], the words of the command's own table, `--`,
- * then the options of `cox up` that are not in that table. *out_argc is the number of words.
- * The caller frees the array with `mem_free`; the strings still belong to argv. An option in
- * neither table stays with the command, which reports it. */
+/* Builds a new argv for `command_parse`: argv[0], the options in the command's own table, `--`,
+ * then the options of `cox up` that are not in that table. *out_argc is the number of words. The
+ * caller frees the array with `mem_free`; the strings still belong to argv. An option in neither
+ * table stays in front of `--`, so that `command_parse` reports it. */
 char **engine_words_move(const struct option_spec *specs, size_t n_specs, int argc, char **argv,
                          int *out_argc);

@@ -51,7 +51,7 @@ static bool is_of_vllm(const char *url)
     return strstr(url, "score") || strstr(url, "rerank") || strstr(url, "/audio/");
 }
 
-/* Returns true when the line can be sent. Otherwise `why` says what is wrong with it. */
+/* Returns true when the line can be sent. Otherwise, `why` contains the reason. */
 static bool read_line(struct str text, struct batch_input_line *l, char why[300])
 {
     char wrong[200];
@@ -157,7 +157,8 @@ static struct batch_file_line *find(const struct batch_file *f, const char *id)
     return found;
 }
 
-/* Returns the next line without a custom_id. Answers to such lines are matched by order alone. */
+/* Returns the next line without a custom_id. Answers without a custom_id are matched by their
+ * order alone. */
 static struct batch_file_line *next_without_id(const struct batch_file *f, uint32_t *i)
 {
     while (*i < f->n_lines && f->owned_lines[*i].owned_id)

@@ -1,11 +1,11 @@
 /* Sends the lines of a batch file to a gateway and writes the answers in the input's order.
- * `batch_run` starts one thread per parallel request. Each thread takes the next line, sends it
- * with retries, and stores the answer in `held`. `write_ready` writes the answers whose earlier
- * lines are all written.
+ * `batch_run` starts one thread per parallel request. Each thread claims the next line, sends
+ * its request with retries, and stores the answer in `held`. `write_ready` writes an answer once
+ * the answers of all earlier lines are written.
  * Invariants: `lock` guards everything below it in `struct run`. At most `window` lines lie
  * between the next line to send and the next line to write, so memory is bounded. An answer is
- * written as one whole line. The first SIGINT ends the run after the stored answers are written;
- * a second SIGINT ends the process at once. */
+ * written as one complete line. The first SIGINT ends the run after the stored answers are
+ * written; a second SIGINT ends the process at once. */
 #include "cli/batch/run.h"
 
 #include <errno.h>
@@ -49,7 +49,8 @@ struct run {
     pthread_cond_t moved;
     uint32_t i_begin, i_write; /* indices of the next line to send and of the next line to write */
     uint32_t window, n_threads;
-    struct held *held; /* [window] answers that wait; line i is at index i % window */
+    /* [window] answers that wait for earlier lines; the answer of line i is at index i % window */
+    struct held *held;
     bool stopping;
     enum status status;
     struct error why;
@@ -62,7 +63,7 @@ static void on_interrupt(int signum)
 {
     (void)signum;
     if (++n_interrupts > 1)
-        /* a line in the output is whole, or --resume cuts off the partial last line */
+        /* exiting here is safe: --resume removes a partial last line from the output */
         _exit(EXIT_FAILED);
 }
 
@@ -129,7 +130,7 @@ static void nap(struct run *r, uint32_t ms)
         (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
 }
 
-/* Returns true when a later try may succeed: no gateway answers, too many requests, or no head
+/* Returns true when a retry may succeed: no gateway answers, too many requests, or no head
  * behind the gateway. */
 static bool may_change(enum status s, int code)
 {
@@ -163,7 +164,8 @@ static enum status call(struct run *r, const struct batch_input_line *l, int *co
     }
 }
 
-/* Writes the error answer of a line that cannot be sent, in the gateway's form. */
+/* Writes the error answer of line i, which cannot be sent, in the format of the gateway's
+ * errors. */
 static void refuse(const struct run *r, uint32_t i, struct strbuf *out)
 {
     const struct batch_file_line *line = &r->f->owned_lines[i];
@@ -386,7 +388,7 @@ enum status batch_run(const struct run_batch_options *o, const char *base,
     for (uint32_t i = 0; i < n_started; i++)
         (void)pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < r.window;
-         /* answers behind a line without an answer are kept: their work is done */
+         /* answers after a line without an answer are written too, since they are complete */
          i++)
         if (r.held[(r.i_write + i) % r.window].ready)
             write_one(&r, &r.held[(r.i_write + i) % r.window]);

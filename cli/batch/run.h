@@ -2,8 +2,8 @@
 /* Sends the lines of a batch file to a gateway, `concurrency` at a time, and writes each answer
  * as a line in the input's order.
  * When a line gets no answer for more than retry_s seconds (no gateway, 429, 502, 503), the run
- * ends. Its answers are written, and --resume continues it. The requests run on threads of their
- * own; the caller waits in `batch_run`. */
+ * ends. The answers received until then are written, and --resume continues the run. The
+ * requests run on separate threads while the caller waits in `batch_run`. */
 #include "cli/batch/file.h"
 #include "cli/client/gateway_access.h"
 
@@ -15,7 +15,7 @@ struct run_batch_options {
 };
 
 struct batch_totals {
-    /* counts of this run; an error is an answer with any status except 200 */
+    /* counts of this run; n_errors: answers with any status except 200 */
     uint32_t n_answered, n_errors;
 };
 

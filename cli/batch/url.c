@@ -17,7 +17,7 @@
 #define FETCH_MAX_BYTES (8ull << 30)
 
 struct sink {
-    int fd; /* file that gets the data; -1 = the data is thrown away */
+    int fd; /* file that receives the data; -1 = the data is discarded */
     uint64_t n;
     int error; /* errno of a failed write; EFBIG = the data is larger than the limit */
 };
@@ -50,7 +50,7 @@ static bool on_data(void *ctx, struct str piece)
     return s->error == 0;
 }
 
-/* Makes one HTTP call to the URL. `what` is "-i" or "-o", for error texts. */
+/* Makes one HTTP call to the URL. `what` is the option in error texts: "-i" or "-o". */
 static enum status call(const char *method, const char *url, struct str body, struct sink *sink,
                         const char *what, struct error *err)
 {

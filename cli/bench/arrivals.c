@@ -4,7 +4,8 @@
 
 double bench_uniform(struct rng *r)
 {
-    return ((double)(rng_next(r) >> 11) + 0.5) / 9007199254740992.0; /* the divisor is 2^53 */
+    /* dividing by 2^53 gives a number in (0, 1) */
+    return ((double)(rng_next(r) >> 11) + 0.5) / 9007199254740992.0;
 }
 
 static double normal(struct rng *r)

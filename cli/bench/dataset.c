@@ -1,9 +1,10 @@
-/* Makes the prompts of a benchmark: random ones, or from a file (ShareGPT, a poem, JSON lines).
- * `bench_dataset_load` reads the whole file, finds its kind, and adds prompts until there are
- * n_prompts. Token counts come from `struct bench_tokens`. `bench_dataset_check` tests the file
- * before a server is started.
- * Invariants: the seed alone decides every random choice. A file may hold any bytes: its size is
- * bounded, and an error names the line or entry. The caller owns the prompts. One thread. */
+/* Makes the prompts of a benchmark from random text or from a file (ShareGPT, a poem, JSON
+ * lines). `bench_dataset_load` reads the whole file, detects the file's kind, and adds prompts
+ * until there are n_prompts. `struct bench_tokens` counts the tokens. `bench_dataset_check`
+ * checks the file before a server is started.
+ * Invariants: the seed alone determines every random choice. A file may contain any bytes: its
+ * size is bounded, and an error names the line or entry. The caller owns the prompts. One
+ * thread. */
 #include "cli/bench/dataset.h"
 
 #include <errno.h>
@@ -62,7 +63,7 @@ static int64_t either(int64_t general, int64_t own)
 
 struct piece {
     struct str text;
-    uint32_t number; /* number of the line in the file, or of the entry in its array, from 1 */
+    uint32_t number; /* number, from 1, of the line in the file or of the entry in the JSON array */
 };
 
 struct pieces {
@@ -196,7 +197,7 @@ bool bench_json_next(struct str text, size_t *at, struct str *object, bool *wron
 }
 
 /* Adds one conversation. Its first text is the prompt; the length of its second text is the
- * output length. *taken says whether the conversation's size is within the limits. */
+ * output length. *taken is set when the conversation's size is within the limits. */
 static enum status add_conversation(struct load *l, const struct piece *p, bool *taken,
                                     struct error *err)
 {
@@ -255,7 +256,7 @@ static enum status load_sharegpt(struct load *l, struct error *err)
 
 struct poem {
     struct pieces lines;
-    /* number of lines of one prompt; number of lines of the shared prefix */
+    /* n_lines: lines of one prompt; n_prefix: lines of the shared prefix */
     size_t n_lines, n_prefix;
 };
 
@@ -305,7 +306,7 @@ static enum status load_sonnet(struct load *l, struct error *err)
     for (int i_try = 0; s == STATUS_OK && !is_full(l); i_try++) {
         write_poem(l, &p, &b);
         s = bench_tokens_count(l->tokens, strbuf_str(&b), &n, err);
-        /* the next try takes one line less */
+        /* the next attempt uses one line less */
         if (s == STATUS_OK && n > n_in && i_try >= N_POEM_TRIES) {
             if (p.n_lines == 1)
                 s = error_set(err, STATUS_INVALID,
@@ -393,7 +394,8 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
     return STATUS_OK;
 }
 
-/* Reads up to `size` bytes. Returns the number of bytes read, or -1 with errno. */
+/* Reads from fd until `size` bytes are read or the file ends. Returns the number of bytes read,
+ * or -1 with errno. */
 static ssize_t read_all(int fd, char *to, size_t size)
 {
     size_t n = 0;
@@ -413,7 +415,7 @@ static ssize_t read_all(int fd, char *to, size_t size)
 static enum status read_file(const char *path, struct str *owned, struct error *err)
 {
     struct stat st;
-    /* O_NONBLOCK: open does not wait on a FIFO, which cannot be a dataset */
+    /* O_NONBLOCK: opening a FIFO, which cannot be a dataset, must not block */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
         int why = errno;
@@ -443,7 +445,7 @@ static enum status read_file(const char *path, struct str *owned, struct error *
                      n < 0 ? strerror(why) : "it is empty or not a regular file");
 }
 
-/* Repeats the prompts of a short file from the first one on, until there are enough. */
+/* Repeats the prompts of a short file from the first one on, until `l` has n_prompts. */
 static void oversample(struct load *l)
 {
     for (uint32_t n = l->out->n, i = 0; n > 0 && !l->o->no_oversample && !is_full(l); i++) {
@@ -452,8 +454,8 @@ static void oversample(struct load *l)
     }
 }
 
-/* Reads the file and finds its kind. The caller frees *text with `mem_free`; it is empty for
- * random prompts. */
+/* Reads the file and finds its kind. The caller frees *text with `mem_free`; the text is empty
+ * for random prompts. */
 static enum status open_dataset(const struct bench_dataset_options *o, struct str *text, int *kind,
                                 struct error *err)
 {

@@ -1,12 +1,13 @@
 #pragma once
-/* Makes the prompts of a benchmark from random text or from a file. The file holds ShareGPT's
+/* Makes the prompts of a benchmark from random text or from a file. The file contains ShareGPT's
  * JSON array, the lines of a poem (sonnet), or JSON lines.
- * A file may hold any bytes: a wrong line is an error that names the line. The seed alone
- * decides every random choice. */
+ * A file may contain any bytes. An invalid line is an error that names the line. The seed alone
+ * determines every random choice. */
 #include "cli/bench/tokens.h"
 
 enum bench_dataset_kind {
-    BENCH_DATASET_AUTO, /* the file decides its kind; without a file, prompts are random */
+    /* the kind follows from the file's content; without a file, prompts are random */
+    BENCH_DATASET_AUTO,
     BENCH_DATASET_RANDOM,
     BENCH_DATASET_SHAREGPT,
     BENCH_DATASET_SONNET,
@@ -19,7 +20,7 @@ struct bench_dataset_options {
     int kind; /* kind of the data (enum bench_dataset_kind) */
     const char *path;
     int64_t n_prompts, seed;
-    /* lengths in tokens, for every kind; -1 = the option of the kind decides */
+    /* lengths in tokens, for every kind; -1 = the kind's own option sets the length */
     int64_t input_len, output_len;
     int64_t random_input_len, random_output_len, random_prefix_len;
     double random_range_ratio;
@@ -57,7 +58,7 @@ MUST_USE enum status bench_dataset_load(const struct bench_dataset_options *o,
 void bench_prompts_fini(struct bench_prompts *p); /* Frees the prompts; accepts a zeroed struct. */
 
 /* ---- for tests ---- */
-/* Finds the next object of a JSON array. *at is the offset of the array's first byte at the
- * first call, and of the rest afterwards. Returns false at the end. An element that is not an
- * object ends the walk and sets *wrong. */
+/* Finds the next object of a JSON array. At the first call, *at is the offset of the array's
+ * first byte. Each call moves *at behind the object that it found. Returns false at the end. An
+ * element that is not an object ends the walk and sets *wrong. */
 bool bench_json_next(struct str text, size_t *at, struct str *object, bool *wrong);

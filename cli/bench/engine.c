@@ -27,7 +27,8 @@ enum {
     OWN_WORDS = 10,
     MAX_WORKERS = 4096,
     UP_WORDS_MAX = 256, /* most words behind `--` */
-    READY_S = 60        /* wait in seconds; the server at --base-url may still be starting */
+    /* longest wait in seconds for the server at --base-url, which may still be starting */
+    READY_S = 60
 };
 
 const char *const bench_engine_names[BENCH_ENGINE_FLAGS] = {
@@ -74,8 +75,8 @@ static int free_ports(int n)
     return 0;
 }
 
-/* Returns the number of workers, TP x PP x DP. A value that is not a number is left for `cox up`
- * to report. */
+/* Returns the number of workers, TP x PP x DP. A value that is not a number counts as 1; `cox
+ * up` reports it. */
 static int n_workers(const struct bench_engine_options *o)
 {
     long n = 1;

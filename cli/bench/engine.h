@@ -55,8 +55,8 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
                     "Leave it out: there is no profiler to start.")
 
 /* Starts the cluster, or connects to --base-url. `words` are the words behind `--`. `extra` are
- * further options in front of them, with NULL at the end. A signal ends the waiting. The caller
- * ends the cluster in every case. */
+ * further options in front of them, with NULL at the end. A signal ends the wait. The caller
+ * ends the cluster even when the start failed. */
 MUST_USE enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_options *o,
                                         const char *const *extra, const struct option_list *words,
                                         struct error *err);
@@ -80,8 +80,8 @@ enum status bench_fetch_status(enum status s, struct error *err);
 MUST_USE enum status bench_offline_run(const struct bench_offline *b,
                                        struct bench_engine_options *engine,
                                        const struct option_list *words, struct error *err);
-/* Parses the words into `options` and calls `run`. Returns the exit code. It sets the limit of
- * positional words in `line`. */
+/* Parses the command line into `options` and runs the benchmark. Returns the exit code.
+ * `line->max_positional` is set here. */
 int bench_offline_command(int argc, char **argv, struct command_line line, void *options,
                           enum status (*run)(void *options, const struct option_list *words,
                                              struct error *err));

@@ -1,8 +1,8 @@
 /* Sends the load of a benchmark and measures every answer.
  * `bench_load_run` starts each request at its time in `arrivals_s` while fewer than
- * `max_concurrency` are open. Answers come as events of a stream (cli/client/sse_reader.h);
- * `stamp` takes the time of each piece. `judge` decides at the end whether the answer counts as
- * failed.
+ * `max_concurrency` are open. Each answer is a stream of events (cli/client/sse_reader.h), and
+ * `stamp` records the arrival time of each piece. `judge` decides at the end whether the answer
+ * counts as failed.
  * Invariants: one thread runs the load. `struct asked` lives from `begin` to `on_end`, and each
  * request writes only its own `struct bench_result`. An interrupt closes all open requests, and
  * `on_end` is called for each of them. */
@@ -28,7 +28,7 @@ enum {
     RAW_LIMIT = 64 << 10
 };
 
-#define NEVER_NS (1ull << 62) /* delay in ns of a request whose rate is close to 0 */
+#define NEVER_NS (1ull << 62) /* longest delay of a request in ns, for rates close to 0 */
 
 struct run {
     const struct bench_load *l;
@@ -48,7 +48,7 @@ struct asked {
     uint64_t now_ns, last_ns;
     uint32_t n_pieces;
     bool is_stream, is_done, broken;
-    char error[400]; /* error text of an event in the stream; "" = none */
+    char error[400]; /* text of an error event in the stream; "" = none */
     const char **owned_headers;
     char id_header[256]; /* X-Request-Id header, the last of `owned_headers` */
 };
@@ -64,8 +64,8 @@ static void add_gap(struct bench_result *r, uint64_t ns)
     r->gaps_ns[r->n_gaps++] = ns;
 }
 
-/* Takes the time of a piece. Chat's first piece, which has only a role, is ignored. A piece with
- * only a finish reason moves the end time but does not count as a token. */
+/* Records the arrival time of a piece. The first piece of a chat, which has only a role, is
+ * ignored. A piece with only a finish reason moves the end time but does not count as a token. */
 static void stamp(struct asked *a, const json_t *choice)
 {
     const json_t *delta = json_object_get(choice, "delta");
@@ -278,7 +278,7 @@ enum status bench_load_run(const struct bench_load *l, struct bench_result *resu
     r.begin_ns = clock_mono_ns();
     drive(&r, results);
     *duration_s = (double)(clock_mono_ns() - r.begin_ns) / 1e9;
-    /* http_streams_free calls `on_end` as interrupted for every open request */
+    /* http_streams_free calls `on_end` for every open request, as interrupted */
     http_streams_free(r.streams);
     return bench_is_interrupted()
                ? error_set(err, STATUS_CLOSED, "the command was interrupted by a signal")
@@ -287,7 +287,7 @@ enum status bench_load_run(const struct bench_load *l, struct bench_result *resu
 
 /* ---- the probe ---- */
 
-/* Returns true when a later try may succeed: no server listens yet, or the server is not ready. */
+/* Returns true for a temporary failure: no server listens yet, or the server is not ready. */
 static bool may_pass(const char *error)
 {
     return strstr(error, "cannot connect") || strstr(error, " answered 5") ||

@@ -1,6 +1,6 @@
 #pragma once
-/* Sends each prompt at its time, streams every answer, and takes the time of each piece when the
- * piece arrives. One thread does all of this inside `bench_load_run`. */
+/* Sends each prompt at its time, streams every answer, and records the arrival time of each
+ * piece. One thread does all of this inside `bench_load_run`. */
 #include "cli/bench/dataset.h"
 #include "cli/bench/progress.h"
 
@@ -12,8 +12,9 @@ struct bench_result {
     uint64_t first_ns; /* time from start_ns to the first piece with content */
     uint64_t *gaps_ns; /* [n_gaps] times between successive pieces */
     uint32_t n_gaps, cap_gaps;
-    uint32_t n_prompt_tokens; /* number of prompt tokens by the server, or else by the dataset */
-    /* number of output tokens by the server, or else the number of pieces */
+    /* number of prompt tokens that the server reports, or else the dataset's count */
+    uint32_t n_prompt_tokens;
+    /* number of output tokens that the server reports, or else the number of pieces */
     uint32_t n_output_tokens;
     struct strbuf text; /* text of the answer; filled only with keep_text */
     char *error;        /* reason of a failure; NULL = never sent, or succeeded */
@@ -31,13 +32,13 @@ struct bench_load {
 };
 
 /* Runs the load. `results` [prompts->n] is zeroed by the caller. *duration_s is the time in
- * seconds from the start to the end of the last answer. A failed answer is recorded in its
- * result, not in the status.
+ * seconds from the start to the end of the last answer. A failed request is recorded in its
+ * result and does not change the status.
  * STATUS_CLOSED: a signal interrupted the load; the open requests count as failed. */
 MUST_USE enum status bench_load_run(const struct bench_load *l, struct bench_result *results,
                                     double *duration_s, struct error *err);
-/* Sends one prompt until the server answers it. A failure that may pass (no server yet, 5xx) is
- * tried again for timeout_s seconds. */
+/* Sends one prompt until the server answers it. After a temporary failure (no server yet, 5xx)
+ * the prompt is sent again, for up to timeout_s seconds. */
 MUST_USE enum status bench_load_probe(const struct bench_load *l, double timeout_s,
                                       struct error *err);
 void bench_results_fini(struct bench_result *results, uint32_t n);

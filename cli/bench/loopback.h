@@ -1,6 +1,6 @@
 #pragma once
-/* Tells whether a server on this machine is missing. When a loopback port refuses connections,
- * waiting does not help unless a person starts the server in the meantime. */
+/* Tests whether no server listens on a loopback port. When the port refuses connections, waiting
+ * for the server is useless. */
 #include <stdbool.h>
 
 /* Looks up the URL's host. Returns true when all its addresses are loopback addresses and each

@@ -17,8 +17,8 @@ int bench_fail(const char *owner, enum status s, const struct error *err)
     return s == STATUS_INVALID || s == STATUS_UNSUPPORTED ? EXIT_USAGE : EXIT_FAILED;
 }
 
-/* Waits until the server answers with any status below 500, because other servers have no
- * /health. */
+/* Waits until the server answers /health. Any status below 500 counts, because other servers
+ * have no /health. */
 static enum status wait_for_server(const struct bench_target *t, double ready_s, struct error *err)
 {
     bool waits_here = ready_s >= 0, said = false;
@@ -64,7 +64,7 @@ enum status bench_connect(struct bench_target *target, const struct bench_access
         g.url = url;
     }
     TRY(bench_target_open(target, &g, endpoint, is_chat, err));
-    target->gateway.url = NULL; /* `base` has the URL now */
+    target->gateway.url = NULL; /* the URL is now in `base` */
     target->owner = owner;
     TRY(wait_for_server(target, ready_s, err));
     return bench_target_find_model(target, a->served_model_name ? a->served_model_name : a->model,

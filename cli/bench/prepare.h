@@ -16,7 +16,7 @@ struct bench_access {
         .name = nm, .aliases = al, .type = OPTION_STRING, .offset = offsetof(struct S, field),     \
         .help = h                                                                                  \
     }
-/* Lists option rows; `at` is a bench_access in the struct S. */
+/* Lists option rows; `at` is the path of a bench_access in the struct S. */
 #define BENCH_ACCESS_ROWS(S, at)                                                                   \
     BENCH_TEXT(                                                                                    \
         S, at.gateway.url, "base-url", "url",                                                      \
@@ -96,8 +96,8 @@ struct bench_access {
                  "again.")
 
 /* Opens `target`, waits up to ready_s seconds for a server that is not there yet, and finds its
- * model's name. With a negative ready_s it waits -ready_s seconds, but a closed port of this
- * machine is an error at once. `owner` is the command's name, such as "bench serve". */
+ * model's name. With a negative ready_s, it waits -ready_s seconds, but a closed loopback port
+ * is an error at once. `owner` is the command's name, such as "bench serve". */
 MUST_USE enum status bench_connect(struct bench_target *target, const struct bench_access *a,
                                    const char *endpoint, bool is_chat, double ready_s,
                                    const char *owner, struct error *err);

@@ -13,14 +13,14 @@ struct bench_target {
     char model[512];
     const char *const *headers; /* [n_headers] headers of each request, borrowed; NULL = none */
     size_t n_headers;
-    /* prefix of each request's X-Request-Id; NULL = no such header */
+    /* prefix of each request's X-Request-Id; NULL = the header is not sent */
     const char *request_id_prefix;
-    json_t *fields;    /* more JSON members of each body (sampling, ignore_eos); owned */
+    json_t *fields;    /* additional JSON members of each body (sampling, ignore_eos); owned */
     const char *owner; /* command that messages name: "bench serve" */
 };
 
-/* Opens the target. A slash or /v1 at the end of the URL is removed, since people paste base
- * URLs. With `endpoint` NULL, is_chat chooses it. */
+/* Opens the target. A slash or /v1 at the end of the URL is removed, since a pasted base URL may
+ * end with one. With `endpoint` NULL, is_chat chooses it. */
 MUST_USE enum status bench_target_open(struct bench_target *t, const struct gateway_access *gateway,
                                        const char *endpoint, bool is_chat, struct error *err);
 void bench_target_close(struct bench_target *t); /* Frees the target; accepts a zeroed struct. */
@@ -33,7 +33,8 @@ MUST_USE enum status bench_target_find_model(struct bench_target *t, const char 
 MUST_USE enum status bench_target_ask(const struct bench_target *t, const char *path,
                                       const json_t *body, int *code, json_t **owned_answer,
                                       struct error *err);
-/* Copies the text of a server's error, cut for one line of a terminal; "" when there is none. */
+/* Copies the error text of the server's answer, cut for one line of a terminal; "" when the
+ * answer has none. */
 void bench_error_text(const json_t *answer, char *out, size_t size);
 /* Returns the body of one request; the caller frees it with free(). With `model` NULL, the body
  * names the target's model. */

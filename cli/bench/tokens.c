@@ -1,9 +1,9 @@
 /* Converts text to token ids and back, so that prompts get the requested lengths.
- * `bench_tokens_open` chooses one of three ways: a tokenizer file, the server's /tokenize and
- * /detokenize, or one token per word with a warning. dataset.c counts its prompts and makes
- * random text through the functions here.
- * Invariants: random ids come from `pool`, the ids of common words. Each call checks for an
- * interrupt. The caller owns ids and texts. One thread. */
+ * `bench_tokens_open` chooses one of three sources: a tokenizer file, the server's /tokenize and
+ * /detokenize, or one token per word with a warning. dataset.c uses these functions to count
+ * tokens and to make random text.
+ * Invariants: random ids are chosen from `pool`, which has the ids of common words. Each call
+ * checks for an interrupt. The caller owns the returned ids and texts. One thread. */
 #include "cli/bench/tokens.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct bench_tokens {
     enum bench_tokens_kind kind;
     const struct bench_target *target;
     struct text_tokenizer *file;
-    struct bench_ids pool; /* ids of common words; random prompts take their ids from here */
+    struct bench_ids pool; /* ids of common words; random prompts consist of these ids */
 };
 
 static const char words[] =
@@ -188,7 +188,7 @@ enum status bench_tokens_encode(const struct bench_tokens *t, struct str text,
                                 struct bench_ids *out, struct error *err)
 {
     *out = (struct bench_ids){0};
-    /* the user may interrupt: many prompts, or a slow server, take long */
+    /* many prompts or a slow server take long, so the user may interrupt */
     if (bench_is_interrupted())
         return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
     switch (t->kind) {

@@ -1,7 +1,7 @@
 #pragma once
-/* Converts texts to token ids and back, so that prompts get the requested lengths. It uses a
- * tokenizer file, or the server's /tokenize and /detokenize. When there is no tokenizer file and
- * the server has neither call, each word counts as a token, with a warning. One thread. */
+/* Converts texts to token ids and back, so that prompts get the requested lengths. The
+ * conversion uses a tokenizer file, or the server's /tokenize and /detokenize. Without both,
+ * each word counts as a token, with a warning. One thread. */
 #include "cli/bench/target.h"
 #include "common/base/random.h"
 #include "common/base/str.h"
@@ -16,7 +16,7 @@ struct bench_ids {
 struct bench_tokens;
 
 /* Opens a tokenizer. `path` is a tokenizer's file or folder, or a GGUF file. With `path` NULL,
- * the server is asked. `target` is borrowed. */
+ * the server's /tokenize is used. `target` is borrowed. */
 MUST_USE enum status bench_tokens_open(struct bench_tokens **out, const char *path,
                                        const struct bench_target *target, struct error *err);
 void bench_tokens_close(struct bench_tokens *t); /* Frees the tokenizer; accepts NULL. */
@@ -26,9 +26,9 @@ MUST_USE enum status bench_tokens_encode(const struct bench_tokens *t, struct st
                                          struct bench_ids *out, struct error *err);
 MUST_USE enum status bench_tokens_count(const struct bench_tokens *t, struct str text, uint32_t *n,
                                         struct error *err);
-/* Makes a text of random words with n tokens; its first tokens are those of `prefix`. The ids
- * are decoded and encoded again. When tokens have merged, the text is corrected, at most ten
- * times. *n_got is the number of tokens in the final text. */
+/* Makes a text of n tokens from random words. The text's first tokens are those of `prefix`. The
+ * ids are decoded and encoded again. When tokens have merged, the function adds or removes
+ * words, at most ten times. *n_got is the number of tokens in the final text. */
 MUST_USE enum status bench_tokens_draw(const struct bench_tokens *t, struct rng *r,
                                        const struct bench_ids *prefix, uint32_t n,
                                        char **owned_text, uint32_t *n_got, struct error *err);

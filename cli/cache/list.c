@@ -1,9 +1,10 @@
 /* Lists the models of a cache folder for `cox models` and `cox rm`.
  * `cache_list` walks the folders below models/pulled and the demo model. For each model it reads
  * the manifest, or the mark of a fetch in progress, and counts files and bytes.
- * Invariants: the folder's content is hostile. Names are only opened relative to the folder, and
- * links in the parts of a fetch are not followed. Depth and the number of models are bounded.
- * Names are printed through `cache_printable`. The caller frees the list with `cache_list_fini`. */
+ * Invariants: the folder's content is not trusted. Names are only opened relative to the folder,
+ * and links in the parts of a fetch are not followed. Depth and the number of models are
+ * bounded. Names are printed through `cache_printable`. The caller frees the list with
+ * `cache_list_fini`. */
 #include "cli/cache/list.h"
 
 #include <dirent.h>
@@ -66,7 +67,7 @@ char *cache_printable(const char *s)
     return out;
 }
 
-/* Returns the reference as a user types it: "org/name", "org/name@v1", "hf:org/name/file.gguf",
+/* Returns the reference as users type it: "org/name", "org/name@v1", "hf:org/name/file.gguf",
  * "s3://…". */
 static char *typed(const struct model_ref *r)
 {
@@ -112,8 +113,8 @@ static const char *format_of(const struct pulled *p)
     return "";
 }
 
-/* Takes the file's access time as the last use when it is newer. Many file systems update the
- * access time once a day at most, and some never. */
+/* Sets the model's last use to the file's access time when that time is later. Many file systems
+ * update the access time at most once a day, and some never do. */
 static void look_at_use(struct cached_model *m, const char *path)
 {
     struct stat st;
@@ -151,7 +152,7 @@ static void look_at_model(struct cached_model *m, const char *folder)
     pulled_fini(&p);
 }
 
-/* Counts the files and their bytes on the disk. Links are not followed. */
+/* Counts the files of a folder and their bytes on the disk. Links are not followed. */
 static void count_files(int fd, int depth, struct cached_model *m)
 {
     DIR *d = fdopendir(fd);
@@ -177,7 +178,7 @@ static void count_files(int fd, int depth, struct cached_model *m)
     closedir(d);
 }
 
-/* Returns true when this machine wrote the record in the lock file since its last boot
+/* Returns true when this machine wrote the lock file's record after its last boot
  * (cli/pull/files/lock.c). */
 static bool is_of_this_boot(int fd)
 {
@@ -302,7 +303,7 @@ static void add_demo(const char *cache_dir, struct cached_models *l)
             if (fd >= 0)
                 count_files(fd, MAX_DEPTH, m);
         }
-        if (m->n_files == 0) /* the folder holds only lock files, so no model is listed */
+        if (m->n_files == 0) /* the folder contains only lock files, so no model is listed */
             fini(&l->items[--l->n_items]);
     }
     mem_free(path);

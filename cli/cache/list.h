@@ -1,9 +1,9 @@
 #pragma once
-/* Lists the models of a cache folder, for `cox models` and `cox rm`. It finds models that `cox
- * pull` has published (manifest, common/model/info/pulled.h), parts of unfinished fetches, and
- * the demo model.
- * It reads names and manifests, but no model files. The folder's content is hostile: a name is
- * only used below the folder, as one path component. */
+/* Lists the models of a cache folder, for `cox models` and `cox rm`. The list has models that
+ * `cox pull` has published (manifest, common/model/info/pulled.h), parts of unfinished fetches,
+ * and the demo model.
+ * Names and manifests are read, but no model files. The folder's content is not trusted: a name
+ * is only used as one path component below the folder. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,7 +37,7 @@ struct cached_model {
 struct cached_models {
     struct cached_model *items;
     uint32_t n_items, cap;
-    bool has_more; /* the folder has more models than the list */
+    bool has_more; /* the folder has more models than the list can hold */
 };
 
 /* Lists the models, sorted by name. The list of a missing cache folder is empty. STATUS_IO: the
@@ -45,7 +45,7 @@ struct cached_models {
 MUST_USE enum status cache_list(const char *cache_dir, struct cached_models *out,
                                 struct error *err);
 void cache_list_fini(struct cached_models *l);
-/* Returns s without control characters and invalid UTF-8, for a terminal. The caller frees it
- * with `mem_free`. */
+/* Returns a copy of `s` without control characters and invalid UTF-8, for a terminal. The caller
+ * frees it with `mem_free`. */
 char *cache_printable(const char *s);
 const char *cached_state_name(enum cached_state s);

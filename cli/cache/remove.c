@@ -3,8 +3,8 @@
  * (use.h), takes the lock of fetches (cli/pull/files/lock.h), and removes all entries of the
  * model.
  * Invariants: a name is compared with the list and never becomes a path by itself. Everything is
- * opened relative to an open folder, and no link is followed. A published folder is renamed first,
- * so that nobody sees half a model. Blocking; the caller's thread. */
+ * opened relative to an open folder, and no link is followed. A published folder is renamed
+ * first, so that no process reads half a model. Calls block the caller's thread. */
 #include "cli/cache/remove.h"
 
 #include <dirent.h>
@@ -26,8 +26,8 @@ enum { MAX_DEPTH = 16, LOOKS = 4, NAMES_BYTES = 600 };
 
 /* ---- choice of the entries ---- */
 
-/* Returns the name of the reference's folder; the caller frees it with `mem_free`. Returns NULL
- * when `name` is not a reference. */
+/* Returns the folder name of the reference `name`; the caller frees it with `mem_free`. Returns
+ * NULL when `name` is not a reference. */
 static char *base_of(const char *name)
 {
     struct model_ref r;
@@ -89,8 +89,7 @@ static enum status remove_entry(int at, const char *name, int depth, struct cach
                                 struct error *err);
 
 /* Opens a folder of the model. A folder without read permission is made readable first, through
- * its handle, because its name may belong to another file in the meantime. Returns -1 with
- * errno. */
+ * its handle, because its name may have become the name of another file. Returns -1 with errno. */
 static int open_folder(int at, const char *name)
 {
     char path[64];
@@ -136,7 +135,7 @@ static enum status remove_folder(int at, const char *name, int depth, struct cac
     return s;
 }
 
-/* Removes a file, a folder or a link. The target of a link stays. */
+/* Removes a file, a folder or a link. The target of a link is not removed. */
 static enum status remove_entry(int at, const char *name, int depth, struct cache_removed *out,
                                 struct error *err)
 {
@@ -176,7 +175,7 @@ static int open_below(const char *cache_dir, const char *below, struct error *er
 }
 
 /* Removes all entries of `base`. A published folder is renamed first, so that other processes
- * see no model instead of half a model. The next pull also removes folders with .old- in their
+ * find no model instead of half a model. The next pull also removes folders with .old- in their
  * name. */
 static enum status remove_pulled(const char *cache_dir, const char *base,
                                  const struct cached_models *there, struct cache_removed *out,
@@ -213,8 +212,8 @@ static enum status remove_demo(const char *cache_dir, struct cache_removed *out,
 
 static int n_looks;
 
-/* Returns true when the lock has been tried often enough. The lock of a killed process is taken
- * over at the first or second try, so LOOKS tries are enough. */
+/* Returns true after LOOKS attempts to take the lock. The lock of a killed process is taken over
+ * at the first or second attempt. */
 static bool has_looked_enough(void)
 {
     return ++n_looks > LOOKS;

@@ -8,13 +8,13 @@
 
 struct cache_removed {
     uint64_t n_bytes;        /* bytes freed on the disk */
-    uint64_t n_shared_bytes; /* bytes that huggingface_hub's cache still holds */
+    uint64_t n_shared_bytes; /* bytes of the model that are still in huggingface_hub's cache */
 };
 
 /* Removes the model. `name` is a reference, or a folder's name as `cox models` shows it.
  * STATUS_NOT_FOUND: there is no such model.
- * STATUS_EXISTS: a process of this machine uses the model, or a process fetches it; the text
- * names the process. */
+ * STATUS_EXISTS: a process of this machine uses the model or fetches it; the error text names
+ * the process. */
 MUST_USE enum status cache_remove(const char *cache_dir, const char *name,
                                   const struct cached_models *there, struct cache_removed *out,
                                   struct error *err);

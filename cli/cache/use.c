@@ -17,7 +17,7 @@
 
 enum { WORDS_MAX_BYTES = 1 << 18, MAPS_MAX_BYTES = 32 << 20 };
 
-/* Reads a file of /proc and appends a zero byte. */
+/* Reads the file `name` of process `pid` in /proc and appends a zero byte. */
 static bool read_proc(const char *pid, const char *name, size_t limit, struct strbuf *out)
 {
     char path[PATH_MAX], block[16384];
@@ -39,7 +39,8 @@ static const char *next_word(const struct strbuf *b, const char *at)
     return at < b->ptr + b->len ? at : NULL;
 }
 
-/* Returns the value of NAME=… in a process's environment. Returns NULL when it is not set. */
+/* Returns the value of NAME=… in a process's environment. Returns NULL when the variable is not
+ * set. */
 static const char *variable(const struct strbuf *b, const char *name)
 {
     size_t n = strlen(name);

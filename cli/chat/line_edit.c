@@ -1,11 +1,11 @@
-/* Implements a line editor without a terminal: keys change a text, and the text is drawn as
- * terminal bytes.
- * line_input.c passes each byte of the terminal to `line_edit_feed` and writes to the terminal
- * what `line_edit_draw` appends. Control bytes go to `feed_control`, escape sequences to
+/* Implements a line editor without a terminal: keys change a text, and the drawn text is
+ * returned as bytes.
+ * line_input.c passes each byte of the terminal to `line_edit_feed`, and writes the output of
+ * `line_edit_draw` to the terminal. Control bytes go to `feed_control`, escape sequences to
  * `feed_sequence`, pasted text to `feed_pasted`.
- * Invariants: the text is at most LINE_MAX_BYTES long. The cursor `at` never stands inside a
- * UTF-8 character. The length of a sequence in `keys` is bounded, also when the sequence is
- * unknown. Pasted text is never taken for keys. Pure. */
+ * Invariants: the text is at most LINE_MAX_BYTES long. The cursor `at` is never inside a UTF-8
+ * character. The length of a sequence in `keys` is bounded, even for unknown sequences. Pasted
+ * text is never interpreted as keys. Pure. */
 #include "cli/chat/line_edit.h"
 
 #include <stdio.h>
@@ -179,8 +179,8 @@ static void go_past(struct line_edit *e, bool back)
     replace(e, e->i_past == n ? strbuf_str(&e->draft).ptr : e->history->items[e->i_past]);
 }
 
-/* Moves the cursor one line up or down. At the first or last line of the text it moves through
- * the history. */
+/* Moves the cursor one line up or down. At the first or last line of the text, it shows the
+ * previous or next text of the history. */
 static void go_line(struct line_edit *e, bool up)
 {
     size_t begin = line_begin(e, e->at), column = e->at - begin, end = line_end(e, e->at);
@@ -308,7 +308,7 @@ static enum line_event feed_sequence(struct line_edit *e, char byte)
     return LINE_MORE;
 }
 
-/* Takes a byte of pasted text. Every byte is text except the sequence that ends the paste. A
+/* Adds a byte of pasted text. All bytes are text, except the sequence that ends the paste. A
  * terminal sends CR at the end of a line. */
 static void feed_pasted(struct line_edit *e, char byte)
 {
@@ -388,7 +388,7 @@ static enum line_event feed_control(struct line_edit *e, char byte)
     case 25:
         insert(e, strbuf_str(&e->killed).ptr, e->killed.len);
         break;
-    default: /* a tab becomes one blank, since its width depends on the terminal */
+    default: /* a tab becomes one space, since its width depends on the terminal */
         if (byte == '\t')
             insert(e, " ", 1);
     }
@@ -410,8 +410,8 @@ enum line_event line_edit_feed(struct line_edit *e, char byte)
 
 /* ---- drawing ---- */
 
-/* Returns the columns of the character at s[0..n) and sets *n_bytes to its length. An invalid
- * byte counts as one "?". */
+/* Returns the number of columns of the character at s[0..n) and sets *n_bytes to its length. An
+ * invalid byte counts as one "?". */
 static size_t width_at(const char *s, size_t n, size_t *n_bytes)
 {
     unsigned char c = (unsigned char)s[0];
@@ -431,8 +431,8 @@ struct pen {
     size_t row, column, columns;
 };
 
-/* Draws one character. A terminal keeps its cursor in the last column; the next character then
- * moves the cursor to the next row. */
+/* Draws one character. After a character in the last column, a terminal keeps its cursor there.
+ * The next character moves the cursor to the next row. */
 static void draw_char(struct pen *p, const char *s, size_t n, size_t width, struct strbuf *out)
 {
     if (p->column + width > p->columns) {
@@ -481,7 +481,7 @@ void line_edit_draw(struct line_edit *e, const char *prompt, size_t columns, boo
         e->row = 0;
         return;
     }
-    /* the cursor is behind the last column, so it is on the next row */
+    /* a cursor behind the last column is drawn on the next row */
     if (cursor.column == p.columns) {
         cursor.row++;
         cursor.column = 0;

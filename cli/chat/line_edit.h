@@ -1,8 +1,8 @@
 #pragma once
-/* Implements a line editor: keys change a text, and the text is drawn. Pure: it takes bytes and
- * returns bytes; line_input.c uses the terminal.
- * A text may have several lines, through Ctrl-J or Alt-Enter or through pasted text (bracketed
- * paste). Pasted text is never taken for keys. */
+/* Implements a line editor, which changes a text by keys and draws the text. Pure: the editor
+ * reads and returns bytes, and line_input.c uses the terminal.
+ * Ctrl-J, Alt-Enter and pasted text (bracketed paste) can add lines to the text. Pasted text is
+ * never interpreted as keys. */
 #include "common/base/str.h"
 
 enum line_event {
@@ -25,22 +25,23 @@ void line_history_fini(struct line_history *h);
 
 struct line_edit {
     struct strbuf text, killed; /* killed: deleted text that Ctrl-Y inserts */
-    struct strbuf draft;        /* text that the user was writing before moving into the history */
+    struct strbuf draft;        /* unfinished text, kept while the user moves through the history */
     const struct line_history *history;
-    size_t at;     /* cursor: index of a byte in `text` */
-    size_t i_past; /* index into the history; n_items = not in the history */
+    size_t at; /* cursor: index of a byte in `text` */
+    /* index of the shown text in the history; n_items = no text of the history is shown */
+    size_t i_past;
     char keys[16]; /* bytes of an incomplete escape sequence */
     size_t n_keys;
-    bool is_pasting, was_return; /* was_return: the byte before, inside a paste, was CR */
+    bool is_pasting, was_return; /* was_return: the previous byte inside a paste was CR */
     size_t row;                  /* row of the drawn cursor, counted from the prompt's row */
 };
 
 void line_edit_init(struct line_edit *e, const struct line_history *history);
 void line_edit_fini(struct line_edit *e);
-/* Starts with an empty text again. */
+/* Empties the text before the next input. */
 void line_edit_begin(struct line_edit *e);
 enum line_event line_edit_feed(struct line_edit *e, char byte);
-/* Appends the bytes that draw prompt and text over the last drawing, on a terminal with
- * `columns` columns. With `is_done` the cursor moves behind the end, to a new line. */
+/* Appends the bytes that draw prompt and text over the previous drawing, on a terminal with
+ * `columns` columns. With `is_done` the cursor moves to a new line behind the text. */
 void line_edit_draw(struct line_edit *e, const char *prompt, size_t columns, bool is_done,
                     struct strbuf *out);

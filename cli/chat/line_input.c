@@ -1,9 +1,9 @@
 /* Reads texts from a person at a terminal, or lines from a pipe, and keeps the history in a
  * file.
- * `cox chat` calls `line_input_read`. On a terminal that function switches to raw mode, passes
- * bytes to line_edit.h and draws its output; then it restores the terminal.
- * Invariants: the terminal's mode is restored before `line_input_read` returns. Only its owner
- * can read the history's file, and the file's size is bounded. One thread; `struct line_input`
+ * `cox chat` calls `line_input_read`. On a terminal, that function switches to raw mode, passes
+ * the bytes to line_edit.h, writes its output, and restores the terminal.
+ * Invariants: the terminal's mode is restored before `line_input_read` returns. Only the owner
+ * can read the history file, and the file's size is bounded. One thread; `struct line_input`
  * owns text and history. */
 #include "cli/chat/line_input.h"
 
@@ -71,8 +71,8 @@ static void append_item(FILE *f, const char *item)
     strbuf_fini(&b);
 }
 
-/* Shortens a history file that has grown too long. The newest lines go to a new file, and the
- * new file then replaces the old one. */
+/* Shortens a history file that is too long. The newest lines are copied to a new file, which
+ * then replaces the old file. */
 static void trim_history(const struct line_input *in)
 {
     struct stat st;
@@ -119,7 +119,7 @@ void line_input_open(struct line_input *in, const char *choice, const char *stat
     line_edit_init(&in->edit, &in->history);
     if (!in->is_terminal)
         return;
-    /* wcwidth needs this locale; texts are UTF-8 in every locale */
+    /* wcwidth needs a UTF-8 locale, since texts are always UTF-8 */
     (void)setlocale(LC_CTYPE, "C.UTF-8");
     in->history_path = history_path(choice, state_home, home);
     if (in->history_path)
@@ -156,8 +156,8 @@ static bool has_more(void)
     return poll(&p, 1, 0) == 1;
 }
 
-/* Edits until a text is complete. The text is drawn only when no more input waits, so a pasted
- * text is drawn once. */
+/* Reads keys until a text is complete. The text is drawn only when no more input is pending, so
+ * a pasted text is drawn once. */
 static enum line_event edit(struct line_input *in, const char *prompt)
 {
     enum line_event event = LINE_MORE;

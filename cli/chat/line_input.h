@@ -21,6 +21,6 @@ void line_input_open(struct line_input *in, const char *choice, const char *stat
 void line_input_close(struct line_input *in);
 /* Reads one text. *text is valid until the next call. */
 enum line_got line_input_read(struct line_input *in, const char *prompt, struct str *text);
-/* Adds the text to the history and its file: one JSON string per line, readable by the owner
- * only. */
+/* Adds the text to the history and its file. The file has one JSON string per line, and only its
+ * owner can read it. */
 void line_input_remember(struct line_input *in, struct str text);

@@ -1,7 +1,7 @@
 /* Streams one answer of a gateway, for `cox chat` and `cox complete`.
- * `chat_turn_find` asks /v1/models for a model. `chat_turn_run` sends the messages or the
- * prompt, reads the stream through sse_reader.h, prints text as it arrives, and collects it in
- * `answer`.
+ * `chat_turn_find` requests the model list from /v1/models. `chat_turn_run` sends the messages
+ * or the prompt, reads the stream through sse_reader.h, prints text as it arrives, and collects
+ * it in `answer`.
  * Invariants: one thread. SIGINT sets a flag that ends the transfer; the text received until
  * then stays valid. A body that is not a stream goes to `raw`, which has a limit. `struct
  * chat_turn` owns its buffers until `chat_turn_fini`. */
@@ -159,8 +159,8 @@ static json_t *make_body(const struct chat_turn *t, const json_t *messages, cons
     return body;
 }
 
-/* Returns true for the error text of Coxswain's gateway or of vLLM that says that the model has
- * no chat template. */
+/* Returns true for the error text with which Coxswain's gateway or vLLM reports that the model
+ * has no chat template. */
 static bool says_no_template(const char *message)
 {
     return strstr(message, "no chat template") || strstr(message, "must provide a chat template");
@@ -182,7 +182,7 @@ static void begin(struct chat_turn *t)
 {
     strbuf_reset(&t->answer);
     strbuf_reset(&t->raw);
-    /* the line may hold part of an error's body, or of a stream that was cut */
+    /* the line may contain part of an error's body, or of a stream that was cut */
     strbuf_reset(&t->sse.line);
     t->is_stream = t->failed = t->in_reasoning = t->is_base_model = false;
     t->finish_reason[0] = '\0';
@@ -246,7 +246,8 @@ static const char *model_at(const json_t *answer, size_t i)
     return json_string_value(json_object_get(json_array_get(data, i), "id"));
 }
 
-/* Reads the gateway's URL. A slash or /v1 at its end is removed, since people paste base URLs. */
+/* Reads the gateway's URL. A slash or /v1 at its end is removed, since a pasted base URL may end
+ * with one. */
 static enum status read_url(struct chat_turn *t, struct error *err)
 {
     const char *url = t->o->gateway.url;
@@ -261,7 +262,7 @@ static enum status read_url(struct chat_turn *t, struct error *err)
     return STATUS_OK;
 }
 
-/* Asks /v1/models for the model list. On success the list has at least one model. */
+/* Requests the model list from /v1/models. On success the list has at least one model. */
 static enum status ask_models(struct chat_turn *t, json_t **owned, struct error *err)
 {
     char url[1024];

@@ -34,11 +34,11 @@ struct chat_turn {
 
 void chat_turn_init(struct chat_turn *t, const struct chat_options *o, const char *name);
 void chat_turn_fini(struct chat_turn *t);
-/* Reads the gateway's URL, with or without /v1 at its end, and finds the model. The model is
- * o->model, or the first model that the gateway lists. */
+/* Parses the gateway's URL, which may end with /v1, and finds the model: o->model, or the first
+ * model that the gateway lists. */
 MUST_USE enum status chat_turn_find(struct chat_turn *t, struct error *err);
-/* Runs one request. `messages` are a chat's, in the API's form. Without `messages`, `prompt` is
- * completed. Returns false when there is no answer; the reason is on stderr.
+/* Runs one request. `messages` are those of a chat, in the API's form. Without `messages`, the
+ * request completes `prompt`. Returns false when there is no answer; the reason is on stderr.
  * Ctrl-C ends an answer early; the text received until then stays valid
  * (`chat_turn_is_interrupted`). */
 bool chat_turn_run(struct chat_turn *t, const json_t *messages, const char *prompt);
@@ -46,9 +46,10 @@ bool chat_turn_run(struct chat_turn *t, const json_t *messages, const char *prom
  * `model` is not among them; err names the listed models. */
 MUST_USE enum status chat_turn_check_model(struct chat_turn *t, const char *model,
                                            struct error *err);
-/* Installs a handler: from now on SIGINT ends an answer. SA_RESTART is not set, so that a
+/* Installs a handler for SIGINT that ends the current answer. SA_RESTART is not set, so that a
  * blocking read returns. */
 void chat_turn_catch_interrupts(void);
 bool chat_turn_is_interrupted(void);
-/* Formats "12 tokens, 34.5 tokens/s, the first after 0.12 s"; "" when no token arrived. */
+/* Formats "12 tokens, 34.5 tokens/s, the first after 0.12 s". The result is "" when no token
+ * arrived. */
 void chat_turn_describe(const struct chat_turn *t, char *out, size_t size);

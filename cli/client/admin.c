@@ -1,7 +1,7 @@
-/* Calls the head's admin API, and finds the serving head from a standby.
+/* Calls the head's admin API, and finds the serving head when the address is a standby's.
  * `admin_call` sends one request with the key and parses the JSON answer; `judge` turns an HTTP
- * status into an error. `admin_follow` asks a standby for the address in the lease and checks
- * that head before commands use it.
+ * status into an error. `admin_follow` reads the address of the serving head from a standby's
+ * answer, and checks that head before commands use it.
  * Invariants: a key goes only to an address of the form HOST:PORT. Text from a server is cut,
  * and its control characters are replaced before it reaches a terminal. The caller owns the
  * answer. Blocking; one thread. */
@@ -17,8 +17,7 @@
 
 enum { CALL_TIMEOUT_MS = 5000, ANSWER_LIMIT = 64 << 20, KEY_BYTES = 512, INSTANCE_DIGITS = 16 };
 
-/* Reads the first line of the file that is a key. The function skips comments and hashes of
- * keys. */
+/* Reads the first key of a key file. Comments and hashes of keys are skipped. */
 static enum status read_key(const char *path, char *out, size_t size, struct error *err)
 {
     FILE *f = fopen(path, "re");
@@ -46,7 +45,7 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
     return STATUS_OK;
 }
 
-/* Makes the error for a refused key. Its advice depends on where the key came from. */
+/* Makes the error for a refused key. The advice in the text depends on the source of the key. */
 static enum status refuse(const struct admin_access *o, const char *url, struct error *err)
 {
     static const char gateway[] =
@@ -84,9 +83,9 @@ static enum status status_of(int code)
     }
 }
 
-/* Turns an HTTP status into an error. The answer's own text comes first, because it says what to
- * do. The text goes to a terminal and may contain names that other processes chose, so its
- * control characters are replaced. */
+/* Converts an HTTP status to an error. The text of the answer is first in the error text,
+ * because it contains the advice. Its control characters are replaced, since it is printed on a
+ * terminal and other processes choose the names in it. */
 static enum status judge(const struct admin_access *o, int code, const char *url, json_t *answer,
                          struct error *err)
 {
@@ -164,7 +163,7 @@ static const json_t *lease_of(const json_t *status)
     return json_object_get(status, "lease");
 }
 
-/* Returns true when the head `other` serves and holds the lease that the standby names. The
+/* Returns true when the head `other` serves and holds the lease that the standby reports. The
  * address alone is not enough: another machine's head may listen there. */
 static bool is_the_holder(const json_t *waiting, const json_t *other)
 {

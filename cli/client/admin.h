@@ -11,7 +11,7 @@ struct admin_access {
     bool json, watch, undo, in_place, once, no_follow;
     int64_t since, timeout_s;
     double interval_s;
-    char followed[280]; /* head that is called instead of `address`; "" = none */
+    char followed[280]; /* address of the head that is called instead of `address`; "" = none */
 };
 
 /* Lists the option rows of every admin command. */
@@ -36,18 +36,17 @@ struct admin_access {
  * STATUS_IO, STATUS_TIMEOUT: no head answers at the address.
  * STATUS_DENIED: the key or the method is refused.
  * STATUS_INVALID: status 400, or a wrong option.
- * STATUS_NOT_FOUND, STATUS_EXISTS: the HTTP status is 404 or 409.
- * STATUS_PROTOCOL: any other status, or an answer that is not a JSON object.
- * The error has the answer's own text. */
+ * STATUS_NOT_FOUND, STATUS_EXISTS: the HTTP status is 404 or 409. STATUS_PROTOCOL: any other
+ * status, or an answer that is not a JSON object. The error text is that of the answer. */
 MUST_USE enum status admin_call(const struct admin_access *o, const char *method, const char *path,
                                 const char *body, json_t **owned_answer, struct error *err);
-/* Follows a standby to the serving head. When the head at o->address is a standby, later calls
- * go to the head that its lease names, with the same key. The function writes this to stderr
- * once. The named head must confirm that it holds the lease.
- * When the lease's head cannot be followed and `tell` is set, a line says that the standby
- * waits, and which head serves.
- * Returns false when no head answers; the error is printed, and the command need not try again.
- * Other errors are left to the command's own call. */
+/* Directs later calls from a standby to the serving head. When the head at o->address is a
+ * standby, later calls go to the head that its lease names, with the same key. The function
+ * writes this to stderr once. The named head must confirm that it holds the lease.
+ * When that head cannot be called and `tell` is set, a line says that the standby waits, and
+ * which head serves.
+ * Returns false when no head answers; the error is printed. The command's own call reports all
+ * other errors. */
 MUST_USE bool admin_follow(struct admin_access *o, const char *command, bool tell);
-/* Returns the address of the head that calls go to. */
+/* Returns the address of the head that receives the calls. */
 const char *admin_address(const struct admin_access *o);

@@ -1,7 +1,7 @@
 #pragma once
-/* Reads server-sent events from bytes that arrive in pieces of any size. It calls a callback
- * with the data of each event. Comments and other fields are skipped. A line above the limit
- * ends the stream with an error. */
+/* Reads server-sent events from bytes that arrive in pieces of any size. A callback receives the
+ * data of each event. Comments and other fields are skipped. A line above the limit ends the
+ * stream with an error. */
 #include "common/base/str.h"
 
 struct sse_reader {

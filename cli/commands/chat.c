@@ -1,8 +1,8 @@
-/* Implements `cox chat`, a conversation with a model at a gateway, with streamed answers. On a
- * terminal there are an editor, a history and commands; from a pipe, each line is a message.
- * With --completion each message is a prompt of its own, which the model continues as text.
- * `converse` reads a message through cli/chat/line_input.h, runs a command or sends the
- * conversation through cli/chat/turn.h, and appends the answer to `messages`.
+/* Implements `cox chat`, a conversation with a model at a gateway, with streamed answers. A
+ * terminal has a line editor, a history and commands. From a pipe, each line is a message. With
+ * --completion, each message is a separate prompt, which the model continues as text. `converse`
+ * reads a message through cli/chat/line_input.h, runs a command or sends the conversation
+ * through cli/chat/turn.h, and appends the answer to `messages`.
  * Invariants: a question whose answer failed is removed from `messages`, so roles alternate.
  * Ctrl-C ends an answer, not the program. One thread; `struct chat` owns everything. */
 #include <stdio.h>
@@ -62,7 +62,8 @@ struct chat {
     struct line_input in;
     json_t *messages;
     bool is_colored, ok;
-    bool is_base_model; /* the model has no chat template, so it continues texts */
+    /* the model has no chat template, so each message is a prompt to continue */
+    bool is_base_model;
     struct strbuf message;
 };
 
@@ -115,7 +116,8 @@ static void set_system(struct chat *c, const char *text)
 
 static bool answer(struct chat *c, const char *prompt);
 
-/* Switches to continuing texts when the gateway reports that the model has no chat template. */
+/* Switches to completion of prompts when the gateway reports that the model has no chat
+ * template. */
 static bool continue_text(struct chat *c)
 {
     const json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
@@ -132,8 +134,8 @@ static bool continue_text(struct chat *c)
     return ok;
 }
 
-/* Asks for an answer. With `prompt` NULL the conversation is sent. When the answer fails, its
- * question is removed. */
+/* Requests and prints an answer. With `prompt` NULL, the conversation is sent. When the request
+ * fails, the question is removed from the conversation. */
 static bool answer(struct chat *c, const char *prompt)
 {
     char text[160];
@@ -242,7 +244,7 @@ static const struct {
                      {"model", do_model},   {"save", do_save},   {"load", do_load},
                      {"help", do_help}};
 
-/* Runs a command. Returns false for /quit and /exit. */
+/* Runs a chat command, such as /save. Returns false for /quit and /exit. */
 static bool command(struct chat *c, const char *line)
 {
     size_t n = strcspn(line, " \t\n");
@@ -263,7 +265,7 @@ static bool command(struct chat *c, const char *line)
 
 /* ---- messages ---- */
 
-/* Reads a message that begins with """: all lines up to the next """. */
+/* Reads the rest of a message that begins with """, up to the next """. */
 static enum line_got read_block(struct chat *c, struct str line)
 {
     const char *end;

@@ -1,7 +1,7 @@
 #pragma once
-/* Declares the commands of `cox`: each has one row and one function. A command gets argv with
- * its own name at argv[0] and returns the process's exit code (enum exit_code). cli/table.c has
- * the rows. */
+/* Declares the commands of `cox`. Each command has one row in cli/table.c and one function,
+ * which gets argv with the command's name at argv[0]. The function returns the process's exit
+ * code (enum exit_code). */
 #include <stddef.h>
 
 #include "common/config/config.h"
@@ -26,7 +26,7 @@ struct command {
 /* Describes the commands that `cox help` lists below one title. */
 struct command_section {
     const char *title; /* title above the commands; NULL ends the list */
-    const char *names; /* names of the commands in their order, separated by blanks */
+    const char *names; /* names of the commands in their order, separated by spaces */
 };
 
 struct command_table {
@@ -68,7 +68,7 @@ int cmd_completion(const struct command_table *t, int argc, char **argv);
 int cmd_help(const struct command_table *t, int argc, char **argv);
 int cmd_flags(const struct command_table *t, int argc, char **argv);
 
-/* Handles -f FILE, or runs a subcommand of `cox run`. */
+/* Implements `cox run`: with -f FILE it runs the file, otherwise a subcommand. */
 int cmd_run(const struct command_table *t, int argc, char **argv);
 int cmd_run_create(int argc, char **argv);
 int cmd_run_list(int argc, char **argv);

@@ -1,5 +1,5 @@
 /* Implements `cox complete`: a model at a gateway continues a text from the command line or from
- * stdin. The command is made for pipes. */
+ * stdin. The command is meant for pipes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

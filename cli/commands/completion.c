@@ -25,14 +25,14 @@ static void append_quoted(struct strbuf *b, const char *s)
     }
 }
 
-/* Returns true for an option of Coxswain with a line in --help. Unsupported flags of vLLM have
- * no help text. */
+/* Returns true for an option that --help lists. Unsupported flags of vLLM have no help text. */
 static bool is_listed(const struct option_spec *s)
 {
     return s->help != NULL;
 }
 
-/* Returns "serve" for "bench serve"; NULL for a command of one word. */
+/* Returns the second word of the command's name, "serve" for "bench serve". Returns NULL for a
+ * name of one word. */
 static const char *second_word(const struct command *c)
 {
     const char *space = strchr(c->name, ' ');
@@ -47,7 +47,7 @@ static bool is_parent(const struct command *c, const struct command *of)
     return strncmp(of->name, c->name, n) == 0 && of->name[n] == ' ';
 }
 
-/* Appends the second words of a command, " serve throughput", or nothing. */
+/* Appends the second words of all subcommands of a command, such as " serve throughput". */
 static void append_seconds(const struct command_table *t, struct strbuf *b, const struct command *c)
 {
     for (size_t i = 0; i < t->n; i++)

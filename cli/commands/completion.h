@@ -1,5 +1,5 @@
 #pragma once
-/* Writes shell completion from the commands' option tables. */
+/* Writes shell completion scripts from the commands' option tables. */
 #include <stdbool.h>
 
 #include "cli/commands/command.h"

@@ -1,5 +1,5 @@
-/* Searches the table of commands. It finds a command by its name and the nearest name to an
- * unknown one, and it prints the texts of `cox help` and `cox version`. */
+/* Searches the table of commands. It finds a command by its name, and the nearest name for an
+ * unknown command. It also prints the texts of `cox help` and `cox version`. */
 #include "cli/commands/list.h"
 
 #include <stdio.h>

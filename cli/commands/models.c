@@ -165,7 +165,7 @@ static size_t table_width(const size_t widths[N_COLUMNS])
     return all - GAP;
 }
 
-/* Chooses the column widths; 0 = the column is left out. A name is cut when no more columns can
+/* Chooses the column widths; 0 = the column is left out. Names are cut when no more columns can
  * be left out. */
 static void choose_widths(const struct cached_models *l, size_t widths[N_COLUMNS])
 {
@@ -191,7 +191,7 @@ static void choose_widths(const struct cached_models *l, size_t widths[N_COLUMNS
     widths[COL_NAME] = name < widths[COL_NAME] ? name : widths[COL_NAME];
 }
 
-/* Prints one cell. The last column gets no blanks at its end. */
+/* Prints one cell. The last column has no spaces at its end. */
 static void print_cell(int column, const char *text, size_t width)
 {
     struct strbuf b;

@@ -40,7 +40,7 @@ int cmd_head(int argc, char **argv)
     return become("cox-head", argv);
 }
 
-/* Runs a mode of a program, such as `replay` of cox-head. */
+/* Executes a program in one of its modes, such as `replay` of cox-head. */
 static int become_mode(const char *file, char *mode, int argc, char **argv)
 {
     char program[] = "cox";
@@ -54,15 +54,15 @@ static int become_mode(const char *file, char *mode, int argc, char **argv)
     return code;
 }
 
-/* Runs `cox replay` in cox-head, which has the scheduler. */
+/* Executes cox-head for `cox replay`, because cox-head contains the scheduler. */
 int cmd_replay(int argc, char **argv)
 {
     char mode[] = "replay";
     return become_mode("cox-head", mode, argc, argv);
 }
 
-/* Runs `cox plan` in cox-worker, which computes the memory that a rank needs, also for GPUs of
- * other machines. */
+/* Executes cox-worker for `cox plan`. cox-worker computes the memory that a rank needs, even for
+ * GPUs of other machines. */
 static int become_plan(int argc, char **argv)
 {
     char mode[] = "plan";

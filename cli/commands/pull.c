@@ -11,7 +11,7 @@
 #include "cli/pull/stop.h"
 #include "common/base/mem.h"
 
-/* Prints a line. If there is a progress bar, the line takes its place. */
+/* Prints a line. If a progress bar is shown, the line replaces it. */
 static void say(const char *text)
 {
     fprintf(stderr, "%scox pull: %s\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text);

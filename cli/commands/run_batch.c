@@ -3,9 +3,9 @@
  * `run` starts the cluster if needed (cli/batch/cluster.h) and opens input and output
  * (cli/batch/file.h, url.h). It sends the lines (cli/batch/run.h), and uploads the output when
  * the output is a URL.
- * Invariants: with --resume the whole lines of an earlier run are kept and only the missing
- * lines are sent. An output whose upload failed stays on the disk. The cluster is ended in every
- * case. */
+ * Invariants: with --resume, the complete lines of an earlier run are kept, and only the missing
+ * requests are sent. An output whose upload failed stays on the disk. The cluster is ended in
+ * every case. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -87,8 +87,8 @@ static enum status check_paths(const struct run_batch_options *o, struct error *
     return STATUS_OK;
 }
 
-/* Takes the answers of an earlier run. An incomplete last line was being written when that run
- * died. The line is cut off, and its request is sent again. */
+/* Reads the answers of an earlier run. An incomplete last line, from a run that was killed, is
+ * cut off, and its request is sent again. */
 static enum status take_over(struct batch_file *f, int fd, size_t len, const char *path,
                              struct error *err)
 {
@@ -137,7 +137,8 @@ static enum status open_output(const struct run_batch_options *o, struct batch_f
     return STATUS_OK;
 }
 
-/* Reads the gateway's URL. A slash or /v1 at its end is removed, since people paste base URLs. */
+/* Reads the gateway's URL. A slash or /v1 at its end is removed, since a pasted base URL may end
+ * with one. */
 static enum status read_base(const char *url, char *out, size_t size, struct error *err)
 {
     size_t n = strlen(url);
@@ -185,8 +186,10 @@ struct batch {
     struct batch_file f;
     struct batch_totals totals;
     char base[900], input[32]; /* base: URL of the gateway; input: path of a fetched input file */
-    int fetched_fd, out_fd;    /* fetched input file and output file; -1 = not open */
-    /* URL that gets the output; `kept` is then its local file. NULL = the output is a file */
+    /* descriptors of the fetched input file and of the output file; -1 = not open */
+    int fetched_fd, out_fd;
+    /* URL that receives the output; `kept` is then the path of the local copy. NULL = the output
+     * is a file */
     const char *output_url;
     char kept[PATH_MAX];
 };
@@ -227,7 +230,8 @@ static enum status ask_all(struct batch *b, const struct option_list *words, str
     return s;
 }
 
-/* Uploads the output. When the upload fails, the file is kept, because the answers took work. */
+/* Uploads the output. When the upload fails, the local file is kept, so that the answers are not
+ * lost. */
 static enum status send_output(struct batch *b, enum status s, struct error *err)
 {
     if (!b->kept[0])

@@ -1,6 +1,6 @@
-/* Implements `cox smoke`, which checks from outside that a gateway answers as a client needs it.
- * The checks are health, the list of models, a completion and a stream. Each check is repeated
- * until it passes or the time is over, and prints one line.
+/* Implements `cox smoke`, which checks as a client that a gateway works. The checks are health,
+ * the list of models, a completion and a stream. Each check is repeated until it passes or the
+ * time is over, and prints one line.
  * Invariants: a failure that waiting cannot repair (a wrong key, an unknown model) ends the
  * command at once. All checks share one deadline. The first check that fails ends the command.
  * One thread. */
@@ -44,10 +44,10 @@ struct smoke {
     struct sse_reader sse;
     uint32_t n_pieces;
     bool is_done, has_finish;
-    char detail[256]; /* detail for the line of a check that passed */
+    char detail[256]; /* detail in the printed line of a check that passed */
 };
 
-/* Returns STATUS_AGAIN when a later try may pass. Any other failure is final. */
+/* Makes one check. Returns STATUS_AGAIN when a retry may pass. Any other failure is final. */
 typedef enum status check_fn(struct smoke *k, struct error *err);
 
 static uint32_t call_ms(const struct smoke *k)
@@ -79,7 +79,8 @@ static void on_data(void *ctx, struct str data)
     json_decref(j);
 }
 
-/* Judges an HTTP status. 5xx, 408 and 429 may pass later; any other status except 200 is final. */
+/* Converts an HTTP status to a result. 5xx, 408 and 429 are temporary; any other status except
+ * 200 is a final failure. */
 static enum status judge(const struct smoke *k, const char *path, int code, struct error *err)
 {
     if (code == 200)
@@ -186,8 +187,8 @@ static enum status stream(struct smoke *k, const char *path, json_t *body, int *
     return s;
 }
 
-/* Checks a stream: a chat when the model has a chat template, as most clients use it, or else a
- * completion. */
+/* Checks a stream. It is a chat, as most clients use it, or a completion when the model has no
+ * chat template. */
 static enum status check_stream(struct smoke *k, struct error *err)
 {
     int code;
@@ -219,7 +220,8 @@ static enum status check(struct smoke *k, const char *name, check_fn *fn)
     return s;
 }
 
-/* Reads the gateway's URL. A slash or /v1 at its end is removed, since people paste base URLs. */
+/* Reads the gateway's URL. A slash or /v1 at its end is removed, since a pasted base URL may end
+ * with one. */
 static bool read_url(struct smoke *k)
 {
     size_t n = strlen(k->o.gateway.url);

@@ -1,6 +1,6 @@
 #pragma once
-/* Declares the option tables of the commands. Each table is in the file of its command, next to
- * the struct that the table fills. The tables of `cox up` and `cox pull` are in
+/* Declares the option tables of the commands. Each table is defined in its command's source
+ * file, next to the struct that it fills. The tables of `cox up` and `cox pull` are in
  * cli/up/plan/options.h and cli/pull/options.h. */
 #include "common/config/config.h"
 #include "common/config/help.h"

@@ -1,5 +1,5 @@
 /* Implements `vllm serve|bench|chat|complete|run-batch`. It passes the words behind the name to
- * the command of `cox` that does the same. The flags are in the commands' own tables, so `cox`
+ * the equivalent command of `cox`. vLLM's flags are in those commands' own tables, so `cox`
  * accepts them too. */
 #include "cli/commands/vllm.h"
 
@@ -64,8 +64,8 @@ static bool has_option(int argc, char **argv, const char *name)
     return false;
 }
 
-/* `vllm complete` asks for one text after another, like `cox chat --completion`. With --quick it
- * continues one text and ends, like `cox complete`. */
+/* `vllm complete` reads one prompt after another, like `cox chat --completion`. With --quick, it
+ * completes one prompt and ends, like `cox complete`. */
 static int complete(int argc, char **argv)
 {
     static char completion[] = "--completion";
@@ -82,8 +82,8 @@ static int complete(int argc, char **argv)
     return code;
 }
 
-/* Turns vLLM's --help=ModelConfig, --help=listgroup and --help=page into --help=all. Other words
- * name groups or options of `cox`. */
+/* Replaces vLLM's --help=ModelConfig, --help=listgroup and --help=page by --help=all. Other
+ * values of --help are groups or options of `cox`. */
 static void forget_help_groups(int argc, char **argv)
 {
     static char all[] = "--help=all";

@@ -1,9 +1,9 @@
 #pragma once
-/* Runs vLLM's command lines when `cox` is called through a link named `vllm`. Commands of `cox`
- * do the work; this file finds them and sets the defaults that differ. */
+/* Runs vLLM's command lines when `cox` is called through a link named `vllm`. This file finds
+ * the command of `cox` for each command of vLLM and sets the defaults that differ. */
 #include "cli/commands/command.h"
 
-/* Returns true when argv[0] names this program vllm. */
+/* Returns true when argv[0] calls this program vllm. */
 bool vllm_is_called(const char *argv0);
 /* Runs `vllm COMMAND …` and returns the exit code. */
 int vllm_main(const struct command_table *t, int argc, char **argv);

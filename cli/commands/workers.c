@@ -1,9 +1,9 @@
-/* Implements `cox workers --ranks N`, which runs N ranks in one pod or machine. It is for GPUs
- * that reach each other only inside one container. The head and the gateway run elsewhere.
- * `build` makes one cox-worker command line per rank from the given options; ordinals, ports and
- * GPUs count up. The supervisor (cli/up/supervisor.h) starts the ranks, restarts a rank that
- * dies, and drains all ranks at SIGTERM.
- * Invariants: the loop thread owns everything. The thread `look` asks each rank's /readyz and
+/* Implements `cox workers --ranks N`, which runs N ranks in one pod or machine. The command is
+ * for GPUs that can reach each other only inside one container. The head and the gateway run
+ * elsewhere. `build` makes one cox-worker command line per rank from the given options;
+ * ordinals, ports and GPUs count up. The supervisor (cli/up/supervisor.h) starts the ranks,
+ * restarts a rank that fails, and drains all ranks at SIGTERM.
+ * Invariants: the loop thread owns everything. The thread `look` polls each rank's /readyz and
  * shares only atomics. /readyz of this process is true when all ranks are ready. A join token is
  * passed in the environment, never on a command line. */
 #include <pthread.h>
@@ -89,7 +89,7 @@ static bool finds_node(const struct worker_options *w)
 }
 
 /* Counts the CPUs for all ranks. With --numa-node N or --cpus, only those CPUs count. When the
- * kernel's data cannot be read, each rank checks for itself. */
+ * CPUs cannot be read from the kernel, each rank checks its own options. */
 static enum status find_cpus(struct workers *k, struct error *err)
 {
     const struct worker_options *w = &k->o.worker;
@@ -119,8 +119,8 @@ static void add_node(struct workers *k, struct up_child *c, int64_t i)
         add(c, "--numa-node", text_of(k, b.node));
 }
 
-/* Copies the given words without --ranks and --join, then appends the options that count up.
- * When an option is given twice, the last one counts. */
+/* Copies the words of the command line, except --ranks and --join, and appends the options whose
+ * values differ for each rank. When an option is given twice, the last one counts. */
 static void build_rank(struct workers *k, struct up_child *c, int64_t i, int argc, char **argv)
 {
     const struct worker_options *w = &k->o.worker;

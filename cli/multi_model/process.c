@@ -1,10 +1,10 @@
 /* Starts and stops the processes of loaded models. Each model is a `cox serve` of its own.
- * serve.c calls `model_process_start` and `model_process_stop`. A model gets its folder, GPUs
- * and ports from the table (table.h); its command line and environment are made here. `on_line`
- * notices that the model serves, `on_exit_of` that its process has ended.
- * Invariants: a `struct process` owns its strings and lives until its model is removed. A client
- * that waits is answered exactly once, or forgotten when it leaves. A model's folder is below
- * `root`, also after links are resolved. Loop thread only. */
+ * serve.c calls `model_process_start` and `model_process_stop`. The table (table.h) has the
+ * model's folder, GPUs and ports. This file makes the command line and environment. `on_line`
+ * detects that the model serves, and `on_exit_of` that its process has ended.
+ * Invariants: a `struct process` owns its strings and lives until its model is removed. A
+ * waiting request is answered exactly once, or forgotten when its client leaves. A model's
+ * folder is below `root`, even after links are resolved. Loop thread only. */
 #include "cli/multi_model/process.h"
 
 #include <errno.h>
@@ -93,7 +93,8 @@ static const char *number(struct process *p, uint32_t v)
     return copy(p, str_from(text));
 }
 
-/* Makes the command line. The addresses come last, so that no given option can change them. */
+/* Makes the command line of the model's process. The addresses are last, so that no given option
+ * can change them. */
 static enum status make_argv(struct process *p, struct error *err)
 {
     const struct model_host *h = p->host;
@@ -180,7 +181,7 @@ static void make_env(struct process *p)
 
 /* ---- start and end ---- */
 
-/* Returns true for the line in which `cox up` says that it serves, as text or as an event. */
+/* Returns true for the line with which `cox up` reports that it serves, as text or as an event. */
 static bool is_ready_line(const char *line)
 {
     bool ours = strncmp(line, "cox ", 4) == 0 || strstr(line, "\"event\":\"note\"");
@@ -258,8 +259,7 @@ static enum status check_memory(const struct model_host *h, const struct sagemak
                      (unsigned long long)free_mb);
 }
 
-/* Finds the real folder of the url and checks that it is below the root, also after links are
- * resolved. */
+/* Resolves the url to a folder, links included, and checks that the folder is below the root. */
 static enum status find_folder(const struct model_host *h, const char *url, char out[PATH_MAX],
                                struct error *err)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* Runs the process of a loaded model: a `cox serve` with its own ports, GPUs and settings. A
- * request that waits for a model to be loaded or unloaded is kept here until then. Loop thread
+/* Runs the process of a loaded model: a `cox serve` with its own ports, GPUs and settings. The
+ * struct also keeps each request that waits until a model is loaded or unloaded. Loop thread
  * only. */
 #include "cli/multi_model/table.h"
 #include "cli/sagemaker/host.h"
@@ -30,17 +30,16 @@ MUST_USE enum status model_host_init(struct model_host *h, struct error *err);
 /* Frees the struct; the model processes end together with this process. */
 void model_host_fini(struct model_host *h);
 /* Starts the process of a model.
- * STATUS_OK: on_ready or on_ended answers the loader.
- * STATUS_LIMIT and STATUS_NO_MEMORY: there is no room now.
- * Any status except STATUS_OK means that nothing was started. */
+ * STATUS_OK: on_ready or on_ended answers the loader. STATUS_LIMIT and STATUS_NO_MEMORY: there
+ * are not enough resources now. Any status except STATUS_OK means that no process was started. */
 MUST_USE enum status model_process_start(struct model_host *h, struct str name, const char *url,
                                          struct http_request *loader, struct error *err);
-/* Stops the model's process. Returns false when the process is being stopped already. Otherwise
- * on_ended answers the unloader. */
+/* Stops the model's process. Returns false when the process is already being stopped. Otherwise,
+ * on_ended answers the unload request. */
 bool model_process_stop(struct model_host *h, struct loaded_model *m,
                         struct http_request *unloader);
 /* Stops all processes when this program ends; a second call kills the processes. */
 void model_processes_stop(struct model_host *h);
 uint32_t model_processes(const struct model_host *h);
-/* Drops a request whose client has left. Returns false when the request does not wait here. */
+/* Drops a request whose client has left. Returns false when the request is not in this struct. */
 bool model_process_forget(struct model_host *h, const struct http_request *r);

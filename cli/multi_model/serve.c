@@ -3,8 +3,8 @@
  * or relays an inference to the model's own gateway (common's HTTP relay). process.h starts and
  * ends the models' processes; table.h keeps the list of models.
  * Invariants: one loop and one thread own everything. A request is answered once, or ended by
- * `on_abort`. With API keys, only a request with a known key learns which models exist; managing
- * models needs the admin key. docs/reference/sagemaker.md has the API. */
+ * `on_abort`. With API keys, only a request with a known key can find out which models exist.
+ * Managing models requires the admin key. docs/reference/sagemaker.md has the API. */
 #include "cli/multi_model/serve.h"
 
 #include <jansson.h>
@@ -32,7 +32,7 @@
 enum { BODY_MAX = 16 << 10, LIST_MAX = 100, KEYS_LOOK_MS = 500 };
 
 struct models {
-    struct up_options o; /* options; they are checked here, and the models' processes use them */
+    struct up_options o; /* options for the models' processes, checked here */
     struct loop *loop;
     struct model_table table;
     struct model_host host;
@@ -118,8 +118,8 @@ static void on_ready(void *ctx, struct loaded_model *m, struct http_request *loa
         answer_done(loader, m, "registered.");
 }
 
-/* Handles the end of a model's process. When a client asked for the end, `m` has been removed;
- * otherwise `m` is FAILED. */
+/* Handles the end of a model's process. When a client requested the unload, `m` has been
+ * removed. Otherwise, the state of `m` is FAILED. */
 static void on_ended(void *ctx, struct loaded_model *m, struct http_request *loader,
                      struct http_request *unloader, const char *last_words)
 {
@@ -268,8 +268,8 @@ static bool split_path(struct str path, const char *prefix, struct str *name, st
     return name->len > 0;
 }
 
-/* Answers 401. SDKs search for an error's name in the header, then in the body, so the answer
- * has the name in both places. */
+/* Answers 401. SDKs search for the error's name in the header, then in the body, so it is in
+ * both. */
 static void answer_key_wanted(struct http_request *r)
 {
     const struct http_header_kv headers[] = {{"WWW-Authenticate", "Bearer"},
@@ -290,9 +290,9 @@ static void answer_key_wanted(struct http_request *r)
     strbuf_fini(&b);
 }
 
-/* Returns true when the request may go on. When there are keys, a request without a known key is
- * refused everywhere and cannot find out which models or paths exist. may_manage and the model's
- * gateway decide later what a key may do. */
+/* Returns true when the request may continue. When there are keys, a request without a known key
+ * is refused everywhere and cannot find out which models or paths exist. may_manage and the
+ * model's gateway later check what the key permits. */
 static bool may_ask(struct models *s, struct http_request *r)
 {
     if (s->keys.n == 0 ||
@@ -368,7 +368,8 @@ static void on_drain(void *ctx, struct http_request *r)
     http_relay_on_drain(http_get_user(r));
 }
 
-/* Ends a request that is relayed, or that waits for a model to be loaded or unloaded. */
+/* Ends a request whose client has left: one that is relayed, or that waits for a load or an
+ * unload. */
 static void on_abort(void *ctx, struct http_request *r)
 {
     struct models *s = ctx;
@@ -460,7 +461,7 @@ int models_serve(int argc, char **argv)
                                       .log_format = &s->o.log_format};
     struct arena words;
     arena_init(&words, 0);
-    /* each model's `cox up` gets a copy of the words */
+    /* each model's `cox up` gets a copy of the command line's words */
     char **copies = command_copy_words(&words, argc, argv);
     if (command_parse(&line, argc, argv, &s->o, &res, &code)) {
         log_init("cox", (enum log_level)s->o.log_level, (enum log_format)s->o.log_format);

@@ -3,7 +3,7 @@
  * gives its ports.
  * Invariants: a slot is used by one model at a time, so port ranges never overlap. In the same
  * way, a bit of `gpus` belongs to one model at a time. Names and URLs are checked before a row
- * is made. Pure: it starts nothing, and its only state is `struct model_table`. */
+ * is made. Pure: the only state is `struct model_table`. */
 #include "cli/multi_model/table.h"
 
 #include <stdio.h>

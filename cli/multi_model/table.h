@@ -1,6 +1,6 @@
 #pragma once
 /* Keeps the models of a process that loads and unloads them by request (SageMaker's multi-model
- * containers): names, GPUs, ports, and the JSON about them. Pure: it starts nothing. */
+ * containers): names, GPUs, ports, and the JSON about them. Pure. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 
@@ -17,7 +17,7 @@ enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED, MODEL_STOPPING };
 struct loaded_model {
     char name[MODEL_NAME_MAX + 1], url[MODEL_URL_MAX + 1];
     enum model_state state;
-    uint64_t gpus; /* GPUs of the model; bit i = GPU i */
+    uint64_t gpus; /* mask of the model's GPUs; bit i = GPU i */
     uint16_t port; /* port of the model's gateway; the model's other ports follow */
     bool used;
     void *user; /* data of the table's owner */

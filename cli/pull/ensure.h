@@ -1,8 +1,8 @@
 #pragma once
 /* Fetches a model before it is opened. Every command that takes a MODEL calls `pull_ensure`
- * first. The fetch is that of `cox pull` (`pull_model`), with its progress bar, lock and
- * resumption. Processes on one volume therefore fetch a model once, and the others wait. When
- * the model is in the cache, no server is asked and nothing is written. */
+ * first. `pull_ensure` calls `pull_model` as `cox pull` does, with the same progress bar, lock
+ * and resumption. When several processes share a volume, one process fetches the model and the
+ * others wait. When the model is in the cache, no request is sent and nothing is written. */
 #include "common/base/status.h"
 
 struct pull_ensure {
@@ -13,7 +13,7 @@ struct pull_ensure {
 
 /* Fetches the model if it is missing.
  * STATUS_OK: the model is in the cache, or `model` is a path, "null" or an invalid name, which
- * is not fetched. model_info_open decides about such names.
+ * is not fetched. model_info_open reports an invalid name.
  * *was_fetched: this call has fetched the model, or waited for another process that did.
  * STATUS_CLOSED: a signal ended the fetch. Other statuses mean that the fetch failed
  * (pull_exit_code). */

@@ -1,6 +1,6 @@
 #pragma once
-/* Reads and writes the mark of an unfinished fetch: `.reference` in its folder. The mark names
- * the model of the parts, for `cox models` and `cox rm`. It is removed when the model is
+/* Reads and writes the mark of an unfinished fetch: `.reference` in its folder. For `cox models`
+ * and `cox rm`, the mark contains the name of the model. The mark is removed when the model is
  * published; the manifest then has the name. */
 #include <stdbool.h>
 #include <stddef.h>

@@ -88,8 +88,8 @@ bool pull_options_complete(struct pull_options *o)
     return cache_dir[0] != '\0';
 }
 
-/* Returns true for a variable of the command that fetches a missing model; `cox pull` must not
- * read it. */
+/* Returns true for an environment entry that belongs to another command, so that `cox pull` must
+ * not read it. */
 static bool is_of_another(const char *entry)
 {
     static const char *const names[] = {"COX_CONFIG=", "COX_CHECK=", "COX_VERIFY=", "COX_MODEL="};

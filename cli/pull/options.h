@@ -36,12 +36,13 @@ MUST_USE enum status pull_options_read(struct pull_options *o, struct config_res
 /* Fills options that were not given, from the environment. Returns false when the cache folder's
  * path is too long. */
 bool pull_options_complete(struct pull_options *o);
-/* Returns the exit code for the status of a fetch. The code is 1 when another try may help, and
- * 2 when something must be changed first. Commands that fetch a missing model use this function
- * too. */
+/* Returns the exit code for the status of a fetch. The code is 1 when a retry may succeed, and 2
+ * when the user must change something first. Commands that fetch a missing model use this
+ * function too. */
 int pull_exit_code(enum status s);
 
-/* Ends the error text for a model that is missing offline. Its %s is the model's name. */
+/* Ends the error text for a model that is missing offline. The %s in the text is the model's
+ * name. */
 #define PULL_ONLINE                                                                                \
     "`cox pull %s` where there is a network, or leave out --offline (COX_OFFLINE, "                \
     "HF_HUB_OFFLINE, "                                                                             \

@@ -31,7 +31,7 @@ enum status pull_make_folders(const char *cache_dir, const char *below, struct e
         *c = '\0';
         if (mkdir(path, 0777) != 0 && errno != EEXIST) {
             int saved = errno;
-            /* stat allows a folder that exists, even when its parent is not writable */
+            /* an existing folder is accepted, even when its parent is not writable */
             struct stat st;
             if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
                 s = error_set(err, STATUS_IO,
@@ -67,8 +67,8 @@ enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error 
                      folder, wanted, left, is_free);
 }
 
-/* Removes a tree. A folder without read or write permission would keep its files, so its
- * permissions are changed first. */
+/* Removes a folder with everything below it. The permissions of each folder are changed first,
+ * so that its files can be removed. */
 void pull_remove_tree(const char *path)
 {
     char *copy = mem_strdup(path), *const roots[] = {copy, NULL};

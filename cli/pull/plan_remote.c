@@ -19,15 +19,15 @@
 
 extern char **environ;
 
-enum { RETRIES = 2 }; /* retries are few, because a user waits and little is fetched */
+enum { RETRIES = 2 }; /* few retries, because a user waits and little is fetched */
 
 static void say(const char *text)
 {
     fprintf(stderr, "cox plan: %s\n", text);
 }
 
-/* Returns the named model, and the cache folder. cox-worker's own parser reports wrong options.
- * The caller frees the strings with `mem_free`; NULL = no model is named. */
+/* Returns MODEL and the cache folder of the command line. cox-worker's own parser reports wrong
+ * options. The caller frees the strings with `mem_free`; NULL = no model is named. */
 static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_named,
                       bool *is_offline)
 {
@@ -46,8 +46,8 @@ static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_na
     return out;
 }
 
-/* Runs the plan in a child and waits for it; a signal is passed on. Returns 2 when the child was
- * killed, because 1 means that the model does not fit. */
+/* Runs the plan in a child and waits for it; a signal is forwarded to the child. Returns 2 when
+ * the child was killed, because 1 means that the model does not fit. */
 static int run(int argc, char **argv, int (*become)(int argc, char **argv))
 {
     int status = 0;

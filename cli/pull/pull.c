@@ -197,7 +197,7 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                                struct error *err)
 {
     const struct pull_list *l = &p->list;
-    /* number of files that show whether the model can run here; a GGUF has none */
+    /* number of files that show whether the model can run here; 0 for a GGUF */
     uint32_t n_small = 0;
     while (n_small < l->n_files && !pull_is_weights(l->files[n_small].name))
         n_small++;
@@ -268,14 +268,14 @@ static void give_files(const struct pull *p)
     p->o->say(text);
 }
 
-/* Returns STATUS_OK when the model is complete. With --verify its hashes must be right too. */
+/* Returns STATUS_OK when the model is complete. With --verify, its hashes must match too. */
 static enum status look(const struct pull *p, struct error *err);
 
 /* Publishes the model. The replacement of a damaged model takes two renames. Between the two
  * renames, another process finds no model, and pulls or waits.
- * A complete model may have appeared meanwhile, because a file system shows new files late or
- * the lock was lost. Such a model stays: its files may be in use, and on NFS they would
- * disappear for the processes that read them. */
+ * A complete model may have appeared meanwhile, because the file system shows new files late or
+ * because the lock was lost. Such a model is kept: its files may be in use, and on NFS their
+ * readers would lose them. */
 static enum status publish(const struct pull *p, struct error *err)
 {
     struct error why;

@@ -2,7 +2,7 @@
 /* Fetches the model that a reference names (common/model/info/ref.h) into the cache, completely
  * or not at all. Unfinished parts lie next to the model's folder, and the next run continues
  * them. Several runs on one volume fetch a model once. When the model is in the cache, nothing
- * is written and no server is asked. */
+ * is written and no request is sent. */
 #include "cli/pull/files/list.h"
 #include "cli/pull/options.h"
 #include "common/model/info/ref.h"
@@ -18,7 +18,7 @@ struct pull_sink {
     void *ctx;
     bool only_heads; /* only the parts that a plan needs are fetched (files/head.h) */
 };
-/* Fetches the files of a remote reference into the sink. It makes the checks of `cox pull` but
- * uses no cache and no lock. */
+/* Fetches the files of a remote reference into the sink. The files are checked as by `cox pull`,
+ * but no cache and no lock are used. */
 MUST_USE enum status pull_into(const struct pull_options *o, const struct model_ref *r,
                                const struct pull_sink *sink, struct error *err);

@@ -1,5 +1,5 @@
 #pragma once
-/* Handles SIGINT, SIGTERM and SIGHUP during a fetch, so that the fetch ends in good order. The
+/* Handles SIGINT, SIGTERM and SIGHUP during a fetch, so that the fetch ends cleanly. The
  * fetching code keeps or removes the fetched parts. */
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* A model in memory uses a memfd and no file in /dev/shm. /dev/shm has 64 MiB in most
- * containers, and the files of a killed process would stay in it. */
+ * containers, and files of a killed process would not be removed. */
 #include "cli/pull/stream.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "common/host/host.h"
 #include "common/model/info/pulled.h"
 
-enum { ROOM_LEFT = 256 << 20 }; /* bytes of memory that are left for the serving processes */
+enum { ROOM_LEFT = 256 << 20 }; /* bytes of memory to leave free for the serving processes */
 
 bool pull_stream_wanted(const struct pull_options *o, const char *model)
 {
@@ -80,7 +80,7 @@ static enum status prepare(void *ctx, const struct pull_list *l, struct error *e
     return STATUS_OK;
 }
 
-/* Seals the files: from here on no process can change them. */
+/* Seals the files, so that no process can change them. */
 static enum status seal(const struct pull_stream *s, struct error *err)
 {
     for (uint32_t i = 0; i < s->n_fds; i++)

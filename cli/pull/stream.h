@@ -1,15 +1,15 @@
 #pragma once
 /* Fetches a remote model straight into memory: `cox up s3://… --load-format stream`.
  * Each file is a memfd of this process. The children open a folder of links to these files
- * (/proc/PID/fd/N) as the model. All children therefore map the same pages, once per host. The
- * memory is freed when this process and its children have ended in any way. The folder holds no
- * bytes, and the next run removes it (throw_away.h). */
+ * (/proc/PID/fd/N) as the model. All children on the host therefore map the same pages. The
+ * memory is freed when this process and its children have ended, even by a signal. The folder
+ * holds no bytes, and the next run removes it (throw_away.h). */
 #include "cli/base/throw_away.h"
 #include "cli/pull/pull.h"
 
 struct pull_stream {
     struct throw_away folder; /* folder of the links; its path is the model's path */
-    char *name;               /* served name; for a reference, its text (model_ref) */
+    char *name;               /* served name; for a reference, the reference's text (model_ref) */
     int *fds;
     uint32_t n_fds;
     uint64_t n_bytes;

@@ -10,7 +10,7 @@
 #include "cli/pull/stream.h"
 #include "common/base/mem.h"
 
-/* Returns the last value of a flag, "--flag V" or "--flag=V". *i is the index of that flag's
+/* Returns the last value of a flag, "--flag V" or "--flag=V". *i is set to the index of that
  * argument. */
 static const char *value_of(int argc, char **argv, const char *flag, int *i)
 {

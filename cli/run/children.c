@@ -1,7 +1,7 @@
-/* Starts and ends the processes below a run's keeper.
+/* Starts and ends the processes of a run for its keeper.
  * `run_spawn` forks one child in a session of its own, with its output in the keeper's pipe.
  * `run_children_kill` and `run_leftovers_kill` read /proc and send a signal.
- * Invariants: the keeper is a subreaper, so processes that lose their parent become its children
+ * Invariants: the keeper is a subreaper, so processes whose parent has ended become its children
  * and are found. Trees below the keepers of other runs are never signalled. The lists are freed
  * before a function returns. Single thread. */
 #include "cli/run/children.h"
@@ -41,7 +41,7 @@ static _Noreturn void become(const struct run_spawn *o, int fail_fd, pid_t paren
     if (ok)
         (void)execvpe(o->argv[0], (char *const *)o->argv, o->env);
     int e = errno;
-    /* without the pipe, exit code 127 reports the failure */
+    /* if the write fails, exit code 127 reports the failure */
     if (write(fail_fd, &e, sizeof e) < 0) {
     }
     _exit(127);

@@ -1,7 +1,7 @@
 #pragma once
-/* Starts and ends the processes below a keeper. Each process that the keeper starts has a
- * session of its own and writes to the keeper's pipe. When its parent ends, a process becomes
- * the keeper's child (PR_SET_CHILD_SUBREAPER). Single thread. */
+/* Starts and ends the processes of a run for its keeper (keeper.h). Each process that the keeper
+ * starts has a session of its own and writes to the keeper's pipe. A process whose parent ends
+ * becomes the keeper's child (PR_SET_CHILD_SUBREAPER). Single thread. */
 #include <sys/types.h>
 
 #include "cli/run/store.h"
@@ -10,7 +10,7 @@ struct run_spawn {
     const char *const *argv;
     const char *cwd;  /* working folder; NULL = the keeper's folder */
     char *const *env; /* the whole environment of the process */
-    /* out_fd: output and errors; stdout_fd: -1 = stdout also goes to out_fd */
+    /* out_fd: receives stdout and stderr; stdout_fd: -1 = stdout also goes to out_fd */
     int out_fd, stdout_fd;
     int death_signal; /* signal that the process gets when the keeper is killed */
 };

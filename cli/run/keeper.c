@@ -1,11 +1,11 @@
 /* Implements the keeper of a run: one process that runs all steps and writes the run's log and
  * state.
  * `run_start_keeper` forks the keeper in the background; `run_keep` runs it in this process
- * (`cox run -f`). `run_all` imports, links volumes, pulls the model, runs the commands, then
- * `cox up`; `finish` ends all processes, exports, and writes the last state.
- * Invariants: only the keeper writes state.json and the log. Signals come through a signalfd;
- * SIGPIPE is ignored. Every process of the run has ended before the last state is written. One
- * thread. */
+ * (`cox run -f`). `run_all` makes the imports and volumes, pulls the model, runs the commands,
+ * then `cox up`. `finish` ends all processes, copies the exports, and writes the last state.
+ * Invariants: only the keeper writes state.json and the log. Signals are received through a
+ * signalfd, and SIGPIPE is ignored. Every process of the run has ended before the last state is
+ * written. One thread. */
 #include "cli/run/keeper.h"
 
 #include <errno.h>
@@ -117,7 +117,7 @@ static enum status open_all(struct run_keeper *k, struct error *err)
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &set, &k->signals_before);
-    (void)signal(SIGPIPE, SIG_IGN); /* a terminal that is gone must not end the run */
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed terminal must not end the run */
     k->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (k->signal_fd < 0 || pipe2(fds, O_CLOEXEC) != 0)
         return error_set(err, STATUS_LIMIT,
@@ -141,7 +141,7 @@ static void close_all(struct run_keeper *k)
     if (k->signal_fd >= 0)
         close(k->signal_fd);
     (void)sigprocmask(SIG_SETMASK, &k->signals_before,
-                      NULL); /* from here on a signal may end the process */
+                      NULL); /* from here on, a signal may end the process */
     json_decref(k->state);
     arena_fini(&k->arena);
 }
@@ -173,7 +173,8 @@ static enum run_status finish(struct run_keeper *k, enum status s, struct error 
     return status;
 }
 
-/* Runs the keeper. The struct is on the heap because it is large. */
+/* Runs the keeper until the run has ended. `struct run_keeper` is on the heap because it is
+ * large. */
 static enum status keep(struct run_start *r, int ready_fd, enum run_status *ended,
                         struct error *err)
 {
@@ -189,7 +190,7 @@ static enum status keep(struct run_start *r, int ready_fd, enum run_status *ende
     enum status s = open_all(k, err);
     if (s == STATUS_OK) {
         say_state(k, RUN_PENDING, NULL);
-        /* a starter that no longer waits is not an error */
+        /* it is no error when the starting command no longer waits */
         if (ready_fd >= 0 && write(ready_fd, "1", 1) < 0) {
         }
         if (ready_fd >= 0)
@@ -208,7 +209,8 @@ enum status run_keep(struct run_start *r, enum run_status *ended, struct error *
     return keep(r, -1, ended, err);
 }
 
-/* Detaches the keeper: it gets a session of its own and keeps none of the starter's open files. */
+/* Detaches the keeper: the keeper gets a session of its own and closes the open files of the
+ * starting command. */
 static void leave(int ready_fd)
 {
     (void)setsid();

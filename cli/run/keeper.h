@@ -1,7 +1,7 @@
 #pragma once
 /* Starts the keeper of a run: the one process that starts all other processes, writes the run's
- * log and state, and ends the run. In the background the keeper has a session of its own; with
- * `cox run -f` the keeper is the command itself. */
+ * log and state, and ends the run. In the background, the keeper has a session of its own. With
+ * `cox run -f`, the command itself is the keeper. */
 #include "cli/run/start.h"
 
 /* Starts the keeper in the background. Returns when state.json names the keeper. */

@@ -1,8 +1,8 @@
-/* Writes the log of a run: a file of bounded size, and an optional echo to a terminal or pipe.
- * step.c passes the output of processes to `run_log_write`; keeper.c adds lines with
- * `run_log_say`. `put` rotates the file and holds bytes that the echo does not take yet.
- * Invariants: only the keeper writes. Nothing here blocks on the echo; `held` has at most
- * RUN_LOG_HELD_BYTES. A full disk or a closed echo loses lines but never ends the run. One
+/* Writes the log of a run to a file of bounded size, and optionally to an echo, which is a
+ * terminal or pipe. step.c passes the output of processes to `run_log_write`; keeper.c adds
+ * lines with `run_log_say`. `put` rotates the file and holds bytes that the echo cannot accept
+ * yet. Invariants: only the keeper writes the log. No function blocks on the echo; `held` has at
+ * most RUN_LOG_HELD_BYTES. A full disk or a closed echo loses lines but never ends the run. One
  * thread. */
 #include "cli/run/log.h"
 
@@ -19,7 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
-/* Limits the bytes per write to the file, and per write to the echo. A pipe takes ECHO_PIECE
+/* Limits the bytes per write to the file, and per write to the echo. A pipe accepts ECHO_PIECE
  * bytes completely or not at all. */
 enum { PIECE_MAX = 16384, ECHO_PIECE = 4096 };
 
@@ -59,7 +59,8 @@ enum status run_log_open(struct run_log *l, const char *folder, int echo_fd, str
     return open_file(l, err);
 }
 
-/* Rotates the log; the older log.1 is lost. A full disk loses lines, but the run goes on. */
+/* Rotates the log; the older log.1 is lost. On a full disk lines are lost, but the run
+ * continues. */
 static void turn_over(struct run_log *l)
 {
     char before[sizeof l->path + 2];
@@ -100,7 +101,7 @@ bool run_log_is_held(const struct run_log *l)
     return l->n_held > 0;
 }
 
-/* Writes held bytes to the echo. An echo that was closed does not end the run. */
+/* Writes held bytes to the echo. A closed echo does not end the run. */
 void run_log_echo(struct run_log *l)
 {
     size_t at = 0;
@@ -146,8 +147,8 @@ static void keep_last(struct run_log *l, const char *bytes, size_t n)
     l->last[l->n_last] = '\0';
 }
 
-/* Returns true when the file is open. A file that could not be made on a full disk is made again
- * at most once a second. */
+/* Returns true when the file is open. When the file could not be made, for example on a full
+ * disk, the function retries at most once a second. */
 static bool is_open(struct run_log *l)
 {
     struct error err;

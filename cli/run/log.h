@@ -1,8 +1,8 @@
 #pragma once
-/* Writes the log of a run: RUNS/ID/log, at most 64 MiB, and log.1, the log before it. Only the
- * keeper writes it. The last line is kept too, as the reason of a failed run.
+/* Writes the log of a run: RUNS/ID/log, at most 64 MiB, and RUNS/ID/log.1, the previous file.
+ * Only the keeper writes the log. The struct keeps the last line as the reason of a failed run.
  * The functions never wait for the echo (a terminal, or a pipe to a pager). Bytes that the echo
- * does not take yet are held. The reader of the run's output stops reading while run_log_is_held
+ * cannot accept yet are held. The reader of the run's output stops reading while run_log_is_held
  * returns true. */
 #include "common/base/str.h"
 
@@ -27,9 +27,9 @@ struct run_log {
 MUST_USE enum status run_log_open(struct run_log *l, const char *folder, int echo_fd,
                                   struct error *err);
 void run_log_write(struct run_log *l, const char *bytes, size_t n);
-/* Writes a line of the keeper's own: "run        | …". */
+/* Writes one line from the keeper itself: "run        | …". */
 void run_log_say(struct run_log *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
 bool run_log_is_held(const struct run_log *l);
-/* Writes as many held bytes as the echo takes now. */
+/* Writes as many held bytes as the echo accepts now. */
 void run_log_echo(struct run_log *l);
 void run_log_close(struct run_log *l);

@@ -41,7 +41,7 @@ static json_t *ports_json(const struct run_file *f)
 }
 
 /* Returns the environment for `cox run show`: names without values. Any value may be secret,
- * even when its name does not say so. */
+ * whatever its name is. */
 static json_t *env_json(const struct run_file *f)
 {
     json_t *all = json_object();
@@ -88,7 +88,7 @@ enum status run_prepare(struct run_start *r, struct error *err)
                   : error_set(err, STATUS_INVALID,
                               "the run file %s contains text that is not UTF-8. Save it as UTF-8",
                               r->path);
-    if (s != STATUS_OK) /* a folder without a state would never be listed */
+    if (s != STATUS_OK) /* without a state, the folder is never listed, so it is removed */
         pull_remove_tree(r->folder);
     strbuf_fini(&options);
     json_decref(state);

@@ -1,10 +1,10 @@
-/* Turns a run file into Kubernetes objects (render.h names them).
+/* Converts a run file to Kubernetes objects (render.h names them).
  * `run_render` walks the file: volumes and imports, the model's pull, config and commands, then
  * the workload and its service. Each `add_…` function appends to the JSON arrays of `struct
  * renderer`.
- * Invariants: a part that a pod cannot have is a problem with its line, never a wrong object.
+ * Invariants: a part of the file that a pod cannot have is reported as a problem with its line.
  * Names are made valid and unique by `make_name`. Pods fit Pod Security's "restricted". `struct
- * renderer` owns its JSON until the JSON goes into an object. Pure. */
+ * renderer` owns each JSON value until the value is added to an object. Pure. */
 #include "cli/run/render.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ struct renderer {
     const struct run_render *r;
     const struct run_file *f;
     struct run_problems *p;
-    struct run_reader texts; /* reader that run_print needs */
+    struct run_reader texts; /* reader whose arena run_print uses */
     char name[NAME_BYTES];
     json_t *objects, *volumes, *mounts, *inits, *env, *secrets;
     const char *model; /* model for `cox up` in the pod; NULL = commands only */
@@ -35,7 +35,7 @@ struct renderer {
 
 /* ---- helpers ---- */
 
-/* Makes a valid Kubernetes name from a person's name. */
+/* Makes a valid Kubernetes name from a user's name for a run or volume. */
 static void make_name(const char *name, char out[NAME_BYTES])
 {
     size_t n = 0;
@@ -52,7 +52,7 @@ static void make_name(const char *name, char out[NAME_BYTES])
     out[n] = '\0';
     if (strcmp(out, name) == 0)
         return;
-    uint32_t hash = 2166136261u; /* FNV-1a hash; it keeps names apart that would become equal */
+    uint32_t hash = 2166136261u; /* FNV-1a hash; distinguishes names that would become equal */
     for (const char *c = name; *c; c++)
         hash = (hash ^ (unsigned char)*c) * 16777619u;
     n = n < NAME_BYTES - 1 - HASH_BYTES ? n : NAME_BYTES - 1 - HASH_BYTES;
@@ -201,7 +201,7 @@ static void add_env(struct renderer *k)
     if (run_file_hf_home(k->f))
         json_array_append_new(
             k->env, json_pack("{s:s, s:s}", "name", "HF_HOME", "value", run_file_hf_home(k->f)));
-    if (!has_home) /* HOME is /tmp, the only writable folder, whatever the image sets */
+    if (!has_home) /* /tmp is the only writable folder, so it replaces the image's HOME */
         json_array_append_new(k->env, json_pack("{s:s, s:s}", "name", "HOME", "value", "/tmp"));
 }
 
@@ -219,8 +219,8 @@ static const char *volume_at(struct renderer *k, const char *path, const char *o
     return ours;
 }
 
-/* Adds an init container that imports a repository with the image's git and a shell. The
- * container does the same as `cox run` on a machine. */
+/* Adds an init container that imports a repository with the image's git, with the same commands
+ * as `cox run` on a machine. */
 static void import_git(struct renderer *k, const struct run_import *im, const char *volume)
 {
     const char *with = k->r->git_image ? k->r->git_image : k->f->image.s;
@@ -249,8 +249,8 @@ static void import_git(struct renderer *k, const struct run_import *im, const ch
     static const char *const own[][2] = {{"HOME", "/tmp"},
                                          {"GIT_TERMINAL_PROMPT", "0"},
                                          {"GIT_ALLOW_PROTOCOL", "https:ssh"},
-                                         /* git must trust the folder: a volume's folder belongs
-                                          * to root and to the pod's group */
+                                         /* git must trust the folder: the folder of a volume is
+                                          * owned by root and the pod's group */
                                          {"GIT_CONFIG_COUNT", "1"},
                                          {"GIT_CONFIG_KEY_0", "safe.directory"},
                                          {"GIT_CONFIG_VALUE_0", "*"}};
@@ -286,7 +286,7 @@ static void add_exports(struct renderer *k)
         const struct run_import *ex = &k->f->exports.items[i];
         bool is_artifact = ex->kind == RUN_IMPORT_ARTIFACT;
         if (is_artifact && run_file_keeps(k->f, ex))
-            continue; /* the import of the artifact mounts it */
+            continue; /* the artifact is already mounted by its import */
         if (is_artifact && !run_file_brings(k->f, ex->path) && !is_mounted(k, ex->path))
             mount_artifact(k, ex, run_print(&k->texts, "export-%zu", i), false);
         else
@@ -399,7 +399,8 @@ static void add_pull(struct renderer *k)
                                     "securityContext", container_security()));
 }
 
-/* Returns up.yaml for the pod: the file's options, and the options that only a pod needs. */
+/* Returns the text of the pod's up.yaml: the run file's options, and the options that only a pod
+ * needs. */
 static const char *pod_options(struct renderer *k)
 {
     struct strbuf b;

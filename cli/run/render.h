@@ -11,7 +11,8 @@ struct run_render {
     const struct run_file *file;
     const char *namespace_; /* namespace of the objects; NULL = the objects name no namespace */
     const char *git_image;  /* image that runs git; NULL = the run's image */
-    const json_t *taken;    /* values from the starter's environment, by name */
+    /* values from the environment of the command that starts the run, by name */
+    const json_t *taken;
     struct arena *arena;
 };
 

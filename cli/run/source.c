@@ -19,8 +19,8 @@ int run_fail(const char *command, enum status s, const struct error *err)
                                                                              : EXIT_FAILED;
 }
 
-/* Adds a note when the model is not on this machine now. Another machine may have the model, or
- * a command may make it. */
+/* Adds a note when the model is not on this machine. It is only a note, because another machine
+ * may have the model, or a command of the run may make it. */
 static void note_model(const struct run_file *f, struct run_problems *p)
 {
     static const char *const known[] = {"demo", "null"};

@@ -1,5 +1,5 @@
 #pragma once
-/* Describes a run that is about to start, or that runs. */
+/* Describes a run that is starting or running. */
 #include <jansson.h>
 
 #include "cli/run/source.h"
@@ -9,7 +9,8 @@ struct run_start {
     const struct run_source *source;
     const char *path; /* path of the run file, for messages */
     const struct run_store *store;
-    json_t *taken; /* values for `env` from the starter's environment, by name; borrowed */
+    /* values for `env` from the environment of the starting command, by name; borrowed */
+    json_t *taken;
     bool in_foreground;
     char id[RUN_ID_DIGITS + 1], folder[RUN_PATH_BYTES];
 };

@@ -13,8 +13,8 @@
 
 enum { END_S = 30, LAST_WORDS_S = 1, LOOK_MS = 200, LOOK_ENDING_MS = 20, READS_MAX = 64 };
 
-/* Returns true while the echo has not taken the bytes for it. The run's processes then wait, as
- * a program waits for a pager, unless the run is ending. */
+/* Returns true while bytes are held for the echo. The run's processes then wait, as a program
+ * waits for a pager, unless the run is ending. */
 static bool is_held(const struct run_keeper *k)
 {
     return run_log_is_held(&k->log) && !k->is_ending;
@@ -58,7 +58,7 @@ static void on_end_signal(struct run_keeper *k)
     if (!again)
         run_log_say(&k->log, "ending");
     if (!again && k->child > 0 && !k->child_ended)
-        /* `cox up` leads a group of its own and ends its children itself */
+        /* `cox up` leads its own process group and ends its children itself */
         (void)kill(-k->child, SIGTERM);
 }
 
@@ -84,7 +84,7 @@ static void look(struct run_keeper *k, int timeout_ms)
         (void)run_children_kill(k->start->store, SIGKILL);
 }
 
-/* Reads the rest of the output of a child that has ended: all bytes that are in the pipe now. */
+/* Reads the rest of the output of a child that has ended: all bytes that the pipe contains now. */
 static void drain(struct run_keeper *k)
 {
     int n = 0;

@@ -63,8 +63,8 @@ enum status run_place(struct run_keeper *k, const char *path, bool with_itself,
 static enum status import_git(struct run_keeper *k, const struct run_import *im, const char *to,
                               struct error *err)
 {
-    /* A repository only brings files. None of its hooks runs, and no transport may start a
-     * program. */
+    /* Only files are imported from a repository: no hook of the repository runs, and no
+     * transport may start a program. */
     const char *const init[] = {"git", "init", "-q", "--", to, NULL};
     const char *const fetch[] = {
         "git", "-c",     "protocol.ext.allow=never", "fetch", "-q", "--depth", "1", "--no-tags",
@@ -171,7 +171,7 @@ enum status run_import_all(struct run_keeper *k, struct error *err)
     return STATUS_OK;
 }
 
-/* Pulls the model that `cox up` will look for in the cache. A model that is already in the cache
+/* Pulls the model that `cox up` will open from the cache. A model that is already in the cache
  * is not fetched. */
 enum status run_pull_model(struct run_keeper *k, struct error *err)
 {
@@ -192,7 +192,7 @@ enum status run_pull_model(struct run_keeper *k, struct error *err)
                  : STATUS_OK;
 }
 
-/* Copies the content of each exported place into the export's folder, which is made first. */
+/* Makes the folder of each export and copies the exported place's content into it. */
 enum status run_export_all(struct run_keeper *k, struct error *err)
 {
     for (size_t i = 0; i < k->file->exports.n; i++) {
@@ -226,7 +226,7 @@ enum status run_export_all(struct run_keeper *k, struct error *err)
 /* ---- volumes ---- */
 
 /* Makes the folder of a volume below RUNS/volumes; the folder stays after the run. A volume with
- * a size belongs to the run's name; all runs share a claim. */
+ * a size belongs to runs of the same name; a claim is shared by all runs. */
 static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
                                char out[RUN_PATH_BYTES], struct error *err)
 {
@@ -240,7 +240,8 @@ static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
     size_t tail = strlen(k->start->store->dir) + strlen("/volumes/") + strlen("run/");
     for (size_t i = 0; !is_claim && k->file->name.s[i]; i++)
         if (out[tail + i] == '/' || (i == 0 && out[tail] == '.'))
-            out[tail + i] = '_'; /* the name becomes one folder, and never "." or ".." */
+            /* this way the name is one path component, and never "." or ".." */
+            out[tail + i] = '_';
     return make_folders(out, k->start->store->dir, true, err);
 }
 
@@ -280,8 +281,8 @@ static bool is_of_option(const char *entry, const char *name)
     return *entry == '=';
 }
 
-/* Returns true when the run or its file sets this variable, so that the starter's value is
- * dropped. */
+/* Returns true when the run or its file sets this variable, so that the value from the starting
+ * command is dropped. */
 static bool is_overruled(const struct run_keeper *k, const char *entry)
 {
     static const char *const own[] = {"config", "model", "run-id", "run-root", "runs-dir", "runs"};
@@ -308,14 +309,14 @@ static void add(struct run_keeper *k, size_t *n, const char *name, const char *v
     size_t size = strlen(name) + strlen(value) + 2;
     char *entry = arena_try_alloc(&k->arena, size);
     if (!entry)
-        /* this call ends the program because memory is out, as mem_alloc does */
+        /* out of memory: this call ends the program, as mem_alloc does */
         entry = mem_array(SIZE_MAX, 2);
     snprintf(entry, size, "%s=%s", name, value);
     k->env[(*n)++] = entry;
 }
 
 /* Sets COX_RUN_ENV to the names of this run's variables. A run that is started inside this run
- * does not inherit them. */
+ * then does not inherit them (cli/commands/run/create.c). */
 static void add_names(struct run_keeper *k, size_t *n)
 {
     struct strbuf names;

@@ -11,5 +11,6 @@ MUST_USE enum status run_import_all(struct run_keeper *k, struct error *err);
 MUST_USE enum status run_pull_model(struct run_keeper *k, struct error *err);
 MUST_USE enum status run_link_volumes(struct run_keeper *k, struct error *err);
 MUST_USE enum status run_export_all(struct run_keeper *k, struct error *err);
-/* Builds the environment: the values of `env`, the starter's variables, and the keeper's own. */
+/* Builds the environment: the values of `env`, the variables of the starting command, and the
+ * keeper's own variables. */
 void run_build_env(struct run_keeper *k);

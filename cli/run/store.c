@@ -1,9 +1,9 @@
 /* Finds, reads, writes and lists the folders of runs on the disk (store.h has their layout).
  * Commands list and read records; a run's keeper writes its state with `run_store_write_state`.
- * Invariants: a file is written under a temporary name and renamed, so readers see whole files.
- * Room for the next state is reserved, so a full disk does not lose a run's end. A keeper is
- * alive only when process number, start time and boot id all match. Records own their JSON until
- * run_record_fini. */
+ * Invariants: a file is written under a temporary name and renamed, so readers read complete
+ * files. Disk space for the next state is reserved, so a full disk does not lose a run's end. A
+ * keeper counts as running only when process number, start time and boot id all match. Records
+ * own their JSON until run_record_fini. */
 #include "cli/run/store.h"
 
 #include <ctype.h>
@@ -50,7 +50,7 @@ bool run_process_read(pid_t pid, struct run_process *out)
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     if (!read_line(path, line, sizeof line))
         return false;
-    char *at = strrchr(line, ')'); /* the name may contain any byte, also ')' */
+    char *at = strrchr(line, ')'); /* the process's name may contain any byte, even ')' */
     if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
         return false;
     at += 2;
@@ -75,7 +75,7 @@ bool run_process_lives(const struct run_process *p)
 
 /* ---- folders ---- */
 
-/* Makes the folder and the folders above it. */
+/* Makes the folder `path` and the folders above it. */
 static enum status make_folders(char *path, struct error *err)
 {
     for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
@@ -211,7 +211,7 @@ enum status run_store_write(const char *folder, const char *name, struct str tex
     return error_set(err, STATUS_IO, "cannot write %s: %s", path, strerror(e));
 }
 
-/* Makes a file with room for the next state while the disk has room. */
+/* Reserves disk space for the next state by making its file now. */
 static void reserve(const char *fresh, size_t n)
 {
     int fd = open(fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -348,7 +348,7 @@ enum status run_store_list(const struct run_store *s, struct run_record **owned_
     for (const struct dirent *e; (e = readdir(d)) && *n < RUNS_MAX;) {
         struct run_record r;
         if (!run_store_read(s, e->d_name, &r))
-            continue; /* the folder has no run, or its run is just being made */
+            continue; /* the folder contains no run, or the run is still being made */
         if (*n == cap) {
             cap = cap ? cap * 2 : 16;
             *owned_records = mem_realloc(*owned_records, cap * sizeof **owned_records);

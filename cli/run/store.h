@@ -1,9 +1,10 @@
 #pragma once
 /* Keeps the folders of runs: RUNS/ID/ with run.yaml (a copy of the run file), state.json,
- * env.json (values from the starter's environment), up.yaml, log and root/.
+ * env.json (values from the environment of the command that started the run), up.yaml, log and
+ * root/.
  * Only the run's keeper writes state.json, under a temporary name that is then renamed; all
  * other processes read. A keeper is identified by its process number and start time, because the
- * number alone may belong to another process in the meantime. */
+ * number alone may belong to a newer process. */
 #include <jansson.h>
 #include <sys/types.h>
 
@@ -41,7 +42,7 @@ struct run_store {
 /* Opens the store. `dir` is --runs-dir, or NULL for the default. A missing folder is made with
  * mode 0700. */
 MUST_USE enum status run_store_open(struct run_store *s, const char *dir, struct error *err);
-/* Makes a new ID and its folder. `path` gets RUNS/ID. */
+/* Makes a new ID and its folder. `path` receives RUNS/ID. */
 MUST_USE enum status run_store_new(const struct run_store *s, char id[RUN_ID_DIGITS + 1],
                                    char path[RUN_PATH_BYTES], struct error *err);
 /* Writes "RUNS/ID", or "RUNS/ID/name", to `path`. */
@@ -52,17 +53,17 @@ MUST_USE enum status run_store_write(const char *folder, const char *name, struc
                                      struct error *err);
 MUST_USE enum status run_store_write_json(const char *folder, const char *name, const json_t *j,
                                           struct error *err);
-/* Writes state.json and reserves room for the next state, so that a disk that fills up does not
- * lose the run's end. When there is no other way, the last state is written in place. */
+/* Writes state.json and reserves disk space for the next state, so that the run's end is
+ * recorded even on a full disk. As a last resort, the state is written in place. */
 MUST_USE enum status run_store_write_state(const char *folder, const json_t *state, bool is_last,
                                            struct error *err);
 /* Reads a JSON file of a run and returns a new reference. Returns NULL when the file is missing
- * or does not hold a JSON object. */
+ * or does not contain a JSON object. */
 json_t *run_store_read_json(const char *folder, const char *name);
 
 struct run_record {
     char id[RUN_ID_DIGITS + 1];
-    enum run_status status; /* actual status; RUN_FAILED when the keeper was killed */
+    enum run_status status; /* actual status of the run; RUN_FAILED when the keeper was killed */
     bool is_live, was_killed;
     struct run_process keeper;
     json_t *state; /* content of state.json, owned */
@@ -74,8 +75,8 @@ MUST_USE enum status run_store_list(const struct run_store *s, struct run_record
                                     size_t *n, struct error *err);
 void run_records_free(struct run_record *owned_records, size_t n);
 /* Finds a run by its ID, the first digits of an ID, or its name. When several runs have the
- * name, the only live one is chosen. STATUS_NOT_FOUND: there is no such run. STATUS_INVALID:
- * several runs match; the text names them. */
+ * name, the only live run among them is chosen. STATUS_NOT_FOUND: there is no such run.
+ * STATUS_INVALID: several runs match; the text names them. */
 MUST_USE enum status run_store_find(const struct run_store *s, const char *who,
                                     struct run_record *out, struct error *err);
 /* Returns the text of a member; "" = missing. */

@@ -13,7 +13,7 @@ static void indent(int depth, struct strbuf *out)
 }
 
 /* Returns true for a text that a literal block keeps unchanged: it ends in exactly one newline
- * and does not begin with a blank. */
+ * and does not begin with a space. */
 static bool is_block(const char *s)
 {
     size_t n = strlen(s);

@@ -1,5 +1,5 @@
 #pragma once
-/* Prints JSON as YAML for people: block style, quoted texts, and literal blocks for texts of
+/* Prints JSON as readable YAML: block style, quoted strings, and literal blocks for strings of
  * several lines. */
 #include <jansson.h>
 

@@ -1,4 +1,4 @@
-/* Writes the first lines of DJL Serving's log, in the form that its users search for. */
+/* Writes the first lines of a log in DJL Serving's form, which its users search for. */
 #include "cli/sagemaker/log.h"
 
 #include <ctype.h>
@@ -25,7 +25,8 @@ static bool is_shown(const char *variable)
     return end && found && found < end;
 }
 
-/* Returns true for HF_TOKEN and other names with such an ending; ..._TOKENS is a number. */
+/* Returns true for a name that ends like a secret's, such as HF_TOKEN. A name that ends in
+ * _TOKENS is a number. */
 static bool is_secret(struct str name)
 {
     static const char *const ends[] = {"TOKEN", "SECRET", "PASSWORD", "KEY"};
@@ -70,7 +71,7 @@ static void append_option_variables(const struct sagemaker_input *in, struct str
     }
 }
 
-/* Appends the options of serving.properties last, because they win. */
+/* Appends the options of serving.properties last, because they override the environment. */
 static void append_options(const struct sagemaker_input *in, struct strbuf *out)
 {
     struct str rest = in->properties;

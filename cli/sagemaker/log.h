@@ -3,8 +3,8 @@
  * start, and the model while it is loaded and served. Pure. */
 #include "cli/sagemaker/settings.h"
 
-/* Appends the settings as DJL logs them at its start, with secrets masked. The first part is the
- * server's settings; the second part, behind DJL's line about the model's kind, is the model's.
+/* Appends the settings as DJL logs them at its start, with secrets masked. The settings of the
+ * server are first. DJL's line about the model's kind follows, then the settings of the model.
  * `o` comes from sagemaker_read. */
 void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
                         struct strbuf *out);
@@ -17,7 +17,7 @@ struct sagemaker_model {
     const char *name, *family, *rolling_batch;
     const char *host;
     uint32_t port, tp, dp, n_gpus;
-    const char *settings; /* text of sagemaker_model_settings; NULL = none */
+    const char *settings; /* text of the model's settings (sagemaker_model_settings); NULL = none */
 };
 void sagemaker_loading(const struct sagemaker_model *m, struct strbuf *out);
 void sagemaker_ready(const struct sagemaker_model *m, struct strbuf *out);

@@ -1,10 +1,10 @@
-/* Turns the settings of DJL Serving's LMI containers into arguments of `cox up`.
- * `sagemaker_read` gets the environment and the text of serving.properties. Each `read_…` function
- * looks up its settings, checks them, and appends arguments or warnings to `struct
+/* Converts the settings of DJL Serving's LMI containers to arguments of `cox up`.
+ * `sagemaker_read` receives the environment and the text of serving.properties. Each `read_…`
+ * function looks up its settings, checks them, and appends arguments or warnings to `struct
  * sagemaker_output`.
- * Invariants: the file wins over the environment, and OPTION_ variables over plain names. Two
- * names of one setting with different values are an error. The numbers of arguments and warnings
- * are bounded. Pure: no file is read; strings live on the arena. */
+ * Invariants: the file overrides the environment, and OPTION_ variables override plain names.
+ * Two names of one setting with different values are an error. The numbers of arguments and
+ * warnings are bounded. Pure: no file is read, and strings are on the arena. */
 #include "cli/sagemaker/settings.h"
 
 #include <ctype.h>
@@ -63,7 +63,7 @@ static void warn(struct reader *r, const char *what)
 
 /* ---- lookup ---- */
 
-/* Returns the value of a variable. An empty value counts as not set. */
+/* Returns the value of an environment variable. An empty value counts as not set. */
 static const char *variable(char *const *environ_, const char *name)
 {
     size_t n = strlen(name);
@@ -124,8 +124,8 @@ static const char *prefixed(const struct reader *r, const char *prefix, const ch
     return variable_of(r, full);
 }
 
-/* Returns an option. The file wins over the environment, and OPTION_ over the plain name `alias`
- * (or NULL). */
+/* Returns the value of an option. The file overrides the environment, and OPTION_ overrides the
+ * plain name `alias` (or NULL). */
 static const char *option(struct reader *r, const char *name, const char *alias)
 {
     char full[128];
@@ -136,14 +136,14 @@ static const char *option(struct reader *r, const char *name, const char *alias)
     return v || !alias ? v : variable_of(r, alias);
 }
 
-/* Returns an option of the server, which has no "option." in front. */
+/* Returns the value of a server option, whose name does not begin with "option.". */
 static const char *server_option(struct reader *r, const char *name)
 {
     const char *v = property(r, name);
     return v ? v : prefixed(r, "SERVING_", name);
 }
 
-/* Reads a setting that has DJL's and vLLM's name. Different values are an error. */
+/* Reads a setting that has one name in DJL and another in vLLM. Different values are an error. */
 static enum status twin(struct reader *r, const char *name, const char *vllm, const char *alias,
                         const char **out)
 {
@@ -171,7 +171,7 @@ static bool has_static_batches(struct reader *r)
     return batch && str_to_u64(str_from(batch), &n) == STATUS_OK && n > 1;
 }
 
-/* Chooses the value of --invocations. A batch_size above 1 turns rolling batches off. */
+/* Chooses the value of --invocations. A batch_size above 1 disables rolling batches. */
 static enum status read_rolling_batch(struct reader *r, const char **form)
 {
     static const char *const rolling[] = {"vllm", "lmi-dist", "scheduler", "trtllm"};
@@ -209,9 +209,8 @@ static enum status read_count(struct reader *r, const char *name, const char *v,
     return STATUS_OK;
 }
 
-/* Reads the degrees of parallelism. "max" means all GPUs. With a number, there are as many
- * copies of the model as the GPUs allow. Without GPUs, the CPU computes with the given number of
- * ranks. */
+/* Reads the degrees of parallelism. "max" means all GPUs. With a number, the model is served in
+ * as many replicas as the GPUs allow. Without GPUs, the given number of ranks run on CPUs. */
 static enum status read_parallel(struct reader *r)
 {
     const char *tp_text, *pp_text, *fallback = variable_of(r, "TENSOR_PARALLEL_DEGREE");
@@ -260,7 +259,7 @@ static enum status read_dtype(struct reader *r)
         "dtype=%s is not supported: use fp32, float32, fp16, float16, bf16, bfloat16 or auto", v);
 }
 
-/* Reads the model and its name. A mounted model is called "model". A hub's model is called by
+/* Reads the model and its name. A mounted model is called "model". A hub's model has the name of
  * its id, with _ for every character that is not a letter or a digit. */
 static enum status read_model(struct reader *r)
 {
@@ -344,7 +343,7 @@ static void read_chat(struct reader *r)
         arg(r, "--enable-auto-tool-choice");
 }
 
-/* Reads the timeouts. SAGEMAKER_ variables win over the file and the other variables. */
+/* Reads the timeouts. SAGEMAKER_ variables override the file and the other variables. */
 static void read_timeouts(struct reader *r)
 {
     const char *loading = variable_of(r, "SAGEMAKER_STARTUP_TIMEOUT");
@@ -355,7 +354,7 @@ static void read_timeouts(struct reader *r)
     flag(r, "--chunk-timeout", chunk ? chunk : "120");
 }
 
-/* Reads the largest size of a body. The size is in bytes, or in MB in DJL's older form. */
+/* Reads the largest size of a request body. The size is in bytes, or in MB in DJL's older form. */
 static enum status read_max_body(struct reader *r)
 {
     uint64_t mb;

@@ -1,8 +1,8 @@
 #pragma once
-/* Turns the settings of DJL Serving's LMI containers into arguments of `cox up`, for `cox serve`
- * as the command of a SageMaker container. The settings are the environment, and
- * serving.properties next to the weights. docs/reference/sagemaker.md describes them. Pure: it
- * reads no file and no environment itself. */
+/* Converts the settings of DJL Serving's LMI containers to arguments of `cox up`, for `cox
+ * serve` as the command of a SageMaker container. The settings are in the environment, and in
+ * serving.properties next to the weights. docs/reference/sagemaker.md describes them. Pure: the
+ * caller passes the environment and the file's text. */
 #include "common/base/arena.h"
 #include "common/base/status.h"
 #include "common/base/str.h"
@@ -18,7 +18,7 @@ struct sagemaker_input {
 
 struct sagemaker_output { /* Holds the arguments and warnings; strings are on the arena. */
     const char *args[SAGEMAKER_MAX_ARGS];
-    /* number of arguments; the model is the first, and the command's name is not included */
+    /* number of arguments, without the command's name; the first argument is the model */
     uint32_t n_args;
     const char *warnings[SAGEMAKER_MAX_WARNINGS];
     uint32_t n_warnings;
@@ -36,7 +36,7 @@ bool sagemaker_is_multi_model(char *const *environ_);
 const char *sagemaker_variable(char *const *environ_, const char *name);
 /* Returns the folder where the model is mounted: SERVING_MODEL_STORE, or /opt/ml/model. */
 const char *sagemaker_model_store(char *const *environ_);
-/* Splits a line of a Java properties file, KEY = VALUE or KEY: VALUE, and removes the blanks
+/* Splits a line of a Java properties file, KEY = VALUE or KEY: VALUE, and removes the whitespace
  * around key and value. Returns false for a comment or a blank line. */
 bool sagemaker_split_property(struct str line, struct str *key, struct str *value);
 MUST_USE enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena,

@@ -1,8 +1,8 @@
-/* Runs a whole cluster as children of `cox up`, from the options until its end.
- * `up_cluster_run` names the cluster and may move it to the background (local/detach.h). It
- * fetches the model, plans the processes, and starts the supervisor on this thread's loop. A
- * probe thread (probe.h) tells the loop when requests are served. screen.h shows the start;
- * local/control.h serves `cox logs`, `cox scale` and `cox stop`.
+/* Runs a whole cluster as children of `cox up`, from the options until its end. `up_cluster_run`
+ * names the cluster and may move it to the background (local/detach.h). It fetches the model,
+ * plans the processes, and starts the supervisor on this thread's loop. A probe thread (probe.h)
+ * notifies the loop when the cluster serves requests. screen.h shows the start; local/control.h
+ * serves `cox logs`, `cox scale` and `cox stop`.
  * Invariants: everything in `struct up` belongs to the loop's thread. The loop handles signals
  * before private keys are written, so that the keys are always removed. `finish` is called in
  * every case. */
@@ -35,7 +35,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-/* time in ms, longer than a gateway gives its clients to read the last message */
+/* time in ms; it exceeds the time that a gateway gives its clients to read the last message */
 enum { LAST_WORDS_MS = 9000 };
 enum { LOG_NAME_BYTES = 14 };
 
@@ -49,7 +49,7 @@ struct up {
     const char *sagemaker_settings;
     struct loop *loop;
     struct supervisor *supervisor;
-    /* control socket; NULL = no socket, so `cox logs` and `cox scale` do not find the cluster */
+    /* control socket of the cluster; NULL = `cox logs` and `cox scale` cannot find the cluster */
     struct up_control *control;
     const char *name; /* command's name: up or serve */
     uint64_t begin_ns;
@@ -58,7 +58,7 @@ struct up {
     struct up_screen_options screen_options;
     struct up_detach detach;
     char cluster_name[UP_NAME_BYTES];
-    bool is_only; /* no other cluster ran here at the start */
+    bool is_only; /* no other cluster ran on this machine at the start */
     bool is_ready, is_late, is_stopping;
     char url[300];
     const char *admin; /* HOST:PORT of the head's admin API, on the arena */
@@ -114,7 +114,8 @@ static void say_ready(struct up *u, const json_t *status)
         up_screen_print(u->screen, text.ptr);
         strbuf_reset(&text);
     }
-    if (u->detach.fd >= 0) { /* from here on the log has everything, and the typed command ends */
+    /* from here on, all output is in the log, and the typed command ends */
+    if (u->detach.fd >= 0) {
         up_screen_free(u->screen);
         u->screen = NULL;
     }
@@ -186,16 +187,16 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(up_machine_export_secrets(u->o, err));
     /* COX_CONFIG holds options of this command, which the children do not know */
     (void)unsetenv("COX_CONFIG");
-    (void)unsetenv("COX_MODEL"); /* the head would use COX_MODEL as a name */
+    (void)unsetenv("COX_MODEL"); /* the head would use COX_MODEL as a served name */
     TRY(up_machine_find_programs(&u->machine, err));
-    /* The loop handles signals before the keys are written. From here on a Ctrl-C waits for the
-     * loop, which ends at once and removes the keys. Otherwise the signal would end this process
-     * and leave private keys behind. */
+    /* The loop handles signals before the keys are written. After that, Ctrl-C ends the loop,
+     * and the keys are removed. A signal without a handler would end this process and leave
+     * private keys on the disk. */
     TRY(loop_new(&u->loop, err));
     TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
-    if (pull_is_stopped()) { /* the signal came after the fetch's last check */
+    if (pull_is_stopped()) { /* the signal arrived after the fetch's last check */
         u->model.has_not_come = true;
         return error_set(err, STATUS_CLOSED, "the start was stopped by a signal");
     }
@@ -305,8 +306,8 @@ static void start_control(struct up *u)
 
 /* ---- the run ---- */
 
-/* Returns the time for the gateways to drain, in ms. They end by themselves when the timeout is
- * over, and tell their clients first. */
+/* Returns the time for the gateways to drain, in ms. It is longer than --shutdown-timeout, after
+ * which the gateways inform their clients and end by themselves. */
 static uint32_t drain_ms(double shutdown_timeout_s)
 {
     return shutdown_timeout_s > 0 ? (uint32_t)(shutdown_timeout_s * 1000) + LAST_WORDS_MS : 0;
@@ -324,7 +325,7 @@ static enum status run(struct up *u, struct error *err)
                                           .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,
                                           .ctx = u};
-    /* start_control comes before the log begins, so that its warning reaches the terminal */
+    /* start_control is called before the log begins, so that its warning reaches the terminal */
     start_control(u);
     up_detach_begin_log(&u->detach);
     enum status s = supervisor_start(&so, &u->supervisor, err);
@@ -374,14 +375,14 @@ static void finish(struct up *u)
 /* Prints the error and returns the exit code. */
 static int fail(const struct up *u, enum status s, const struct error *err)
 {
-    bool is_log = u->detach.fd >= 0 && u->detach.log_fd < 0; /* stderr is the log */
+    bool is_log = u->detach.fd >= 0 && u->detach.log_fd < 0; /* stderr is redirected to the log */
     if (u->screen && (is_log || u->detach.fd < 0)) {
         char text[sizeof err->text + 32];
         snprintf(text, sizeof text, "cox %s: %s\n", u->name, err->text);
         up_screen_print(u->screen, text);
     }
     if (u->screen && u->detach.fd < 0)
-        (void)0; /* the screen is stderr, so the error is printed already */
+        (void)0; /* the screen has already printed the error to stderr */
     else if (log_is_json())
         log_error("failed", "text=%s", log_quote(err->text));
     else
@@ -391,8 +392,8 @@ static int fail(const struct up *u, enum status s, const struct error *err)
     return s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
 }
 
-/* Opens the short form of the log. It is for a terminal, or for the command that waits for a
- * cluster in the background. */
+/* Opens the short form of the log. It is shown on a terminal, or by the typed command that waits
+ * for a cluster in the background. */
 static void open_screen(struct up *u)
 {
     bool is_short = u->detach.fd >= 0 || (isatty(STDERR_FILENO) == 1 && !u->o->verbose &&
@@ -407,8 +408,8 @@ static void open_screen(struct up *u)
     u->screen = up_screen_new(&u->screen_options);
 }
 
-/* Begins the start. When the cluster is another process, *code is the exit code of the typed
- * command. */
+/* Begins the start of the cluster. When the cluster runs in another process, *code is the exit
+ * code of the typed command. */
 static enum status begin(struct up *u, enum up_side *side, int *code, struct error *err)
 {
     bool color = u->o->color == 1 || (u->o->color == 0 && isatty(STDERR_FILENO) == 1);
@@ -419,7 +420,7 @@ static enum status begin(struct up *u, enum up_side *side, int *code, struct err
                        u->cluster_name, &u->is_only, err));
     u->screen_options = up_screen_of_stderr(color);
     if (u->o->detach) {
-        /* the width is read now, since a pipe has none later */
+        /* the terminal's width is read now, since stderr will be a pipe, which has no width */
         u->screen_options.columns = up_screen_width(&u->screen_options);
         TRY(up_detach(u->name, u->cluster_name, &u->detach, side, code, err));
     }

@@ -1,6 +1,6 @@
 #pragma once
-/* Runs a whole cluster on this machine, from the options of `cox up` until its end. It fetches
- * the model, and it plans, starts, watches and ends the processes. */
+/* Runs the cluster of one `cox up` on this machine: it fetches the model, then plans, starts,
+ * watches and ends the processes. */
 #include <stdint.h>
 
 #include "cli/sagemaker/log.h"
@@ -14,5 +14,6 @@ struct up_start {
     const char *sagemaker_settings;
     uint64_t begin_ns; /* start time of the command */
 };
-/* Returns the command's exit code; errors are printed to stderr. Main thread, once per process. */
+/* Runs the cluster until its end. Returns the command's exit code; errors are printed to stderr.
+ * Main thread, once per process. */
 int up_cluster_run(const struct up_start *start);

@@ -65,7 +65,7 @@ enum status up_machine_prepare(struct up_machine *m, const struct up_options *o,
                                const char *command, const char *tmp_dir, struct error *err)
 {
     TRY(make_keys(m, o, tmp_dir, err));
-    /* the folder's name is random, so it can name the cluster */
+    /* the folder's name is random, so it is a unique name for the cluster */
     const char *thrown = strrchr(m->throw_away.path, '/');
     m->place = (struct up_place){.bin_dir = m->bin_dir,
                                  .keys_dir = m->keys_dir,

@@ -16,8 +16,8 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* Checks the model once before any process starts. The model may be missing, or not supported;
- * without this check every worker would report that. The workers check the tensors. */
+/* Checks once, before any process starts, that the model exists and is supported. Without this
+ * check, every worker would report the error. The workers check the tensors. */
 static enum status check_model(const struct up_options *o, const char *model, const char **family,
                                struct error *err)
 {
@@ -44,7 +44,7 @@ static enum status check_model(const struct up_options *o, const char *model, co
 
 /* ---- a model that is not in the cache ---- */
 
-/* Fetches the model into the cache, where the children find it. */
+/* Fetches the model into the cache, where the children open it. */
 static enum status fetch_model(struct up_model *m, const struct up_options *o, const char *command,
                                struct error *err)
 {
@@ -63,8 +63,8 @@ static void say_of_stream(const char *text)
     log_info("model_stream", "text=%s", log_quote(text));
 }
 
-/* Fetches the model into memory; m->name becomes its folder. The loop does not exist yet, so the
- * fetch itself checks for signals. */
+/* Fetches the model into memory; m->name becomes its folder. The event loop does not exist yet,
+ * so the fetch itself checks for signals. */
 static enum status stream_model(struct up_model *m, struct up_options *up, const char *tmp_dir,
                                 struct error *err)
 {

@@ -11,7 +11,7 @@ struct up_model {
     struct pull_stream stream; /* files of a model in memory; otherwise unused */
     const char *stream_name;
     uint64_t fetched_ns; /* end of the fetch, monotonic clock; 0 = not fetched */
-    bool has_not_come;   /* the fetch failed or was stopped */
+    bool has_not_come;   /* the model is missing because the fetch failed or was stopped */
 };
 
 /* Opens the model. m->name is MODEL of the command line; the caller zeroes the other fields

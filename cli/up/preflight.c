@@ -48,7 +48,7 @@ void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool
                       (unsigned long long)(SHM_PER_WORKER * n_workers >> 20));
 }
 
-/* Removes the brackets of an IPv6 address: "[::1]" becomes "::1". */
+/* Copies the host without the brackets of an IPv6 address: "[::1]" becomes "::1". */
 static void bare_host(const char *host, char *out, size_t size)
 {
     size_t n = strlen(host);

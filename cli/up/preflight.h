@@ -5,10 +5,10 @@
 #include "common/base/str.h"
 
 struct machine_limits {
-    /* most open files, and bytes of /dev/shm; UINT64_MAX = unlimited */
+    /* hard limit of open files, and size of /dev/shm in bytes; UINT64_MAX = unlimited */
     uint64_t open_files_hard, shm_bytes;
 };
-/* Reads the limits. It first raises the soft limit of open files as far as useful. */
+/* Raises the soft limit of open files as far as useful, then reads the limits. */
 void preflight_read(struct machine_limits *out);
 /* Appends a line for each limit that is too small for this cluster, with advice. `on_gpus`: the
  * ranks run on GPUs and share /dev/shm. Locked memory is not checked, because memory that CUDA

@@ -24,14 +24,14 @@ struct up_probe {
     json_t *status;
 };
 
-/* Returns true when a gateway with required client certificates accepts a connection. */
+/* Returns true when a gateway that requires client certificates accepts a TCP connection. */
 static bool listens(const struct up_probe *p)
 {
     char url[URL_BYTES];
     struct strbuf none;
     struct error err;
     int code;
-    /* the URL has http because the probe sends no request; it only connects by TCP */
+    /* the URL has http instead of https, because the probe only opens a TCP connection */
     snprintf(url, sizeof url, "http%s", p->o.url + strlen("https"));
     strbuf_init(&none, 0);
     const struct http_call call = {

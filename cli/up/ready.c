@@ -1,10 +1,10 @@
-/* Writes the texts of a start of `cox up`: a line of progress, and a summary when the cluster
- * serves.
+/* Formats what `cox up` prints while it starts: a line of progress, and a summary when the
+ * cluster serves.
  * cluster.c calls `up_ready_plain` for the log and `up_ready_frame` for a terminal; probe.c
  * calls `up_ready_progress`.
- * Invariants: the head's status is JSON of another process, so its names are cut and control
+ * Invariants: the head's status comes from another process, so names in it are cut and control
  * characters are replaced. The frame is never wider than the given columns; long values are
- * broken at blanks. Pure; the caller owns the buffers. */
+ * broken at spaces. Pure; the caller owns the buffers. */
 #include "cli/up/ready.h"
 
 #include <stdio.h>
@@ -76,7 +76,8 @@ static void add(struct rows *rows, const char *label, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(row->value, sizeof row->value, fmt, ap);
     va_end(ap);
-    /* control characters are replaced, since names of files and hardware go to a terminal */
+    /* control characters are replaced, since names of files and hardware are printed on a
+     * terminal */
     for (char *c = row->value; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
@@ -100,7 +101,7 @@ static void device_text(const json_t *status, char *out, size_t size)
             continue;
         n = k == n ? n + 1 : n;
         names[k] = name;
-        /* all ranks on CPUs share the machine's CPU, so it counts once */
+        /* all CPU ranks share the machine's CPU, so the CPU counts once */
         n_of[k] = strcmp(device, "cuda") == 0 ? n_of[k] + 1 : 1;
     }
     for (k = 0; k < n && used < size; k++) {
@@ -180,8 +181,8 @@ static size_t width_of(const char *text)
     return n;
 }
 
-/* Returns how many bytes of `text` fit into `columns` characters. It breaks the text at a blank
- * when there is a blank in the second half. */
+/* Returns how many bytes of `text` fit into `columns` characters. The text is broken at a space
+ * if its second half has one. */
 static size_t piece_of(const char *text, size_t columns)
 {
     size_t i = 0, blank = 0, width = 0;

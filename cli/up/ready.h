@@ -1,6 +1,6 @@
 #pragma once
-/* Writes the texts of a start of `cox up`. It writes a line of progress, then three lines in its
- * log, or one framed summary on a terminal. Pure. */
+/* Formats what `cox up` prints while it starts: a progress line, then a summary as three log
+ * lines, or as a frame on a terminal. Pure. */
 #include <jansson.h>
 
 #include "common/base/str.h"
@@ -11,12 +11,12 @@ struct up_ready {
     const char *admin;        /* HOST:PORT of the dashboard and admin API */
     const char *model, *name; /* model's name in requests; name of the cluster */
     const char *log_file;     /* path of the log; NULL = `cox up` runs in the foreground */
-    /* needs of the clients: an API key, the cluster's CA, a certificate of the client */
+    /* clients need an API key, the cluster's CA, a client certificate */
     bool has_key, wants_ca, wants_certificate;
     bool has_chat_page; /* the gateways serve the chat page at / */
     long long pid;      /* process of a `cox up` without control socket; 0 = `cox stop` finds it */
-    /* is_only: no other cluster runs here; is_usual_admin: its admin address is the default of
-     * `cox status` */
+    /* is_only: no other cluster runs on this machine; is_usual_admin: `cox status` uses this
+     * admin address by default */
     bool is_only, is_usual_admin;
     uint32_t n_workers, replica_ranks, n_replicas,
         n_gateways; /* replica_ranks: ranks per replica; n_replicas: replicas that can serve */

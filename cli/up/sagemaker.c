@@ -1,11 +1,11 @@
-/* Implements `cox serve` in a SageMaker container: settings become arguments, and the log gets
- * DJL's lines.
+/* Implements `cox serve` in a SageMaker container: it converts DJL's settings to arguments and
+ * writes DJL's lines to the log.
  * cli/commands/up.c calls `up_sagemaker_argv`, which reads the settings with
  * cli/sagemaker/settings.h. cluster.c calls `up_sagemaker_say` when the model is loading and
  * when it serves.
- * Invariants: the line in vLLM's words about the engine has only values that apply here. A
+ * Invariants: the log line about vLLM's engine contains only values that apply to Coxswain. A
  * printed text stays on one line. The usual parser reports a wrong command line. Arguments and
- * strings live on the caller's arena. */
+ * strings are on the caller's arena. */
 #include "cli/up/sagemaker.h"
 
 #include <ctype.h>
@@ -65,7 +65,7 @@ static const char *device_name(const struct up_options *o, const char *model)
     return o->device == UP_DEVICE_CUDA ? "cuda" : o->device == UP_DEVICE_CPU ? "cpu" : "null";
 }
 
-/* Returns --max-model-len, or else the model's own length; 0 = unknown. */
+/* Returns --max-model-len, or else the model's maximum length; 0 = unknown. */
 static uint32_t max_seq_len(const struct up_options *o, const char *model)
 {
     char cache_dir[PATH_BYTES];
@@ -86,7 +86,8 @@ static uint32_t max_seq_len(const struct up_options *o, const char *model)
 }
 
 /* Appends the line "… Initializing an LLM engine (v…) with config: …". `model` is MODEL as
- * given, `name` the served name. It reads the model's files to find its length. */
+ * given, `name` the served name. The function reads the model's files to find the maximum
+ * length. */
 static void append_engine(const struct up_options *o, const char *model, const char *name,
                           struct strbuf *out)
 {
@@ -153,7 +154,7 @@ void up_sagemaker_say(const struct up_options *o, const struct up_sagemaker_mode
     strbuf_fini(&b);
 }
 
-/* Returns true when the command line is right and names no model. The usual parser reports a
+/* Returns true when the command line is valid and names no model. The usual parser reports a
  * wrong command line. */
 static bool lacks_model(const struct command_line *line, int argc, char **argv)
 {

@@ -1,14 +1,13 @@
 #pragma once
-/* Implements the parts of `cox serve` in a SageMaker container that need the machine.
- * cli/sagemaker/ has the other parts, which are pure. */
+/* Implements the parts of `cox serve` in a SageMaker container that read files or print. The
+ * parts in cli/sagemaker/ are pure. */
 #include "cli/base/command_line.h"
 #include "cli/sagemaker/log.h"
 #include "cli/sagemaker/settings.h"
 #include "cli/up/plan/options.h"
 
-/* Returns true when `serve` uses DJL's settings. That is so in SageMaker's environment. In other
- * containers it is so when HF_MODEL_ID or OPTION_MODEL_ID names the model and the command line
- * does not. */
+/* Returns true when `serve` uses DJL's settings. It does so in SageMaker's environment, and when
+ * HF_MODEL_ID or OPTION_MODEL_ID names the model and the command line does not. */
 bool up_sagemaker_is_wanted(const struct command_line *line, int argc, char **argv);
 /* Prints the settings and builds a new argv: the settings as arguments, followed by the words of
  * argv. Returns false with *code set on an error. The caller frees owned_argv with mem_free. The
@@ -16,9 +15,9 @@ bool up_sagemaker_is_wanted(const struct command_line *line, int argc, char **ar
  * the arena. */
 bool up_sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***owned_argv,
                        const char **settings_text, int *code);
-/* Describes the model for the lines of the log. */
+/* Describes the model for DJL's log lines. */
 struct up_sagemaker_model {
-    const char *name;               /* MODEL as the children get it */
+    const char *name;               /* MODEL on the children's command lines */
     const char *served_as, *family; /* served name and model family; family NULL = unknown */
     const char *settings; /* text of the model's settings from up_sagemaker_argv; NULL = none */
 };

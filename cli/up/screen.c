@@ -2,8 +2,8 @@
  * cluster.c passes each line of a process to `up_screen_line` and the start's progress to
  * `up_screen_progress`.
  * Invariants: any other text first erases the line of progress, and the next change draws that
- * line again. Each write is one write(2) of whole lines. The line of progress is never wider
- * than the screen. Control characters of processes are replaced. Loop thread only. */
+ * line again. Each write is one write(2) of complete lines. The line of progress is never wider
+ * than the screen. Control characters in the text of processes are replaced. Loop thread only. */
 #include "cli/up/screen.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static void write_all(int fd, const char *bytes, size_t n)
     for (size_t done = 0; done < n;) {
         ssize_t w = write(fd, bytes + done, n - done);
         if (w < 0 && errno != EINTR)
-            return; /* the terminal or pipe is closed; the cluster goes on */
+            return; /* the terminal or pipe is closed; the cluster continues */
         done += w > 0 ? (size_t)w : 0;
     }
 }
@@ -85,8 +85,8 @@ bool up_screen_is_utf8(const struct up_screen *s)
     return s->o.utf8;
 }
 
-/* Returns how many bytes of `text` fit into the width. A line that wraps could not be drawn
- * over. */
+/* Returns how many bytes of `text` fit into the width. A line that wraps could not be redrawn in
+ * place. */
 static size_t bytes_of(const char *text, unsigned columns)
 {
     size_t i = 0;
@@ -169,7 +169,7 @@ int up_screen_level(const char *line, size_t n, size_t *text)
     return -1;
 }
 
-/* Appends a process's text for a terminal, with control characters replaced. */
+/* Appends a text that a process wrote, with control characters replaced for the terminal. */
 static void append_visible(struct strbuf *b, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -179,8 +179,8 @@ static void append_visible(struct strbuf *b, const char *text, size_t n)
 }
 
 /* Returns true for "head_unreachable" in the first seconds. All processes start at once, so a
- * process that is ready before the head warns that the head is unreachable. When this state
- * lasts, the progress shows it too. */
+ * process that is ready before the head warns that the head is unreachable. If the head stays
+ * unreachable, the line of progress shows that. */
 static bool is_of_a_start(const struct up_screen *s, const char *event, size_t n)
 {
     static const char name[] = "head_unreachable ";

@@ -9,9 +9,9 @@ struct up_screen_options {
     int fd; /* descriptor of the output; the screen does not close it */
     /* the progress is redrawn in place; otherwise a line is printed every few seconds */
     bool in_place;
-    bool color;       /* warnings and errors are coloured */
+    bool color;       /* warnings and errors are printed in colour */
     bool utf8;        /* lines are drawn with Unicode characters instead of ASCII */
-    unsigned columns; /* width of the terminal; 0 = the terminal is asked each time */
+    unsigned columns; /* width of the terminal; 0 = the width is read from the terminal each time */
 };
 
 struct up_screen;
@@ -21,16 +21,16 @@ struct up_screen_options up_screen_of_stderr(bool color);
 unsigned up_screen_width(const struct up_screen_options *o);
 /* Erases the progress and frees the screen; accepts NULL. */
 void up_screen_free(struct up_screen *s);
-/* Takes a line of a process. The line is shown when it is a warning or an error. A line from
- * stderr that is not a log line is shown too. */
+/* Shows a line of a process when it is a warning or an error. A line from stderr that is not a
+ * log line is shown too. */
 void up_screen_line(struct up_screen *s, const char *name, const char *line, size_t n,
                     bool is_stderr);
 /* Shows one line of progress, cut to the width; "" erases the line. */
 void up_screen_progress(struct up_screen *s, const char *text);
-void up_screen_print(struct up_screen *s, const char *text); /* Prints whole lines unchanged. */
+void up_screen_print(struct up_screen *s, const char *text); /* Prints complete lines unchanged. */
 unsigned up_screen_columns(const struct up_screen *s);
 bool up_screen_is_utf8(const struct up_screen *s);
 
-/* Returns the level of a line in log.h's form ("2026-01-02T03:04:05.678Z warn  head EVENT …");
- * *text is the offset of the event. Returns -1 for other lines. Pure. */
+/* Returns the log level of a line in log.h's format ("2026-01-02T03:04:05.678Z warn  head EVENT
+ * …"); *text is the offset of the event. Returns -1 for other lines. Pure. */
 int up_screen_level(const char *line, size_t n, size_t *text);

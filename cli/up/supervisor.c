@@ -1,10 +1,10 @@
 /* Starts, restarts and ends the children of `cox up` and `cox workers`.
  * `supervisor_start` spawns all children of a plan through the loop. `on_line` prints their
- * output; `on_exit_of` asks restart_policy.h what to do; `supervisor_stop` ends the roles in
- * `stop_order`.
+ * output; `on_exit_of` calls restart_policy.h to decide about a restart; `supervisor_stop` ends
+ * the roles in `stop_order`.
  * Invariants: a `struct child` keeps its address, since callbacks hold it. A child is restarted
- * only while it is wanted. It is not wanted when it leaves, or when its role has been told to
- * end. The loop stops when the last child has ended after a stop. Loop thread only. */
+ * only while it is wanted. It is not wanted when it leaves, or when the shutdown of its role has
+ * begun. The loop stops when the last child has ended after a stop. Loop thread only. */
 #include "cli/up/supervisor.h"
 
 #include <assert.h>
@@ -22,7 +22,8 @@
 #include "common/loop/child.h"
 
 #ifdef COX_SANITIZED
-/* time in ms until SIGKILL; it is longer here, so that a leak check can finish */
+/* time in ms until SIGKILL; in builds with sanitizers it is longer, so that the leak check can
+ * finish */
 enum { STOP_KILL_MS = 8000 };
 #else
 enum { STOP_KILL_MS = 5000 };
@@ -39,16 +40,16 @@ struct child {
     uint64_t started_ns;
     bool started_before;
     char last_words[LAST_WORDS_MAX]; /* last line that the child wrote to stderr */
-    bool held;                       /* the child's line about a failed start is not printed yet */
-    bool leaving;                    /* the child was scaled away, so it is not restarted */
-    bool added; /* the child was added by scaling, so its failed start does not end the cluster */
+    bool held;    /* `last_words` is a line about a failed start that is not printed yet */
+    bool leaving; /* the child was scaled away, so it is not restarted */
+    bool added;   /* the child was added by scaling, so its failed start does not end the cluster */
 };
 
 struct supervisor {
     struct supervisor_options o;
     struct child **children; /* children; each keeps its address, since callbacks hold it */
     uint32_t n_children, n_alive;
-    /* draining: drain_role finishes its work; the other roles go on and are still restarted */
+    /* draining: drain_role finishes its work; the other roles continue and are still restarted */
     bool stopping, draining, is_killing; /* is_killing: SIGKILL was sent to all children */
     struct loop_timer *stop_timer;
     uint32_t stop_stage, stopped_ms; /* index into stop_order; ms since stop_all */
@@ -56,8 +57,8 @@ struct supervisor {
     char sentence[LAST_WORDS_MAX]; /* error sentence of the failure */
 };
 
-/* Lists the roles in the order of the shutdown. Each role needs the roles behind it until its
- * own end, so in this order no process loses a peer that it needs. */
+/* Lists the roles in the order of the shutdown. Each role needs the later roles until its own
+ * end, so in this order no process loses a peer that it needs. */
 static const enum up_role stop_order[] = {UP_GATEWAY, UP_WORKER, UP_HEAD};
 enum { N_STAGES = sizeof stop_order / sizeof stop_order[0] };
 
@@ -101,7 +102,7 @@ static void write_line(const struct supervisor *s, const char *name, unsigned co
     for (size_t done = 0; done < used;) {
         ssize_t w = write(STDERR_FILENO, buf + done, used - done);
         if (w < 0 && errno != EINTR)
-            return; /* the program that read the log is gone; the cluster goes on */
+            return; /* the program that read the log has ended; the cluster continues */
         done += w > 0 ? (size_t)w : 0;
     }
 }
@@ -141,7 +142,7 @@ static void say_ended(const struct supervisor *s, const char *name, int pid, int
 {
     const char *how = term_signal ? "signal" : "status";
     int code = term_signal ? term_signal : status;
-    if (!s->o.quiet) /* status 0 means that the process was told to end */
+    if (!s->o.quiet) /* status 0 means that the process ended on request */
         log_event(code == 0 ? LOG_INFO : LOG_WARN, "process_ended", "name=%s pid=%d %s=%d", name,
                   pid, how, code);
     keep(s, "process_ended name=%s pid=%d %s=%d", name, pid, how, code);
@@ -183,7 +184,7 @@ static void on_line(void *ctx, struct loop_child *process, const char *line, siz
 }
 
 /* Prints the held line about a failed start. Several children may write the same line, and the
- * end repeats it, but it is printed once. */
+ * shutdown repeats it, but the line is printed once. */
 static void write_held(struct child *c)
 {
     char sentence[LAST_WORDS_MAX];
@@ -292,7 +293,7 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     loop_child_free(process);
     c->process = NULL;
     s->n_alive--;
-    /* while draining, open requests still need head and workers */
+    /* during a drain, open requests still need head and workers */
     bool is_wanted = !s->stopping || (s->draining && c->plan->role != s->o.drain_role);
     if (!is_wanted) {
         write_held(c);
@@ -390,7 +391,8 @@ static void signal_all(struct supervisor *s, int signum)
             loop_child_kill(s->children[i]->process, signum);
 }
 
-/* Tells the next role of stop_order to end, once all processes of the earlier roles have ended. */
+/* Sends SIGTERM to the next role of stop_order, once all processes of the earlier roles have
+ * ended. */
 static void go_on_stopping(struct supervisor *s)
 {
     uint32_t was = s->stop_stage;
@@ -402,8 +404,8 @@ static void go_on_stopping(struct supervisor *s)
     finish_if_last(s);
 }
 
-/* Continues the shutdown. A role that has not ended is told again, which means "at once". The
- * next role is told for the first time. */
+/* Continues the shutdown. A role that has not ended gets a second SIGTERM, which ends it at
+ * once. The next role gets its first SIGTERM. */
 static void on_stop_timer(void *ctx)
 {
     struct supervisor *s = ctx;
@@ -443,7 +445,7 @@ static void stop_all(struct supervisor *s)
 
 void supervisor_stop(struct supervisor *s)
 {
-    if (s->draining) { /* the gateways are told a second time, so they tell their clients and end */
+    if (s->draining) { /* the gateways get a second SIGTERM, so they inform their clients and end */
         stop_all(s);
         return;
     }

@@ -1,7 +1,7 @@
 #pragma once
-/* Starts the children of `cox up` and `cox workers`, restarts children that die, and ends all of
- * them. Each line of a child becomes one line of the log, with the child's name in front. Loop
- * thread only. */
+/* Starts the children of `cox up` and `cox workers`, restarts children that fail, and ends all
+ * of them. Each line of a child becomes one line of the log, with the child's name in front.
+ * Loop thread only. */
 #include "cli/up/plan/types.h"
 #include "common/loop/loop.h"
 
@@ -15,8 +15,8 @@ struct supervisor_options {
     uint32_t drain_ms; /* time in which drain_role may finish its work; 0 = none */
     bool color;
     bool quiet; /* the supervisor writes nothing to stderr; on_line shows the lines */
-    /* Called for every line of the log, without the name in front. is_stderr: the line is a
-     * message, not the program's output. NULL = not called. */
+    /* Called for every line of the log, without the name in front. is_stderr: the child wrote
+     * the line to stderr. NULL = not called. */
     void (*on_line)(void *ctx, const char *name, const char *line, size_t n, bool is_stderr);
     void *ctx;
 };
@@ -26,25 +26,25 @@ struct supervisor_options {
 MUST_USE enum status supervisor_start(const struct supervisor_options *o, struct supervisor **out,
                                       struct error *err);
 /* Ends all children. With drain_ms, SIGTERM goes to drain_role first, until its processes have
- * ended or the time is over. Then SIGTERM goes to the gateways, then to the workers, then to the
- * heads. Each role gets SIGTERM when the earlier roles have ended, or after 0.3 s. Earlier roles
- * that still run then get a second SIGTERM, which means "at once". All processes get SIGKILL
- * after 5 s. When the last child is gone, the loop is stopped.
- * A second call during drain_ms ends that time: drain_role is told again and tells its clients.
- * Any other second call kills at once. */
+ * ended or drain_ms has passed. Then SIGTERM goes to the gateways, then to the workers, then to
+ * the heads. Each role gets SIGTERM when the earlier roles have ended, or after 0.3 s. Earlier
+ * roles that still run then get a second SIGTERM, which ends them at once. All processes get
+ * SIGKILL after 5 s. When the last child has ended, the loop is stopped.
+ * A second call during drain_ms ends the drain: drain_role gets a second SIGTERM and informs its
+ * clients. Any other second call kills all processes at once. */
 void supervisor_stop(struct supervisor *s);
 /* Returns the number of children of a role that should run. */
 uint32_t supervisor_count(const struct supervisor *s, enum up_role role);
 /* Returns the name of the i-th child that should run; NULL = there is no i-th child. */
 const char *supervisor_name(const struct supervisor *s, uint32_t i);
-/* Returns true when a child has this name, also when the child is leaving. */
+/* Returns true when a child has this name, even if the child is leaving. */
 bool supervisor_has(const struct supervisor *s, const char *name);
 /* Adds a child; `plan` is borrowed. When the child cannot start, an error is printed and the
- * other children go on. */
+ * other children continue. */
 MUST_USE enum status supervisor_add(struct supervisor *s, const struct up_child *plan,
                                     struct error *err);
 /* With `leaves`, sends SIGTERM to the child and does not restart it. With `leaves` false, a
- * child that leaves or has left runs again. */
+ * child that is leaving or has left is started again. */
 void supervisor_leave(struct supervisor *s, const char *name, bool leaves);
 /* Returns why the supervisor gave up: the last line of a child that cannot start. "" = the
  * supervisor did not give up. */

@@ -11,9 +11,9 @@ long long answer_integer(const json_t *o, const char *key);
 double answer_number(const json_t *o, const char *key);
 /* Returns true when the member "state" has this value. */
 bool answer_state_is(const json_t *o, const char *state);
-/* Formats the state of a worker: "ready", or "loading 34 %" for a rank that reports how much of
- * its shard it has read. */
+/* Formats the state of a worker: "ready", or "loading 34 %" for a rank that reports its read
+ * progress. */
 void answer_state(const json_t *worker, char *out, size_t size);
-/* Replaces control characters from offset `from` on. Other processes choose the names in the
- * text, and the text goes to a terminal. */
+/* Replaces the control characters in `b` from offset `from` on. The text is printed on a
+ * terminal, and other processes choose the names in it. */
 void answer_hide_controls(struct strbuf *b, size_t from);

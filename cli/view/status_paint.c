@@ -9,14 +9,14 @@
 #define YELLOW "\033[33m"
 #define END    "\033[0m"
 
-/* Lists the rules of colours: a line that begins with `begin` and contains `has` gets `color`.
- * The first rule that matches counts. */
+/* Lists the rules for colours. A line that begins with `begin` and contains `has` is printed in
+ * `color`. The first matching rule applies. */
 static const struct {
     const char *begin, *has, *color;
 } rules[] = {
     {"=====", "NOT HEALTHY", RED},
     {"=====", ": healthy", GREEN},
-    {"=====", "", YELLOW}, /* the head is resting, or it is a standby */
+    {"=====", "", YELLOW}, /* the cluster is idle, or the head is a standby */
     {"WARNING:", "", YELLOW},
     {"Node status", "", BOLD},
     {"Active:", "", BOLD},
@@ -34,7 +34,7 @@ static const struct {
     {"", " draining ", YELLOW},
     {"", " forming ", YELLOW},
     {"", " loading ", YELLOW},
-    /* waiting is the state of a replica; the two blanks keep the count "1 waiting" from matching */
+    /* "waiting" is a replica's state; the two spaces exclude the count "1 waiting" */
     {"", " waiting  ", YELLOW},
 };
 

@@ -38,7 +38,7 @@ static int by_id(const void *x, const void *y)
                            answer_number(*(json_t *const *)y, "id"));
 }
 
-/* Orders workers by replica. Workers in no replica come last. */
+/* Orders workers by replica. Workers in no replica are last. */
 static int by_replica(const void *x, const void *y)
 {
     const json_t *a = json_object_get(*(json_t *const *)x, "group");

@@ -1,5 +1,5 @@
 #pragma once
-/* Sorts the tables of an answer of GET /api/status for people: nodes by name, replicas by id,
+/* Sorts the tables in an answer of GET /api/status for display: nodes by name, replicas by id,
  * workers by node and ordinal, gateways by node. Digits in names count as numbers. */
 #include <jansson.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@ enum status_order {
     STATUS_ORDER_COUNT
 };
 
-/* Sorts the workers: the slowest, busiest or fullest come first. Workers with equal values are
- * sorted by name. */
+/* Sorts the tables, with the slowest, busiest or fullest workers first. Workers with equal
+ * values are sorted by name. */
 void status_sort(json_t *status, enum status_order workers_by, bool reversed);
 const char *status_order_name(enum status_order by);

@@ -2,8 +2,7 @@
  * `cox status` and `cox top` call `status_view_render` or `status_view_render_standby` with
  * parsed JSON; each `render_…` function appends one table.
  * Invariants: the JSON is not trusted. A field that is missing or of another type is shown as
- * "-" (cli/view/answer.h), and control characters as "?". Nothing is kept between calls; the
- * caller owns JSON and buffer. Pure. */
+ * "-" (cli/view/answer.h), and control characters as "?". Pure; the caller owns JSON and buffer. */
 #include "cli/view/status_view.h"
 
 #include <stdint.h>
@@ -47,7 +46,7 @@ static void render_head(const json_t *s, struct strbuf *b)
 }
 
 /* Lists the versions during a rollout: "versions 0.1.0 (head), 0.0.9 (3 workers)". Appends
- * nothing when all processes have the head's version. */
+ * nothing when all processes run the head's version. */
 static void render_versions(const json_t *s, struct strbuf *b)
 {
     const char *others[VERSIONS_SHOWN], *of_head = answer_text(s, "version");
@@ -140,14 +139,15 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
         strbuf_printf(b, "%zu %s to join a replica of %lld\n", n_free, verb, world);
 }
 
-/* Holds the sums over the workers of one machine: CPUs of their threads and memory of their
- * containers. Both sums are limited to the machine's amounts. */
+/* Holds the sums over the workers of one machine: CPUs that their threads may use, and memory of
+ * their containers. Both sums are limited to the machine's amounts. */
 struct host_sums {
     const char *key;
     double threads, cpus, memory, machine_memory, resident;
 };
 
-/* Returns the machine's id. An older worker sends no id; then the key is the node's name. */
+/* Returns the machine's id. An older worker sends no id; the function then returns the node's
+ * name. */
 static const char *host_key(const json_t *worker)
 {
     const char *id = json_string_value(json_object_get(json_object_get(worker, "host"), "id"));
@@ -170,7 +170,7 @@ static double at_most(double x, double most)
     return most > 0 && x > most ? most : x;
 }
 
-/* Computes the sums of each machine. `hosts` has room for one entry per worker. Returns the
+/* Computes the sums of each machine. `hosts` has space for one entry per worker. Returns the
  * number of machines. */
 static size_t sum_hosts(const json_t *workers, struct host_sums *hosts)
 {
@@ -194,8 +194,8 @@ static size_t sum_hosts(const json_t *workers, struct host_sums *hosts)
 }
 
 /* Appends Ray's lines, used/total: CPUs that the ranks' threads may use, GPUs, memory of their
- * nodes, and GPU memory. A page that several processes map counts for each process, up to the
- * whole memory. */
+ * nodes, and GPU memory. A page that several processes map is counted for each process, and the
+ * sum is limited to the machine's memory. */
 static void render_resources(const json_t *workers, struct strbuf *b)
 {
     const json_t *o;
@@ -273,7 +273,7 @@ static void render_device(const json_t *worker, struct strbuf *b)
                   answer_number(g, "power_watts"), answer_text(worker, "device_name"));
 }
 
-/* Lists the devices of the workers. Workers with the null model have no device. */
+/* Lists the devices of the workers. Workers of the null model have no device. */
 static void render_devices(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
@@ -345,7 +345,7 @@ static void render_replicas(const json_t *s, struct strbuf *b)
         answer_integer(o, "open_requests"), answer_integer(o, "last_seen_ms"));
 }
 
-/* Returns ADDRESS of a lease holder "INSTANCE ADDRESS"; NULL = no head holds the lease. */
+/* Returns the ADDRESS part of a lease holder "INSTANCE ADDRESS"; NULL = no head holds the lease. */
 static const char *holder_of(const json_t *s)
 {
     const char *holder = json_string_value(json_object_get(json_object_get(s, "lease"), "holder"));

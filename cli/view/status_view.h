@@ -11,7 +11,7 @@ bool status_view_is_healthy(const json_t *status);
 /* Returns true when the head waits for the lease. The answer of such a head describes no
  * cluster. */
 bool status_view_is_standby(const json_t *status);
-/* Appends one sentence. It says that the head waits, and which head serves. */
+/* Appends one sentence, which says that the head waits for the lease and which head serves. */
 void status_view_render_standby(const json_t *status, struct strbuf *out);
 /* Returns true for a healthy head, and for a standby that knows a serving head and could take
  * over from it. */

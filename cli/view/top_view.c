@@ -1,8 +1,8 @@
 /* Draws the screen of `cox top` from answers of GET /api/status.
- * `cox top` adds each answer with `top_history_add` and calls `top_view_render`. The parts append
- * lines to a `struct screen`; `window` cuts the rows that fit the terminal.
+ * `cox top` adds each answer with `top_history_add` and calls `top_view_render`. The parts
+ * append lines to a `struct screen`; `window` cuts the rows that fit the terminal.
  * Invariants: the JSON is not trusted (cli/view/answer.h). A line has at most `columns`
- * characters, and line ends and control characters within it are replaced. The history holds
+ * characters, and newlines and control characters within it are replaced. The history holds
  * TOP_SAMPLES values. Pure; the caller owns all buffers. */
 #include "cli/view/top_view.h"
 
@@ -35,7 +35,7 @@ struct screen {
  * byte counts as one column. */
 static void add_line(struct screen *s, const char *text)
 {
-    if (s->rows > 0 && s->n + 1 >= s->rows) /* the last row stays free */
+    if (s->rows > 0 && s->n + 1 >= s->rows) /* the last row stays empty */
         return;
     size_t from = s->out->len, i = 0;
     for (unsigned width = 0; text[i]; i++) {
@@ -270,7 +270,7 @@ static struct screen screen_of(const struct top_shape *shape, struct strbuf *out
     return s;
 }
 
-/* Returns the length of the first line of `text`: up to a line end, or to the last blank that
+/* Returns the length of the first line of `text`: up to a newline, or to the last space that
  * fits. */
 static size_t line_bytes(const char *text, unsigned columns)
 {
@@ -331,7 +331,8 @@ unsigned top_view_page(const struct top_shape *shape)
 static unsigned window(const struct strbuf *all, unsigned n, unsigned n_fixed,
                        const struct top_shape *shape, struct screen *s)
 {
-    unsigned room = shape->rows > 1 ? shape->rows - 1 : 1; /* rows without the line of keys */
+    /* number of rows above the line of keys */
+    unsigned room = shape->rows > 1 ? shape->rows - 1 : 1;
     if (n_fixed + TABLE_ROWS_MIN > room)
         n_fixed = room > 1;
     unsigned n_rest = n - n_fixed, n_shown = room - n_fixed;

@@ -14,14 +14,14 @@ struct top_history { /* Keeps the generated tokens per second, oldest first. */
     unsigned n;
 };
 
-/* Describes the size and form of the screen. With `utf8`, bars and the curve use block
- * characters, otherwise ASCII. */
+/* Describes the size and form of the screen. With `utf8`, bars and curve are drawn with block
+ * characters, otherwise with ASCII. */
 struct top_shape {
-    /* size of the terminal; rows 0 = all lines are drawn, without the line of keys */
+    /* size of the terminal; rows 0 = all lines are drawn, except the line that shows the keys */
     unsigned columns, rows;
     bool utf8;
-    unsigned scroll;      /* number of table rows that are scrolled out at the top */
-    enum status_order by; /* order of the workers, which the header names */
+    unsigned scroll;      /* number of table rows that are scrolled off the top */
+    enum status_order by; /* order of the workers; the table's header shows it */
     bool reversed;
 };
 
@@ -34,5 +34,5 @@ unsigned top_view_render(const json_t *status, const struct top_history *h,
 /* Returns the number of lines that a page key scrolls. */
 unsigned top_view_page(const struct top_shape *shape);
 /* Renders a sentence instead of the screen, in lines of at most `columns` characters, broken at
- * blanks. */
+ * spaces. */
 void top_view_render_text(const char *text, const struct top_shape *shape, struct strbuf *out);

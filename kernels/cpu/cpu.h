@@ -2,9 +2,9 @@
 /* Declares the CPU backend: kernels/ops.h over a pool of threads and one table of kernels for
  * each instruction set, chosen at run time. The levels are 0 scalar (any CPU; the specification,
  * without fused multiply-add), 1 AVX2 + FMA + F16C or NEON, and 2 AVX-512 F/BW/VL/DQ.
- * All levels except 0 give equal bits on both architectures: they do the same fused operations
- * in the same order in 16 lanes. Level 0 rounds each product. All levels read one layout of
- * weights, so the level may change between steps. */
+ * All levels except 0 give equal bits on both architectures: they execute the same fused
+ * operations in the same order in 16 lanes. Level 0 rounds each product. All levels read one
+ * layout of weights, so the level may change between steps. */
 #include "kernels/host/threads.h"
 #include "kernels/ops.h"
 
@@ -42,11 +42,11 @@ struct cpu_device_options {
 /* Opens a device into *out. Returns STATUS_UNSUPPORTED when the CPU lacks isa_level. */
 MUST_USE enum status cpu_device_open(const struct cpu_device_options *o, struct device **out,
                                      struct error *err);
-/* Returns the best level that this CPU and operating system run. */
+/* Returns the best level that this CPU and operating system support. */
 enum cpu_isa cpu_isa_best(void);
 const char *cpu_isa_name(enum cpu_isa isa);
 /* Returns the level with this name, or -1 when there is none. Names of all architectures are
- * known; cpu_device_open refuses a level of another architecture by its name. */
+ * accepted, so that cpu_device_open can name a level of another architecture in its error. */
 int32_t cpu_isa_named(const char *name);
 /* Calls pool_spread (kernels/host/threads.h) for the device's threads and the calling thread. */
 void cpu_device_spread(struct device *d, uint32_t i, uint32_t n);

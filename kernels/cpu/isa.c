@@ -1,4 +1,4 @@
-/* Finds the levels that this CPU and its operating system run, and names all levels. */
+/* Finds the levels that this CPU and its operating system support, and names all levels. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@ enum cpu_isa cpu_isa_best(void)
     return CPU_ISA_NEON; /* every arm64 CPU has NEON */
 }
 #else
-/* Checked by CPUID, because not all compilers know F16C by name. F16C also needs the system to
- * save AVX state; the check of AVX2 includes that. */
+/* Reads CPUID directly, because not all compilers accept the name F16C. F16C also requires that
+ * the system saves AVX state, which the check of AVX2 includes. */
 static bool has_f16c(void)
 {
     unsigned eax, ebx, ecx, edx;

@@ -1,16 +1,16 @@
 #pragma once
-/* Declares the table that each ISA file fills: single-threaded kernels over the part of an
- * operator that one task does. kernels/cpu/backend/backend.c chooses the table, and the other
- * files of that folder cut operators into tasks. All levels are compiled from the same *_impl.h
- * files over the 16-lane vectors of vec.h. */
+/* Declares the table that each ISA file fills: single-threaded kernels for the part of an
+ * operator in one task. kernels/cpu/backend/backend.c chooses the table, and the other files of
+ * that folder cut operators into tasks. All levels are compiled from the same *_impl.h files
+ * over the 16-lane vectors of vec.h. */
 #include "kernels/cpu/cpu.h"
 
 /* PANEL_N is the number of outputs per panel of a packed matrix: one vector
  * (kernels/cpu/pack/pack.h). */
 #define PANEL_N 16u
 
-/* A task is a whole number of groups of LINEAR_TASK_PANELS panels if there are enough panels.
- * The kernels process the panels of a group side by side, and one panel alone costs as much as a
+/* A task has a whole number of groups of LINEAR_TASK_PANELS panels if there are enough panels.
+ * The kernels process the panels of a group side by side, so a single panel costs as much as a
  * group. */
 #define LINEAR_TASK_PANELS 4u
 /* The scratch of a product holds two panels of 256 inputs, which fit in a first-level cache
@@ -41,10 +41,10 @@ struct cpu_kernels {
     /* linear/ISA.c implements this function */
     void (*linear)(const struct linear_task *t);
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
-    /* row/ISA.c implements these functions; each call takes one row */
+    /* row/ISA.c implements these functions; each call processes one row */
     float (*sum_squares)(const float *x, uint32_t dim);
     void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float mean_square);
-    /* takes one head of one row */
+    /* rotates one head of one row */
     void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved);
     void (*gated)(float *out, const float *gate, const float *up, uint32_t dim, enum activation act,
                   float limit);
@@ -56,8 +56,8 @@ struct cpu_kernels {
     struct logits_top (*logits_top)(const float *x, uint32_t dim);
     double (*sum_exp)(const float *x, uint32_t dim, float shift);
     /* attention/ISA.c implements these functions */
-    /* Stores dim numbers in the cache's dtype. If the numbers become codes, *scale is the scale
-     * of these codes. It is NaN when one of the numbers is NaN. */
+    /* Stores dim numbers in the cache's dtype. For a dtype of codes, *scale is set to the scale
+     * of the codes, or to NaN when one of the numbers is NaN. */
     void (*kv_store)(void *to, enum dtype dtype, float *scale, const float *from, uint32_t dim);
     /* Computes all query heads of one KV head of one row. `scratch` belongs to this thread and
      * has attention_scratch_floats(). */
@@ -72,7 +72,7 @@ struct cpu_kernels {
      * attention_first() to the row's position. attention_merge merges the parts of a head in
      * order; `first` marks the first part. attention_finish writes the result. `part` and `acc`
      * have attention_part_floats(). `i_next` is the split that this thread computes next, for
-     * prefetching; a split that does not exist means none. */
+     * prefetching; a number without a split means no prefetch. */
     void (*attention_split)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                             uint32_t i_split, uint32_t i_next, float *scratch, float *part);
     void (*attention_merge)(const struct attention_params *p, uint32_t i_head, bool first,
@@ -84,7 +84,7 @@ struct cpu_kernels {
 #define CPU_KERNELS_DECLARE(upper, lower) extern const struct cpu_kernels cpu_kernels_##lower;
 CPU_LEVELS(CPU_KERNELS_DECLARE)
 
-/* Returns the first position that a row at this position sees. */
+/* Returns the first position that a row at position `position` sees. */
 static inline uint32_t attention_first(const struct attention_params *p, uint32_t position)
 {
     return p->window && position >= p->window ? position - p->window + 1 : 0;
@@ -108,9 +108,9 @@ static inline uint32_t attention_n_kv(const struct attention_params *p)
 {
     return (p->first_in_group + p->n_heads + p->group - 1) / p->group;
 }
-/* attention_width() rounds head_dim up to whole vectors. A part has, for each query head of a KV
- * head, that many values, and the maximum and the sum of its scores. These two take a cache
- * line, so that the rest stays aligned. */
+/* attention_width() rounds head_dim up to whole vectors. For each query head of a KV head, a
+ * part has that many values, and the maximum and the sum of the scores. The maximum and the sum
+ * have a cache line, so that the values stay aligned. */
 #define ATTENTION_PART_EXTRA 16u
 static inline uint32_t attention_width(uint32_t head_dim)
 {
@@ -120,16 +120,16 @@ static inline uint64_t attention_part_floats(uint32_t heads_per_kv, uint32_t v_d
 {
     return (uint64_t)heads_per_kv * (attention_width(v_dim) + ATTENTION_PART_EXTRA);
 }
-/* Returns the floats of scratch that attention needs for heads_per_kv query heads of one KV
- * head: queries and scores of a split, its part and the merged part. */
+/* Returns the number of scratch floats that attention needs for heads_per_kv query heads of one
+ * KV head: queries and scores of a split, its part and the merged part. */
 static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, const struct kv_cache *kv)
 {
     return (uint64_t)heads_per_kv * (attention_width(kv->head_dim) + ATTENTION_SPLIT) +
            2 * attention_part_floats(heads_per_kv, kv->v_dim);
 }
-/* attention_rows_floats() returns the floats of scratch for n_queries (row, head) pairs. Each
- * query has its query vector, its scores of a split with room for a vector before and behind
- * these scores, the split's values, the merged values and six numbers. The rest holds some
+/* attention_rows_floats() returns the number of scratch floats for n_queries (row, head) pairs.
+ * Each query has its query vector, its scores of a split with space for a vector before and
+ * behind them, the split's values, the merged values and six numbers. The rest holds some
  * tokens' keys or values as floats. Queries are counted in fours, numbers in sixteens. */
 #define ATTENTION_ROWS        32u
 #define ATTENTION_ROWS_SCORES (ATTENTION_ROWS + ATTENTION_SPLIT + 48u)

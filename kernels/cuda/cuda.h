@@ -15,7 +15,7 @@ struct cuda_device_options {
      * has at least this many rows in a pass. 0 = when that is less work; UINT32_MAX = never. */
     uint32_t expand_rows;
 };
-/* Opens an object that only answers sizes: only weight_bytes, scratch_bytes, table_bytes and
+/* Opens a device that only computes sizes: only weight_bytes, scratch_bytes, table_bytes and
  * close may be called. The object needs no device and no driver. Returns STATUS_UNSUPPORTED
  * without the toolchain. */
 MUST_USE enum status cuda_measure_open(struct device **out, struct error *err);
@@ -23,17 +23,17 @@ MUST_USE enum status cuda_measure_open(struct device **out, struct error *err);
  * when the process's part of the memory is used up. */
 MUST_USE enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,
                                       struct error *err);
-/* Returns what sync would return, without waiting. STATUS_AGAIN means that the device is still
- * at work. */
+/* Returns what sync would return, without waiting. STATUS_AGAIN means that the device has not
+ * finished. */
 MUST_USE enum status cuda_device_query(struct device *d, struct error *err);
 /* Returns the number of nodes (kernels) that launches of recorded passes have run so far.
  * Kernels that were enqueued one by one are not counted. */
 uint64_t cuda_device_nodes(const struct device *d);
 
-/* Copies between device memory and host memory, enqueued on a stream of their own: beside the
- * device's work, in the order of the calls. One thread uses the copies; it may be another thread
- * than the device's. Close the copies before the device. Host memory should be one of these
- * pinned buffers, so that no call waits. */
+/* Declares copies between device memory and host memory. They are enqueued on a separate stream,
+ * beside the device's work and in the order of the calls. One thread uses the copies; it may be
+ * another thread than the device's. Close the copies before the device. Host memory should be
+ * one of these pinned buffers, so that no call waits. */
 #define CUDA_COPIES_BUFFERS 2u
 struct cuda_copies;
 MUST_USE enum status cuda_copies_open(struct device *d, uint64_t buffer_bytes,

@@ -1,7 +1,7 @@
 /* Reads blocks of every format of weights into one neutral form (blocks.h): scales, and one code
  * a byte.
  * The packers of both backends and `dequantize_row` call a format's `unpack` with one block of a
- * file; `block_value` turns a code into a float. `format_of` has the table of formats.
+ * file; `block_value` converts a code to a float. `format_of` has the table of formats.
  * Functions keep no state, and any thread may call them. They read exactly block_bytes of the
  * block, and write block_elems codes. */
 #include "kernels/host/blocks.h"
@@ -21,9 +21,9 @@ static uint16_t read_u16(const uint8_t *p)
     return u;
 }
 
-/* Takes the bits `mask`, from bit `from` on, of each of n bytes and adds them to the bytes of
- * `to` at bit `at`. The bytes of `to` must be zero from bit `at` on; n is a multiple of 16. It
- * shifts words, because processors have no shifts of bytes. */
+/* Adds the bits `mask`, from bit `from` on, of each of n bytes to the bytes of `to` at bit `at`.
+ * The bytes of `to` must be zero from bit `at` on; n is a multiple of 16. The function shifts
+ * words, because processors have no shifts of bytes. */
 static inline void add_bits(uint8_t *to, const uint8_t *p, uint32_t n, uint32_t from, uint32_t mask,
                             uint32_t at)
 {
@@ -80,7 +80,7 @@ static void unpack_q8_0(struct block *b, const uint8_t *p)
     memcpy(b->codes, p + 2, 32);
 }
 
-/* Unpacks codes of four bits. Low halves come first: elements 16 apart share a byte. */
+/* Unpacks codes of four bits. Low halves are first: elements 16 apart share a byte. */
 static void unpack_halves(struct block *b, const uint8_t *p)
 {
     take_bits(b->codes, p, 16, 0, 15);

@@ -1,5 +1,5 @@
 #pragma once
-/* Reads blocks of the formats, as files and the loader lay them out, into one neutral form for
+/* Reads blocks of the formats, in the layout of files and the loader, into one neutral form for
  * dequantize_row and the packers. That form has scales, and one code a byte, with k in order.
  * GGML's layouts are those of ggml-common.h (block_q4_0 and so on), our own layouts those of
  * common/base/dtype.h. */

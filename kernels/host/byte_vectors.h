@@ -8,8 +8,8 @@ typedef uint32_t vw __attribute__((vector_size(16)));
 
 enum { PACK_LINE = 64, PACK_READ_AHEAD = 192, PACK_WRITE_AHEAD = 2048 };
 
-/* Prefetches the part of a row that is read soon, and the memory that is written soon. A
- * processor's own prefetch does not follow 16 rows at once and lines written in parts. */
+/* Prefetches the part of a row that is read soon. The processor's own prefetch does not cover 16
+ * rows at once, or lines that are written in parts. */
 static inline void pack_ask_to_read(const uint8_t *row, uint64_t ahead, uint32_t n_bytes)
 {
     for (uint32_t at = 0; at < n_bytes; at += PACK_LINE)
@@ -26,7 +26,7 @@ static inline uint32_t pack_read_ahead(uint32_t block_bytes)
     return block_bytes < PACK_READ_AHEAD ? PACK_READ_AHEAD : block_bytes;
 }
 
-/* Interleaves the bytes of the first halves of a and b. The function below takes the second
+/* Interleaves the bytes of the first halves of a and b. The next function interleaves the second
  * halves. */
 static inline vb bytes_low_in_turns(vb a, vb b)
 {
@@ -38,8 +38,8 @@ static inline vb bytes_high_in_turns(vb a, vb b)
                                    31);
 }
 
-/* Does one stage of the butterfly: interleaves vector i with vector i + 8. Four stages
- * transpose. */
+/* Executes one stage of the transposition: interleaves vector i with vector i + 8. Four stages
+ * transpose 16 vectors. */
 static inline void transpose_bytes_stage(vb *to, const vb *from)
 {
     for (int i = 0; i < 8; i++) {

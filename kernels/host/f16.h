@@ -30,7 +30,7 @@ static inline uint16_t f16_from_f32(float f)
         return (uint16_t)(sign | 0x7e00u | (abs >> 13 & 0x3ffu));
     if (abs >= 0x477fe000u) /* numbers from 65504 on, which is the largest finite half */
         return (uint16_t)(sign | 0x7bffu);
-    /* numbers below 2^-14: the sum's last place is 2^-24, which is that of a subnormal */
+    /* numbers below 2^-14: the last place of the sum is 2^-24, as in a subnormal half */
     if (abs < 0x38800000u) {
         float a;
         memcpy(&a, &abs, sizeof a);

@@ -1,6 +1,7 @@
 #pragma once
-/* Converts to numbers of fewer bits, by integer arithmetic without branches: loops over these
- * functions become vectors with equal bits at every level. All functions round to nearest even. */
+/* Converts to numbers of fewer bits, by integer arithmetic without branches: compilers vectorize
+ * loops over these functions, with equal bits at every level. All functions round to nearest
+ * even. */
 #include <stdint.h>
 #include <string.h>
 

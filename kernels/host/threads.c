@@ -29,7 +29,7 @@
 #include "common/host/thread.h"
 
 /* SPIN_NS is longer than the parts of a step that run in the caller alone (a norm, a rope), and
- * short against a time slice. */
+ * much shorter than a time slice. */
 enum { SPIN_NS = 30000, SPINS_PER_CLOCK = 32, SLICE_NS = 100000 };
 
 struct pool_thread {
@@ -41,9 +41,9 @@ struct pool_thread {
 /* A run is published by one store to `ticket`: the number of the run in the high half, the tasks
  * that are not claimed yet in the low half. A thread claims a task by subtracting one.
  * pool_run() returns when the last task is done, even if other threads still sleep, so a late
- * thread may read the fields of a later run. The values that it has read count only if its claim
- * succeeds, and the claim fails if the ticket has changed. The fields are written only while the
- * ticket's low half is 0, when no thread can claim. */
+ * thread may read the fields of a later run. It uses the values only if its claim succeeds, and
+ * the claim fails if the ticket has changed. The fields are written only while the ticket's low
+ * half is 0, when no thread can claim. */
 struct pool {
     uint32_t n_threads, n_started;
     struct pool_thread *workers; /* `workers` has the shape [n_threads]: entry 0 is the caller */
@@ -59,7 +59,7 @@ struct pool {
     alignas(64) atomic_uint n_pending;
     atomic_bool caller_sleeps;
     alignas(64)
-        /* incremented for each run and at the end; idle threads sleep on this futex */
+        /* incremented for each run and when the pool is freed; idle threads sleep on this futex */
         atomic_uint epoch;
     atomic_uint n_sleeping;
     atomic_bool stop, running;
@@ -78,7 +78,7 @@ static void futex_wake(atomic_uint *word, uint32_t n)
 }
 
 /* Spins while *word is `value`. With `until`, it spins until *word is `value`. Returns false
- * when the time is up. */
+ * when SPIN_NS have passed. */
 static bool spin(atomic_uint *word, uint32_t value, bool until)
 {
     uint64_t end = 0;
@@ -109,7 +109,7 @@ static void work(struct pool *p, uint32_t i_thread)
                                                    memory_order_acq_rel, memory_order_acquire))
             continue;
         task(ctx, n_tasks - (uint32_t)ticket, i_thread);
-        /* Both accesses are seq_cst: either the caller sees 0, or this thread sees in
+        /* Both accesses are seq_cst: either the caller reads 0, or this thread reads in
          * caller_sleeps that the caller sleeps. */
         if (atomic_fetch_sub(&p->n_pending, 1) == 1 && atomic_load(&p->caller_sleeps))
             futex_wake(&p->n_pending, 1);
@@ -123,7 +123,7 @@ static void *worker_main(void *arg)
     struct pool *p = w->pool;
     thread_set_slice(SLICE_NS);
     for (;;) {
-        /* The epoch is read before work(), so that a later run is noticed. */
+        /* The epoch is read before work(), so that a later run is detected. */
         uint32_t epoch = atomic_load(&p->epoch);
         if (atomic_load(&p->stop))
             return NULL;
@@ -206,8 +206,8 @@ void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpu
 }
 
 /* Gives each thread a CPU of its own if there are as many CPUs as threads; otherwise the threads
- * share the set. Threads that wait for each other look idle in turn. If another process uses a
- * CPU, the system may then leave two of them on one CPU for tens of milliseconds. The caller's
+ * share the set. Without that, the system may leave two threads on one CPU for tens of
+ * milliseconds while another process uses a CPU, because waiting threads seem idle. The caller's
  * CPU is random: callers do more work than their other threads, and the callers of several
  * processes should not share one CPU. */
 static void pin(struct pool *p, uint32_t i_thread, pthread_t thread, const cpu_set_t *set)
@@ -220,7 +220,7 @@ static void pin(struct pool *p, uint32_t i_thread, pthread_t thread, const cpu_s
             if (CPU_ISSET(cpu, set) && left-- != 0)
                 CPU_CLR(cpu, &own);
     }
-    /* If the CPU has gone meanwhile, the thread stays where it is. */
+    /* If the CPU is not available any more, the thread stays on its old CPUs. */
     (void)pthread_setaffinity_np(thread, sizeof own, &own);
 }
 

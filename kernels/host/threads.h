@@ -1,9 +1,9 @@
 #pragma once
-/* Declares a fork-join pool. pool_run() gives out tasks to its threads and to the caller by an
+/* Declares a fork-join pool. pool_run() assigns tasks to the pool's threads and the caller by an
  * atomic counter, and returns when all are done. A task may run on any thread, so its result
- * must not depend on the thread. A thread that the system has taken off its core delays only its
- * own task: idle threads hold no tasks. Waiting spins briefly, then sleeps, so that a busy
- * neighbour does not lose more than its share of the CPU. */
+ * must not depend on the thread. A thread that the system has preempted delays only its own
+ * task, since idle threads hold no tasks. Waiting threads spin briefly, then sleep, so that they
+ * leave the CPU to other processes. */
 #include <sched.h>
 #include <stdint.h>
 
@@ -29,15 +29,15 @@ struct pool_cpus {
  * unless the pools together fill the machine and each has at least as many CPUs as threads,
  * because other processes may run too. */
 struct pool_cpus pool_share(uint32_t i, uint32_t n, uint32_t n_cpus, uint32_t n_threads);
-/* Writes the CPUs of that share to *out. It keeps the CPUs of one core together, and those of
- * one node if possible. */
+/* Writes the CPUs of that share to *out. The CPUs of one core stay together, and those of one
+ * node if possible. */
 void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpus share,
               cpu_set_t *out);
 /* Moves the caller and the pool's threads to the CPUs of pool i of n; i 0 of 1 means any CPU of
  * the process. Without this call, pools that wait for each other in turn are woken on the CPU of
- * their waker, and stay there for milliseconds while another CPU is idle. If there are as many
- * threads as CPUs, each thread gets its own CPU. A thread that the caller starts later inherits
- * the caller's CPU. */
+ * the waking thread, and stay there for milliseconds while another CPU is idle. If there are as
+ * many threads as CPUs, each thread gets its own CPU. A thread that the caller starts later
+ * inherits the caller's CPU. */
 void pool_spread(struct pool *p, uint32_t i, uint32_t n);
 /* Runs task(ctx, i_task, i_thread) for i_task < n_tasks; i_thread < n_threads selects scratch
  * memory. Only one caller may run tasks at a time. n_tasks may be 0. */

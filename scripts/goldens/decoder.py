@@ -1,6 +1,6 @@
-"""Computes the forward pass of every family except those of model.py, written plainly in float64 after the models' papers and
-transformers' modeling files. There is one decoder. A model's config.json chooses its parts (with transformers' keys), and
-families.py has the traits that config.json does not contain."""
+"""Computes the forward pass of every family except those of model.py, written directly in float64 after the models' papers and
+transformers' modeling files. One decoder serves all families. A model's config.json chooses the decoder's parts (with
+transformers' keys), and families.py has the traits that config.json does not contain."""
 import math
 
 import numpy as np
@@ -130,7 +130,7 @@ class Decoder:
         distance = positions[:, None] - np.arange(len(k))
         window = c["sliding_window"] if c["windows"][i] else c["max_position_embeddings"]
         scores = np.where((distance < 0) | (distance >= window), -np.inf, scores)
-        if p + "sinks" in self.w:  # a sink is a column that takes its share of the softmax and adds nothing
+        if p + "sinks" in self.w:  # a sink is a column of the softmax without a value
             sink = np.broadcast_to(self.w[p + "sinks"][:, None, None], (*scores.shape[:2], 1))
             shares = softmax(np.concatenate([scores, sink], -1))[..., :-1]
         else:

@@ -1,4 +1,4 @@
-"""Splits a GGUF into several files, like llama.cpp's gguf-split: the metadata is in the first file, the tensors follow in order over
+"""Splits a GGUF into several files, like llama.cpp's gguf-split: the metadata is in the first file, the tensors are in order over
 all files, and each file has its part number."""
 import os
 import shutil

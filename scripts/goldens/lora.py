@@ -9,8 +9,8 @@ import model
 import quant
 import torch_files
 
-# ADAPTERS maps a name to the content of adapter_config.json. `dtype` is that of the stored tensors, and `torch` means that the adapter is saved as PyTorch's file.
-# The ranks differ between modules, are no multiples of anything, and reach the largest rank that the tests allow.
+# ADAPTERS maps a name to the content of adapter_config.json. `dtype` is that of the stored tensors, and `torch` means that the adapter is saved as
+# PyTorch's file. The ranks differ between modules, are not multiples of 8 or 16, and include the largest rank that the tests allow.
 ADAPTERS = {
     "every": {"r": 4, "lora_alpha": 8, "dtype": "f32", "rank_pattern": {"k_proj": 7, "1.mlp.up_proj": 1},
               "alpha_pattern": {"layers.1.mlp.down_proj": 3.5}, "use_rslora": False,

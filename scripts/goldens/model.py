@@ -1,4 +1,4 @@
-"""Defines four tiny models and their forward pass, written plainly in float64 after the papers and the models' configurations. They
+"""Defines four tiny models and their forward pass, written directly in float64 after the papers and the models' configurations. They
 are Llama (Touvron et al. 2023) with grouped queries and Llama 3.1's rope, and Gemma 3 (Gemma Team 2025) with windows, norms of
 queries and keys, and two ropes. A variant of each has the other options of its configuration: biases, a tied head, independent
 sizes, caps. A layer is a dict of float64 matrices by their names in transformers' checkpoints."""
@@ -17,7 +17,7 @@ LLAMA = {
 LLAMA_BIAS = LLAMA | {"hidden": 192, "intermediate": 224, "n_heads": 6, "head_dim": 48, "tied": True, "biases": True}
 # PHI3 has Llama's layers in the form of Phi-3's checkpoints, with fused projections and plain rope. With two ranks, each rank has three heads.
 PHI3 = LLAMA | {"family": "phi3", "n_heads": 6, "n_kv_heads": 6, "hidden": 192, "scaling": {"rope_type": "linear", "factor": 1.0}}
-# In GEMMA3 every sixth layer sees all positions. A GGUF of Gemma 3 can express no other pattern.
+# In GEMMA3 every sixth layer attends to all positions. A GGUF of Gemma 3 can express no other pattern.
 GEMMA3 = {
     "family": "gemma3", "hidden": 256, "intermediate": 256, "n_layers": 6, "n_heads": 4, "n_kv_heads": 1, "head_dim": 64,
     "vocab_size": 384, "max_len": 1024, "eps": 1e-6, "theta": 1000000.0, "theta_local": 10000.0, "window": 16,
@@ -176,7 +176,7 @@ def log_softmax(x):
 
 
 def altered(m):
-    """Returns name -> Model with one wrong feature. These are mistakes that an engine may make and that a golden must reveal."""
+    """Returns name -> Model with one wrong feature. A golden must reveal each of these mistakes of an engine."""
     c, out = m.c, {}
     if m.gemma:
         changes = {"no_sliding_window": {"window": c["max_len"]},

@@ -144,7 +144,7 @@ def fp8(w, blocks):
 
 
 def mxfp4(p):
-    """Turns [experts, in, out] into codes [experts, out, in / 32, 16] and scales of blocks of 32 inputs."""
+    """Converts [experts, in, out] to codes [experts, out, in / 32, 16] and scales of blocks of 32 inputs."""
     table = np.array([0, .5, 1, 1.5, 2, 3, 4, 6], np.float32)
     e, k, n = p.shape
     b = p.transpose(0, 2, 1).reshape(e, n, k // 32, 32)
@@ -156,7 +156,7 @@ def mxfp4(p):
 
 
 def rounded(w, dtype):
-    """Returns the parameter as a file stores it, and the values that a quantiser gets."""
+    """Returns the parameter as a file stores it, and the values for a quantiser."""
     if dtype == "BF16":
         bits = quant.to_bf16(w)
         return bits, quant.from_bf16(bits)

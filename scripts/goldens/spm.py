@@ -1,5 +1,5 @@
-"""Makes tokenizer.model files and computes the ids of texts with them. SentencePiece is written plainly (quadratic, dicts) after its
-papers (Sennrich et al. 2016, Kudo 2018) and its .proto, so this file shares no code with the engine. It also makes a
+"""Makes tokenizer.model files and computes the ids of texts with them. SentencePiece is implemented simply (quadratic, dicts) after
+its papers (Sennrich et al. 2016, Kudo 2018) and its .proto, so this file shares no code with the engine. It also makes a
 tokenizer.model for a tokenizer.json that came from one, since Llama 2 was published with both."""
 import json
 import os
@@ -37,8 +37,8 @@ def field(number, value):
 
 
 def charsmap(rules):
-    """Returns the double array (Darts-clone's units) of {key: replacement}, with the replacements behind it. A node is the place
-    that its bytes lead to from an offset; its leaf is at the offset itself."""
+    """Returns the double array (Darts-clone's units) of {key: replacement}, with the replacements behind it. A node's bytes lead
+    from an offset to the node's place; its leaf is at the offset itself."""
     texts, at = b"", {}
     for key, to in rules.items():
         at[key.encode()] = len(texts)
@@ -184,8 +184,8 @@ class Model:
         return out
 
     def decode(self, ids):
-        """Returns the text without control and unknown symbols, and without the blank that was put before the text. A model that
-        drops blanks at the beginning loses all of them."""
+        """Returns the text without control and unknown symbols, and without the space that was put before the text. A model that
+        drops spaces at the beginning loses all of them."""
         raw = b""
         for i in ids:
             text, _, kind = self.pieces[i]
@@ -199,7 +199,7 @@ class Model:
 
     def cases(self, texts):
         """Returns the ids that transformers' LlamaTokenizer gives with only this model. Control symbols are searched for in the
-        text, the text between them is encoded on its own, and <s> comes first."""
+        text, the text between them is encoded separately, and <s> is first."""
         control = {t: i for i, (t, _, k) in enumerate(self.pieces) if k in (CONTROL, UNKNOWN)}
         out = []
         for text in texts:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Rewrites a golden model's folder (config.json and safetensors of unquantised numbers) as a GGUF with
-the tensors' names, shapes and orders that llama.cpp's files of its family have: experts stacked, Llama's
-rotated pairs adjacent, Gemma's norms unchanged, latent attention's kv_b in two parts (or joined, as
-before 2025). Every number stays the same, so the folder's expected results hold for the GGUF.
+"""Rewrites a golden model's folder (config.json and safetensors of unquantised numbers) as a GGUF with the tensors' names, shapes
+and orders that llama.cpp's files of its family have: experts stacked, Llama's rotated pairs adjacent, Gemma's norms unchanged,
+latent attention's kv_b in two parts (or joined, as before 2025). Every number stays the same, so the folder's expected results
+are valid for the GGUF.
 
   scripts/goldens/to_gguf.py FROM TO [--joined]   TO gets model.gguf and FROM's expected results
   scripts/goldens/to_gguf.py --all [FROM TO]      FROM/models/* to TO/models/*, except models that no GGUF of the

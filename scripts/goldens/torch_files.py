@@ -114,7 +114,7 @@ def state_dict(tensors):
 
 
 def write_zip(path, folder, members):
-    """Writes members: (name, bytes). Sizes and checksums stand behind each member and also in the directory."""
+    """Writes members: (name, bytes). Sizes and checksums are behind each member and also in the directory."""
     directory, at = [], 0
     with open(path, "wb") as f:
         for name, data in members:

@@ -53,7 +53,7 @@ class Random:
 
     @staticmethod
     def pairs(u):
-        """Turns [k, 16] uniform numbers into as many normal numbers, from eight radii and eight angles."""
+        """Converts [k, 16] uniform numbers to as many normal numbers, from eight radii and eight angles."""
         radius = np.sqrt(np.float32(-2) * log((np.float32(1) - u[:, :8]).astype(np.float64)).astype(np.float32))
         angle = np.float32(2 * math.pi) * u[:, 8:]
         sine, cosine = sine_and_cosine(angle.astype(np.float64))

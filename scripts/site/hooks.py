@@ -1,8 +1,9 @@
 """Adds to the docs site the pages that are not files of docs/ (mkdocs.yml).
 
-docs/index.md is the first page of the site. Each command gets a page with its --help. A file outside of docs/ that a page links to
-becomes a page (Markdown) or a file of the site, and so do the files that it links to: no link leaves the site for a file of the
-repository. The pages are written for a Git host. on_page_markdown changes the few places that Python-Markdown reads in another way.
+docs/index.md is the first page of the site. Each command gets a page with its --help. A file outside of docs/ that a page links
+to becomes a page (Markdown) or a file of the site, and so do the files to which it links: every link to a file of the repository
+stays in the site. The pages are written for a Git host. on_page_markdown changes the few places that Python-Markdown reads in
+another way.
 """
 import logging
 import os
@@ -82,7 +83,7 @@ def for_python_markdown(text):
     for line, code in outside_fences(text):
         fence = FENCE.match(line)
         if code and fence:
-            line = fence[1] + fence[2] + fence[3]  # readers do not need the name that a test gives to a block
+            line = fence[1] + fence[2] + fence[3]  # removes the block's name, which only tests use
         item = None if code else ITEM.match(line)
         begins = (item and not in_list) or (line.startswith("|") and not code and not before.startswith("|"))
         if begins and before.strip():
@@ -92,7 +93,7 @@ def for_python_markdown(text):
         elif line.strip() and not line.startswith(" "):
             in_list = False
         if in_list and line.startswith(" "):
-            line = "  " + line  # inside of an item Python-Markdown wants four blanks, not two
+            line = "  " + line  # inside of an item, Python-Markdown requires four spaces, not two
         out.append(bare_pipes(line) if line.startswith("|") and not code else line)
         before = line
     return "\n".join(out) + "\n"
@@ -131,7 +132,7 @@ SUBJECTS = {
 
 
 def weigh(page):
-    """Weighs a page for the search: users' pages come first, and pages for developers are excluded."""
+    """Weighs a page for the search: users' pages are first, and pages for developers are excluded."""
     path = page.file.src_uri
     if path.startswith(("develop/", FILES + "/")):
         page.meta["search"] = {"exclude": True}
@@ -287,7 +288,7 @@ def on_config(config):
 
 
 def on_post_build(config):
-    """Writes the search index as a script: a site that is opened from a folder can load nothing else."""
+    """Writes the search index as a script: a site that is opened from a folder can load only scripts."""
     search = Path(config.site_dir) / "search"
     (search / "search_index.js").write_text("var __index = " + (search / "search_index.json").read_text())
 

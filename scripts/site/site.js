@@ -1,5 +1,5 @@
-// This file helps readers who use a keyboard or a screen reader: a box that scrolls sideways can
-// be focused, and the search has a name.
+// Improves the site for keyboards and screen readers: a box that scrolls sideways can be focused,
+// and the search has a name.
 (() => {
   const mark = () => {
     for (const box of document.querySelectorAll(".md-typeset pre > code, .md-typeset__scrollwrap, .md-typeset__table")) {

@@ -1,8 +1,8 @@
 """Makes and performs the faults of a chaos run: a schedule from a seed, and the object that performs it.
 
 A fault is a dict: at (seconds from the start), kind, on (its target), for (seconds until it is healed; absent: it ends at once),
-and the further values that its kind needs. Everything random is in the schedule. A schedule that is printed, shortened and given
-back (--schedule) is therefore the same run, as far as the machine allows."""
+and the further values that its kind needs. All random choices are in the schedule. A schedule that is printed, shortened and
+given back (--schedule) is therefore the same run, as far as the machine allows."""
 import asyncio
 import itertools
 import json
@@ -14,8 +14,8 @@ import time
 
 from chaos_net import ADMIN_PORT, HOSTS, WIRE, address, run
 
-BEGIN_S, CALM_S = 3.0, 8.0  # seconds before the first fault; seconds without new faults at the end, in which faults are healed
-# DECK has the number of copies of each kind. All copies are drawn before one comes again.
+BEGIN_S, CALM_S = 3.0, 8.0  # seconds before the first fault; seconds without new faults at the end, in which faults are healed DECK has the number
+                            # of copies of each kind. All copies are drawn before a kind is repeated.
 DECK = {"kill_worker": 3, "kill_head": 2, "kill_gateway": 2, "kill_standby": 1, "formation": 2, "drain": 2, "hang_short": 2, "hang_long": 2,
         "partition": 2, "one_way": 2, "loss": 1, "delay": 1, "flap": 2, "clock": 1, "disk": 1, "redis_killed": 1, "redis_hangs": 1,
         "slow_readers": 1}
@@ -67,7 +67,7 @@ def make_schedule(seed, seconds, names, kinds):
         deck = [k for k in deck if not k.startswith("redis")]
     schedule, at, left = [], BEGIN_S, []
     while True:
-        if not left:  # kinds are popped from the end; one of each kind comes first, so that a minute has seen most kinds
+        if not left:  # kinds are popped from the end; one of each kind is first, so that one minute has most kinds
             first = sorted(set(deck))
             again = [k for k, n in DECK.items() for _ in range(min(n, deck.count(k)) - 1)]
             left = rng.sample(again, len(again)) + rng.sample(first, len(first))
@@ -164,7 +164,7 @@ class Hands:
             self.n_nobody += 1
             return None
 
-        async def heal():  # a head that has started meanwhile knows nothing of the drain
+        async def heal():  # a head that has started meanwhile does not have the drain
             for _ in range(100):
                 if not await self.cluster.draining(fault["on"]) or await order(False):
                     return
@@ -178,14 +178,14 @@ class Hands:
         p.wanted = False
         await self.hit("redis", signal.SIGKILL)
 
-        async def heal():  # Redis keeps nothing on disk, so it comes back empty
+        async def heal():  # Redis stores nothing on disk, so it is empty after the restart
             p.wanted = True
         return heal
 
     # ---- networks --------------------------------------------------------------------------------
 
     async def filter(self, host, rules, add):
-        """Adds or removes rules. The host's chains are rewritten in one transaction."""
+        """Adds or removes rules. One transaction rewrites the host's chains."""
         async with self.locks[host]:
             for rule in rules:
                 self.rules[host].append(rule) if add else self.rules[host].remove(rule)

@@ -114,8 +114,8 @@ async def say(hands, begin):
 
 
 def say_longest(pauses, hands, n=5):
-    """Prints the longest pauses, each from another fault, with the faults that were in force meanwhile. They show how the time was
-    spent."""
+    """Prints the longest pauses, each from another fault, with the faults that were in force meanwhile. The output shows the causes
+    of the pauses."""
     told = []
     for seconds, end, gateway in sorted(pauses, reverse=True):
         if len(told) == n or seconds < 1 or any(end - seconds < e and e - s < end for s, e in told):

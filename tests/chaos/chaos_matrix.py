@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tests every kind of fault on its own, on a calm machine and beside busy processes; the table has one row for each.
+"""Tests every kind of fault separately, on a calm machine and beside busy processes. The table has one row for each fault.
 
 The cluster is that of tests/chaos/run (three hosts, two heads with Redis, two gateways, five null workers) and is kept from row
-to row. A client in a session of its own keeps streams open all the time and compares every byte as it arrives. Each row strikes
+to row. A client in a separate session keeps streams open all the time and compares every byte as it arrives. Each row strikes
 once (matrix_hands.py), waits until the cluster is whole, and counts the client's results meanwhile:
 
   streams       right answers whose longest pause ended in the row
@@ -15,10 +15,11 @@ once (matrix_hands.py), waits until the cluster is whole, and counts the client'
   client late   longest time for which the client's own process was off the processor and itself caused a pause.
                 Its session has a higher weight than other sessions, so that this time stays small
 
-Busy processes (--hogs) are sessions of their own, like other users' processes. Linux gives each session an equal share, and the
-cluster with its supervisor is one session. Bars (exit status 1 when missed): nothing failed or wrong; whole again within 60 s; a
-pause of at most 15 s beyond the fault's own duration. For kills with up to six hogs, a pause is also at most 1.5 times the calm
-pause divided by the remaining share of the CPU. Exit status 77: this machine cannot run the test; the reason is printed.
+Busy processes (--hogs) are separate sessions, like other users' processes. Linux gives each session an equal share, and the
+cluster with its supervisor is one session. Bars (exit status 1 when missed): no stream failed or wrong; the cluster complete
+again within 60 s; a pause of at most 15 s beyond the fault's own duration. For kills with up to six hogs, a pause is also at most
+1.5 times the calm pause divided by the remaining share of the CPU. Exit status 77: this machine cannot run the test; the reason
+is printed.
 
 Usage: tests/chaos/matrix [--only kill_worker,clock] [--rounds 1] [--hogs 20] [--loads calm,loaded] [--json FILE]
        --weight N (-19 to 20) gives cluster, client and hogs a nice of -N towards other sessions; their shares among each other stay

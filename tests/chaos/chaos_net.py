@@ -1,8 +1,8 @@
 """Runs three hosts on a switch, a cluster over them, and a supervisor that restarts processes that end.
 
-The harness runs in a network namespace of its own, which is the switch: a bridge with an address, so that its clients reach every
+The harness runs in a separate network namespace, which is the switch: a bridge with an address, so that its clients reach every
 host directly. Hosts are namespaces made by tests/e2e/hosts.py, each with its own disk (a tmpfs) for logs and its own wall clock
-(clock.c). Nothing outlives this process.
+(clock.c). All processes and namespaces end with this process.
 """
 import asyncio
 import ctypes
@@ -92,7 +92,7 @@ class ChaosHost(Host):
 
 
 class Process:
-    """Represents a process that must run: it is started again when it ends."""
+    """Represents a process that must run: the harness restarts it when it ends."""
 
     def __init__(self, name, host, *args):
         self.name, self.host, self.args = name, host, [str(a) for a in args]
@@ -144,7 +144,7 @@ class ChaosCluster:
             h.end()
 
     def keep_logs(self, folder):
-        """Copies the processes' logs; the disks vanish with the hosts."""
+        """Copies the processes' logs; the disks are removed with the hosts."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, p in self.processes.items():
             (folder / f"{name}.log").write_text(p.host.read(f"{name}.log"))
@@ -166,7 +166,7 @@ class ChaosCluster:
             self.add("redis", "c", self.folder / "redis-server", "--port", REDIS_PORT, "--bind", address("c"), "--save", "", "--appendonly",
                      "no", "--protected-mode", "no", "--dir", self.hosts["c"].disk)
         lease = ["--redis", url, "--cluster-name", "chaos"] if self.two_heads else []
-        # Another TP adds in another order, so only the null device then gives the same tokens.
+        # With another TP, sums are added in another order, so only the null device gives the same tokens.
         elastic = ["--elastic-tp"] if self.device == "null" else []
         for name, host in zip(self.heads, "ab"):
             self.add(name, host, BIN / "cox-head", "--host", address(host), "--port", HEAD_PORT, "--admin-host",
@@ -279,7 +279,7 @@ class ChaosCluster:
         return self.heads[(self.heads.index(found) + self.heads.index(name)) % 2] if found else name
 
     async def why_not_well(self):
-        """Returns None when every process runs and every replica serves; else a text that says what is missing."""
+        """Returns None when every process runs and every replica serves; else a text that names what is missing."""
         gone = [p.name for p in self.processes.values() if not p.alive()]
         if gone:
             return f"not running: {', '.join(gone)}"

@@ -21,7 +21,7 @@ class Wrong(Exception):
 
 
 class Refused(Wrong):
-    """Raised for an error, a refusal or a stall: there is no answer, but no wrong token either."""
+    """Raised for an error, a refusal or a stall: the answer is missing, but no token is wrong."""
 
 
 class Broken(Exception):
@@ -76,7 +76,7 @@ class Streams:
     # ---- one stream ------------------------------------------------------------------------------
 
     async def events(self, reader):
-        """Yields the data of each event. Raises Broken unless [DONE] and the end of the body come."""
+        """Yields the data of each event. Raises Broken unless [DONE] and the end of the body arrive."""
         rest, done = b"", False
         while True:
             size = int(await reader.readline() or b"-1", 16)

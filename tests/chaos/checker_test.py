@@ -25,7 +25,7 @@ def answer(pieces, done=True):
 
 
 async def attempt(monkeypatch, events, ends_well=True, status="200 OK"):
-    """Returns the checker's verdict on an answer."""
+    """Returns the checker's result for an answer."""
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())

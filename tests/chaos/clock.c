@@ -1,8 +1,8 @@
 /* Implements a wall clock that jumps, for one host of a chaos run. The library is preloaded
  * (LD_PRELOAD) into the host's processes. It adds the content of the file CHAOS_CLOCK
- * (nanoseconds, 8 bytes) to the time of day that they read. The monotonic clock stays the
- * kernel's: NTP or an operator would not change it either. The file is mapped, so all processes
- * see a jump at once, between two readings. */
+ * (nanoseconds, 8 bytes) to the time of day that they read. The monotonic clock is unchanged,
+ * since NTP or an operator would not change it either. The file is mapped, so a jump affects all
+ * processes at once, between two readings. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>

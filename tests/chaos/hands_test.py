@@ -1,5 +1,5 @@
-"""Tests the faults of chaos runs on three hosts without a cluster: each fault has its effect, and the effect is gone when the fault
-is healed."""
+"""Tests the faults of chaos runs on three hosts without a cluster: each fault has its effect, and the effect ends when the fault is
+healed."""
 import asyncio
 import ctypes
 import os
@@ -20,7 +20,7 @@ ECHO = ("import socket\ns = socket.create_server(('0.0.0.0', 9000))\nprint('read
 @pytest.fixture
 def hands(tmp_path, monkeypatch):
     monkeypatch.setattr(ChaosCluster, "start_all", lambda self: None)
-    own = os.open("/proc/self/ns/net", os.O_RDONLY)  # the harness turns the test's network into its switch
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)  # the harness makes the test's network namespace its switch
     try:
         with ChaosCluster(tmp_path) as cluster:
             yield Hands(cluster, None, 4)
@@ -63,7 +63,7 @@ def test_partitions_and_loss(hands):
     heal = asyncio.run(hands.do_partition({"on": "ab"}))
     assert cut_off(hands, "a", "b") and cut_off(hands, "b", "a") and reaches(hands, "b", "c") and reaches(hands, "a", "c")
     asyncio.run(heal())
-    heal = asyncio.run(hands.do_one({"on": "ab"}))  # no answer comes back in the other direction either
+    heal = asyncio.run(hands.do_one({"on": "ab"}))  # the other direction is dropped too
     other = asyncio.run(hands.do_one({"on": "cb"}))
     assert "chain input" in (rules := hands.cluster.hosts["b"].run("nft", "list", "table", "ip", "chaos"))
     assert f"saddr {address('a')} drop" in rules and "daddr" not in rules

@@ -3,8 +3,8 @@
 
 The cluster has 2 gateways, 1 head and 3 workers (tensor parallel 2 and a spare). Each stream must end with exactly the expected
 text. When workers or the head are lost, the stream only pauses. When its gateway dies, the client gets a connection error, and
-the retry gives the right answer. Afterwards nothing may be left: no request, no KV block, no memory growth. Victims, times and requests come from
---seed.
+the retry gives the right answer. Afterwards, no trace may be left: no request, no KV block, no memory growth. Victims, times and
+requests depend on --seed.
 
 The expected text of the null device is a formula. For a model, the same cluster answers a few dozen requests alone before the
 first strike, and these answers are the expected ones.
@@ -115,7 +115,7 @@ class Loop:
     # ---- streams --------------------------------------------------------------------------------
 
     async def attempt(self, client, i_gateway, body):
-        """Tries a stream once. Returns Collected, or None when its gateway died."""
+        """Requests a stream once. Returns Collected, or None when its gateway died."""
         got, begin = Collected(), time.monotonic()
         last, gap = begin, 0.0
         try:
@@ -126,7 +126,7 @@ class Loop:
                     return None
                 lines = r.aiter_lines().__aiter__()
                 while True:
-                    # A comment only shows that the gateway lives. A comment is no token, so it does not end a stall.
+                    # A comment only shows that the gateway runs. A comment is no token, so it does not end a stall.
                     line = await asyncio.wait_for(lines.__anext__(), max(0.1, last + STALL_S - time.monotonic()))
                     if line == "data: [DONE]":
                         self.pauses.append(gap)
@@ -225,7 +225,7 @@ class Loop:
                 self.fail(f"{task.exception()!r}")
 
     def settle(self):
-        """Checks that after the last strike everything is as at the start."""
+        """Checks that after the last strike the cluster's state is as at the start."""
         begin, status = time.monotonic(), None
         while time.monotonic() - begin < 20 * SLOW:
             healthy = all(get(f"http://127.0.0.1:{p}/health")[0] == 200 for p in self.cluster.ports)

@@ -1,14 +1,15 @@
-"""Runs the client of a matrix run. The client is a process in a session of its own, controlled by the lines `go` and `rest` on its input.
+"""Runs the client of a matrix run. The client is a process in a separate session, controlled by the lines `go` and `rest` on its
+input.
 
 It compares every answer as it arrives (chaos_streams.py) and writes one line of JSON per event to its output:
   stream   a right answer: begin, gateway, and its longest pause in seconds (`pause`), which ended at `at`
-  lost     a connection that ended or could not be made: begin, gateway, `answered` (part of the answer had come), why.
+  lost     a connection that ended or could not be made: begin, gateway, `answered` (part of the answer had arrived), why.
            The client requests again at the other gateway. The parent judges whether a strike excuses the loss
   wrong    a byte that no expected text allows;  failed   an error, a refusal, or no token for too long
   late     this process was off the processor for `seconds`: the client itself caused a pause of that length
   rested   no stream is open any more
-With a model other than the null model, the first `go` requests a dozen answers one after the other. These are the expected answers.
-All times are CLOCK_MONOTONIC in seconds, which both processes share.
+With a model other than the null model, the first `go` requests a dozen answers one after the other. These are the expected
+answers. All times are CLOCK_MONOTONIC in seconds, which both processes share.
 Usage: matrix_client.py STREAMS SEED MOST_TOKENS MODEL"""
 import asyncio
 import json

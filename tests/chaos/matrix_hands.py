@@ -117,7 +117,7 @@ class MatrixHands(Hands):
         await self.run(FAULTS[name][1], lambda: False)
 
     def well(self):
-        """Notes that the struck gateways serve again."""
+        """Records that the struck gateways serve again."""
         for s in self.strikes:
             s[3] = min(s[3], time.monotonic())
 
@@ -171,7 +171,7 @@ class MatrixHands(Hands):
             self.not_run = f"no control group with CPU and memory can be made here: {e}"
             limits.end()
             return None
-        for n, folders in groups.items():  # the spare comes first, because it replaces the next worker
+        for n, folders in groups.items():  # the spare is first, because it replaces the next worker
             join = "; ".join(f"echo $$ > {g}/cgroup.procs" for g in folders)
             self.cluster.processes[n].args = ["sh", "-ec", f'{join}; exec "$0" "$@"', *before[n]]
             await self.hit(n, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Tests the judge of matrix runs: the losses that a strike excuses, the row in which an event counts, and the bars that are missed."""
+"""Tests the evaluation of matrix runs: the losses that a strike excuses, the row in which an event counts, and the missed bars."""
 from chaos_faults import Hands
 from chaos_matrix import Row, attribute, excused, verdict
 from matrix_hands import FAULTS, MatrixHands

@@ -49,7 +49,7 @@ def cline(results):
 
 
 def continue_dev(results):
-    """Continue sends a blank for empty content, and the text around the cursor as `prediction`."""
+    """Continue sends a space for empty content, and the text around the cursor as `prediction`."""
     calls = [m for call, said in results for m in (
         {"role": "assistant", "content": " ", "tool_calls": [call]}, {"role": "tool", "content": said, "tool_call_id": call["id"]})]
     return {"messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}, *calls], "model": "caller",

@@ -2,8 +2,8 @@
 
     python3 tests/clients/agents.py claude|codex|qwen URL MODEL FOLDER
 
-The agent gets a home directory of its own and the settings that its manual names for a server of another maker.
-Telemetry and updates are switched off. `scripts/setup --clients` installs the agents."""
+The agent gets a separate home directory and the settings that its manual gives for another provider's server. Telemetry and
+updates are switched off. `scripts/setup --clients` installs the agents."""
 import os
 import shutil
 import subprocess

@@ -2,7 +2,7 @@
 import json
 import os
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # without this variable LiteLLM asks GitHub for a list of prices
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # without this variable LiteLLM fetches a list of prices from GitHub
 
 import litellm  # noqa: E402
 from scenarios import DEMO, KEY, LIMITED, SECONDS, URL, main, raises  # noqa: E402
@@ -100,7 +100,8 @@ def test_demo_structured_output():
 
 def test_demo_tools_in_a_stream():
     ask = [{"role": "user", "content": "What is 2 + 3?"}]
-    # The prefix here is not hosted_vllm/, because that prefix removes additionalProperties from the tool: a small model then never ends its object.
+    # This test does not use the prefix hosted_vllm/, because that prefix removes additionalProperties from the tool: a small model then never ends
+    # its object.
     chunks = list(demo(model="openai/demo", messages=ask, tools=[TOOL], tool_choice="required", parallel_tool_calls=False, stream=True))
     message = litellm.stream_chunk_builder(chunks, messages=ask).choices[0].message
     call = message.tool_calls[0]

@@ -98,7 +98,7 @@ async function test_timeout_and_abort() {
     await assert.rejects(client.chat.completions.create({ ...ask, max_tokens: 2000 }, { timeout: 500 }), OpenAI.APIConnectionTimeoutError);
     const stream = await client.chat.completions.create({ ...ask, max_tokens: 2000, stream: true });
     let n = 0;
-    for await (const _ of stream) if (++n === 3) break; // the gateway sees the end of the stream
+    for await (const _ of stream) if (++n === 3) break; // the gateway detects the end
     assert.equal(n, 3);
 }
 

@@ -1,4 +1,4 @@
-"""Holds the code that the scripts of this folder share: the addresses of the clusters, and a runner for the test_* functions of a
+"""Contains the code that the scripts of this folder share: the addresses of the clusters, and a runner for the test_* functions of a
 script.
 
 tests/e2e/test_clients.py runs the scripts with .venv-clients/bin/python.

@@ -1,6 +1,6 @@
 # Defines the libraries of tests/cuda when it is built alone: base and the kernels of both backends. If jansson, libsodium and libxxhash are
 # installed, the sources that read and run models are built too. ZeroMQ, libuv and the other libraries are not searched: a source whose headers are
-# missing is left out, and a program that needs it would not link. A host without those three libraries takes them from the folder that
+# missing is left out, and a program that needs it would not link. On a host without those three libraries, they are read from a folder that
 # tests/cuda/pack made elsewhere.
 set(COX_PACK ${root}/build/gpu-host CACHE PATH "what tests/cuda/pack brought along")
 set(COX_CUDA ON)

@@ -1,4 +1,5 @@
-# alone_library(NAME FOLDERS...) makes a library of the sources in and below these folders whose headers are all found. It asks the compiler.
+# alone_library(NAME FOLDERS...) makes a library of the sources in and below these folders whose headers are all found. The compiler lists the
+# headers.
 function(alone_library name)
   list(TRANSFORM ARGN PREPEND ${root}/)
   list(TRANSFORM ARGN APPEND /*.c)

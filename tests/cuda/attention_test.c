@@ -3,8 +3,8 @@
  * cuda_rope_kv) and through the CPU's operators, from the same bfloat16 numbers: the caches must
  * be equal to the byte. Then both backends compute attention over that cache.
  * Unwritten memory is NaN, block tables end where their sequence ends, and positions that a row
- * must not see hold values 16 times as large. One key too many or too few is therefore further
- * off than rounding, which is bounded for each element by the sum of |weight * value|.
+ * must not see have values 16 times as large. One key too many or too few therefore causes a
+ * larger error than rounding, which is bounded for each element by the sum of |weight * value|.
  *   attention_test           all shapes; exit status 0 passed, 1 failures, 77 no device
  *   attention_test --small   the shapes that the emulation runs in a few seconds */
 #include <math.h>
@@ -51,26 +51,25 @@ struct att_case {
 #define BF16 DTYPE_BF16
 #define FP8  DTYPE_F8_E4M3
 static const struct att_case small_cases[] = {
-    /* These cases test decode with different groups, dimensions and splits. */
+    /* decode with different groups, dimensions and splits. */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 1, 0, 0, {{70, 1}, {0, 1}, {63, 1}}},
     {8, 4, 0, 128, 0, BF16, 16, 0, 0, SINKS | ROPE, 3, 0, 32, {{300, 1}, {64, 1}, PADDING}},
     {3, 1, 0, 96, 0, BF16, 32, 0, 0, ROPE | PAIRED, 5, 1, 0, {{129, 1}, {15, 1}}},
     {16, 16, 0, 256, 0, BF16, 16, 40, 30, 0, 2, 0, 0, {{100, 1}, {39, 1}}},
     {2, 2, 0, 256, 0, BF16, 16, 0, 0, SINKS, 37, 0, 0, {{1300, 1}}},
-    /* These cases have heads that begin and end inside a group, and dimensions that are not a
-     * multiple of 8. */
+    /* heads that begin and end inside a group, and dimensions that are not a multiple of 8. */
     {5, 3, 2, 48, 0, BF16, 12, 7, 0, SINKS, 2, 3, 0, {{30, 1}, {3, 2}}},
     {7, 5, 1, 18, 0, BF16, 4, 0, 5, ROPE, 1, 1, 0, {{21, 3}}},
     {24, 24, 0, 80, 0, BF16, 16, 0, 0, ROPE, 4, 0, 0, {{65, 1}, PADDING, {31, 2}}},
-    /* These cases have draft tokens and small prompts, which become tiles of few rows. */
+    /* draft tokens and small prompts, which become tiles of few rows */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, SINKS, 2, 0, 16, {{60, 5}, {33, 16}, {0, 20}}},
-    /* These cases test prefill with tiles of many rows, alone and among others. */
+    /* prefill with tiles of many rows, alone and among others. */
     {4, 2, 0, 128, 0, BF16, 16, 0, 0, ROPE, 1, 0, 0, {{0, 70}}},
     {2, 1, 0, 64, 0, BF16, 16, 50, 0, SINKS, 2, 0, 0, {{45, 130}, {80, 1}, {0, 3}}},
     {3, 3, 0, 96, 0, BF16, 8, 0, 20, 0, 3, 2, 40, {{41, 65}, PADDING, {70, 1}}},
     {2, 2, 0, 256, 0, BF16, 16, 0, 0, ROPE | PAIRED, 1, 0, 0, {{20, 66}}},
     {2, 2, 0, 256, 0, BF16, 16, 0, 0, TIGHT, 2, 0, 0, {{20, 66}}},
-    /* These cases use the other types of the cache. */
+    /* the other types of the cache */
     {4, 2, 0, 64, 0, DTYPE_F16, 16, 0, 0, ROPE, 2, 0, 0, {{70, 1}, {5, 3}}},
     {4, 2, 0, 64, 0, DTYPE_F32, 16, 0, 0, 0, 2, 0, 0, {{70, 1}, {5, 3}}},
     {8, 4, 0, 128, 0, FP8, 16, 0, 0, ROPE, 2, 0, 0, {{150, 1}, {5, 3}}},
@@ -78,7 +77,7 @@ static const struct att_case small_cases[] = {
     {4, 2, 0, 128, 0, FP8, 16, 0, 0, TIGHT, 2, 0, 0, {{70, 1}, {5, 3}}},
     {4, 2, 0, 20, 0, DTYPE_I8, 4, 0, 0, 0, 3, 0, 0, {{50, 1}, {5, 3}}},
     {2, 2, 0, 96, 0, FP8, 16, 0, 0, 0, 1, 0, 0, {{30, 70}}},
-    /* These cases use latents. */
+    /* latents */
     {16, 16, 0, 576, 512, BF16, 16, 0, 0, ROPE | PAIRED, 2, 0, 0, {{90, 1}, {0, 1}, PADDING}},
     {20, 20, 0, 576, 512, BF16, 16, 0, 0, 0, 1, 0, 0, {{40, 2}}},
     {16, 16, 0, 48, 32, BF16, 16, 0, 0, ROPE, 3, 0, 0, {{70, 1}, {9, 4}}},
@@ -86,9 +85,9 @@ static const struct att_case small_cases[] = {
     {20, 20, 0, 576, 512, BF16, 16, 0, 0, TIGHT, 1, 0, 0, {{40, 2}}},
     {3, 3, 0, 576, 512, FP8, 16, 0, 0, ROPE, 1, 0, 0, {{70, 1}}},
     {3, 3, 0, 40, 36, DTYPE_I8, 8, 0, 0, ROPE | PAIRED, 2, 0, 0, {{70, 1}}},
-    /* These cases merge splits. They have up to the most splits and more, all splits full or
-     * most of them empty, and contexts of very different lengths. They also have value sizes of
-     * 4 n and other sizes, and rows of a tile of many rows. */
+    /* merges of splits. They have up to the most splits and more, all splits full or most of
+     * them empty, and contexts of very different lengths. They also have value sizes of 4 n and
+     * other sizes, and rows of a tile of many rows. */
     {8, 4, 0, 128, 0, BF16, 16, 0, 0, SINKS, 32, 0, 0, {{2500, 1}, {40, 1}, PADDING, {700, 1}}},
     {4, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 40, 1, 0, {{1000, 1}, {0, 1}, {63, 2}}},
     {7, 5, 1, 18, 0, BF16, 4, 0, 5, SINKS, 31, 1, 0, {{421, 3}, {2, 1}}},
@@ -97,7 +96,7 @@ static const struct att_case small_cases[] = {
     {4, 4, 0, 300, 258, BF16, 16, 0, 0, SINKS, 9, 2, 0, {{270, 1}, {60, 2}}},
     {2, 1, 0, 64, 0, BF16, 16, 0, 0, SINKS, 7, 0, 0, {{300, 130}, {80, 20}, {0, 40}}},
     {3, 3, 0, 18, 0, BF16, 8, 0, 0, 0, 3, 1, 0, {{90, 70}}},
-    /* In these cases the launch chooses the number of splits. */
+    /* the launch chooses the number of splits */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 0, 0, 0, {{900, 1}, {64, 1}}},
     {16, 16, 0, 576, 512, BF16, 16, 0, 0, 0, 0, 0, 0, {{700, 1}}},
 };
@@ -208,7 +207,7 @@ static void scene_open(struct rig *r, const struct att_case *c, struct scene *s)
                               .block_tokens = bt};
     s->kv.block_stride = (c->v_dim ? 1 : 2) * kv_keys_bytes(c->dtype, s->kv.n_kv_heads, c->head_dim,
                                                             bt, c->v_dim != 0) +
-                         48; /* the stride leaves room for other layers */
+                         48; /* the stride leaves space for other layers */
     s->cache_bytes = n_blocks * s->kv.block_stride;
     s->cache = mem_array(s->cache_bytes, 1);
     s->bound_cache = mem_array(s->cache_bytes, 1);
@@ -437,8 +436,8 @@ static void scene_write(struct rig *r, struct scene *s)
     mem_free(copy);
 }
 
-/* `pass` holds the rows of a pass on the host and on the device, and the CPU's rows, which have
- * no padding. */
+/* `pass` holds the rows of a pass on the host and on the device. It also holds the rows of the
+ * CPU backend, which have no padding. */
 struct pass {
     uint32_t n, n_cpu, q_width, out_width;
     struct kv_row *rows, *d_rows, *cpu_rows;
@@ -632,8 +631,8 @@ static void run_case(struct rig *r, const struct att_case *c)
     r->n_cases++;
 }
 
-/* Each row must be in one tile, each tile must be of one sequence, and small passes must have an
- * entry for each row. */
+/* Each row must be in one tile, each tile must have rows of one sequence, and small passes must
+ * have an entry for each row. */
 static void run_tiles(struct rig *r)
 {
     static const uint32_t table_a[1], table_b[1];

@@ -145,7 +145,7 @@ static void *interrupt_soon(void *arg)
     return NULL;
 }
 
-/* An interrupt must end a join that waits. The peer comes to the second group only. */
+/* An interrupt must end a join that waits. The peer joins only the second group. */
 static bool interrupted_join(struct rank *r)
 {
     struct error err = {0};
@@ -236,8 +236,8 @@ static bool loss_of_recorded(struct rank *r)
     return true;
 }
 
-/* When NCCL hangs and even an abort does not return, the process must exit, and must report that
- * in time. */
+/* When NCCL hangs and even an abort does not return, the process must exit, and `overdue` must
+ * report that in time. */
 static bool idle_hang(struct rank *r)
 {
     uint32_t ms;

@@ -1,7 +1,7 @@
 /* Tests copies that run beside the device's own work (cuda_copies_*). Scattered blocks go to the
  * host through two buffers in turn, and from there to other places, while the device's stream is
- * busy. Every byte must arrive, and no other byte may change. Exit status 77 means that there is
- * no device. */
+ * busy. Every byte must be copied, and no other byte may change. Exit status 77 means that there
+ * is no device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Tests cuda_copy_words: every byte must arrive, no other byte may change, and odd sizes must be
- * refused. The sizes are near the size of a block's piece. --small changes nothing. Exit status
+/* Tests cuda_copy_words: every byte must be copied, no other byte may change, and odd sizes must
+ * be refused. The sizes are near the size of a block's piece. --small has no effect. Exit status
  * 77 means that there is no device. */
 #include "common/base/mem.h"
 #include "tests/cuda/rig/gpu_open.h"

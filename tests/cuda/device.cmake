@@ -1,6 +1,6 @@
-# Builds programs for a device: every *_test.c here and every bench/gpu/*.c is a program over the real kernels. A test prints a line for each group,
-# and exits with 0, 1 (failures) or 77 (no device). Tests that the emulation also runs take --small. `scripts/build cuda -- cuda_programs` and
-# run-all build the programs in `cuda_programs`.
+# Builds programs for a device: every *_test.c here and every bench/gpu/*.c is a program over the real kernels. A test prints a line for each group
+# of cases. Its exit status is 0, 1 (failures) or 77 (no device). Tests that the emulation also runs take --small. `scripts/build cuda --
+# cuda_programs` and run-all build the programs in `cuda_programs`.
 file(GLOB device_tests CONFIGURE_DEPENDS ${root}/tests/cuda/*_test.c)
 file(GLOB device_benches CONFIGURE_DEPENDS ${root}/bench/gpu/*.c)
 list(FILTER device_benches EXCLUDE REGEX "/(bars|ceilings|drive|work)\\.c$") # these files are shared parts, not programs
@@ -8,7 +8,7 @@ add_custom_target(cuda_programs)
 foreach(source ${device_tests} ${device_benches})
   get_filename_component(program ${source} NAME_WE)
   string(REGEX REPLACE "^cuda_" "" program ${program})
-  if(source MATCHES "/bench/gpu/[^/]*$") # the pattern matches that folder wherever the tree lies
+  if(source MATCHES "/bench/gpu/[^/]*$") # the pattern matches that folder wherever the source tree is
     string(APPEND program _bench)
   endif()
   string(REGEX REPLACE "_test$" "" name ${program})
@@ -38,7 +38,7 @@ target_sources(cuda_libraries_test PRIVATE ${root}/tests/cuda/nccl_abi.c)
 target_include_directories(cuda_libraries_test SYSTEM PRIVATE ${COX_CUDA_INCLUDES})
 target_link_libraries(cuda_libraries_test PRIVATE dl)
 set_tests_properties(cuda_libraries_test PROPERTIES LABELS cuda_link TIMEOUT 60)
-# This program runs whole models; run-all runs it over the golden models that are there.
+# This program runs whole models; run-all runs it over the existing golden models.
 if(COX_HAVE_RUNNER)
   file(GLOB sources CONFIGURE_DEPENDS ${root}/tests/golden/golden_*.c)
   add_executable(model_golden ${root}/tests/golden/model_golden.c ${sources})

@@ -1,7 +1,7 @@
 /* Tests struct ops over CUDA, except products, attention and mixtures. Every operator on rows
- * must agree with the CPU backend for the same bfloat16 numbers, and must write nothing beside
- * its rows. Uploads, recordings and memory must behave as kernels/ops.h says. The test runs on a
- * device and over the emulation.
+ * must agree with the CPU backend for the same bfloat16 numbers, and must not write outside of
+ * its rows. Uploads, recordings and memory must behave as kernels/ops.h specifies. The test runs
+ * on a device and over the emulation.
  *   elementwise_test           all shapes; exit status 0 passed, 1 failures, 77 no device
  *   elementwise_test --small   the shapes that the emulation runs in a second */
 #include <math.h>

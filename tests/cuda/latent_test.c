@@ -4,12 +4,12 @@
  * decode rows. Each case runs in three ways:
  *   never expanded    the bounds hold for the absorbed form;
  *   as chosen         the runs that the rule takes are expanded;
- *   always expanded   with the scratch that a worker has, and with so little that heads come in
- *                     turns and keys in chunks.
- * Each of these runs twice. First the scores differ, so that a wrong score shows. Then the
- * scores are nearly equal, and keys at the edges of blocks, units, chunks and sequences are 16
- * times as large as other keys. One key too many or too few therefore shows. Over the emulation
- * the launched products are counted and compared with the formula.
+ *   always expanded   with the scratch that a worker has, and with so little that heads are
+ *                     processed in turns and keys in chunks.
+ * Each of these runs twice. First the scores differ, so that a wrong score changes the result.
+ * Then the scores are nearly equal, and keys at the edges of blocks, units, chunks and sequences
+ * are 16 times as large as other keys. One key too many or too few therefore changes the result.
+ * On the emulation, the launched products are counted and compared with the formula.
  *   latent_test [--small]   exit status 0 passed, 1 failures, 77 no device */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/attention/expansion.h"
@@ -27,9 +27,9 @@
 #define MOST_OFF     0.012
 #define MOST_ROW_OFF 0.03
 
-/* MOST_BESIDE is the bound of the extra work. Rows between two expanded sequences are products
- * of their own, padded to 8. One row that is expanded by mistake costs a tile of 128 rows,
- * several times as much. */
+/* MOST_BESIDE is the bound of the extra work. Rows between two expanded sequences are separate
+ * products, padded to 8. One row that is expanded by mistake costs a tile of 128 rows, several
+ * times as much. */
 #define MOST_BESIDE 0.02
 
 #define B16 DTYPE_BF16
@@ -264,7 +264,7 @@ static unsigned long long expanded_operations(const struct latent_case *c)
 
 /* ---- cases ---- */
 
-/* Returns the scratch with which a turn has n_keys keys of one head and room for n_parts parts. */
+/* Returns the scratch with which a turn has n_keys keys of one head and space for n_parts parts. */
 static uint64_t tight_bytes(const struct scene *s, uint32_t n_keys, uint32_t n_parts)
 {
     const struct latent_case *c = s->c;
@@ -303,8 +303,8 @@ static struct latent_case part_of(const struct latent_case *c, bool chosen)
     return part;
 }
 
-/* Checks the counts. n counts the whole case. `others` is the number of operations of the
- * sequences that are not chosen, alone and absorbed. */
+/* Checks the counts. n has the counts of the whole case. `others` is the number of operations of
+ * the sequences that are not chosen, alone and absorbed. */
 static void check_counts(const struct latent_case *c, const struct counted *n,
                          unsigned long long others)
 {
@@ -325,8 +325,8 @@ static void check_counts(const struct latent_case *c, const struct counted *n,
                (double)n[NEVER].operations);
 }
 
-/* Returns the operations of the sequences that are not chosen, in a pass of their own. Passes of
- * up to 64 rows use other tiles, so such sequences have either one row each or more than 64 rows
+/* Returns the operations of the sequences that are not chosen, in a separate pass. Passes of up
+ * to 64 rows use other tiles, so such sequences have either one row each or more than 64 rows
  * together. */
 static unsigned long long run_others(const struct latent_case *c, bool spikes, struct device *cpu,
                                      struct device *never)
@@ -356,7 +356,8 @@ static void run_tight(struct scene *s, struct device *gpu)
     n_chunked++;
 }
 
-/* Runs on a device that always expands: with less scratch, with more, and recorded. */
+/* Runs the case on a device that always expands: with less scratch, with more scratch, and
+ * recorded. */
 static void run_always(struct scene *s, struct device *d, const struct counted *own,
                        const struct counted *never)
 {
@@ -389,8 +390,8 @@ static void run_case(const struct latent_case *c, struct device *cpu, struct dev
     }
 }
 
-/* Every row must be once in a run of the rule or in a tile of the other rows. No tile may have a
- * row of a run. */
+/* Every row must be in exactly one run of the rule or one tile of the other rows. No tile may
+ * have a row of a run. */
 static void check_beside(void)
 {
     static const uint32_t tables[6][1];

@@ -165,8 +165,8 @@ static void matrix_row(const struct matrix *m, enum dtype dtype, uint32_t i, flo
         out[k] = from_bf16(bf16_from_f32(out[k]));
 }
 
-/* Returns the largest error of a weight, relative to the weight or to the largest part of its
- * code. */
+/* Returns the largest error of a weight, relative to the weight or to the largest term of its
+ * value. */
 static double weight_error(const struct linear_case *c, enum gpu_format f)
 {
     bool rounded = c->dtype == DTYPE_Q4_K || c->dtype == DTYPE_Q2_K || c->dtype == DTYPE_Q3_K;
@@ -339,8 +339,8 @@ static void download(struct rig *r, void *to, const void *from, size_t n_bytes)
 }
 
 /* One launch must give the bits of two launches. If K may be cut in another way, nearly all bits
- * must agree, and the numbers must be near. Nothing may be written beside the result, nor to the
- * place of up. */
+ * must agree, and the numbers must be near. The launch may not write outside of the result, nor
+ * to the place of up. */
 static void run_gated(struct rig *r, const struct gated_case *c)
 {
     enum { PAD = 3 };
@@ -413,9 +413,9 @@ static void run_gated(struct rig *r, const struct gated_case *c)
     mem_free(bias);
 }
 
-/* Tests every format, the row counts of each kernel, and K in splits (few outputs, many inputs)
- * and whole. Outputs end inside of a row tile, in an odd number of tiles, and in an odd number
- * of blocks. */
+/* Tests every format, the row counts of each kernel, and K with splits (few outputs, many
+ * inputs) and without. Outputs end inside of a row tile, in an odd number of tiles, and in an
+ * odd number of blocks. */
 static void run_all_gated(struct rig *r)
 {
     static const struct gated_case all[] = {

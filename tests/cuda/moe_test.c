@@ -1,8 +1,8 @@
 /* Tests cuda_moe, cuda_heads and cuda_adapters against the CPU backend with the same bfloat16
  * numbers. Cases: every format, odd shapes, experts without a row and one with all rows, experts
- * of other ranks, turns because the scratch is too small for all rows. Nothing may be written
- * beside the rows. The test runs on a device and over the emulation. Exit status 77 means that
- * there is no device.
+ * of other ranks, turns because the scratch is too small for all rows. The operators may not
+ * write outside of the rows. The test runs on a device and over the emulation. Exit status 77
+ * means that there is no device.
  *   moe_test          all shapes
  *   moe_test --small  the shapes that the emulation runs in seconds */
 #include "tests/cuda/rig/moe_rig.h"
@@ -16,7 +16,7 @@ struct moe_case {
     enum activation act;
     enum spread spread;
     bool has_bias;
-    /* max_rows: number of rows that the scratch has room for; 0 = all */
+    /* max_rows: number of rows that fit into the scratch; 0 = all */
     uint32_t pad, offset, max_rows;
 };
 #define ALIKE(dtype) dtype, dtype, dtype
@@ -157,7 +157,7 @@ static void free_arrays(struct rig *r, const struct moe_case *c, struct moe_arra
         gpu_release(r->gpu, device[i]);
 }
 
-/* Runs the CPU's operator, with scratch of its own. */
+/* Runs the CPU's operator with separate scratch. */
 static void run_cpu(struct rig *r, const struct moe_case *c, struct moe_params *p)
 {
     float *rooms[4];
@@ -288,7 +288,7 @@ struct lora_case {
     uint32_t n_rows, n_adapters, most_rank, k, n, pad, offset;
     bool to_float;      /* the sums are added to floats */
     uint32_t n_parts;   /* number of matrices side by side */
-    uint32_t room_rows; /* number of rows that the scratch has room for; 0 = the requested size */
+    uint32_t room_rows; /* number of rows that fit into the scratch; 0 = the requested size */
 };
 static const struct lora_case lora_cases[] = {
     {"one adapter", 1, 1, 16, 128, 72, 0, 0, false, 1, 0},
@@ -306,7 +306,8 @@ static const struct lora_case lora_cases[] = {
 };
 enum { MAX_ADAPTERS = 20 };
 
-/* Compares all `n` floats of the device with the CPU's result `want`, also those between rows. */
+/* Compares all `n` floats of the device with the CPU's result `want`, including those between
+ * rows. */
 static void compare_floats(struct rig *r, const struct both *want, const void *device, uint64_t n)
 {
     float *got = mem_array(n, sizeof *got);
@@ -326,8 +327,7 @@ struct lora_arrays {
     uint32_t first[MAX_ADAPTERS + 1], *list;
 };
 
-/* Makes the adapters. Some adapters have nothing for some matrices, and some rows have no
- * adapter. */
+/* Makes the adapters. Some adapters lack pairs for some matrices, and some rows have no adapter. */
 static void make_adapters(struct rig *r, const struct lora_case *c, struct lora_arrays *m)
 {
     uint32_t n = 0;

@@ -1,5 +1,5 @@
 /* Checks at compile time that kernels/cuda/comm/nccl_api.h agrees with nccl.h. This file is
- * compiled if nccl.h is installed; nothing needs to run. */
+ * compiled if nccl.h is installed, and no test has to run. */
 #include <nccl.h>
 
 #include "kernels/cuda/comm/nccl_api.h"

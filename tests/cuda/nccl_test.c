@@ -1,6 +1,6 @@
 /* Tests the collectives of ranks on GPUs over the real NCCL: one rank, and two, four and eight
- * ranks if there are as many devices (one process each). NCCL adds in an order of its own. In
- * the last cases rank 1 is killed during a sum. Usage: nccl_test [LIBRARY] */
+ * ranks if there are as many devices (one process each). NCCL may add in any order. In the last
+ * cases rank 1 is killed during a sum. Usage: nccl_test [LIBRARY] */
 #include <stdio.h>
 #include <unistd.h>
 

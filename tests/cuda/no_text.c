@@ -1,6 +1,6 @@
 /* Replaces the part of text/ that the worker calls, for builds without Rust (alone.cmake).
- * Benchmarks and kernel tests use no grammar; a program that did would get an error that says
- * why there is none. */
+ * Benchmarks and kernel tests use no grammar. A program that uses one gets an error with the
+ * reason. */
 #include "text/text.h"
 
 #include <stdio.h>

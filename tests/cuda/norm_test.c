@@ -1,8 +1,8 @@
 /* Tests cuda_norm_bf16 and cuda_add_norm_bf16 against a reference in double. Every element must
- * be within half a unit of bfloat16's last place (and 1 % of that, for the float sums). Nothing
- * may be written beside the rows, the bits must not depend on the rows that run together, and
- * they must give DIGEST. The test runs on a device and over tests/cuda/emulate. It uses no
- * cmocka and only common/base, because a machine with a GPU may have little else.
+ * be within half a unit of bfloat16's last place (and 1 % of that, for the float sums). The
+ * operator may not write outside of the rows, the bits must not depend on the rows that run
+ * together, and they must give DIGEST. The test runs on a device and over tests/cuda/emulate. It
+ * uses no cmocka and only common/base, because a machine with a GPU may lack other libraries.
  *   norm_test          all shapes; exit status 0 passed, 1 failures, 77 no device
  *   norm_test --small  the shapes that the emulation runs in a second */
 #include <math.h>
@@ -104,8 +104,8 @@ static double unit_scale(const struct norm_case *c, const struct buffers *b, uin
 }
 
 /* Rounding to bfloat16 would hide another order of the sum. Every other weight therefore puts
- * the result of the first unit midway between two bfloat16 values, and the last bit of the scale
- * shows. */
+ * the result of the first unit midway between two bfloat16 values, so that the last bit of the
+ * scale changes the result. */
 static void weights_make(struct rig *r, const struct norm_case *c, struct buffers *b)
 {
     const double scale = unit_scale(c, b, c->offset);
@@ -131,7 +131,7 @@ static void buffers_make(struct rig *r, const struct norm_case *c, struct buffer
     b->w = mem_array(c->dim, sizeof *b->w);
     for (uint64_t i = 0; i < b->n_elems; i++) {
         /* Rows differ in size. Each row has a few elements so large that the last bits of the
-         * sum show which elements are added before the large elements, and which with them. */
+         * sum depend on which elements are added before the large elements, and which with them. */
         const int exponent = (int)(i / b->stride % 13) - 6 + (random_u32(&r->rng) % 64 ? 0 : 11);
         const float scale = ldexpf(1.0f, exponent);
         b->x[i] = to_bf16(next_float(r, scale));
@@ -302,7 +302,8 @@ static void run_refused(struct rig *r)
         fail(r, &c, "a pebibyte was given", 0);
 }
 
-/* Tests decode, prefill and sizes between these two, for dimensions of real models and odd ones. */
+/* Tests decode, prefill and sizes between these two, for dimensions of real models and unusual
+ * ones. */
 static unsigned run_large(struct rig *r)
 {
     static const uint32_t dims[] = {1,    31,   64,   127,  128,  255,  512,  640,   896,

@@ -1,8 +1,8 @@
 /* Tests the one-shot all-reduce (kernels/cuda/comm/oneshot.cu) against plain sums; all bits must
- * agree. On the emulation, ranks are processes with shared memory. On a device they are streams
- * of one process, whose kernels run side by side. Usage: oneshot_test [--small]
- * Each sum starts with begin_sum() and is checked by end_sum(). Later cases leave ranks out, and
- * the other ranks must then end at a deadline, or when the host says so, with x unchanged. */
+ * agree. On the emulation, ranks are processes with shared memory. On a device, ranks are
+ * streams of one process, whose kernels run side by side. Usage: oneshot_test [--small] Each sum
+ * starts with begin_sum() and is checked by end_sum(). Later cases leave ranks out, and the
+ * other ranks must then end at a deadline, or when the host sets `abort`, with x unchanged. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static bool end_sum(struct rank *r, size_t turn)
 }
 
 /* CHAIN is the number of sums that follow each other without a wait. Each result is n times the
- * result before. */
+ * previous result. */
 enum { CHAIN = 12 };
 
 static bool begin_chain(struct rank *r)
@@ -172,7 +172,7 @@ static bool end_chain(struct rank *r)
     return says(ok, r, "chain:", "sums of other numbers than their turn's");
 }
 
-/* Checks that x is unchanged after a rank did not come. is_told says whether the failure word
+/* Checks that x is unchanged after a rank did not arrive. is_told says whether the failure word
  * must be set. */
 static bool is_untouched(struct rank *r, size_t turn, bool is_told)
 {
@@ -201,14 +201,15 @@ static bool begin_anew(struct rank *r)
                 r, "begin:", err.text);
 }
 
-/* Runs the sum of a rank that was left behind. Its flags reach a region that has been reset. */
+/* Runs a late sum of a rank of an earlier group. Its flags are written into a region that has
+ * been reset. */
 static bool stale_sum(struct rank *r)
 {
     return begin_sum(r, 0, SHORT_MS * 1000000ull) && is_untouched(r, 0, true);
 }
 
 /* Stale flags with a high count must not count as arrivals. After a failure, later sums of the
- * region must end at once. A sum must also end when the host says so. */
+ * region must end at once. A sum must also end when the host sets `abort`. */
 static bool lonely_sums(struct rank *r)
 {
     const uint64_t late = WAIT_S * 1000000000ull;

@@ -96,7 +96,7 @@ static void check_dtype(enum dtype dtype, uint32_t n, uint32_t k)
     uint8_t *rows = mem_array(n, row_bytes);
     float *want = mem_array(k, sizeof *want);
     for (uint64_t i = 0; i < n * row_bytes;
-         i += 2) { /* this makes all halves, singles and exponents at most 1 in size */
+         i += 2) { /* this makes the magnitude of all halves, singles and exponents at most 1 */
         uint16_t half = (uint16_t)((next() & 0x83ff) | 0x2c00);
         memcpy(rows + i, &half, i + 1 < n * row_bytes ? 2 : 1);
     }

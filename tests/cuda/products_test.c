@@ -1,9 +1,8 @@
 /* Tests weights, products and embeddings by the table of operators. It compares the CUDA backend
  * with the CPU backend, with the same activations rounded to bfloat16. It covers the code around
  * the kernels of linear_test: packing in the loader's pieces, parts of several formats in one
- * call, inputs in an order of their own, few rows and many, and the smallest possible scratch.
- * The test runs on a device and over the emulation. Exit status 0 passed, 1 failures, 77 no
- * device. */
+ * call, inputs in another order, few rows and many, and the smallest possible scratch. The test
+ * runs on a device and over the emulation. Exit status 0 passed, 1 failures, 77 no device. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +24,8 @@ struct part {
 };
 struct product_case {
     uint32_t k, n_rows;
-    bool in_order; /* whether inputs are shuffled; some of them are then WEIGHT_NO_INPUT */
+    /* whether the inputs have an order array; some of them are then WEIGHT_NO_INPUT */
+    bool in_order;
     struct part parts[LINEAR_MAX_PARTS];
 };
 static const struct product_case cases[] = {
@@ -49,15 +49,14 @@ static const struct product_case cases[] = {
 };
 #define N_CASES (sizeof cases / sizeof cases[0])
 
-/* `gated_case` has two parts, gate and up, and their activation. The result lies at the place of
+/* `gated_case` has two parts, gate and up, and their activation. The result is at the place of
  * the first part. */
 struct gated_case {
     enum activation act;
     struct product_case c;
 };
 static const struct gated_case gated_cases[] = {
-    /* These cases take one launch: with one block and with several, K in splits and whole, turns
-     * of 64 rows. */
+    /* one launch: with one block and with several, K in splits and whole, turns of 64 rows. */
     {ACT_SILU, {512, 1, false, {{DTYPE_BF16, 33, 0, 0, false}, {DTYPE_BF16, 33, 0, 0, false}}}},
     {ACT_SILU, {1024, 1, false, {{DTYPE_BF16, 8, 0, 1, false}, {DTYPE_BF16, 8, 0, 0, false}}}},
     {ACT_SILU, {96, 12, false, {{DTYPE_BF16, 300, 0, 0, false}, {DTYPE_BF16, 300, 0, 1, false}}}},
@@ -66,7 +65,7 @@ static const struct gated_case gated_cases[] = {
     {ACT_SWIGLU_LIMITED,
      {256, 100, false, {{DTYPE_INT4, 40, 128, 1, false}, {DTYPE_INT4, 40, 128, 1, false}}}},
     {ACT_SILU, {512, 5, false, {{DTYPE_FP8, 64, 128, 0, false}, {DTYPE_FP8, 64, 128, 0, false}}}},
-    /* These cases take two launches: different formats, inputs in an order, cuBLASLt. */
+    /* two launches: different formats, inputs in an order, cuBLASLt. */
     {ACT_SILU, {512, 3, false, {{DTYPE_Q4_K, 32, 0, 0, false}, {DTYPE_Q6_K, 32, 0, 0, false}}}},
     {ACT_SILU, {384, 3, true, {{DTYPE_INT4, 20, 0, 0, false}, {DTYPE_INT4, 20, 0, 0, false}}}},
     {ACT_SILU, {256, 70, false, {{DTYPE_BF16, 40, 0, 1, false}, {DTYPE_BF16, 40, 0, 1, false}}}},
@@ -187,7 +186,7 @@ static void download(struct device *d, const void *from, bool is_float, size_t n
     mem_free(host);
 }
 
-/* `inputs` holds the inputs that both devices get. */
+/* `inputs` holds the inputs of both devices. */
 struct inputs {
     uint8_t *rows[LINEAR_MAX_PARTS];
     float *x;
@@ -283,7 +282,7 @@ static void check_case(struct device *const *devices, const struct product_case 
         run(devices[d], c, act, &in, out[d], width);
     }
     /* `off`, `size` and `shift` are sums over the whole result, so that a wrong row, part or
-     * order shows. */
+     * order is detected. */
     double off = 0, size = 0, shift = 0;
     for (size_t i = 0; i < (size_t)c->n_rows * width; i++) {
         if (act && i % width >= c->parts[0].n)
@@ -299,7 +298,7 @@ static void check_case(struct device *const *devices, const struct product_case 
         printf("FAILED: case %zu: off by %.3g of %.3g\n", i_case, sqrt(off), sqrt(size));
         n_failures++;
     }
-    /* Results must be rounded up as often as down, also around a bias that loses a bit. */
+    /* Results must be rounded up as often as down, even around a bias that loses a bit. */
     shift /= (double)c->n_rows * width;
     if (c->parts[0].bias > 1 && !act && fabs(shift) > 0.1) {
         printf("FAILED: case %zu: off by %.3g in the mean\n", i_case, shift);
@@ -312,7 +311,7 @@ static void check_case(struct device *const *devices, const struct product_case 
     mem_free(in.x);
 }
 
-/* A row of 33 inputs is not a whole number of blocks, so no kernel takes such a matrix. For
+/* A row of 33 inputs is not a whole number of blocks, so no kernel supports such a matrix. For
  * every operator that uses the matrix, sync must return an error. The operator must not skip the
  * result silently. */
 static bool refuses(void (*fn)(struct device *d, struct weight *w), const char *what)
@@ -348,7 +347,8 @@ static void pack(struct device *d, struct weight *w)
 }
 
 /* The matrix fills five of the host's packing buffers, the first buffer twice, and a part of one
- * more. Rows at the edges of all buffers must arrive, each with its own numbers. */
+ * more. Rows at the edges of all buffers must be packed correctly, so each row has different
+ * numbers. */
 static float big_value(uint32_t row, uint32_t column)
 {
     return (float)((row * 31 + column * 7 + row / 16) % 251); /* the value is exact in bfloat16 */

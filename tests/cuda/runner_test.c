@@ -10,7 +10,7 @@
 #include "worker/runner/logits.h"
 #include "worker/runner/record.h"
 
-/* A real device has none of these functions. */
+/* Builds for a real device do not have these functions. */
 #pragma weak emulate_refuse_capture
 #pragma weak emulate_n_limits_lowered
 #pragma weak emulate_set_code
@@ -48,7 +48,7 @@ static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, f
                "a row of logits is near the CPU's");
 }
 
-/* Tests passes. `last` gets the GPU's logits of the last pass, [MOST_SEQUENCES][TINY_VOCAB]. */
+/* Tests passes. `last` receives the GPU's logits of the last pass, [MOST_SEQUENCES][TINY_VOCAB]. */
 static void test_passes(struct side *cpu, struct side *gpu, float *last)
 {
     static struct pass p;
@@ -123,7 +123,7 @@ static void test_early_launches(void)
                  {90, true, "1", false},  {90, true, "true", false}, {90, true, "0", true},
                  {90, true, "off", true}, {90, true, "", true},      {80, true, "0", false}};
     if (emulate_set_code)
-        /* the caller's value is not needed: these are the last launches */
+        /* the caller's value need not be restored, because these are the last launches */
         (void)unsetenv("COX_NO_EARLY_LAUNCH");
     for (size_t i = 0; emulate_set_code && i < sizeof cases / sizeof *cases; i++) {
         struct gpu_device *d;
@@ -140,7 +140,8 @@ static void test_early_launches(void)
     }
 }
 
-/* Shapes that an operator would refuse in every pass must be reported before anything is loaded. */
+/* Shapes that an operator would refuse in every pass must be reported before the model is
+ * loaded. */
 static void test_shapes(const struct device *d)
 {
     static const struct {

@@ -110,7 +110,7 @@ static void give_biases(struct rig *r, struct batch *b, struct row *row)
     row->device.n_biases = b->n_biases - row->device.first_bias;
 }
 
-/* Gives the row a list of allowed ids, or the same ids as a mask. */
+/* Adds to the row a list of allowed ids, or the same ids as a mask. */
 static void give_allowed(struct rig *r, struct batch *b, struct row *row)
 {
     uint32_t n = 1 + below(r, MAX_LIST), words = (r->vocab_size + 31) / 32;
@@ -275,7 +275,7 @@ static void compare(struct rig *r, const struct batch *b, uint32_t i,
         fail(r, row, i, "last", b->last[row->device.slot], got->id);
     if (row->device.n_logprobs < 0)
         return;
-    /* if the best logit is infinite, the host ranks it above itself */
+    /* if the best logit is infinite, the host's rank is off by one */
     if (got->rank != rows->chosen_rank && got->best < FLT_MAX)
         fail(r, row, i, "rank", got->rank, rows->chosen_rank);
     if (!close_to((double)got->logprob, (double)rows->values.ptr[0]))

@@ -1,15 +1,15 @@
 /* Tests a decode step as it is recorded: passes whose rows have adapters, in any mix, and logits
  * with their sampling. Adapters are loaded and replaced between steps. A replay must have the
- * bits of its operators one by one. On the emulation the test also checks the amount of work
- * that the host enqueues, and refuses each call of a recording once. Exit status 0 passed, 1
- * failures, 77 no device. --small runs the same cases. */
+ * same bits as its operators run one by one. On the emulation the test also checks the amount of
+ * work that the host enqueues, and refuses each call of a recording once. Exit status 0 passed,
+ * 1 failures, 77 no device. --small runs the same cases. */
 #include "kernels/cuda/backend/sampler.h"
 #include "tests/cuda/emulate/faults.h"
 #include "tests/cuda/rig/runner_rig.h"
 #include "worker/runner/logits.h"
 #include "worker/runner/record.h"
 
-/* A real device has none of these functions. */
+/* Builds for a real device do not have these functions. */
 #pragma weak emulate_refuse_capture
 #pragma weak emulate_n_enqueued
 
@@ -172,19 +172,19 @@ static void test_places_are_taken_again(struct side *const sides[2], const char 
     /* the key was seen before recordings were dropped, so the steps are recorded and replayed */
     for (int i = 0; i < 2; i++)
         run_both(sides, &p, got, true);
-    load(sides, THIRD, FIRST, third); /* this adapter is for the same matrices */
+    load(sides, THIRD, FIRST, third); /* this adapter has the same matrices */
     give_adapters(&p, sides[1]->engine->loras, after);
     run_both(sides, &p, other, true);
     expect(is_same(got, other, 1) && !is_same(got, other, 0), "the adapter that is there now");
-    /* this adapter is for other matrices and needs another recording */
+    /* this adapter has other matrices, which need another recording */
     load(sides, FOURTH, SECOND, fourth);
     give_adapters(&p, sides[1]->engine->loras, last);
     for (int i = 0; i < 3; i++)
         run_both(sides, &p, other, i > 0);
 }
 
-/* Adapters for the same matrices share recordings. A pass with more tiles than its recording has
- * room for needs another recording. */
+/* Adapters for the same matrices share recordings. A pass with more tiles than its recording
+ * allows needs another recording. */
 static void test_tiles(struct side *const sides[2], const char *first, const char *fourth)
 {
     static const uint64_t one[] = {THIRD, 0, 0, 0}, two[] = {THIRD, FIRST, 0, FIRST};
@@ -461,7 +461,7 @@ static void test_refusals(struct side *gpu)
 /* ---- work that the host enqueues ---- */
 
 /* `count` holds the kernels of a step over the emulation (4 multiprocessors), as in
- * docs/develop/gpu.md. Each added or removed launch must show here. */
+ * docs/develop/gpu.md. A change that adds or removes a launch must change these numbers. */
 struct count {
     uint32_t n_rows;
     bool has_adapters;

@@ -1,8 +1,8 @@
 """Holds the claims of README.md and their checks, which tests/docs/readme_claims runs.
 
 CLAIMS is the README from its first to its last word: texts in order, each with its checks. Between two texts the README may have
-no letter and no digit. A new sentence without a check therefore fails, and so does a text that is no longer there. Texts are
-quoted as a reader sees them: without marks of Markdown, a link by its words. The target of each link is checked, too.
+no letter and no digit. A new sentence without a check therefore fails, and so does a text that was removed. Texts are quoted as a
+reader sees them: without marks of Markdown, a link by its words. The target of each link is checked, too.
 """
 import functools
 import json
@@ -47,7 +47,7 @@ def has(path, *patterns):
 
 
 def runs(path):
-    """Returns a check that the script is there, is executable, and explains itself."""
+    """Returns a check that the script exists, is executable, and prints a help text."""
     def check(_):
         done = subprocess.run([ROOT / path, "--help"], capture_output=True, text=True, timeout=60 * SLOW)
         assert done.returncode == 0 and path in done.stdout, f"{path} --help: {done.stdout}{done.stderr}"
@@ -63,7 +63,7 @@ def tested_by(*names):
 
 
 def advice(_):
-    """Checks nothing, because the text only tells the reader what to do. Its links are checked elsewhere."""
+    """Checks nothing, because the text is only an instruction for the reader. Its links are checked elsewhere."""
 
 
 def gpu_never_ran(_):
@@ -134,7 +134,7 @@ def drawn_from_the_cast(_):
 
 
 def recording(text):
-    """Checks that the recording shows what the text says, has the date of the text and the commands of scripts/record, and that the
+    """Checks that the recording agrees with the text, has the date of the text and the commands of scripts/record, and that the
     flags of these commands exist."""
     header, lines, said = cast()
     day = datetime.fromtimestamp(header["timestamp"], timezone.utc).date()
@@ -234,7 +234,7 @@ def survives(_):
 
 
 def gateway_breaks(_):
-    """Checks that a killed gateway ends the stream early, and that the client does not take the part for a whole answer."""
+    """Checks that a killed gateway ends the stream early, and that the client does not accept the part as a complete answer."""
     wait_for("the replica serves", serves, 30)
     with httpx.Client(base_url=cluster().url, timeout=60 * SLOW) as client, \
             client.stream("POST", "/v1/completions", json={**BODIES[0], "max_tokens": 900, "stream": True}) as r:
@@ -268,7 +268,7 @@ def refuses_media(_):
 
 
 def first_token(text):
-    """Types the lines unchanged, on free ports, with a home folder of its own. Without the demo model, `null` stands for it."""
+    """Types the lines unchanged, on free ports, with a separate home folder. Without the demo model, `null` replaces it."""
     assert README.split("## First token\n", 1)[1].split("```\n")[1] == text, "the lines are no longer those of the README"
     where, *lines = text.splitlines()
     landing = text_of("docs/index.md").split("```\n")[1].splitlines()
@@ -397,7 +397,7 @@ def check_form():
 
 
 def check_cover():
-    """Checks that every word of the README has a check, and that every check has its words there."""
+    """Checks that every word of the README has a check, and that the README contains the words of every check."""
     text, at, wrong = squeezed(as_read(README)), 0, []
     for claim, *_ in CLAIMS:
         found = text.find(squeezed(claim), at)

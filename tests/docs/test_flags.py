@@ -17,7 +17,7 @@ NO_SETTINGS = {"--host", "--port", "--sagemaker", "--data-parallel-size", "--inv
 
 @pytest.fixture(scope="module")
 def tables():
-    """Returns (command → its flags, flags of vLLM that Coxswain lacks → what becomes of them), as `cox flags` prints them."""
+    """Returns (command → its flags, flags of vLLM that Coxswain lacks → how they are handled), as `cox flags` prints them."""
     said = subprocess.run([BIN / "cox", "flags"], capture_output=True, text=True, timeout=30 * SLOW, check=True).stdout
     commands, missing = {}, {}
     for title, text in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", said, re.M):

@@ -1,7 +1,7 @@
 """Types the commands of the how-to pages, in their order, against clusters of the null device.
 
-A command in a fence is typed here, or typed by another test (ELSEWHERE), or NOBODY gives the reason why no test types it. Ports
-come from the environment (every option is a COX_ variable), so that a line is typed unchanged except for the words of
+A command in a fence is typed here, or typed by another test (ELSEWHERE), or the table NOBODY has the reason why no test types it.
+Ports come from the environment (every option is a COX_ variable), so that a line is typed unchanged except for the words of
 SUBSTITUTIONS."""
 import json
 import os
@@ -47,7 +47,7 @@ NOBODY = {"migrate-from-ollama.md": [("ollama show", "no Ollama is here")]}
 
 
 class Typist:
-    """`Typist` is a reader with an empty home and ports of their own, who types the page's commands."""
+    """Types the page's commands like a reader, with an empty home folder and separate ports."""
 
     def __init__(self, page, folder):
         self.page, self.folder = page, folder
@@ -87,7 +87,7 @@ class Typist:
         return said
 
     def skip(self):
-        """Passes over a command that another test types, or that no test types."""
+        """Skips a command that another test types, or that no test types."""
         command = self.commands.pop(0)
         rows = ELSEWHERE.get(self.page, []) + NOBODY.get(self.page, [])
         assert any(command.text.startswith(row[0]) for row in rows), f"nobody types {command}"

@@ -1,4 +1,4 @@
-"""Tests that the manual pages are there for every command, have every option, and are clean roff."""
+"""Tests that a manual page exists for every command, have every option, and are clean roff."""
 import os
 import re
 import shutil

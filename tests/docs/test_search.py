@@ -40,7 +40,7 @@ QUERIES = [
     ("worker died", "how-to/debug how-to/runbook explain/recovery"),
 ]
 MISSES = 2
-# ASK empties the search field, types the query like a person, and waits for the list of results.
+# ASK empties the search field, types the query like a user, and waits for the list of results.
 ASK = """
     const [query, done] = arguments, input = document.querySelector("input.md-search__input");
     const items = () => [...document.querySelectorAll(".md-search-result__list > li > a")].map(a => a.getAttribute("href"));

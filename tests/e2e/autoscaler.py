@@ -11,9 +11,9 @@ from cluster import SLOW, end_all
 
 class Autoscaler(threading.Thread):
     """Keeps between `least` and `most` workers, as many as the head wants. With idle_replicas 0 it acts like KEDA with
-    idleReplicaCount 0: it goes from none to `least` as soon as the number is above 0, and to none after `cooldown_s` seconds of
-    0. An answer that is not a number changes nothing.
-    `start(i)` starts worker i and returns its Popen. The highest worker ends first, by SIGTERM."""
+    idleReplicaCount 0: it starts `least` workers as soon as the number is above 0, and ends all workers after `cooldown_s`
+    seconds of 0. An answer that is not a number changes nothing. `start(i)` starts worker i and returns its Popen. The highest
+    worker ends first, by SIGTERM."""
 
     def __init__(self, url, start, least, most, poll_s=0.2, cooldown_s=0.5):
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class Autoscaler(threading.Thread):
     def turn(self):
         self.leaving = [p for p in self.leaving if p.poll() is None]
         wanted = self.ask()
-        if wanted is None or self.leaving:  # a new pod waits until the previous pod has gone
+        if wanted is None or self.leaving:  # a new pod waits until the previous pod has ended
             return
         if wanted > 0:
             self.active_at = time.monotonic()
@@ -57,7 +57,7 @@ class Autoscaler(threading.Thread):
             while not self.over.wait(self.poll_s):
                 if not self.paused.is_set():
                     self.turn()
-        except Exception as e:  # the test looks at the exception
+        except Exception as e:  # the test reads the exception
             self.failure = e
 
     def end(self):

@@ -1,5 +1,4 @@
-"""Makes wrong model files from the tiny models of scripts/make-goldens. Each case has words that the one-sentence error must
-contain."""
+"""Makes wrong model files from the tiny models of scripts/make-goldens. Each case has words that the error must contain."""
 import io
 import json
 import os
@@ -198,7 +197,7 @@ INDEX = "pytorch_model.bin.index.json"
 
 
 class Evil:
-    """`Evil` is an object whose pickle contains a call of a function."""
+    """Its pickle contains a call of a function."""
 
     def __init__(self, function, *args):
         self.call = function, args

@@ -157,7 +157,7 @@ class Browser:
 
     @contextlib.contextmanager
     def without_storage(self):
-        """Blocks the page's storage as a browser does without cookies: any access to it raises an exception."""
+        """Blocks the page's storage as a browser does without cookies: any access to the storage raises an exception."""
         script = self.devtools("Page.addScriptToEvaluateOnNewDocument", source=BLOCKED)["identifier"]
         try:
             yield
@@ -173,7 +173,7 @@ class Browser:
         return self.js(WIDE)
 
     def log(self):
-        """Returns the console's lines since the last call. When the security policy refuses something, the console has an error."""
+        """Returns the console's lines since the last call. A refusal by the security policy appears there as an error."""
         return [f"{x['level']} {x['message']}" for x in self.call("POST", "/se/log", {"type": "browser"})]
 
     def screenshot(self, path):

@@ -17,11 +17,11 @@ from findings import SANITIZED
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("COX_BIN", ROOT / "build/release/bin"))
-# Under sanitizers the long tests run a part of their cases. With COX_WHOLE (scripts/test --long) they run all of them.
+# Under sanitizers, the long tests run only a part of their cases. With COX_WHOLE (scripts/test --long) they run all of them.
 SHORT = SANITIZED and not os.environ.get("COX_WHOLE")
 SLOW = 4 if SHORT else 16 if SANITIZED else 1  # factor by which deadlines are longer
 findings.install()
-# A shell starts background commands with SIGINT ignored, and nohup starts them with SIGHUP ignored. Children inherit that. Without this loop the
+# A shell starts background commands with SIGINT ignored, and nohup starts them with SIGHUP ignored. Children inherit this. Without this loop, the
 # programs under test would not end when a test interrupts them.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
@@ -29,8 +29,8 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 
 class Block:
-    """`Block` is a range of ports for this process alone, below the ephemeral range. Tests run in parallel. With one shared range,
-    two tests could get the same port before either listens."""
+    """A range of ports, below the ephemeral range, that only this process uses. Tests run in parallel. With one shared range, two
+    tests could get the same port before either listens."""
     FIRST, SIZE, N = 20000, 600, 20
 
     def __init__(self):
@@ -47,7 +47,7 @@ class Block:
         self.at = random.randrange(self.n)
 
     def take(self, n):
-        """Returns the first of the next n ports. A port is given again only after all other ports."""
+        """Returns the first of the next n ports. A port is returned again only after all other ports."""
         with self.mutex:
             begin = self.at if self.at + n <= self.n else 0
             self.at = begin + n
@@ -58,7 +58,7 @@ block = Block()
 
 
 def free_ports(n):
-    """Returns n consecutive loopback ports on which nobody listens or will listen."""
+    """Returns n consecutive loopback ports on which no process listens or will listen."""
     for _ in range(200):
         base = block.take(n)
         held = []
@@ -185,7 +185,7 @@ class Cluster:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def pids(self):
-        """Returns {name: pid} as `cox up` last wrote it."""
+        """Returns {name: pid} from the pid file of `cox up`."""
         found = {}
         for line in self.pids_file.read_text().splitlines():
             name, pid = line.split()[:2]
@@ -219,7 +219,7 @@ class Cluster:
         return self.process.returncode, time.monotonic() - begin
 
     def kill(self):
-        """Kills every process of this cluster, also after a failed test."""
+        """Kills every process of this cluster, even after a failed test."""
         try:
             pids = list(self.pids().values())
         except (OSError, ValueError):

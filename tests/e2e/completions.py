@@ -42,7 +42,7 @@ def run(cluster, bodies, on_event=None):
 def run_under_strike(cluster, bodies, when, strike):
     """Repeats each body until strike(status) has returned. Returns a list of results for each body. `strike` is called once, on a
     thread, when the head's status reports generated tokens and when(status) is true. A tiny model's streams may end before a busy
-    client reads them or before the thread looks. The strike then hits later streams."""
+    client reads them or before the thread reads the status. The strike then hits later streams."""
     over, failures = threading.Event(), []
 
     def watch():

@@ -1,5 +1,5 @@
-/* This program is a minimal gateway for test_pooling.py: it sends pooling requests to the head
- * and prints the answers.
+/* Implements a minimal gateway for test_pooling.py: it sends pooling requests to the head and
+ * prints the answers.
  *   embed_client ENDPOINT KEYS_DIR < REQUESTS
  * A request is a line "last|mean|none 0|1 ID ID ..", where 1 = normalised. All requests are sent
  * at once. Each answer is a line of JSON, in the order of the requests. */

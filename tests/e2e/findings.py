@@ -1,6 +1,6 @@
-"""Finds sanitizer reports and crashes of every process. `cox up` restarts a child that ended and the streams go on, so a test would
-pass. Therefore each process writes its reports to a file. After every test this file reads the reports and `cox up`'s messages
-about ended children."""
+"""Finds sanitizer reports and crashes of every process. `cox up` restarts a child that ended and the streams continue, so a test
+would pass. Therefore each process writes its reports to a file. After every test this file reads the reports and `cox up`'s
+messages about ended children."""
 import atexit
 import os
 import re
@@ -33,7 +33,7 @@ def install():
 
 
 def look_at_log(log):
-    """Notes crashed children of `cox up`, and messages of gcc's UBSan, which ignores log_path beside ASan."""
+    """Records crashed children of `cox up`, and messages of gcc's UBSan, which ignores log_path beside ASan."""
     for line in log.splitlines():
         found = re.search(r"\bprocess_ended\b.*\bpid=(\d+) signal=(\d+)", line)
         if found and int(found[2]) in CRASHES and int(found[1]) not in own or ": runtime error: " in line:

@@ -10,8 +10,8 @@ GATEWAY_BOUND, GATEWAY_PEAK_BOUND = 150 * 10**6, 400 * 10**6  # bytes of a gatew
 
 @dataclass
 class Size:
-    pss: int  # bytes, where shared memory counts in proportion to this process's part of it
-    rss: int  # bytes of all resident memory; this value is the largest, and the bounds apply to it
+    pss: int  # bytes; shared memory counts in proportion to this process's part of it
+    rss: int  # bytes of all resident memory; the largest of the values, to which the bounds apply
     private: int
     peak: int  # largest rss so far in bytes
     threads: int

@@ -1,7 +1,7 @@
-/* This program is a relay between the head and its peers that damages frames in ways that CURVE
- * would never let through. It repeats, swaps, drops, cuts and changes frames, and sends frames
- * of an earlier session or another version. It has the keys of both sides. For
- * test_bad_frames.py and test_mixed_versions.py:
+/* Implements a relay between the head and its peers. The relay damages frames in ways that CURVE
+ * would never deliver. It repeats, swaps, drops, cuts and changes frames, and sends frames of an
+ * earlier session or another version. It has the keys of both sides. For test_bad_frames.py and
+ * test_mixed_versions.py:
  *   frame_relay KEYS_DIR HEAD_PORT SEED PERIOD_MS [another-version | newer | older]
  * It prints "port N" and then a line for each strike, and ends when its standard input ends.
  * another-version: it only changes every worker's Hello to the next major version. newer: each
@@ -93,7 +93,7 @@ static void send_frame(struct relay *r, struct peer *p, enum way way, const void
         if (zmq_send(p->to_head, bytes, n, ZMQ_DONTWAIT) < 0)
             fprintf(stderr, "frame_relay: the head takes no more\n");
     } else if (zmq_send(r->front, p->id, p->n_id, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0) {
-        zmq_send(r->front, bytes, n, ZMQ_DONTWAIT); /* a peer that has gone gets no frames */
+        zmq_send(r->front, bytes, n, ZMQ_DONTWAIT); /* a peer that has left gets no frames */
     }
 }
 
@@ -152,10 +152,9 @@ static void strike(struct relay *r, struct peer *p, enum way way, struct frame *
     send_frame(r, p, way, f->bytes, f->n);
 }
 
-/* Returns true when it is this link's turn. Frames that open a session are never damaged, or no
- * session would open. Tokens must pass between two strikes on one kind of link. On a busy
- * machine a session takes longer than a period, and with a strike in each period no session
- * would open. */
+/* Returns true when it is this link's turn. Frames that open a session are never damaged,
+ * because no session would open. Between two strikes on one kind of link, tokens must pass: on a
+ * busy machine, a session takes longer than a period to open. */
 static bool is_time(struct relay *r, enum way way, enum peer_role role, enum msg_type t)
 {
     uint64_t now = clock_mono_ns(), *last_ns = &r->last_ns[way][role];

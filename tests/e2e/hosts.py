@@ -1,7 +1,7 @@
 """Makes hosts for a test: network namespaces, cables between them, and programs inside.
 
 A namespace has no name in /run/netns. It exists as long as its processes, and these die with the test's process
-(PR_SET_PDEATHSIG). So nothing is left behind, however a test ends.
+(PR_SET_PDEATHSIG). Therefore no process is left behind, however a test ends.
 """
 import json
 import os
@@ -26,7 +26,7 @@ def why_not():
     for program, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("setpriv", "util-linux"), ("curl", "curl")):
         if not shutil.which(program):
             return f"no {program}: apt-get install {package}"
-    # Tries the parts of a host: a namespace, a veth pair, and an address.
+    # Tests whether the parts of a host can be made: a namespace, a veth pair, and an address.
     tried = subprocess.run(["unshare", "--net", "--uts", "--mount", "sh", "-c",
                             "ip link add v0 type veth peer name v1 && ip addr add 10.0.0.1/24 dev v0"],
                            capture_output=True, text=True)
@@ -86,7 +86,7 @@ class Host:
         return self.run("curl", "-sS", "-g", "-m", "60", *args, url, check=False)
 
     def end(self):
-        """Ends the host with all processes in it, including those that a program left behind."""
+        """Ends the host with all processes in it, including those that a program has left."""
         try:
             net = os.stat(f"/proc/{self.holder.pid}/ns/net").st_ino
         except OSError:  # the host has ended already
@@ -95,7 +95,7 @@ class Host:
             try:
                 if net is not None and os.stat(process / "ns/net").st_ino == net:
                     os.kill(int(process.name), signal.SIGKILL)
-            except OSError:  # the process has ended in the meantime
+            except OSError:  # the process has ended meanwhile
                 pass
         self.holder.kill()
         self.holder.wait()
@@ -192,7 +192,7 @@ class HostCluster(Hosts):
         return f"fd78:{i}::{end}" if self.ipv6 else f"10.78.{i}.{end}"
 
     def connect(self, i, mtu=1500, end=2):
-        """Connects worker i to the head, also again after a disconnect."""
+        """Connects worker i to the head, even after a disconnect."""
         w, bits = self.workers[i], 64 if self.ipv6 else 24
         self.cable(w, self.head, "up0", f"down{i}", mtu)
         self.head.address(f"down{i}", f"{self.address(i, 1)}/{bits}")
@@ -289,7 +289,7 @@ def run_wire(hosts, host, name, *args):
 
 
 class Wire:
-    """`Wire` is a cable between two hosts that the test controls: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`, and
+    """Holds a cable between two hosts that the test controls: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`, and
     say("find", hex), which returns the number of frames with these bytes and the number of all frames."""
 
     def __init__(self, hosts, a, b, dev, mtu=1500):

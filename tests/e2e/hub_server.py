@@ -146,7 +146,7 @@ class Server(ThreadingHTTPServer):
         self.files, self.cut, self.ending = {}, 0, threading.Event()
 
     def handle_error(self, request, client_address):
-        pass  # a client that was killed is no error
+        pass  # a killed client is not an error
 
     def answer(self, h, path, action):
         body = self.files.get(unquote(path))

@@ -22,7 +22,7 @@ def number(**more):
 
 
 SCHEMAS = {
-    # These schemas test types.
+    # types
     "null": value({"type": "null"}),
     "boolean": value({"type": "boolean"}),
     "integer": number(minimum=-1000, maximum=1000),
@@ -33,13 +33,13 @@ SCHEMAS = {
     "bare_boolean": {"type": "boolean"},
     "bare_string": {"type": "string", "maxLength": 16},
     "bare_array": {"type": "array", "items": SMALL, "minItems": 1, "maxItems": 4},
-    # These schemas test enum and const.
+    # enum and const
     "enum": value({"enum": ["red", "green", "blue", 7, None, False]}),
     "enum_objects": value({"enum": [{"a": 1}, [1, 2], "x\"y\\z", 2.5]}),
     "enum_typed": value({"type": "string", "enum": ["north", "south", 3]}),
     "enum_unicode": value({"enum": ["Zürich", "東京", "naïve\n", "\U0001f600"]}),
     "const": obj({"kind": {"const": "point"}, "at": {"const": [0, 0]}, "none": {"const": None}}),
-    # These schemas test objects.
+    # objects
     "required": obj({"name": NAME, "age": SMALL, "mail": {"type": "boolean"}}),
     "optional": obj({"name": NAME, "age": SMALL, "title": WORD}, "age", "title"),
     "nothing_required": obj({"a": SMALL, "b": SMALL, "c": SMALL}, "a", "b", "c"),
@@ -55,7 +55,7 @@ SCHEMAS = {
                        "minProperties": 1, "maxProperties": 2},
     "nested": obj({"person": obj({"name": NAME, "home": obj({"city": NAME, "zip": {"type": "string", "pattern": "^[0-9]{5}$"}})})}),
     "odd_names": obj({"a b": SMALL, "\"": SMALL, "\\": SMALL, "é": SMALL, "": SMALL}),
-    # These schemas test arrays.
+    # arrays
     "items": value({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 5}),
     "min_items": value({"type": "array", "items": SMALL, "minItems": 2, "maxItems": 4}),
     "exact_items": value({"type": "array", "items": {"type": "boolean"}, "minItems": 3, "maxItems": 3}),
@@ -66,7 +66,7 @@ SCHEMAS = {
                      "items": {"type": "array", "minItems": 2, "maxItems": 2, "items": SMALL}}),
     "empty_array": value({"type": "array", "maxItems": 0}),
     "array_of_objects": value({"type": "array", "items": obj({"x": SMALL, "y": SMALL}, "y"), "minItems": 1, "maxItems": 3}),
-    # These schemas test numbers.
+    # numbers
     "minimum": number(minimum=17, maximum=23),
     "exclusive": number(exclusiveMinimum=17, exclusiveMaximum=21),
     "negative": number(minimum=-120, maximum=-7),
@@ -75,7 +75,7 @@ SCHEMAS = {
     "both_bounds": number(minimum=0, exclusiveMinimum=10, maximum=1000, exclusiveMaximum=100),
     "decimals": value({"type": "number", "minimum": 0.5, "maximum": 1.5, "multipleOf": 0.01}),
     "wide": number(minimum=0, maximum=10**15),
-    # These schemas test strings.
+    # strings
     "min_length": text(minLength=5, maxLength=9),
     "exact_length": text(minLength=4, maxLength=4),
     "empty_string": text(maxLength=0),
@@ -94,7 +94,7 @@ SCHEMAS = {
     "hostname": text(format="hostname", maxLength=20),
     "ipv4": text(format="ipv4"),
     "ipv6": text(format="ipv6"),
-    # These schemas test combined schemas.
+    # combined schemas
     "any_of": value({"anyOf": [SMALL, WORD, obj({"a": {"type": "null"}})]}),
     "any_of_objects": {"anyOf": [obj({"kind": {"const": "cat"}, "lives": SMALL}), obj({"kind": {"const": "dog"}, "name": NAME})]},
     "one_of": value({"oneOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": 5}, {"type": "null"}]}),
@@ -121,5 +121,5 @@ SCHEMAS = {
 for schema in SCHEMAS.values():
     schema["x-guidance"] = {"whitespace_flexible": False}
 
-# EXAMPLES has answers for schemas without a bound. The model sees such an example, which ends.
+# EXAMPLES has answers for schemas without a bound. The model's prompt contains such an example, so its answer ends.
 EXAMPLES = {"recursive_list": '{"v":3,"next":{"v":8,"next":null}}', "recursive_tree": '{"v":true,"sub":[{"v":false,"sub":[]}]}'}

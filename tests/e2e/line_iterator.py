@@ -3,7 +3,7 @@ import io
 
 
 class LineIterator:
-    """Iterates over the lines of a stream whose parts end anywhere. As in the notebooks, the last line must end with a newline."""
+    """Iterates over the lines of a stream whose parts may end anywhere. As in the notebooks, the last line must end with a newline."""
 
     def __init__(self, stream):
         self.parts, self.buffer, self.at = iter(stream), io.BytesIO(), 0

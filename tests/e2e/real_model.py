@@ -1,4 +1,4 @@
-"""Gives the tests of a real model the demo model, prompts, and the answer to each request alone."""
+"""Provides the demo model, prompts, and the answer to each request alone, for tests of a real model."""
 import json
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
 MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
 GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT / "build/goldens/reference")
 N_CROWD = 100
-EVERY = 1 if os.environ.get("COX_WHOLE") else 5  # in a crowd, one answer of this many is compared, because 100 answers alone take minutes
+EVERY = 1 if os.environ.get("COX_WHOLE") else 5  # one answer of this many is compared where many requests run at once, since 100 take minutes
 WINDOW = 512  # window of the demo model's sliding layers, in tokens
 
 needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no demo model at {MODEL}: scripts/fetch-demo-model")
@@ -55,7 +55,7 @@ class Alone:
 
 
 def check(cluster, bodies, alone, every=1):
-    """Sends all bodies at once and compares each answer, or every `every`-th answer, with the answer alone."""
+    """Sends all bodies at once and compares every `every`-th answer with the answer to the same request alone."""
     for body, got in list(zip(bodies, run(cluster, bodies)))[::every]:
         assert answer(got) == alone[body], body["prompt"][:60]
 

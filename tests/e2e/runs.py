@@ -1,4 +1,4 @@
-"""Starts runs for a test, in a separate folder, and ends everything that was started in that folder."""
+"""Starts runs for a test, in a separate folder, and ends all processes that were started in that folder."""
 import json
 import os
 import signal

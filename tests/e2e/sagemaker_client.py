@@ -1,5 +1,5 @@
 """Makes the calls of notebooks with boto3 and the sagemaker package. test_sagemaker_clients.py runs it in .venv-clients:
-sagemaker_client.py URL KEY SCENARIO prints the answers as JSON. This script does not know which server answers."""
+sagemaker_client.py URL KEY SCENARIO prints the answers as JSON. The script is the same for every server."""
 import json
 import sys
 

@@ -1,9 +1,9 @@
 """Writes a Llama of one layer with weights written by hand. It calls a tool and reads the tool's result.
 
 The vocabulary is the 256 bytes and tokens that are whole texts. A row of the model's head gives the token after a token (a
-bigram). The attention does one thing: the token ASK finds the token of WORDS in the prompt and passes it on. The chat template
+bigram). The attention has one effect: the token ASK attends to the token of WORDS in the prompt and copies it. The chat template
 ends a prompt with the token for the next action: call a tool that the client has, repeat a tool's result, or greet. Only the
-worker's forward pass makes the answer."""
+worker's forward pass computes the answer."""
 import json
 import struct
 
@@ -30,8 +30,8 @@ def byte_letters():
 
 
 def template(calls):
-    """Returns a chat template that looks only at the end of each message, so that a client's long instructions cost little. Like
-    many templates it refuses a system message that is not the first; Claude Code sends such messages."""
+    """Returns a chat template that reads only the end of each message, so that a client's long instructions cost little. Like many
+    templates it refuses a system message that is not the first; Claude Code sends such messages."""
     begin = "".join(f"{'{%- if' if i == 0 else '{%- elif'} {json.dumps(name)} in has.names -%}}<|call {name}|>" for i, name in enumerate(calls))
     return ("{%- set has = namespace(names=[], result=false) -%}"
             "{%- for t in tools or [] -%}{%- set has.names = has.names + [t.function.name] -%}{%- endfor -%}"

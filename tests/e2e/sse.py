@@ -3,7 +3,7 @@ import json
 
 
 def events(lines):
-    """Yields the JSON of each data line. Raises unless the stream ends with [DONE] and nothing after it."""
+    """Yields the JSON of each data line. Raises an exception unless [DONE] is the end of the stream."""
     done = False
     for line in lines:
         if line == "" or line.startswith(":"):

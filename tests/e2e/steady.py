@@ -11,8 +11,8 @@ from sse import Collected, events
 
 
 class Steady:
-    """`with Steady(urls, n) as load: ...` runs n users, each with one stream after the other, at any of the gateways. When a gateway
-    refuses a connection, the next gateway is tried, as a load balancer does. Nothing else is retried."""
+    """`with Steady(urls, n) as load: ...` runs n users, each with one stream after the other, at any gateway. When a gateway refuses
+    a connection, the next gateway is tried, as a load balancer does. Nothing else is retried."""
 
     def __init__(self, urls, n_users=32, n_tokens=60):
         self.urls, self.n_users, self.n_tokens = urls, n_users, n_tokens

@@ -1,4 +1,4 @@
-"""Runs a command on a pseudo-terminal of the test."""
+"""Runs a command on a pseudo-terminal that the test reads."""
 import codecs
 import os
 import pty
@@ -56,11 +56,12 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def screen(self):
-        """Returns the last whole screen of a program that redraws it, without escape sequences."""
+        """Returns the last complete screen of a program that redraws it, without escape sequences."""
         return re.sub("\033\\[[0-9;?]*[a-zA-Z]", "", self.text[self.text.rfind("\033[H"):])
 
     def wait(self):
-        """Waits for the end and returns the exit code. It reads the output while it waits, so that the command can go on writing."""
+        """Waits for the end and returns the exit code. It reads the output while it waits, so that the command can continue to
+        write."""
         wait_for("the command has ended", lambda: (self.read(), self.process.poll() is not None)[1])
         while self.read():
             pass

@@ -1,5 +1,5 @@
-"""Tests LoRA adapters on a running cluster: through every API, in one batch with the base model, unloaded during streams, across
-losses of ranks and heads, and refusals. The expected tokens come from scripts/make-goldens."""
+"""Tests LoRA adapters on a running cluster: every API, one batch with the base model, unloads during streams, lost ranks and heads,
+and refusals. scripts/make-goldens makes the expected tokens."""
 import json
 import os
 import shutil
@@ -31,7 +31,7 @@ def known(names=NAMES):
 
 @pytest.fixture()
 def root(tmp_path):
-    """Gives the test a folder of adapters that it may damage."""
+    """Makes a folder of adapters that the test may damage."""
     shutil.copytree(MODEL / "loras", tmp_path / "loras")
     (tmp_path / "key").write_text(KEY + "\n")
     return tmp_path / "loras"
@@ -127,7 +127,7 @@ def test_unloaded_under_its_streams(root):
 
 @pytest.mark.parametrize("victims", [("worker-1",), ("worker-0",), ("head",), ("head", "worker-1")], ids="+".join)
 def test_what_dies_under_streams(root, victims):
-    """A restarted worker gets the table of adapters before any step, and a new head learns it from the workers."""
+    """A restarted worker gets the table of adapters before any step, and a new head receives it from the workers."""
     with start(root) as c:
         for name in NAMES[1:]:
             lora(c, "load", f"{name}={name}")
@@ -150,10 +150,10 @@ def test_what_dies_under_streams(root, victims):
 
 @needs_redis
 def test_a_standby_takes_over_under_streams(root, tmp_path):
-    """A standby that knows of no adapter takes over under streams. It has waited for longer than the time in which a head counts as
-    new."""
+    """A standby that has no adapter in its table takes over during streams. It has waited for longer than the time in which a head
+    counts as new."""
     with Redis(tmp_path) as redis, start(root, kind=partial(Pair, redis)) as c:
-        headers, ports = {"Authorization": f"Bearer {KEY}"}, c.admin_ports()  # both are read before `c` looks at the other head
+        headers, ports = {"Authorization": f"Bearer {KEY}"}, c.admin_ports()  # both are read before `c` switches to the other head
 
         def asked(name, path):
             code, body = get(f"http://127.0.0.1:{ports[name]}{path}", headers=headers)
@@ -175,7 +175,7 @@ def test_a_standby_takes_over_under_streams(root, tmp_path):
 
         def strike(got):
             if not struck and got.n_chunks > 5:
-                struck.append(os.kill(pid, signal.SIGSTOP))  # SIGKILL would not do, because a killed head would be back at once
+                struck.append(os.kill(pid, signal.SIGSTOP))  # SIGSTOP and not SIGKILL, because a killed head would be restarted at once
 
         pid = c.pid(old)
         try:

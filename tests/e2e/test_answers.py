@@ -1,4 +1,4 @@
-"""Tests flags that change answers. The null worker's text has no markers, so deepseek_r1 takes all of it as reasoning."""
+"""Tests flags that change answers. The null worker's text has no markers, so deepseek_r1 parses all of it as reasoning."""
 import subprocess
 
 import httpx
@@ -49,8 +49,8 @@ def test_tools_reach_the_template(http):
 
 
 def test_many_ids_in_one_answer(http):
-    """A large answer is written outside the loop, as a long prompt is read. Small answers are written at once and have the same
-    content."""
+    """Like the read of a long prompt, the write of a large answer is outside the loop. Small answers are written at once and have
+    the same content."""
     for text in "äb" * 3, "äb" * 6000:
         got = http.post("/tokenize", json={"prompt": text, "return_token_strs": True}).json()
         assert got["count"] == len(got["tokens"]) == len(got["token_strs"]) >= 3 * len(text) // 2, got["count"]
@@ -59,7 +59,7 @@ def test_many_ids_in_one_answer(http):
 
 def test_unknown_fields_are_warned_of(cluster, http):
     assert http.post("/v1/chat/completions", json={**ASKED, "never_heard_of": 1}).status_code == 200
-    wait_for("it is told of", lambda: "field_ignored" in cluster.log() and "never_heard_of" in cluster.log())  # `cox up` passes the gateway's line on
+    wait_for("it is told of", lambda: "field_ignored" in cluster.log() and "never_heard_of" in cluster.log())  # `cox up` prints the gateway's line
 
 
 @pytest.mark.parametrize("flags, says", [

@@ -51,7 +51,7 @@ def test_stop_sequence(client):
 
 
 def test_system_and_what_is_begun(client):
-    """A longer system prompt gives more ids. A message that continues an answer ends the prompt."""
+    """A longer system prompt has more ids. A message that continues an answer ends the prompt."""
     def count(**more):
         return client.messages.count_tokens(model="null", **more).input_tokens
 
@@ -63,7 +63,7 @@ def test_system_and_what_is_begun(client):
 
 
 def test_an_answer_is_sent_back_whole(client):
-    """An answer that is sent back whole has more members than a model reads. The prompt then uses only role and content."""
+    """An answer that is sent back completely has more members than a model reads. The prompt then uses only role and content."""
     ask = {"model": "null", "max_tokens": 5, "extra_body": {"temperature": 0}}
     first = client.messages.create(messages=HI, **ask)
     more = {"role": "user", "content": "Go on"}
@@ -74,7 +74,7 @@ def test_an_answer_is_sent_back_whole(client):
 
 @pytest.mark.parametrize("behavior", ["error", "continue_unthreaded"])
 def test_a_thread_that_is_not_kept(client, behavior):
-    """The client asks for a thread, gets a "not found", and then sends all messages, as the package's tool runner does."""
+    """The client requests a thread, receives a "not found", and then sends all messages, as the package's tool runner does."""
     thread = client.beta.messages.thread(model="null", max_tokens=5, unsupported_request_behavior=behavior)
     said = [thread.send({"role": "user", "content": text}) for text in ("Hi", "Go on", "And now?")]
     read = [m.usage.input_tokens + m.usage.cache_read_input_tokens for m in said]

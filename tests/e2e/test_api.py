@@ -74,7 +74,7 @@ def test_completion_defaults_to_16_tokens(http):
 
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_stream_equals_whole(http, temperature):
-    n = 400  # a step takes 1 ms: on a busy machine the gateway may stall for tens of steps and get their tokens together
+    n = 400  # a step takes 1 ms: on a busy machine the gateway may stall for tens of steps and receive their tokens together
     body = {"model": "null", "prompt": PROMPT, "max_tokens": n, "temperature": temperature, "seed": 7,
             "stream_options": {"include_usage": True}}
     got = collect(http, "/v1/completions", body)
@@ -206,7 +206,7 @@ def test_logprobs(http):
     assert all(v <= 0 for v in lp["token_logprobs"])
     assert all(len(t) >= 2 for t in lp["top_logprobs"])
     lp = complete(http, max_tokens=4, temperature=0, logprobs=0)["choices"][0]["logprobs"]
-    assert lp["top_logprobs"] == [{t: v} for t, v in zip(lp["tokens"], lp["token_logprobs"])]  # OpenAI and vLLM give the sampled token here too
+    assert lp["top_logprobs"] == [{t: v} for t, v in zip(lp["tokens"], lp["token_logprobs"])]  # OpenAI and vLLM also list the sampled token
     assert lp["text_offset"] == [0, 1, 2, 3]
     r = http.post("/v1/chat/completions", json={"model": "null", "messages": [{"role": "user", "content": "x"}],
                                                 "max_tokens": 3, "logprobs": True, "top_logprobs": 2}).json()
@@ -305,8 +305,8 @@ FOREIGN = ["evil.example", "127.evil.example:8265", "127.0.0.1.evil.example", "l
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_admin_api_without_a_key_answers_loopback_names_only(cluster, name):
-    """A request with a foreign Host is refused. In DNS rebinding, a web page's name resolves to 127.0.0.1, and the page sends that
-    name as Host."""
+    """A request with another site's Host is refused. In DNS rebinding, a web page's name resolves to 127.0.0.1, and the page sends
+    that name as Host."""
     with httpx.Client(base_url=cluster.admin, headers={"Host": name}) as web:
         for path in ("/", "/api/status", "/api/events", "/metrics"):
             answer = web.get(path)

@@ -1,6 +1,6 @@
 """Tests frames that CURVE would never deliver: frame_relay.c, with the keys of both sides, repeats, swaps, drops, cuts and damages
 frames in both directions. Streams still end with their expected tokens. This file also tests peers of another version, and
-strangers."""
+unknown peers."""
 import collections
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests that bad input in files, on command lines and from clients gives one clear sentence each, and breaks nothing else.
+"""Tests that bad input in files, on command lines and from clients gives one clear error each and has no other effect.
 test_bad_frames.py tests the network protocol."""
 import json
 import random
@@ -25,7 +25,7 @@ def up(ports, model, *args):
 
 
 def is_refused(r, words):
-    """Returns true for exit code 2, with the error as last line and few attempts before that line."""
+    """Returns true for exit code 2, with the error as the last line, after few attempts."""
     last = r.stderr.splitlines()[-1] if r.stderr else ""
     return r.returncode == 2 and last.startswith("cox up: ") and words in last and len(last) < 400 and \
         "start_failed" not in last and r.stderr.count("worker_restarted") <= 2
@@ -34,7 +34,7 @@ def is_refused(r, words):
 def all_refused(cases):
     """Checks that all cases are refused. cases: {name: (function of ports, words)}. Several cases run at once, because they mostly
     wait."""
-    if SANITIZED:  # the readers have unit tests, and this function tests processes
+    if SANITIZED:  # the readers have unit tests with sanitizers, and this function tests processes
         cases = dict(list(cases.items())[::4])
     ports = free_ports(4 * len(cases))
 
@@ -82,7 +82,7 @@ def test_bad_shards(tmp_path, source, cases):
 @needs_goldens
 @pytest.mark.parametrize("seed", [1, 2])
 def test_flipped_bits_of_a_header(tmp_path, seed):
-    """A model with flipped bits is refused, or it loads and answers. The unit tests of the readers try every position."""
+    """A model with flipped bits is refused, or it loads and answers. The unit tests of the readers flip the bits at every position."""
     rng = random.Random(seed)
     good = bad_models.GGUF.read_bytes()
     n_header = good.index(b"output.weight") + 50
@@ -156,13 +156,13 @@ def test_wrong_files_and_addresses(tmp_path):
 
 
 def end_of(program, *args):
-    """Returns (exit code, last line on stderr) of a program that does not start."""
+    """Runs a program that does not start. Returns (exit code, last line on stderr)."""
     p = subprocess.run([str(BIN / program), *map(str, args)], capture_output=True, text=True, timeout=20 * SLOW)
     return p.returncode, p.stderr.splitlines()[-1]
 
 
 def test_programs_without_what_they_need(tmp_path):
-    """Programs started by hand without their needs end with exit code 2, so that a supervisor does not retry."""
+    """Programs that are started without a required option or file end with exit code 2, so that a supervisor does not retry."""
     keys = tmp_path / "keys"
     assert run_cox("keys", "--keys-dir", keys).returncode == 0
     head = ["--port", 0, "--admin-port", 0]
@@ -229,7 +229,7 @@ def talk(c, data, timeout=20.0):
 
 
 def check_refusal(got, status):
-    """Checks for an answer of this status with OpenAI's error object."""
+    """Checks that the answer has this status and OpenAI's error object."""
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), got[:300]
     error = json.loads(body)["error"]
@@ -315,7 +315,7 @@ def bad_heads(c):
 
 
 def pipelined(c):
-    """Sends twenty requests in one piece, valid and invalid in turn. The twenty answers come in order."""
+    """Sends twenty requests in one piece, valid and invalid in turn. The twenty answers arrive in order."""
     good, bad = (json.dumps({"prompt": "a", "max_tokens": n, "temperature": 0}).encode() for n in (3, -1))
     data = b"".join(request("/v1/completions", bad if i % 2 else good) for i in range(19))
     data += request("/v1/completions", bad, "Connection: close")
@@ -332,7 +332,7 @@ def pipelined(c):
 
 def slow_bodies(c):
     """Sends bodies that do not end. Their connections stay open until the client drops them. The bodies announce less than a client
-    without a key may have in total, because big_bodies runs beside this and is the same client."""
+    without a key may have in total, because big_bodies runs at the same time as the same client."""
     held = []
     for _ in range(20):
         s = socket.create_connection(("127.0.0.1", c.ports[0]), timeout=20 * SLOW)

@@ -1,4 +1,4 @@
-"""Tests /v1/batches with the openai package. A process that dies during a batch costs no line and repeats none."""
+"""Tests /v1/batches with the openai package. When a process dies during a batch, no line is lost or repeated."""
 import json
 import os
 import signal
@@ -115,7 +115,7 @@ def test_cancel(tmp_path):
         assert [r["custom_id"] for r in lines(ai, got.output_file_id)] == ["line 0"]
         (late,) = lines(ai, got.error_file_id)
         assert late["custom_id"] == "line 1" and late["error"]["code"] == "batch_cancelled"
-        c.wait_idle()  # the cancelled line does not run on
+        c.wait_idle()  # the cancelled line does not continue to run
 
 
 @pytest.mark.parametrize("who", ["gateway-0", "head", "worker-0"])

@@ -91,7 +91,7 @@ def test_poem_and_lines(cluster, tmp_path):
 
 
 class Bare(BaseHTTPRequestHandler):
-    """`Bare` is a server with completions only, without usage and in pieces of one word. Every fourth answer is an error."""
+    """A server with completions only, without usage and in pieces of one word. Every fourth answer is an error."""
     protocol_version = "HTTP/1.1"
     n = 0
     lock = threading.Lock()
@@ -146,7 +146,7 @@ def test_a_server_that_has_completions_alone(tmp_path):
 
 
 class Tokenizing(BaseHTTPRequestHandler):
-    """`Tokenizing` is a server that truncates the benchmark's dataset when it is asked for the tokens of a prompt."""
+    """A server that truncates the benchmark's dataset when it gets a request to tokenize a prompt."""
 
     def log_message(self, *_):
         pass
@@ -170,7 +170,7 @@ class Tokenizing(BaseHTTPRequestHandler):
 
 
 def test_a_dataset_that_is_cut_short_meanwhile(tmp_path):
-    """The benchmark has read the whole dataset before that. With a mapped file, SIGBUS would end the process."""
+    """The benchmark has read the whole dataset before the server truncates it. With a mapped file, SIGBUS would end the process."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Tokenizing)
     server.dataset = tmp_path / "lines.jsonl"
     server.dataset.write_text("".join(json.dumps({"prompt": "x" * 200}) + "\n" for _ in range(100)))
@@ -258,7 +258,7 @@ def test_interrupted(cluster, tmp_path):
     got, r = figures(out), json.loads((tmp_path / "r.json").read_text())
     assert p.returncode == 1 and err.endswith("cox bench serve: the command was interrupted by a signal\n") and "the request was not sent" in err, err
     cut_off = re.search(r"^  (\d+): interrupted$", err, re.MULTILINE)
-    assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None: all four requests got their last token when the load ended
+    assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None: all four requests had received their last token when the load ended
     assert got["Successful requests"] + got["Failed requests"] == 1000 and r["completed"] == got["Successful requests"]
     cluster.wait_idle()
 
@@ -290,7 +290,7 @@ def test_bars_on_a_terminal(cluster):
     try:
         while piece := os.read(ours, 1 << 16):
             seen += piece.decode()
-    except OSError:  # the error is EIO, which is the end of the output
+    except OSError:  # EIO is the end of the output
         pass
     os.close(ours)
     assert p.returncode == 0 and "Successful requests:" in out and "5/5 prompts made" in seen and "5/5 requests" in seen, seen
@@ -357,8 +357,8 @@ def test_startup(tmp_path):
     done = offline(tmp_path, "startup", "--model", tmp_path / "nothing")
     assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
-# VLLM_FLAGS has the flags of vLLM's client from its own list (tests of its Rust client), with a value where needed. A flag works (""), changes
-# nothing ("ignored"), or would change the measurement and is refused ("refused").
+# Lists the flags of vLLM's client, from the tests of vLLM's Rust client, with a value where needed. A flag works (""), has no effect ("ignored"),
+# or is refused because it would change the measurement ("refused").
 VLLM_FLAGS = {
     "": ["--append-result", "--backend vllm", "--base-url http://127.0.0.1:1", "--burstiness 1.0", "--custom-output-len 8", "--dataset-name random",
          "--dataset-path FILE", "--disable-shuffle", "--disable-tqdm", "--endpoint /v1/completions", "--extra-body {}", "--frequency-penalty 0.1",
@@ -386,7 +386,7 @@ VLLM_FLAGS = {
 
 
 def test_every_flag_of_vllms_client_is_known(tmp_path):
-    """Every accepted command line ends with exit code 1 and says that nobody listens at the address."""
+    """Every accepted command line ends with exit code 1 and reports that no process listens at the address."""
     (tmp_path / "FILE").write_text('{"prompt": "x"}\n')
     assert len({f.split()[0] for flags in VLLM_FLAGS.values() for f in flags}) == 105
     for becomes, flags in VLLM_FLAGS.items():
@@ -408,7 +408,7 @@ def test_every_flag_of_vllms_client_is_known(tmp_path):
 
 
 class Asked(BaseHTTPRequestHandler):
-    """Answers like a server of one model, and records the requests."""
+    """Responds like a server of one model, and records the requests."""
 
     def log_message(self, *_):
         pass

@@ -1,5 +1,5 @@
-"""Tests files that cannot be written at all, or not at once. disk_shim.c is preloaded, and a file decides about writes below a
-folder. Only requests that need the file are affected. While the store's thread waits for a disk, tenants take turns."""
+"""Tests files whose writes fail or stall. disk_shim.c is preloaded, and a file decides about writes below a folder. Only requests
+that need the file are affected. While the store's thread waits for a disk, tenants are served in turn."""
 import errno
 import http.client
 import json
@@ -87,7 +87,7 @@ def test_a_wrong_path_ends_the_start(tmp_path, name):
 
 
 def test_an_access_log_that_moves(tmp_path):
-    """The access log goes on when it is rotated as logrotate does it, and when its folder vanishes and returns."""
+    """The access log continues when it is rotated as by logrotate, and when its folder is removed and made again."""
     log = tmp_path / "logs/access"
     log.parent.mkdir()
     with Cluster("--access-log", log, workers=1, tp=1) as c:
@@ -131,8 +131,8 @@ def ask(c, key, path="/v1/files", method="GET", body=None, headers=None):
 
 @needs_shim
 def test_tenants_take_turns_at_the_store(tmp_path):
-    """The disk stalls during an upload of one tenant. That tenant then asks for more lists than a tenant may have waiting. Another
-    tenant asks for a single list, which is accepted and is one of the next two answers."""
+    """The disk stalls during an upload of one tenant. That tenant then requests more lists than a tenant may have pending. Another
+    tenant requests a single list, which is accepted and is one of the next two answers."""
     keys = tmp_path / "keys"
     keys.write_text("".join(f"{key} {name}\n" for name, key in KEYS.items()))
     edge = "edge"
@@ -184,15 +184,15 @@ def serves(c):
 
 def test_idle_clients_take_no_descriptors_from_others(tmp_path):
     """With 256 descriptors and more idle clients, the gateway warns at its start and refuses clients with a reason. Everything else
-    goes on."""
+    continues."""
     with Cluster("--state-dir", tmp_path / "state", workers=1, tp=1) as c:
         gateway = c.pid("gateway-0")
-        resource.prlimit(gateway, resource.RLIMIT_NOFILE, (120, 120))  # this limit acts as if something else had taken the other descriptors
+        resource.prlimit(gateway, resource.RLIMIT_NOFILE, (120, 120))  # this limit has the same effect as other open descriptors
         idle = []
         for _ in range(200):
             idle.append(http.client.HTTPConnection("127.0.0.1", c.ports[0]))
             idle[-1].connect()
-        assert c.status()["gateways"]  # the head still has the gateway
+        assert c.status()["gateways"]  # the gateway is still connected to the head
         for x in idle:
             x.close()
         wait_for("it serves", lambda: serves(c))

@@ -1,5 +1,5 @@
-"""Tests that on a machine whose processors are all busy, no process is taken for dead, although every process is slow. COX_HOG_S
-sets the seconds (20; 1800 for the long form)."""
+"""Tests a machine whose processors are all busy: every process is slow, but none counts as dead. COX_HOG_S sets the seconds (20;
+1800 for the long form)."""
 import contextlib
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests that `cox models` and `cox rm` list and remove models of the cache, and touch nothing else."""
+"""Tests that `cox models` and `cox rm` list and remove models of the cache, and change nothing else."""
 import json
 import os
 import re
@@ -118,8 +118,8 @@ def test_one_that_is_served_stays(world, hub):
 
 @pytest.mark.parametrize("how", ["absolute", "relative"])
 def test_one_that_is_served_by_its_path_stays(world, hub, how):
-    """A model served by its path stays. With `cox up $(cox pull MODEL)` and the null device, no weights are mapped, so only the
-    command line shows that the model is in use."""
+    """A model that is served by its path is not removed. With `cox up $(cox pull MODEL)` and the null device, no weights are mapped,
+    so only the command line shows that the model is in use."""
     folder = good(world.pull("org/tiny", hub=hub))
     path = folder if how == "absolute" else os.path.relpath(folder)
     with Cluster("--device", "null", model=str(path), env=world.env):
@@ -163,7 +163,7 @@ def test_links_are_not_followed(world, hub, tmp_path):
     folder.symlink_to(moved)
     assert listed(world)["org/tiny"]["state"] == "whole"
     assert cox(world, "rm", "org/tiny").returncode == 0 and world.names() == [] and (moved / WEIGHTS).exists()
-    # The folder of all models is on another disk.
+    # The command works when the folder of all models is on another disk.
     good(world.pull("org/tiny", hub=hub))
     (world.cache / "models").rename(tmp_path / "disk")
     (world.cache / "models").symlink_to(tmp_path / "disk")
@@ -173,7 +173,7 @@ def test_links_are_not_followed(world, hub, tmp_path):
 
 
 def test_folders_of_strangers(world):
-    """Folders with names and manifests that Coxswain did not write are left alone."""
+    """Folders with names and manifests that Coxswain did not write are not changed."""
     at = world.cache / "models/pulled"
     for name in ("a\x1b[2Jb", "no manifest", "x.part-123", "reference"):
         (at / name).mkdir(parents=True)

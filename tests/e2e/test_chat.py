@@ -75,7 +75,7 @@ class Terminal:
         return self.raw[self.seen:]
 
     def until(self, words):
-        """Waits for `words` and returns the text up to them. The next call looks behind these words."""
+        """Waits for `words` and returns the text up to them. The next call searches behind these words."""
         wait_for(words, lambda: words in self.read(), 20 * SLOW)
         at = self.raw.index(words, self.seen) + len(words)
         new, self.seen = self.raw[self.seen:at], at
@@ -216,7 +216,7 @@ def test_ctrl_c(gateway, env):
     t.ask("stop me\r")
     t.until("1 of <stop me>")
     t.type("\x03")
-    t.ask("")  # the program goes on after the interrupt
+    t.ask("")  # the program continues after the interrupt
     gateway.holds = False
     t.type("again\r")
     t.until("3 of <again>")

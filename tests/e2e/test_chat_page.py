@@ -1,5 +1,5 @@
-"""Tests the gateway's chat page in headless Chromium: a conversation with a real cluster by keyboard alone, hostile models and
-gateways, light and dark, and the width of a phone. Tests of the page's files and headers use HTTP without a browser."""
+"""Tests the gateway's chat page in headless Chromium: a conversation with a real cluster by keyboard alone, hostile answers, light
+and dark mode, and the width of a phone. Tests of the page's files and headers use HTTP without a browser."""
 import contextlib
 import itertools
 import json
@@ -45,7 +45,7 @@ def server():
 def browser(window):
     window.resize_back()
     window.theme("light")
-    point(window, 1, 1)  # otherwise the pointer would be over a token of the next page
+    point(window, 1, 1)  # moves the pointer away from the tokens of the next page
     window.open("about:blank")
     window.log()
     return window
@@ -192,7 +192,7 @@ def test_the_keyboard_alone(browser, server):
     assert ended(b).startswith("The harbour")
     assert b.js("return document.activeElement.id") == "prompt"
     way = []
-    for _ in range(60):  # TAB goes once around: each element gets the focus, is visible, and loses the focus
+    for _ in range(60):  # TAB visits every element once: each element gets the focus, is visible, and loses the focus
         b.press(TAB)
         name, is_seen = b.js(FOCUSED)
         assert is_seen, name
@@ -204,7 +204,7 @@ def test_the_keyboard_alone(browser, server):
         assert name in way, (name, way)
     order = [way.index(n) for n in ("skip", "model", "clear", "SUMMARY", "key", "probabilities", "talk", "body")]
     assert order == sorted(order)
-    # Shift and TAB go backwards from the message field: Retry, Copy, the answer. Arrow keys move between the answer's tokens.
+    # Shift and TAB visit them backwards from the message field: Retry, Copy, the answer. Arrow keys move between the answer's tokens.
     chord = [{"type": "keyDown", "value": SHIFT}, *itertools.chain(*[[{"type": k, "value": TAB} for k in ("keyDown", "keyUp")]] * 3), {"type": "keyUp", "value": SHIFT}]
     b.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": chord}]})
     assert b.js("return document.activeElement.className") == "body"
@@ -245,7 +245,7 @@ def test_the_pointer_sees_what_else_was_likely(browser, server):
 
 
 def half(text, *tokens):
-    """Returns a chunk with this text, which may be empty, and the probabilities of these tokens."""
+    """Returns a chunk with `text`, which may be empty, and the probabilities of the given tokens."""
     return {"choices": [{"index": 0, "delta": {"content": text} if text else {}, "finish_reason": None, "logprobs": {"content": [token(t) for t in tokens]}}]}
 
 
@@ -331,7 +331,7 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     assert ask(b, "Hello") == "Here at last" and len(server.script.asked) == 3
     said = b.js("return said")
     assert "No group serves now. Trying again in 1 s." in said and "Too many requests. Trying again in 1 s." in said
-    # Without Retry-After the page leaves the retry to the person.
+    # Without Retry-After the page leaves the retry to the user.
     server.script = Script(steps=[refuse(503, "The gateway is shutting down."), say("Back")])
     assert ask(b, "Two") == "" and last(b, ".error") == "The gateway is shutting down."
     b.click(".turn.model:last-child .foot button:nth-child(2)")
@@ -389,7 +389,7 @@ def test_a_base_model_continues_the_text(browser, server):
 
 @needs_browser
 def test_a_model_is_continued_where_the_person_says_so(browser, server):
-    """The person chooses to continue the text, because a base model may have a template too."""
+    """The user chooses to continue the text, because a base model may have a template too."""
     b, server.script = browser, Script(models=["demo"], steps=[say(" there was")])
     begin(b, server.url)
     b.click("#plain")

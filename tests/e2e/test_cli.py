@@ -1,4 +1,4 @@
-"""Tests the commands for a running cluster, as a person types them."""
+"""Tests the commands for a running cluster, as a user types them."""
 import json
 import os
 import re
@@ -115,7 +115,7 @@ def test_the_admin_key_is_asked_for(tmp_path):
 @pytest.mark.parametrize("code, exit_code", [(400, 2), (403, 2), (404, 1), (409, 1), (500, 1)])
 def test_an_answer_s_own_words_come_first(code, exit_code):
     class Head(BaseHTTPRequestHandler):
-        def do_GET(self):  # answers the command's questions about standby and contents
+        def do_GET(self):  # answers the command's requests about standby and contents with 404
             self.send_error(404)
 
         def do_POST(self):
@@ -169,7 +169,7 @@ def test_join_token_says_when_it_makes_keys(tmp_path):
 
 
 def test_a_stop_may_wait_for_open_requests():
-    """With --shutdown-timeout, an open stream gets all its tokens although `cox up` has been told to stop."""
+    """With --shutdown-timeout, an open stream gets all its tokens although `cox up` is stopping."""
     body = {"prompt": "hi", "max_tokens": 60, "temperature": 0, "stream": True}
     with Cluster("--shutdown-timeout", 60, "--null-step-us", 20000) as c:
         got = Collected()

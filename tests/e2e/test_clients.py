@@ -51,7 +51,7 @@ def cluster(folder):
     (folder / "keys").write_text(f"{KEY} alice\n{LIMITED} bob rate=1\n")
     with Cluster("--api-key-file", folder / "keys", "--state-dir", folder / "state", "--max-model-len", "4096", "--null-step-us", "5000") as c:
         yield c
-        c.wait_idle()  # requests that clients broke off must have ended
+        c.wait_idle()  # requests that clients aborted must have ended
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def demo_url():
     if not MODEL.exists() or SANITIZED:  # e2e_tiny_models tests real models with sanitizers
         yield ""
         return
-    # Gemma's own template knows only the roles user and assistant, so a tool's answer could not go back.
+    # Gemma's own template knows only the roles user and assistant, so a tool's result could not be sent back.
     with cpu_cluster("--served-model-name", "demo", "--max-model-len", 2048, "--chat-template", "chatml",
                      "--enable-auto-tool-choice", "--tool-call-parser", "hermes") as c:
         yield c.url
@@ -210,7 +210,7 @@ def test_the_manual_says_what_agents_are_given():
 
 @pytest.fixture
 def away():
-    """Yields (address, hosts): a proxy that refuses every connection, and the hosts that programs asked for."""
+    """Yields (address, hosts): a proxy that refuses every connection, and the hosts that programs requested."""
     hosts = []
 
     class Refuse(socketserver.StreamRequestHandler):
@@ -242,8 +242,8 @@ def test_agent_calls_a_tool(caller, away, tmp_path, name):
     done = agents.run(name, caller.url, "caller", tmp_path, proxy=away[0])
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
-    assert f"On the note stands {word}, and no more." in said, said  # the agent shows the tool's result
-    assert scripted_model.SAYS + word in done.stdout, said  # the agent shows the model's answer
+    assert f"On the note stands {word}, and no more." in said, said  # the agent's output contains the tool's result
+    assert scripted_model.SAYS + word in done.stdout, said  # the agent's output contains the model's answer
     assert not away[1], away[1]
 
 
@@ -344,7 +344,8 @@ HOSTED = ["web_search", "image_generation", "code_interpreter", "mcp", "file_sea
 
 
 def test_tools_that_a_server_runs(official, caller):
-    """Tools that a server would run are left out, with a header and a log line. Forcing such a tool is refused by name."""
+    """Tools that a server would run are removed from the request, with a header and a log line. Forcing such a tool is refused by
+    name."""
     got = official.responses.with_raw_response.create(model="caller", input="Hi", tools=[{"type": t} for t in HOSTED], temperature=0)
     assert got.headers["x-coxswain-tools-left-out"] == ",".join(HOSTED) and got.parse().output_text == scripted_model.HELLO
     assert "tools_left_out" in caller.log() and ",".join(HOSTED) in caller.log()
@@ -357,8 +358,8 @@ def test_tools_that_a_server_runs(official, caller):
 
 
 def test_tools_that_a_client_runs(caller):
-    """Anthropic's models know the schemas of some tools without being told. The gateway therefore gives these schemas to our model.
-    A tool with an unknown schema is left out."""
+    """Anthropic's models know the schemas of some tools, so requests do not contain them. The gateway therefore gives these schemas
+    to our model. A tool with an unknown schema is left out."""
     client = anthropic.Anthropic(base_url=caller.url, api_key="none", max_retries=0, timeout=60 * SLOW)
     ask = {"model": "caller", "max_tokens": 200, "messages": [{"role": "user", "content": "Hi"}]}
     got = client.messages.create(tools=[{"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}, {"type": "bash_20250124", "name": "Bash"}], **ask)
@@ -404,7 +405,7 @@ def test_a_refused_tool_is_named(official):
 
 
 def test_stream_helper_ends_a_call(official):
-    """The package takes a call as complete at the chunk after its last piece, not at a finish_reason in the same chunk."""
+    """The package considers a call complete at the chunk after its last piece, not at a finish_reason in the same chunk."""
     with official.chat.completions.stream(model="caller", messages=[{"role": "user", "content": "Hi"}], temperature=0,
                                           tools=[chat_function("Bash", {"type": "object"})]) as stream:
         events = [e for e in stream]
@@ -415,7 +416,7 @@ def test_stream_helper_ends_a_call(official):
 
 
 def test_allowed_tools(official):
-    """The model sees and calls only the allowed tools."""
+    """The prompt has only the allowed tools, and the model calls only these."""
     for only in ("Bash", "spare"):
         choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": only}]}
         item = official.responses.create(model="caller", input="Hi", tools=FUNCTIONS, tool_choice=choice, temperature=0).output[0]
@@ -450,7 +451,7 @@ def test_claude_code_s_bookkeeping(caller):
 
 
 def test_no_field_of_the_packages_is_unknown():
-    """Every field of the packages' newest request types is honoured, harmless, or refused by name."""
+    """Every field of the packages' newest request types has its effect, is harmless, or is refused by name."""
     from anthropic.types.beta import message_count_tokens_params, message_create_params
     from openai.types import completion_create_params as completions
     from openai.types import embedding_create_params as embeddings

@@ -1,4 +1,4 @@
-"""Tests that a program that crashes writes a last log line with everything needed to find the line of code, and ends with the exit
+"""Tests that a program that crashes writes a last log line with all data that locates the line of code, and ends with the exit
 status of the signal."""
 import json
 import re

@@ -32,7 +32,7 @@ def test_cuda_is_refused_by_cox_up():
     flags = [x for pair in zip(("--port", "--head-port", "--admin-port", "--worker-http-port"), free_ports(4)) for x in pair]
     r = run_cox("up", MODEL, *flags, "--device", "cuda", "--workers", 1)
     last = r.stderr.splitlines()[-1]
-    assert "restarted" not in r.stderr and "process_ended" not in r.stderr, r.stderr  # `cox up` did not try again
+    assert "restarted" not in r.stderr and "process_ended" not in r.stderr, r.stderr  # `cox up` did not retry
     assert r.returncode == 2 and last.startswith("cox up: ") and "--device cuda: " in last and SAID in last, r.stderr
 
 

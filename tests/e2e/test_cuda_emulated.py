@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.skipif(not MODEL.exists(), reason=f"no tiny checkpoint
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """`cox up` looks for the worker in its own folder, which here has the emulated worker."""
+    """`cox up` looks for the worker in its own folder; this folder has the emulated worker."""
     folder = tmp_path_factory.mktemp("bin")
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(BIN / name, folder / name)
@@ -91,8 +91,8 @@ def test_greedy_as_the_reference(cluster):
 
 @pytest.mark.parametrize("tp,pp,collectives,args", [(2, 1, 580.1, ()), (2, 2, 1188.1, ("--num-speculative-tokens", 3))])
 def test_ranks(programs, tp, pp, collectives, args):
-    """Sums, columns of logits, hidden states and ids go from device to device; draft tokens go through the host. Each rank reports
-    the memory that it reserved for the collectives."""
+    """Sums, columns of logits, hidden states and ids are sent from device to device, and draft tokens through the host. Each rank
+    reports the memory that it reserved for the collectives."""
     with cluster_of(programs, tp, pp, *args) as c:
         check_greedy(c)
         log = c.log()
@@ -158,7 +158,7 @@ def test_an_abort_that_hangs_ends_the_process(programs):
 
 
 def test_a_lost_device_ends_its_worker_and_no_stream(programs):
-    """Each life of the worker has a limited number of launches. The next life continues where the previous life ended."""
+    """Each run of the worker has a limited number of launches. The next run continues where the previous run ended."""
     with cluster_of(programs, 1, 1, env={"COX_EMULATE_FAIL_LAUNCH": "450"}) as c:
         got = run(c, [body_of(list(range(9, 30)), max_tokens=24)])[0]
         log = c.log()

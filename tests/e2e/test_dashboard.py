@@ -27,7 +27,7 @@ def window():
 def browser(window):
     window.resize_back()
     window.theme("light")
-    window.open("about:blank")  # the previous test's page keeps asking for its head, which gives errors on the console
+    window.open("about:blank")  # closes the previous test's page, which would log errors about its missing head
     window.log()
     return window
 
@@ -81,7 +81,7 @@ def test_under_load_it_shows_what_the_status_says(browser):
             assert [[w[0], w[1], w[2], w[3]] for w in workers] == \
                    [[f"{w['node']} #{w['ordinal']}", w["state"], str(w["group"]), f"{w['stage']}.{w['rank']}"]
                     for w in sorted(status["workers"], key=lambda w: w["ordinal"])]
-            # These are a process's own figures: cores, and memory out of the machine's. There is no GPU.
+            # Each process reports its cores, and its part of the machine's memory. There is no GPU.
             wait_for("each has said what it takes", lambda: all(
                 re.fullmatch(r"\d+\.\d / \d+", w[4]) and re.fullmatch(r"[\d.]+ [KMG]iB / [\d.]+ [MGT]iB", w[5]) and w[6:9] == ["–"] * 3
                 for w in browser.js(ROWS, "workers")))
@@ -202,7 +202,7 @@ def test_workers_stand_in_the_order_of_their_names_and_sort(browser):
         browser.open(f.url)
         names = lambda: [row[0] for row in browser.js(ROWS, "workers")]  # noqa: E731
         wait_for("they are there", lambda: len(names()) > 12)
-        assert names()[:12] == [f"cox-worker-{i}" for i in range(12)]  # the names end with the ordinal, and worker 2 comes before worker 10
+        assert names()[:12] == [f"cox-worker-{i}" for i in range(12)]  # the names end with the ordinal, and worker 2 is before worker 10
         row = browser.js(ROWS, "workers")[3]
         assert re.fullmatch(r"\d\.\d / 16", row[4]) and row[5].endswith(" / 512 GiB") and row[6].endswith(" %") and row[7].endswith(" / 80.0 GiB")
         browser.js("document.querySelector('#workers-table th:nth-child(5) button').click()")

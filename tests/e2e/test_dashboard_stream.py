@@ -106,7 +106,7 @@ def test_an_update_says_what_the_status_says(cluster):
         assert first["events"]["rows"] and all(e[0] >= first["events"]["next"] for e in second["events"]["rows"])
         assert second["done"]["number"] == first["done"]["number"] + 1
         with Listener(cluster.admin_port, f"show=waiting&limit=10&walk={third['done']['walk']}") as listener:
-            more = next(listener.updates())  # the update comes at once, without the samples that the page already has
+            more = next(listener.updates())  # the update arrives at once, without the samples that the page already has
         assert len(more["requests"]["rows"]) == 2 and all(r[1] == "queued" for r in more["requests"]["rows"])
         assert ("workers" in more) == (more["done"]["walk"] != third["done"]["walk"])
     finally:

@@ -1,5 +1,5 @@
-"""Tests that when a grammar needs a character that the vocabulary lacks, the answer is an error and never "stop": whole, streamed,
-with draft tokens, and beside other requests in the same step."""
+"""Tests that when a grammar needs a character that the vocabulary lacks, the answer is an error and never "stop": not streamed,
+streamed, with draft tokens, and beside other requests in the same step."""
 import json
 import shutil
 
@@ -37,7 +37,7 @@ def test_a_whole_answer_is_an_error(cluster):
 
 
 def test_a_stream_ends_with_an_error(cluster):
-    """The error is a status when the stream has not begun. The first tokens may come together with the error."""
+    """The error is a status when the stream has not begun. The first tokens may arrive together with the error."""
     r = ask(cluster, stream=True, **DEAD)
     if r.status_code != 200:
         assert r.status_code == 400 and WORDS in r.json()["error"]["message"], r.text

@@ -1,4 +1,4 @@
-"""Tests `cox debug dump`: its contents for a serving cluster, the required rights, and the secrets that it never shows."""
+"""Tests `cox debug dump`: its contents for a serving cluster, the required rights, and the absence of secrets."""
 import json
 
 import httpx

@@ -90,7 +90,7 @@ def test_a_full_disk(tmp_path):
         assert len(json.loads(call(c, "GET", "/v1/files")[1])["data"]) == len(ids)
         for i in ids:
             assert call(c, "DELETE", f"/v1/files/{i}")[0] == 200
-        assert upload(c, 100_000)[0] == 200  # the disk has the room of the deleted files again
+        assert upload(c, 100_000)[0] == 200  # the disk space of the deleted files is free again
         c.fill()
         os.remove(c.inside() + "/fill")
         assert upload(c)[0] == 200
@@ -99,7 +99,7 @@ def test_a_full_disk(tmp_path):
 
 @pytest.mark.skipif(not may_mount(), reason="no mount namespace for this user")
 def test_a_start_on_a_full_disk(tmp_path):
-    """Not even an empty database fits. When there is room, the store works without a restart."""
+    """Not even an empty database fits. When disk space becomes free, the store works without a restart."""
     c = OnSmallDisk(tmp_path / "disk")
     c.command[4] = c.command[4].replace(" && exec", f" && dd if=/dev/zero of={c.disk}/fill bs=4k 2>/dev/null; exec")
     with c:

@@ -1,4 +1,4 @@
-"""Tests that replicas are added and removed under load: 1, 4, 2, with or without `GET /scale`. No stream fails."""
+"""Tests that replicas are added and removed under load: from 1 to 4 to 2, with or without `GET /scale`. No stream fails."""
 import json
 import re
 import signal

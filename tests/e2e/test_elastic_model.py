@@ -1,5 +1,5 @@
 """Tests a replica of a real model that has fewer ranks for a while (--elastic-tp). Every token of every stream must be the model's
-answer to the tokens before it, with all ranks or with fewer. The test asks clusters without load again to check each token."""
+answer to the tokens before it, with all ranks or with fewer. The test checks each token with clusters without load."""
 import asyncio
 import json
 import os
@@ -38,8 +38,8 @@ def cluster_of(folder, tp, *args, pp=1):
 
 
 class Fewer:
-    """`Fewer` is a cluster of a model under load from users who each send one stream after the other. `common`: flags that the
-    reference clusters get too."""
+    """`Fewer` is a cluster of a model under load from users who each send one stream after the other. `common`: flags for the
+    reference clusters too."""
 
     def __init__(self, folder, tp, *args, pp=1, common=(), models=("m",), n_tokens=N_TOKENS):
         self.whole, self.folder, self.common = tp, folder, common
@@ -114,7 +114,7 @@ class Fewer:
         """Kills workers. They are not restarted until `resume`."""
         begun = time.monotonic()
 
-        def running():  # more than half must run, or after 5 s one: on a busy machine few streams run at once
+        def running():  # more than half must run, or after 5 s one: because few streams run at once on a busy machine
             n = self.cluster.status()["requests"]["running"]
             return n > len(self.bodies) // 2 or (n > 0 and time.monotonic() > begun + 5)
 
@@ -187,7 +187,7 @@ def test_with_fewer_and_with_all_again(case):
 
 
 def test_adapters(tmp_path):
-    """Adapters are read again with each shard. An adapter that is loaded with fewer ranks is there with all ranks too."""
+    """Adapters are read again with each shard. An adapter that is loaded with fewer ranks is still loaded with all ranks."""
     folder = folder_of("llama_tiny")
     common = ("--enable-lora", "--max-loras", 2, "--lora-root", LORAS, "--lora-modules", "every=every", "some=some")
     with Fewer(folder, 2, common=common, models=("m", "every", "some")) as c:
@@ -266,7 +266,7 @@ def test_killed_while_it_reads(large):
         c.begin()
         left = {c.cluster.pid(n) for n in c.names_of((0,))}
         with c.without((1,)):
-            # the test must look in time, because all weights are there 20 ms later
+            # the test must read the status in time, because all weights are loaded 20 ms later
             wait_for("it is asked", lambda: c.cluster.status()["groups"][0]["tp"] == 1, 40)
             for pid in left:
                 os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Tests replicas of fewer ranks than TP: two of four workers are killed and come back under load. No stream fails."""
+"""Tests replicas of fewer ranks than TP: two of four workers are killed and restarted under load. No stream fails."""
 import json
 import os
 import re
@@ -17,7 +17,8 @@ WAIT = 1  # value of --elastic-tp-wait in seconds
 
 
 class Fewer(Cluster):
-    """`Fewer` has two workers of a replica of four. The test starts and kills the other two workers, and nobody restarts those."""
+    """`Fewer` has two workers of a replica of four. The test starts and kills the other two workers, which `cox up` does not
+    restart."""
 
     def __init__(self, *args, env=None):
         super().__init__("--elastic-tp", "--elastic-tp-wait", WAIT, "--null-step-us", 10000, *args, workers=2, tp=4, env=env)

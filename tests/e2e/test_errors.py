@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from cluster import BIN, SLOW, Cluster, free_ports, run_cox
 
-NOBODY = "127.0.0.1:1"  # nobody listens at this address
+NOBODY = "127.0.0.1:1"  # no process listens at this address
 FORBIDDEN = "/sys/not-here"  # not even root can create this file; containers mount /sys read-only
 NO_RIGHTS = "(Operation not permitted|Permission denied|Read-only file system)"
 PORTS = free_ports(3)
@@ -17,12 +17,12 @@ LINE = '{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"model"
 ASK = "Check that the server runs and that the address is right"
 KINDS = "must be \"demo\", \"null\", a GGUF file, a folder with config.json"
 
-# Each case has command and arguments, exit status, expected words; {tmp} is a folder with in.jsonl.
+# Cases of (command and arguments, exit status, expected words); {tmp} is a folder with in.jsonl.
 CASES = [
-    # These cases have a wrong address.
+    # wrong addresses
     *((f"{c} --address {NOBODY}", 2, f"cannot connect to http://{NOBODY}/api/.*{re.escape(ASK)}")
       for c in ("status", "top", "top --once", "events", "drain all", "undrain all", "lora list", "debug dump")),
-    *((f"{c} --address no.such.host.invalid:8265", 2, f"{re.escape(ASK)}|did not answer in time")  # the second text comes when the name server is silent
+    *((f"{c} --address no.such.host.invalid:8265", 2, f"{re.escape(ASK)}|did not answer in time")  # second text: the name server does not answer
       for c in ("status", "drain 0")),
     (f"keys --reload --address {NOBODY}", 1, re.escape(ASK)),
     (f"chat --url http://{NOBODY}", 1, re.escape(ASK)),
@@ -32,7 +32,7 @@ CASES = [
     (f"run-batch -i {{tmp}}/in.jsonl -o {{tmp}}/out.jsonl --url http://{NOBODY} --retry-timeout 0", 1, re.escape(ASK)),
     (f"bench serve --model null --num-prompts 1 --ready-check-timeout-sec 0 --base-url http://{NOBODY}", 1, re.escape(ASK)),
     ("bench serve --model null --num-prompts 1 --base-url ftp://here/", 2, "ftp://here/.*not a valid address"),
-    # These cases lack arguments.
+    # missing arguments
     ("bench throughput", 2, "no model to measure: give --model MODEL .*, or --base-url URL"),
     ("bench latency", 2, "no model to measure: give --model MODEL .*, or --base-url URL"),
     ("drain", 2, "the worker is missing. Give .*`cox status` shows them"),
@@ -71,7 +71,7 @@ CASES = [
     ("run list all", 2, 'unexpected argument "all"'),
     ("run render -f {tmp}/in.jsonl -n No_Good", 2, "--namespace No_Good is invalid: use up to 63 lower-case letters"),
     ("head --insecure --runs cox", 2, "--runs cox: the value must be the full path of the program cox"),
-    # These cases have missing files and names.
+    # missing files and names
     *((f"run {c}-f /not/here", 2, "cannot open the run file /not/here: No such file or directory") for c in ("", "--check ", "create ", "render ")),
     *((f"run {c} nobody", 1, 'there is no run "nobody"; `cox run list` lists the runs') for c in ("show", "logs", "terminate", "delete")),
     ("run create --from 1234", 1, 'there is no run "1234"; `cox run list`'),
@@ -86,7 +86,7 @@ CASES = [
     ("gateway --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
     ("worker --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
     ("status --admin-key-file /not/here", 2, "cannot open the admin key file /not/here: No such file or directory \\(--admin-key-file"),
-    # These cases lack rights.
+    # missing rights
     *((f"run {c} --runs-dir {FORBIDDEN}", 1, f"{FORBIDDEN}.*{NO_RIGHTS}\\. Give another folder with --runs-dir DIR") for c in ("list", "show x", "create --from 1")),
     (f"keys --keys-dir {FORBIDDEN}", 1, f"cannot create the key folder {FORBIDDEN}: .*{NO_RIGHTS}. Choose another folder with --keys-dir"),
     (f"join-token --keys-dir {FORBIDDEN} --head a:1", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}"),
@@ -94,7 +94,7 @@ CASES = [
     (f"pull hf:a/b --cache-dir {FORBIDDEN}", 1, f"{FORBIDDEN}: .*{NO_RIGHTS}.*Set COX_CACHE to a writable folder"),
     (f"run-batch -i {{tmp}}/in.jsonl -o {FORBIDDEN} --url http://{NOBODY}", 2, f"cannot open the output file {FORBIDDEN}: {NO_RIGHTS}\\. Give a file that can be written as -o"),
     ("up null --host 192.0.2.1 --head-port {} --admin-port {} --worker-http-port {}".format(*PORTS), 2, "gateway-0 cannot listen on 192.0.2.1 port 8000"),
-    # These cases have no network.
+    # no network
     ("pull hf:a/b --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1 .*Check the network; if a proxy is needed, set HTTPS_PROXY"),
     ("pull demo --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1 .*Check the network; if a proxy is needed, set HTTPS_PROXY"),
     ("pull s3://bucket/model --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1"),
@@ -110,7 +110,7 @@ def environment(tmp, **more):
 
 
 def judge(command, code, says, done):
-    """Checks for one line of Coxswain's with the expected words. Programs with a log write it as an event."""
+    """Checks that Coxswain prints one line with the expected words. Programs with a log write the line as an event."""
     name, lines, others = command.split()[0], done.stderr.splitlines(), done.stdout
     if name == "smoke":  # smoke prints its list on stdout, and the failure is the last line
         lines, others = done.stdout.splitlines(), done.stderr

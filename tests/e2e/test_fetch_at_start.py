@@ -82,7 +82,8 @@ def test_four_containers_fetch_once_and_serve(world, hub, tmp_path):  # noqa: F8
 
 @pytest.mark.parametrize("name", ["HF_MODEL_ID", "OPTION_MODEL_ID"])
 def test_a_container_elsewhere_than_at_sagemaker(world, hub, tmp_path, name):  # noqa: F811
-    """`docker run -e HF_MODEL_ID=… IMAGE serve` works without any variable of SageMaker. A MODEL on the command line wins."""
+    """`docker run -e HF_MODEL_ID=… IMAGE serve` works without any variable of SageMaker. A MODEL on the command line overrides
+    HF_MODEL_ID."""
     port, head, admin, worker = free_ports(4)
     ports = ["--port", str(port), "--head-port", str(head), "--admin-port", str(admin), "--worker-http-port", str(worker)]
     env = {k: v for k, v in world.env.items() if not k.startswith("SAGEMAKER_")} | {name: "org/tiny", "HF_ENDPOINT": hub.url, "TMPDIR": str(tmp_path)}
@@ -144,7 +145,7 @@ def test_offline_says_no_in_one_sentence(world, hub, flag, env):  # noqa: F811
         assert done.returncode == 2 and done.stderr.count("\n") == 1, (command, done.returncode, done.stderr)
         assert model in done.stderr and str(world.cache) in done.stderr and "cox pull " in done.stderr and "HF_HUB_OFFLINE" in done.stderr, done.stderr
     assert not hub.requests and not world.cache.exists()
-    assert run("up", "org/none", "--no-offline", world=world, hub=hub, **env).returncode == 2 and hub.requests  # the command line wins
+    assert run("up", "org/none", "--no-offline", world=world, hub=hub, **env).returncode == 2 and hub.requests  # the command line overrides the environment
 
 
 @pytest.mark.parametrize("value", ["", "0", "false"])
@@ -190,7 +191,7 @@ def test_wrong_names_and_tokens(world, tmp_path):  # noqa: F811
 
 
 def test_a_file_of_requests_and_a_draft_model(world, hub, tmp_path):  # noqa: F811
-    """`cox run-batch MODEL` downloads by itself, and so does a model named by `--speculative-config`."""
+    """`cox run-batch MODEL` downloads its model, and the model that `--speculative-config` names."""
     (tmp_path / "in.jsonl").write_text(LINE)
     ports = free_ports(3)
     done = run("run-batch", "org/tiny", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out", "--", "--device", "null", "--head-port", ports[0], "--admin-port",

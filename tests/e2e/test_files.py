@@ -45,7 +45,7 @@ def test_files(tmp_path, keys):
             mine.files.list(limit=0)
         assert get(c.url + "/v1/files", headers={"Authorization": f"Bearer {MINE}"})[0] == 200
 
-    with cluster(tmp_path / "deep" / "state", keys) as c:  # this cluster is another one with the same folder
+    with cluster(tmp_path / "deep" / "state", keys) as c:  # this is a second cluster with the same folder
         mine = client(c)
         assert mine.files.retrieve(first.id).bytes == 12
         assert mine.files.delete(first.id).deleted

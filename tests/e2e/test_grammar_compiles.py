@@ -1,5 +1,5 @@
-"""Tests that a costly grammar is compiled beside the steps. Another request's tokens keep coming in the meantime. A worker that is
-killed during the compile costs no answer."""
+"""Tests that a costly grammar is compiled beside the steps. Another request's tokens continue to arrive meanwhile. When a worker is
+killed during the compile, no answer is lost."""
 import json
 import os
 import signal
@@ -53,7 +53,7 @@ class Asked(threading.Thread):
 
 
 def test_a_neighbour_goes_on(cluster):
-    """The head counts steps with tokens that came while a request waited for its grammar. Only other requests can have produced
+    """The head counts steps with tokens that arrived while a request waited for its grammar. Only other requests can have produced
     those tokens."""
     before, asked, tokens = counts(cluster)["results_while_grammars_were_awaited"], Asked(cluster, 1), []
 
@@ -69,8 +69,8 @@ def test_a_neighbour_goes_on(cluster):
 
 
 def ask_until_it_waits(cluster):
-    """Returns a costly request that is waiting for its grammar. On a busy machine this function may look too late. It then tries the
-    next request."""
+    """Returns a costly request that is waiting for its grammar. On a busy machine, the compile may have ended before the check. The
+    function then uses the next request."""
     for i in range(2, 12):
         asked = Asked(cluster, i)
         asked.start()

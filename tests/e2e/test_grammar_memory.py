@@ -1,5 +1,5 @@
-"""Tests that costly grammars use no more of a worker's memory than --grammar-room. Requests without room wait and are not refused,
-and another request's answer comes in the meantime."""
+"""Tests that costly grammars use no more of a worker's memory than --grammar-room. Requests that do not fit wait and are not
+refused, and another request is answered meanwhile."""
 import asyncio
 import json
 
@@ -15,7 +15,7 @@ pytestmark = [needs_model, pytest.mark.skipif(SANITIZED, reason="sanitizers chan
 MIB = 1 << 20
 ROOM = 32
 # BESIDE is MiB beyond --grammar-room. One compile of such a grammar takes 20 MB, and the allocator keeps some freed memory. Measured: 85 MiB, and
-# 161 MiB with room for all grammars.
+# 161 MiB with memory for all grammars.
 BESIDE = 72
 N = 24
 

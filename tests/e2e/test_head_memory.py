@@ -10,7 +10,7 @@ from cluster import SANITIZED, Cluster, get, wait_for
 
 MIB = 1 << 20
 ROOM = 64 * MIB
-UNDER_WAY = 32 * MIB  # bytes that one gateway may have sent and the head has not read yet (docs/develop/head.md)
+UNDER_WAY = 32 * MIB  # most bytes that one gateway may have sent before the head reads them (docs/develop/head.md)
 ALICE, BOB = "sk-memory-alice", "sk-memory-bob"
 N_BODIES, N_CHOICES, N_PROMPT = 60, 128, 4000  # an id takes 5 bytes, so the prompts take 156 MB
 
@@ -58,7 +58,7 @@ def test_choices_of_long_prompts(tmp_path):
         refused = [text for status, text in answers if status == 429]
         assert len(refused) + sum(status == 200 for status, _ in answers) == N_BODIES
         assert all("leave no memory for another one of 4000 tokens" in text for text in refused)
-        assert sum(status == 200 for status, _ in answers) >= 5  # Alice may use half of the room
+        assert sum(status == 200 for status, _ in answers) >= 5  # Alice may use half of the memory
         if not SANITIZED:  # a sanitizer's allocator keeps freed memory
             assert of_head(c, "VmHWM") - before < ROOM + UNDER_WAY
         wait_for("nothing is held", lambda: held(c) == 0)

@@ -1,5 +1,5 @@
-"""Tests that hosts and networks fail under the streams of a replica over two hosts (hosts.py). Each stream ends with exactly the
-tokens that it gets alone, and the failure is named."""
+"""Tests failures of hosts and networks during the streams of a replica on two hosts (hosts.py). Each stream ends with exactly the
+tokens of the same request alone, and `cox status` shows the failure."""
 import re
 import time
 
@@ -37,7 +37,7 @@ def wait_lost(hosts, pending, seconds=15):
 
 
 def test_a_cut_cable_is_a_pause(tmp_path):
-    """The link of one host goes down during a request and comes back."""
+    """The link of one host fails during a request and is restored."""
     with HostCluster(tmp_path, "null", NULL) as hosts:
         hosts.start_all()
         p = hosts.ask("cable", 400, seed=8)
@@ -49,7 +49,8 @@ def test_a_cut_cable_is_a_pause(tmp_path):
 
 
 def test_a_host_that_is_gone_and_comes_back(tmp_path):
-    """A host's only cable is pulled while its worker lives on. The host returns with another address. Then that worker is killed."""
+    """A host's only cable is unplugged while its worker continues to run. The host returns with another address. Then that worker is
+    killed."""
     with HostCluster(tmp_path, TINY, OF_TINY) as hosts:
         hosts.start_all()
         want = alone(hosts)
@@ -70,7 +71,7 @@ def test_a_host_that_is_gone_and_comes_back(tmp_path):
 
 def test_the_network_between_the_workers(tmp_path):
     """The two workers have a cable between them and reach the head without it. Delay, jitter and one second of silence on this cable
-    change nothing. When the silence lasts, both ranks detect it by themselves, during a stream and between two streams."""
+    have no effect. When the silence lasts, both ranks detect it by themselves, during a stream and between two streams."""
     with HostCluster(tmp_path, TINY, OF_TINY) as hosts:
         wire = Wire(hosts, *hosts.workers, "data")
         for i, w in enumerate(hosts.workers):

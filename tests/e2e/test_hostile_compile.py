@@ -1,6 +1,6 @@
 """Tests that grammars and requests' own chat templates are compiled in separate processes with limits. Whatever happens to such a
-process, the gateway answers all other clients, and tells this client the result. A compile process stopped by a signal stands for
-one that never ends, so the tests do not depend on time."""
+process, the gateway answers all other clients, and this client receives the result. A compile process that is stopped by a signal
+simulates one that never ends, so the tests do not depend on time."""
 import contextlib
 import http.client
 import json
@@ -97,7 +97,7 @@ class Compiles:
                 found = self.running() - known
             for p in found:
                 os.kill(p, signal.SIGSTOP)
-            wait_until = time.monotonic() + 0.5  # an answer sent before the stop may still be on its way
+            wait_until = time.monotonic() + 0.5  # an answer that was sent before the stop may arrive later
             while asked.is_alive() and time.monotonic() < wait_until:
                 time.sleep(0.02)
             if found and asked.is_alive():
@@ -121,12 +121,12 @@ def cluster():
 @pytest.fixture
 def compiles(cluster):
     yield Compiles(cluster)
-    for p in Compiles(cluster).running():  # these processes were left by a failed test
+    for p in Compiles(cluster).running():  # these processes are left from a failed test
         os.kill(p, signal.SIGKILL)
 
 
 def slow(n):
-    """Returns a schema that takes 100 ms or more until it is refused. Each n gives another source."""
+    """Returns a schema that is refused after 100 ms or more. Each n gives another source."""
     return schema({"type": "string", "minLength": 10**6 + n, "pattern": "(.*a.{10})"})
 
 
@@ -201,7 +201,7 @@ def test_spelling_changes_nothing(cluster, compiles, name):
 
 
 def test_tenants_beside_a_compile_that_never_ends(cluster, compiles):
-    """One compile process is stopped. Plain requests go on, and so do another tenant's grammars. The grammars of this tenant may
+    """One compile process is stopped. Plain requests continue, and so do another tenant's grammars. The grammars of this tenant may
     wait."""
     asked, held = compiles.hold(lambda body: Asked(cluster, body))
     waiting = Asked(cluster, grammar(2))
@@ -218,7 +218,7 @@ def test_tenants_beside_a_compile_that_never_ends(cluster, compiles):
 
 
 def test_killed_twice(cluster, compiles):
-    """A request whose process dies twice gets an error about that, and the grammar gets no verdict."""
+    """A request whose process dies twice gets an error about that, and no result is stored for the grammar."""
     lost = compiles.metric("lost")
     asked, held = compiles.hold(lambda body: Asked(cluster, body))
     killed = {held}
@@ -249,7 +249,7 @@ def test_all_killed(cluster, compiles):
 
 
 class Leaver:
-    """`Leaver` is a client that can hang up."""
+    """A client that can hang up."""
 
     def __init__(self, c, body):
         self.connection = http.client.HTTPConnection("127.0.0.1", c.ports[0], timeout=60)

@@ -1,5 +1,6 @@
-"""Tests that one client cannot make a gateway hold more than its share, and that foreign web pages cannot use a gateway without
-keys. These tests count and measure memory. tests/unit/common/http/server/http_bounds_test.c tests the minimum rate and the stall."""
+"""Tests that a gateway holds at most a fixed share of memory for one client, and that other sites' web pages cannot use a gateway
+without keys. These tests count and measure memory. tests/unit/common/http/server/http_bounds_test.c tests the minimum rate and
+the stall."""
 import json
 import os
 import re
@@ -88,14 +89,14 @@ def test_a_file_comes_whole_and_in_slices(cluster):
 
 
 def test_readers_of_a_file_who_do_not_read(cluster):
-    """60 readers of 3 MiB do not take 180 MiB, as they once did. Each reader costs little, and other clients are served."""
+    """60 readers of 3 MiB do not need 180 MiB, as in an earlier version. Each reader costs little, and other clients are served."""
     file = upload(cluster, 3 * MIB)
     before = rss(cluster)
     readers = [ask(cluster, get(f"/v1/files/{file}/content", ALICE), 4096) for _ in range(60)]
     for s in readers:
         assert s.recv(12) == b"HTTP/1.1 200"
     wait_for("they wait", lambda: metric(cluster, 'coxswain_gateway_http_held_bytes{what="answers"}') > MIB)
-    # A tenant has at most half of the room and a reader 256 KiB of that half, so all readers are accepted.
+    # A tenant has at most half of the memory, and a reader 256 KiB of that half, so all readers are accepted.
     assert metric(cluster, 'coxswain_gateway_http_held_bytes{what="answers"}') <= 20 * MIB
     if not SANITIZED:
         assert rss(cluster) - before < 40 * MIB
@@ -108,7 +109,7 @@ def test_readers_of_a_file_who_do_not_read(cluster):
 
 
 def test_a_file_deleted_while_it_is_read(cluster):
-    """The reader of a deleted file sees a truncated answer, never other bytes."""
+    """The reader of a deleted file receives a truncated answer, never other bytes."""
     file = upload(cluster, 4 * MIB - 4096)
     with ask(cluster, get(f"/v1/files/{file}/content", ALICE), 4096) as s:
         got = s.recv(4096)
@@ -122,7 +123,7 @@ def test_a_file_deleted_while_it_is_read(cluster):
 # ---- bodies that do not end ----
 
 def test_room_for_bodies_is_shared(cluster):
-    """Alice's stalled uploads take half of the room. Her next upload is refused at its head, and Bob is served."""
+    """Alice's stalled uploads use half of the memory. Her next upload is refused after its headers, and Bob is served."""
     size = 4 * MIB
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ALICE}\r\nContent-Length: {size}\r\n\r\n"
     held = [ask(cluster, head.encode() + b"x" * 1000) for _ in range(4)]
@@ -133,7 +134,7 @@ def test_room_for_bodies_is_shared(cluster):
     assert answer.startswith(b"HTTP/1.1 503") and b"Retry-After: 1" in answer and b"use all the memory for requests" in answer, answer
     assert call(cluster, "POST", "/v1/completions", BOB, json=prompt).status_code != 503
     assert call(cluster, "POST", "/v1/completions", BOB, json={**prompt, "prompt": "hi"}).status_code == 200
-    assert call(cluster, "POST", "/v1/completions", json={**prompt, "prompt": "hi"}).status_code == 200  # small bodies need no room
+    assert call(cluster, "POST", "/v1/completions", json={**prompt, "prompt": "hi"}).status_code == 200  # small bodies need no reserved memory
     assert metric(cluster, 'coxswain_gateway_http_no_room_total{what="bodies"}') >= 1
     for s in held:
         s.close()
@@ -141,7 +142,7 @@ def test_room_for_bodies_is_shared(cluster):
 
 
 def test_a_body_that_was_read_holds_no_room(cluster):
-    """Bodies of open streams add up to twice a tenant's room, and hold none of it."""
+    """Bodies of open streams add up to twice a tenant's memory, and reserve none of it."""
     body = {"model": "null", "prompt": "hi", "max_tokens": 20000, "ignore_eos": True, "stream": True, "metadata": {"x": "a" * (4 * MIB - 1000)}}
     raw = json.dumps(body).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ALICE}\r\nContent-Length: {len(raw)}\r\n\r\n"
@@ -157,7 +158,7 @@ def test_a_body_that_was_read_holds_no_room(cluster):
 
 @pytest.mark.parametrize("size", [4 * MIB, 65000, 1])
 def test_without_a_key_no_body_is_held(cluster, size):
-    """The answer comes before the body, and the client can read the answer while it still sends."""
+    """The answer arrives before the body is sent, and the client can read the answer while it sends."""
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
     with ask(cluster, head.encode()) as s:
         assert s.recv(12) == b"HTTP/1.1 401"

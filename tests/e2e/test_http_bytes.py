@@ -99,7 +99,8 @@ def cluster(tmp_path_factory):
 
 
 def test_the_harness_gets_answers(cluster):
-    """Every undamaged request gets a valid HTTP answer. Otherwise the test below would not notice a client that sends nothing."""
+    """Every undamaged request gets a valid HTTP answer. Without this test, the test below would also pass with a client that sends
+    nothing."""
     rng = random.Random(0)
     statuses = set()
     for _ in range(60):
@@ -132,7 +133,7 @@ def test_damaged_requests(cluster, capsys):
     cluster.wait_idle(30)
 
 
-# FLOODS are heads and chunks that never end. The answer must be bounded, whatever follows.
+# Headers and chunks that never end. The answer must be bounded, whatever follows.
 FLOODS = {
     "a method": b"A",
     "a target": b"GET /" + b"a" * 4000,
@@ -159,7 +160,7 @@ def test_what_never_ends_is_refused(cluster, what):
             for _ in range((4 << 20) // len(piece)):
                 s.sendall(piece)
         except OSError:
-            pass  # the gateway hung up, or reads no more until the client reads
+            pass  # the gateway hung up, or stops reading until the client reads
         s.settimeout(5 * SLOW)
         try:
             while len(got) < 4096 and (more := s.recv(4096)):

@@ -1,7 +1,7 @@
-"""Tests that a request's tokens do not depend on how the scheduler handles it: they are those that it gets alone on an idle cluster.
-The cases are: in a crowd, in chunks, preempted and recomputed, with blocks shared or copied, with or without draft tokens, as one
-of several choices; greedy or sampled. Uses tiny checkpoints, or the demo model with COX_INVARIANCE_MODEL=demo (scripts/acceptance
-b3)."""
+"""Tests that a request's tokens do not depend on the scheduler: they equal those of the same request alone on an idle cluster. The
+cases are: with many other requests, in chunks, preempted and recomputed, with blocks shared or copied, with or without draft
+tokens, as one of several choices; greedy or sampled. Uses tiny checkpoints, or the demo model with COX_INVARIANCE_MODEL=demo
+(scripts/acceptance b3)."""
 import os
 
 import pytest

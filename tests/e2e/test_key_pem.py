@@ -1,4 +1,4 @@
-"""Tests keys as Helm makes them, an Ed25519 key and a self-signed certificate for each role. They lie in a folder as Kubernetes
+"""Tests keys as Helm makes them, an Ed25519 key and a self-signed certificate for each role. They are in a folder as Kubernetes
 mounts a Secret: links through ..data, which is replaced atomically, and files of mode 0440 in a read-only folder. The tests use
 real handshakes, change keys while the cluster serves, and run `cox` on such a folder."""
 import os
@@ -91,7 +91,7 @@ def test_a_secret_of_helm_keys_and_its_changes(tmp_path):
         wait_for("/health is 200", lambda: get(c.url + "/health")[0] == 200)
         ask(c, "with the worker's new key")
 
-        # The head's key is changed: the peers get both certificates first, then the head is told to take its new key.
+        # The head's key is changed: the peers get both certificates first, then `cox keys --reload` makes the head use its new key.
         key, certificate = make_key(made, "head2")
         files["head.pub"] = certificate + files["head.pub"]
         secret.put(files)

@@ -1,5 +1,5 @@
 """Tests that keys of every role are changed while a cluster serves under load, by the steps that `cox keys --rotate` prints. It also
-tests the removal of a key."""
+tests that a key is removed."""
 import os
 import shutil
 import signal
@@ -185,7 +185,7 @@ def test_the_head_takes_its_key_under_streams(tmp_path):
         done = run(c, [{"prompt": p, "max_tokens": n, "temperature": 0, "ignore_eos": True} for p in prompts], on_event=change)
         assert [g.texts for g in done] == [{0: oracle.text(p, n, temperature=0)} for p in prompts]
         assert len(steps) == 2 and all("uses its new key now" in s and "--reload" in s for s in steps), steps
-        wait_for("both are told of", lambda: c.log().count("head_key_taken") == 2)  # `cox up` passes the head's line on
+        wait_for("both are told of", lambda: c.log().count("head_key_taken") == 2)  # `cox up` prints the head's line
         assert c.pids() == pids
         assert "already" in reload(c)
         (c.keys / "head.key").write_bytes(right)  # this is the previous secret key, which does not match head.pub

@@ -58,7 +58,7 @@ def test_every_route_with_every_key(cluster):
             continue
         assert anonymous == 401, (method, path)
         assert status(cluster.url, method, path, "sk-wrong-key") == 401, (method, path)
-        if method == "POST":  # a stranger's body is not unpacked, so the gateway does not see its fault
+        if method == "POST":  # the body of an unauthenticated client is not decompressed, so the gateway does not detect its error
             packed = {"Content-Encoding": "gzip", **header("sk-wrong-key")}
             reply = WEB.post(cluster.url + path.replace("*", "null"), headers=packed, content=b"no gzip")
             assert reply.status_code == 401, (method, path)
@@ -109,7 +109,7 @@ def test_admin_routes_at_their_own_address(cluster):
 
 
 def answer_of(port, head, body=b""):
-    """Sends raw bytes. Returns (status, head of the answer), on a connection that the server closes or the answer ends."""
+    """Sends raw bytes. Returns (status, headers of the answer) when the server closes the connection or the answer is complete."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
         s.sendall(f"{head}\r\nHost: a\r\n\r\n".encode() + body)
         got = b""
@@ -121,7 +121,8 @@ def answer_of(port, head, body=b""):
 
 
 def test_the_key_comes_before_the_body(cluster):
-    """A stranger gets the error about the key, whatever is wrong with the body. A large body is neither awaited nor unpacked."""
+    """An unauthenticated client gets the error about the key, whatever its body contains. A large body is neither awaited nor
+    decompressed."""
     bomb = gzip.compress(bytes(64 << 20))
     cases = [("Content-Encoding: br\r\nContent-Length: 1", b"x", 415), ("Content-Encoding: gzip, gzip, gzip\r\nContent-Length: 1", b"x", 415),
              (f"Content-Encoding: gzip\r\nContent-Length: {len(bomb)}", bomb, 413), ("Content-Encoding: gzip\r\nContent-Length: 1", b"x", 400),
@@ -137,7 +138,7 @@ def test_the_key_comes_before_the_body(cluster):
             known = answer_of(port, f"{head}\r\nx-api-key: {KEY}", body)[0]
             # DJL uses other statuses for a bad body, and this cluster has no store of files
             assert known == want or path in ("/invocations", "/v1/files") and known != 401, (path, fields, known)
-    for head in "POST /v1/nothing HTTP/1.1", "PUT /v1/models HTTP/1.1":  # strangers do not learn which routes exist
+    for head in "POST /v1/nothing HTTP/1.1", "PUT /v1/models HTTP/1.1":  # unauthenticated clients cannot find out which routes exist
         assert answer_of(port, head + "\r\nContent-Length: 99999999999")[0] == 401
         assert answer_of(port, head + f"\r\nContent-Length: 99999999999\r\nx-api-key: {KEY}")[0] in (404, 405)
     # The body is not awaited, however short it is, and the connection ends after the answer.
@@ -147,7 +148,8 @@ def test_the_key_comes_before_the_body(cluster):
 
 
 def test_uploads_of_strangers_take_no_memory(cluster):
-    """The bound on bodies being read, 256 MiB in all, does not count strangers' bodies, because the gateway keeps none of them."""
+    """The bound on bodies being read, 256 MiB in all, does not count the bodies of unauthenticated clients, because the gateway does
+    not keep them."""
     head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 16000000\r\n\r\n"
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=20)) for _ in range(8)]
@@ -191,7 +193,7 @@ def limited(tmp_path):
     digest = hashlib.sha256(b"sk-hashed").hexdigest()
     keys.write_text(f"sha256:{digest} acme rate=0.001\nsk-tokens t tokens=8\nsk-alias models=other\n"
                     "sk-streams s streams=2\n")
-    # the cluster is slow, so that a stream stays open while a test looks
+    # the cluster is slow, so that a stream stays open while a test reads the status
     with Cluster("--api-key-file", keys, "--served-model-name", "null", "other", "--null-step-us", "100000",
                  workers=1, tp=1) as c:
         c.keys = keys
@@ -248,7 +250,7 @@ def test_a_priority_that_means_nothing_is_told_of(tmp_path):
 
 
 def test_a_key_has_its_priority(tmp_path):
-    """With one slot, waiting requests are served by their key's priority, whatever they ask for."""
+    """With one slot, waiting requests are served by their key's priority, whatever priority they request."""
     keys = tmp_path / "keys"
     keys.write_text("sk-first priority=-9\nsk-late priority=5\nsk-soon priority=-5\nsk-free\n")
     with Cluster("--api-key-file", keys, "--scheduling-policy", "priority", "--max-num-seqs", 1, "--null-step-us",

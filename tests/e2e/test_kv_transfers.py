@@ -1,7 +1,7 @@
 """Tests KV blocks that move together with requests (test_moves.py). The workers' counts show where tokens were computed. Other cases
-are ranks that hang or die in the meantime, and a real model's blocks. Every stream is the same as without a move. The null worker
-refuses a prefix with blocks that nobody computed or transferred (docs/develop/null-worker.md), so a correct stream proves the
-blocks' contents."""
+are ranks that hang or die during a transfer, and a real model's blocks. Every stream is the same as without a move. The null
+worker refuses a prefix with blocks that were neither computed nor transferred (docs/develop/null-worker.md), so a correct stream
+proves the blocks' contents."""
 import os
 import re
 import signal
@@ -143,7 +143,7 @@ def test_prefill_and_decode_groups():
         print(moved, prefill.n_run, prefill.n_sampled, decode.n_run, decode.n_sampled)
         assert moved["done"] == prefill.n_sent == decode.n_received == 6, moved
         assert prefill.n_run >= 6 * N_PROMPT
-        assert decode.n_sampled > 0.7 * 6 * 400  # the prefill replica samples some tokens while blocks are on their way
+        assert decode.n_sampled > 0.7 * 6 * 400  # the prefill replica samples some tokens while blocks are being transferred
         assert decode.n_run - decode.n_sampled < N_PROMPT / 2  # the decode replica computed no prompt
         assert prefill.metric("gaps_total") == decode.metric("gaps_total") == 0
 

@@ -43,8 +43,8 @@ def test_its_shape(cluster, tp):
 
 @pytest.fixture(scope="module")
 def exact(tp):
-    """Yields a cluster with float32 activations, also beside quantised weights. Only with these activations are sums in another
-    order nearly equal (docs/develop/decisions/0022)."""
+    """Yields a cluster with float32 activations, even with quantised weights. Only with these activations are sums in another order
+    nearly equal (docs/develop/decisions/0022)."""
     with cpu_cluster("--dtype", "float32", tp=tp) as c:
         yield c
 
@@ -94,7 +94,7 @@ def test_drawn_tokens_in_a_crowd(cluster, alone):
 @needs_model
 @pytest.mark.timeout(400 * SLOW)  # the test starts two clusters of a real model, one prompt after the other
 def test_as_many_ranks_as_you_like(exact, tp):
-    """Several ranks add in another order than one rank. Only a step with two close best tokens may differ."""
+    """Several ranks add in a different order than one rank. Only a step with two close best tokens may differ."""
     if tp == 1:
         pytest.skip("compared once, from the other side")
     prompts = [text_or_ids(p) for p in reference_prompts()] + OPENINGS + [LONG]

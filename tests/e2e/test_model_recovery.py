@@ -1,5 +1,6 @@
-"""Tests that ranks and heads die or hang under the streams of a real model. Each stream ends with exactly the tokens that it gets
-alone, greedy and sampled. Under sanitizers, or without the demo model, a tiny model takes the same paths in a tenth of the time."""
+"""Tests ranks and heads that die or hang during the streams of a real model. Each stream ends with exactly the tokens of the same
+request alone, greedy and sampled. Under sanitizers, or without the demo model, a tiny model runs the same tests in a tenth of the
+time."""
 import json
 import os
 import signal
@@ -94,7 +95,7 @@ def test_killed(cluster, alone, ranks, also):
     wait_for("healthy again", lambda: healthy(cluster, 2), 30)
     check(results, want)
     if ranks and not also:
-        # A killed process may be back before the head has noticed the loss. A healthy cluster thus does not prove that the events are there.
+        # A killed process may be back before the head has detected the loss. A healthy cluster thus does not prove that the events are there.
         wait_for("the losses", lambda: len(losses(cluster, when[0])) >= len(ranks))
         seen = losses(cluster, when[0])
         assert len(seen) == len(ranks) and max(seen) - when[0] < 2.0 + (1.0 if SLOW > 1 else 0.2)
@@ -112,7 +113,7 @@ def test_a_hanging_rank(cluster, alone):
         pid = cluster.pid(name)
         os.kill(pid, signal.SIGSTOP)
 
-        def end_it():  # nobody else ends the stopped process, because `cox up` restarts only processes that have ended
+        def end_it():  # no other process ends the stopped process, because `cox up` restarts only processes that have ended
             try:
                 wait_for("the hang is known", lambda: losses(cluster, begin))
             finally:

@@ -108,7 +108,7 @@ def commands_of(section):
 
 @needs_demo
 def test_the_recipe_for_two_servers(tmp_path):
-    """Types the documented commands line by line, as a new user does."""
+    """Runs the documented commands line by line, as a new user types them."""
     path = f"PATH={BIN}:$PATH; export PATH HOME={tmp_path} COX_CACHE={CACHE}; "
     with Hosts(tmp_path) as hosts:
         first, second = hosts.add("first", "second")

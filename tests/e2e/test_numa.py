@@ -46,7 +46,7 @@ def policies(pid):
 
 
 def is_allowed(c):
-    """Returns false when a container forbids set_mempolicy. The log then says so, and all other checks hold."""
+    """Returns false when a container forbids set_mempolicy. The log then reports it, and all other checks still apply."""
     return "memory_not_bound" not in c.log()
 
 
@@ -122,7 +122,7 @@ def test_ranks_of_one_pod():
         wait_for("two ranks", lambda: len(children.read_text().split()) == 2)
         of_ranks = [list(nodes())[i * len(nodes()) // 2] for i in range(2)]
         for pid in children.read_text().split():
-            words = Path(f"/proc/{pid}/cmdline")  # until the process becomes the worker, it has its parent's arguments
+            words = Path(f"/proc/{pid}/cmdline")  # until it executes the worker, the process has its parent's arguments
             line = wait_for("a rank's words", lambda: b"--ordinal" in (text := words.read_bytes()) and text).decode().split("\0")
             ordinal = int(line[line.index("--ordinal") + 1])
             assert line[len(line) - 1 - line[::-1].index("--numa-node") + 1] == str(of_ranks[ordinal])

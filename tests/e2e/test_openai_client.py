@@ -77,7 +77,7 @@ def test_several_choices(client):
 
 
 def test_responses(client):
-    """/v1/responses gives the same tokens for the same prompt, also when the messages are items, as in OpenAI's later form."""
+    """/v1/responses gives the same tokens for the same prompt, even when the messages are items, as in OpenAI's later form."""
     ask = {"model": "null", "max_output_tokens": 10, "temperature": 0}
     got = client.responses.create(input="Hi", **ask)
     chat = client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}], max_tokens=10,
@@ -109,7 +109,7 @@ def test_responses_in_a_stream(client):
     assert set(kinds[4:-4]) == {"output_text.delta"}
     assert "".join(e.delta for e in events[4:-4]) == events[-4].text == whole.output_text
     assert events[-1].response.output_text == whole.output_text and events[-1].response.usage.output_tokens == 10
-    # The helper sees its own end event, so the answer is complete.
+    # The helper receives the end event that it expects, so the answer is complete.
     with client.responses.stream(**{**ask, "max_output_tokens": 2000}, extra_body={"stop": whole.output_text[5:7]}) as s:
         last = s.get_final_response()
     assert last.status == "completed" and last.output_text == whole.output_text[:whole.output_text.index(whole.output_text[5:7])]

@@ -1,4 +1,4 @@
-"""Tests a gateway's end under many streams: clients that switch to another gateway go on, and no connection is cut."""
+"""Tests a gateway's end under many streams: clients that switch to another gateway continue, and no connection is cut."""
 import json
 import os
 import signal
@@ -80,7 +80,7 @@ def test_streams_outlast_the_signal_that_ends_their_gateway():
         os.kill(c.pid("gateway-0"), signal.SIGTERM)
         streams.all_told()
 
-        # `cox up` tells the streams too, although it does not wait without --shutdown-timeout.
+        # `cox up` also sends the streams an error event, although it does not wait without --shutdown-timeout.
         wait_for("it is back", lambda: get(c.url + "/health")[0] == 200)
         streams = Streams([f"http://127.0.0.1:{p}" for p in c.ports], 5000)
         c.process.send_signal(signal.SIGTERM)

@@ -1,5 +1,5 @@
 """Tests far more requests than the KV blocks can hold, many of them cancelled. The other requests get exactly their tokens, and at
-the end the head keeps no block and no byte of any request. Runs on null workers, or on the demo model with
+the end no block and no byte of a request is kept in the head. Runs on null workers, or on the demo model with
 COX_OVERLOAD_MODEL=demo (scripts/acceptance b4)."""
 import asyncio
 import json
@@ -133,7 +133,7 @@ def test_nothing_is_left_of_them(cluster):
 
 
 async def fill(cluster, n):
-    """Opens n requests, of which one runs and the others wait. Returns their connections, which nobody reads."""
+    """Opens n requests, of which one runs and the others wait. Returns their connections, which no client reads."""
     body, opened = {"model": "null", "prompt": "long", "max_tokens": 400, "temperature": 0}, []
     for i in range(n):
         opened.append(await ask(cluster.ports[0], body, True, asyncio.Semaphore(1)))
@@ -213,7 +213,7 @@ async def burst(port, n):
 @pytest.mark.skipif(DEMO, reason="the model does not matter")
 def test_a_storm_is_refused_and_leaves_nothing():
     """Ten times as many clients as slots and queue places send requests, and none of them waits. Accepted requests get their tokens,
-    and the others get 429. Head and gateway do not grow, and afterwards everything that fits is accepted."""
+    and the others get 429. The memory of head and gateway does not grow, and afterwards every request that fits is accepted."""
     sizes = {"head": [], "gateway-0": []}
     with Cluster("--null-step-us", 1000, "--max-num-seqs", SLOTS, "--max-num-queued-reqs", QUEUE) as c:
         while not all(is_flat(s) for s in sizes.values()):

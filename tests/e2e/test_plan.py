@@ -12,7 +12,7 @@ from hub_server import COMMIT, Hub, tiny_model
 from real_model import GOLDENS
 
 OWN = ROOT / "build/goldens"
-# config.json alone does not tell which matrices a publisher left unquantised, or desc_act's order.
+# config.json alone does not show which matrices a publisher left unquantised, or the order of desc_act.
 IN_THE_FILES = ("_kv_b_", "_act_order")
 MODELS = sorted([p for p in OWN.glob("*") if (p / "expected.json").exists() and not any(t in p.name for t in IN_THE_FILES)] +
                 [p for p in (GOLDENS / "models").glob("*") if (p / "config.json").exists()])
@@ -165,7 +165,7 @@ def test_a_gguf_of_a_hub(tmp_path, ranges):
 
 
 def test_a_hub_that_does_not_help(tmp_path):
-    """Every case ends with exit code 2, because 1 says that the model does not fit. The error says how to go on."""
+    """Every case ends with exit code 2, because 1 says that the model does not fit. The error contains advice."""
     with Hub({"org/tiny": tiny_model(), "org/none": {"config.json": b"{}", "model.safetensors": b"x"}}, token="hf_T") as hub:
         done = plan_of(tmp_path, hub, "hf:org/tiny")
         assert done.returncode == 2 and "HF_TOKEN" in done.stderr and "give a folder that contains the model's config.json" in done.stderr, done.stderr
@@ -174,5 +174,5 @@ def test_a_hub_that_does_not_help(tmp_path):
         hub.requests.clear()
         done = plan_of(tmp_path, hub, "hf:org/tiny", "--tp", "none")
         assert done.returncode == 2 and "--tp" in done.stderr and not hub.requests
-    done = plan_of(tmp_path, hub, "hf:org/tiny", COX_RETRY_WAIT="0.01")  # nobody listens at the hub's address now
+    done = plan_of(tmp_path, hub, "hf:org/tiny", COX_RETRY_WAIT="0.01")  # no process listens at the hub's address now
     assert done.returncode == 2 and "give a folder that contains the model's config.json" in done.stderr and nothing_left(tmp_path), done.stderr

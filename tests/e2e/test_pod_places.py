@@ -1,5 +1,5 @@
 """Tests a pod's programs in their environment: as process 1, under a cgroup's limits, and behind names with changing addresses. The
-tests make mount, PID and network namespaces and a cgroup, and are skipped with a reason where that is impossible."""
+tests make mount, PID and network namespaces and a cgroup. Where this is impossible, they are skipped with a reason."""
 import os
 import re
 import signal
@@ -62,7 +62,7 @@ class FirstProcess:
 @pytest.mark.parametrize("program", ["cox-head", "cox-worker", "cox-gateway", "cox"])
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
 def test_process_1_ends_before_its_loop_runs(tmp_path, program, sig):
-    """The program waits for its configuration, because nobody writes into the pipe that it reads."""
+    """The program waits for its configuration, because no process writes into the pipe that it reads."""
     pipe = tmp_path / "config.yaml"
     os.mkfifo(pipe)
     p = FirstProcess(tmp_path / "log", program, *(["head"] if program == "cox" else []), "--config", pipe)
@@ -158,7 +158,7 @@ def test_the_limits_of_a_container_are_the_machine(tmp_path):
 # ---- names ----
 
 def test_a_head_is_found_again_behind_its_name(tmp_path):
-    """A replaced pod has another address, which its name gives. Workers and gateways look the name up at each connection, also when
+    """A replaced pod has another address, which its name gives. Workers and gateways resolve the name at each connection, even when
     another name is unknown."""
     assert run_cox("keys", "--keys-dir", tmp_path / "keys").returncode == 0
     with Hosts(tmp_path) as hosts:

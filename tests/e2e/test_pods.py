@@ -1,5 +1,4 @@
-"""Tests behaviour in a pod: probes that tell a load balancer what it needs, an end that cuts off no request, and a check from
-outside (`cox smoke`)."""
+"""Tests behaviour in a pod: probes for a load balancer, a shutdown that aborts no request, and a check from outside (`cox smoke`)."""
 import http.server
 import json
 import re
@@ -118,7 +117,7 @@ def test_a_request_that_the_shutdown_timeout_ends_is_told(tmp_path):
 
 
 def test_a_head_may_be_asked_before_anybody_came(tmp_path):
-    """/livez is a head's readiness for its Service: the head listens. /readyz tells whether a replica serves."""
+    """/livez is a head's readiness for its Service: the head listens. /readyz is true when a replica serves."""
     with Pods(tmp_path) as c:
         c.start_head()
         assert get(c.admin + "/livez")[0] == 200 and get(c.admin + "/readyz")[0] == 503
@@ -154,7 +153,7 @@ def test_smoke_does_not_wait_for_a_key(tmp_path):
 
 
 class Broken(http.server.BaseHTTPRequestHandler):
-    """`Broken` is a server whose answers are correct except for one."""
+    """A server whose answers are correct except for one."""
 
     def log_message(self, *_):
         pass

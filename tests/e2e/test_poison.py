@@ -1,4 +1,4 @@
-"""Tests that a request that ends every worker it runs on fails, and that the cluster goes on."""
+"""Tests that a request fails when it ends every worker that runs it, and that the cluster continues."""
 import threading
 
 import httpx

@@ -262,13 +262,13 @@ def test_version_and_help():
 
 
 def signals_as_from_a_terminal():
-    """Under nohup or in a shell's background some signals are ignored unless `cox up` asks for them."""
+    """Under nohup or in a shell's background some signals are ignored unless `cox up` installs handlers for them."""
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, signal.SIG_DFL)
 
 
 def test_an_early_end_leaves_no_private_keys(tmp_path):
-    """No private key is left behind, whether the signal comes before, during or after the keys are written."""
+    """No private key is left behind, whether the signal arrives before, during or after the keys are written."""
     ports = free_ports(4)
     names = ["--port", "--head-port", "--admin-port", "--worker-http-port"]
     command = [str(BIN / "cox"), "up", "null", *(x for pair in zip(names, map(str, ports)) for x in pair)]
@@ -281,7 +281,7 @@ def test_an_early_end_leaves_no_private_keys(tmp_path):
             p.wait(10 * SLOW)
         finally:
             p.kill()
-        # TSan has a file of its own in this folder while it starts.
+        # TSan puts a file into this folder while it starts.
         assert [f for f in tmp_path.iterdir() if not f.name.startswith("tsan.rodata")] == [], f"after {2.5 * i} ms"
 
 

@@ -216,7 +216,7 @@ def test_every_rule_has_data_and_none_fires(prometheus):
             prometheus.numbers(r["name"])
             continue
         assert r["state"] != "firing", r
-        # The series that the query asks for exist, whatever the comparison gives.
+        # The series that the query selects exist, whatever the comparison gives.
         for selector in re.findall(r"[a-z_]+:?[a-z0-9_]+\{[^}]*\}", r["query"]):
             if expected_here(selector):
                 wait_for(f"{r['name']} has a series {selector}", lambda s=selector: prometheus.values(re.sub(r',? *status="5xx"', "", s)))

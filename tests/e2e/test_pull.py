@@ -30,7 +30,7 @@ class World:
         self.cache = tmp_path / "cache"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)} | {
             "COX_CACHE": str(self.cache), "COX_HF_CACHE": "off", "AWS_EC2_METADATA_DISABLED": "true",
-            # This environment keeps the user's own home from having an influence.
+            # This environment excludes the settings in the user's own home.
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_CONFIG_FILE": "/dev/null"}
 
     def pull(self, model="hf:org/tiny", *args, hub=None, timeout=60, **env):
@@ -87,7 +87,7 @@ def test_a_model_comes_whole_and_once(world):
         assert {f["name"]: f["sha256"] for f in manifest["files"]} == {
             n: hashlib.sha256(model[n]).hexdigest() for n in wanted}
         assert world.names() == sorted([folder.name, *(f"{folder.name}/{n}" for n in wanted | {"cox-pull.json"})])
-        # The token goes to the hub only, never to a host that the hub redirects to.
+        # The token is sent only to the hub, never to a host that the hub redirects to.
         assert all(h.get("Authorization") == f"Bearer {TOKEN}" for _, h in hub.requests)
         assert cdn.requests and all("Authorization" not in h and TOKEN not in str(h) for _, h in cdn.requests)
         hub.requests.clear()
@@ -116,7 +116,7 @@ def test_check_and_verify(world, hub):
     bad(world.pull("org/tiny", "--check", hub=hub), 1, WEIGHTS, "5 bytes")
     good(world.pull("org/tiny", hub=hub))
     good(world.pull("org/tiny", "--check", hub=hub))
-    assert len(world.names()) == 5  # nothing of the damaged files is left
+    assert len(world.names()) == 5  # no part of the damaged files is left
 
 
 @pytest.mark.parametrize("name, faults, n_asked", [
@@ -139,7 +139,7 @@ def test_what_passes(world, hub, name, faults, n_asked):
     if name == "cut":
         assert [h.get("Range") for _, h in asked] == [None, "bytes=50000-", "bytes=100000-", "bytes=150000-"]
     if name == "429":
-        assert time.monotonic() - begin >= 1  # the server's Retry-After asks for one second
+        assert time.monotonic() - begin >= 1  # the server's Retry-After is one second
 
 
 def test_silence_is_not_waited_for(world, hub):
@@ -397,8 +397,8 @@ def test_machines_that_share_a_volume(world, hub):
 
 
 def test_a_model_that_came_meanwhile_is_left(world, hub, tmp_path):
-    """A model that came in the meantime is left, because it may already be in use. Replacing the model would take its files away on
-    NFS."""
+    """A model that was published meanwhile is kept, because it may already be in use. Replacing the model would remove its files for
+    readers on NFS."""
     other = World(tmp_path / "other")
     folder = good(other.pull(hub=hub))
     hub.faults[AT] = [("slow", 0.05, 10_000)]
@@ -500,7 +500,7 @@ def test_a_full_disk(world, hub):
 
 @needs_mounts
 def test_a_part_s_room_is_its_own(world, hub):
-    """A part reserves its room on the disk only once, also when no range of it is complete."""
+    """A part reserves its disk space only once, even when no range of it is complete."""
     world.cache.mkdir()
     hub.models["org/tiny"][WEIGHTS] = bytes_of(30 << 20)  # the file has ranges of 16 and 14 MiB
     hub.faults[AT] = [("cut", 13 << 20)] * 2 + [("status", 403)] * 2
@@ -541,7 +541,7 @@ def test_how_far_it_is(world, hub):
 
 
 class Screen:
-    """Runs `cox ARGS` in a terminal of this many columns. Tests judge the drawn bytes."""
+    """Runs `cox ARGS` in a terminal of this many columns. Tests check the drawn bytes."""
 
     def __init__(self, columns, *args, env, stream="stderr"):
         self.ours, theirs = pty.openpty()
@@ -602,7 +602,7 @@ def test_the_bar_follows_the_terminal(world, hub):
     plain, go_on = hub.answer, threading.Event()
 
     def answer(h, path, action):
-        """Sends small pieces until the test has seen enough."""
+        """Sends small pieces until the test has read enough."""
         body = hub.models["org/tiny"][WEIGHTS]
         if not path.endswith(WEIGHTS):
             return plain(h, path, action)

@@ -70,7 +70,7 @@ def test_what_is_fetched_is_there_too(world, hub):
     assert world.layout() == want
     assert (world.repo / "refs/main").read_text() == COMMIT
     assert all((world.repo / "snapshots" / COMMIT / n).read_bytes() == b for n, b in files.items())
-    # The files take their room on the disk once, and either copy can be removed.
+    # The files use disk space once, and either copy can be removed.
     assert os.path.samefile(folder / WEIGHTS, world.repo / "blobs" / blob(WEIGHTS, files[WEIGHTS]))
     shutil.rmtree(world.hf)
     good(world.pull("org/tiny", "--check", "--verify", hub=hub))
@@ -108,7 +108,7 @@ def test_a_damaged_one_that_nobody_links_to(world, hub):
     good(world.pull(hub=hub), "damaged")
     assert (world.repo / "snapshots" / COMMIT / WEIGHTS).read_bytes() == body
     assert len(list(blobs.iterdir())) == 4
-    # The same holds for a link that appears in the meantime: the files come from our cache and are only published.
+    # The same is true for a link that appears meanwhile: the files come from our cache and are only published.
     (blobs / blob(WEIGHTS, body)).unlink()
     (blobs / blob(WEIGHTS, body)).symlink_to("../nowhere")
     shutil.rmtree(world.cache)
@@ -152,7 +152,7 @@ def test_where_it_is(world, hub, tmp_path):
 
 
 def test_a_gguf_of_a_folder(world, hub):
-    """A GGUF in a folder is in the cache under a name that contains the folder."""
+    """A GGUF in a folder has a name with the folder in the cache."""
     hub.models["org/tiny"] = {"q4/m.gguf": bytes_of(5000)}
     bad(world.pull("hf:org/tiny/q4/m.gguf", hub=hub), 2, "not a GGUF")
     assert not world.hf.exists()  # a file that is not a model is not published

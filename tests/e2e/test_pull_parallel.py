@@ -167,7 +167,7 @@ def test_an_object_that_changes_meanwhile(world):
                 return action
         s3.faults[f"/models/a/{WEIGHTS}"] = Swap([(), ()])
         folder = good(world.pull("s3://models/a", "--parallel", "1", AWS_ENDPOINT_URL=s3.url))
-        check(world, folder, other)  # all files have one version, never a mixture
+        check(world, folder, other)  # all files have the same version
 
 
 def test_a_full_number_of_ranges(world, hub):

@@ -101,7 +101,7 @@ IN_FOLDERS = {"1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
 
 
 def test_folders(world):
-    """The pull takes the same files of these folders as from a hub and lists only these folders."""
+    """The pull fetches the same files of these folders as from a hub, and lists only these folders."""
     model = tiny_model() | IN_FOLDERS
     others = {"1_Pooling/other.json": b"x", "1_Pooling/deeper/config.json": b"x", "2_Dense/config.json": b"x", "onnx/model.onnx": b"x",
               "additional_chat_templates/notes.txt": b"x", "additional_chat_templates/a/b.jinja": b"x", "1_Pooling_2/config.json": b"x"}
@@ -236,7 +236,7 @@ def test_an_object_that_changes_meanwhile(world):
                 return action
         s3.faults[f"/models/a/{WEIGHTS}"] = Swap([("cut", 50_000), ()])
         folder = good(world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url))
-        assert (folder / WEIGHTS).read_bytes() == other  # all files have one version, never a mixture
+        assert (folder / WEIGHTS).read_bytes() == other  # all files have the same version
 
 
 MOTO = ROOT / ".venv-clients/bin/moto_server"

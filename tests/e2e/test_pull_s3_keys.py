@@ -18,8 +18,8 @@ def in_seconds(s):
 
 
 class Keys(Server):
-    """Serves STS, a container's agent and an instance's metadata service. Each answer has new keys, and the bucket accepts only
-    those from then on. `lives`: lifetimes in seconds, in turn."""
+    """Serves STS, a container's agent and an instance's metadata service. Each answer has new keys, and from then on the bucket
+    accepts only these keys. `lives`: lifetimes in seconds, in turn."""
 
     def __init__(self, bucket, lives=()):
         super().__init__()
@@ -65,7 +65,7 @@ class Keys(Server):
 
 
 class Aws(World):
-    """`Aws` is a world with ~/.aws in its home, and no instance metadata."""
+    """A world with ~/.aws in its home, and no instance metadata."""
 
     def __init__(self, tmp_path):
         super().__init__(tmp_path)
@@ -110,7 +110,7 @@ CREDENTIALS = f"[default]\n{keys('ONE', 'first/+=')}[other]\n{keys('TWO', 'secon
     ("", f"[profile mine]\n{keys('TWO', 'second')}", {"AWS_PROFILE": "mine"}, "TWO"),
     ("", f"[default]\n{keys('TWO', 'second')}", {}, "TWO"),
     (f"[mine]\n{keys('ONE', 'first/+=')}", f"[profile mine]\n{keys('TWO', 'second')}", {"AWS_PROFILE": "mine"}, "ONE"),
-    # The environment wins here.
+    # The environment overrides the credentials file.
     (CREDENTIALS, "", {"AWS_PROFILE": "other", "AWS_ACCESS_KEY_ID": "ONE", "AWS_SECRET_ACCESS_KEY": "first/+="}, "ONE"),
 ])
 def test_profiles(world, bucket, credentials, config, env, want):
@@ -146,7 +146,7 @@ def test_a_web_identity(world, bucket, tmp_path):
     with Keys(bucket) as sts:
         env = {"AWS_ENDPOINT_URL": bucket.url, "AWS_ENDPOINT_URL_STS": sts.url, "AWS_ROLE_ARN": "arn:aws:iam::1:role/r",
                "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token")}
-        world.write(CREDENTIALS)  # the credentials file comes later in the order
+        world.write(CREDENTIALS)  # the credentials file is later in the order
         check(good(world.pull("s3://models/a", **env)))
         assert who(bucket) == {"ASIA0"} and bucket.refused == []
         assert sts.forms == [{"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleSessionName": "cox-pull",

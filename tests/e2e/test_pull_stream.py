@@ -1,5 +1,5 @@
-"""Tests that `cox up s3://… --load-format stream` loads a model directly into memory, once for all processes, and that the model
-disappears with them."""
+"""Tests that `cox up s3://… --load-format stream` loads a model directly into memory, once for all processes, and that the model's
+memory is freed with them."""
 import os
 import re
 import signal
@@ -59,9 +59,9 @@ def test_after_a_kill_nothing_is_left(world):
         folder, = folders(c)
         c.process.kill()
         c.process.wait()
-        wait_for("all are gone", lambda: not any(alive(p) for p in pids), 20 * SLOW)  # the memory has gone with the processes
+        wait_for("all are gone", lambda: not any(alive(p) for p in pids), 20 * SLOW)  # the memory is freed when the processes have ended
         assert all(not p.exists() for p in folder.iterdir() if p.is_symlink())
-        os.utime(folder, (0, 0))  # the folder gets an old time, because a recent folder is left alone
+        os.utime(folder, (0, 0))  # the folder gets an old time, because a recent folder is not removed
         done = run_cox("up", "s3://models/absent", *STREAM, env=c.env, timeout=60)
         assert done.returncode == 2 and not folder.exists() and folders(c) == [], done.stderr
 
@@ -102,7 +102,7 @@ def test_no_room(world, tmp_path):
 
 
 def test_other_bytes_than_the_hub_says(world, tmp_path):
-    """Wrong bytes are the server's fault, as in cox pull, and systemd (RestartPreventExitStatus=2) restarts the service."""
+    """Wrong bytes give exit code 1, as in `cox pull`, so systemd (RestartPreventExitStatus=2) restarts the service."""
     with Hub({"org/tiny": tiny_model()}) as hub:
         hub.faults[f"/org/tiny/resolve/{COMMIT}/model.safetensors"] = [("garbage",)] * 9
         done = run_cox("up", "hf:org/tiny", *STREAM, "--device", "null", timeout=60,

@@ -117,7 +117,7 @@ def test_two_gateways_share_tokens(tmp_path):
     with Redis(tmp_path) as redis, start(tmp_path, redis.url, "tokens=600") as c:
         wait_shared(c)
         begin = time.time()
-        admitted, seconds = burst(c, 60, max_tokens=27)  # each answer takes 30 tokens with its prompt
+        admitted, seconds = burst(c, 60, max_tokens=27)  # each answer uses 30 tokens with its prompt
         assert 20 <= admitted and 30 * admitted <= 600 + 10 * seconds + 600 / 4 + 2 * 30, (admitted, seconds)
 
         def accounted_for():  # returns true when the gateways have reported their debts and returned their unused tokens
@@ -200,7 +200,7 @@ def test_nonsense_from_redis(tmp_path):
             wait_for("it thinks that there is one", lambda: "quotas_shared" in c.log(), 20)
             admitted, seconds = burst(c, 100)
             assert 10 <= admitted <= 2 * (50 + 50 * seconds)
-            wait_for("it is told of", lambda: "quotas_answer" in c.log(), 20)  # `cox up` passes the gateway's line on
+            wait_for("it is told of", lambda: "quotas_answer" in c.log(), 20)  # `cox up` prints the gateway's line
             listener.close()
     assert not c.log_path.exists()  # `cox up` ended normally
 

@@ -20,8 +20,8 @@ def bodies():
 
 
 def cancel_some(cluster):
-    """Sends requests for 500 tokens and hangs up after the first token. A client with a short time-out would be less certain,
-    because on a busy machine it may not run until the whole answer has come."""
+    """Sends requests for 500 tokens and hangs up after the first token. A client with a short time-out would be less reliable,
+    because on a busy machine it may not run until the whole answer has arrived."""
     with httpx.Client(timeout=60) as client:
         for i in range(6):
             body = {"model": "null", "prompt": f"{PREFIX}{i}", "max_tokens": 500, "stream": True}

@@ -71,7 +71,7 @@ def test_a_statefulset_is_rolled_under_load(tmp_path):
         watch.join()
         assert watch.least == 1 and watch.n > 50
         assert len(c.status()["workers"]) == 4 and c.status()["model"]["max_model_len"] == 2048
-        # Some workers were ready as spares, because there was nothing to wait for.
+        # Some workers become ready as spares, because no incomplete replica waits for a worker.
         said = {i: next(x for x in c.log(f"worker-{i}-1").splitlines() if " worker_ready " in x) for i in range(4)}
         assert [("spare" in said[i]) for i in (3, 2, 1, 0)] == [True, False, True, False], said
         assert all(c.ready(i) for i in range(4))
@@ -83,7 +83,7 @@ def test_ready_is_kept_until_a_drain(tmp_path):
         c.start_head(tp=2)
         workers = [c.worker(0, 0)]
         wait_for("it answers", lambda: get(f"http://127.0.0.1:{c.http[0]}/livez")[0] == 200)
-        assert not c.ready(0)  # the worker is not ready until its partner comes
+        assert not c.ready(0)  # the worker is not ready until its partner connects
         workers.append(c.worker(1, 0))
         wait_for("both are ready", lambda: c.ready(0) and c.ready(1))
         workers[1].kill()

@@ -78,7 +78,7 @@ def test_resume_asks_for_what_is_not_there(cluster, tmp_path):
     out = tmp_path / "out.jsonl"
     lines = out.read_text().splitlines(keepends=True)
     kept = "".join(lines[:5] + lines[9:12])
-    out.write_text(kept + lines[12][:40])  # the last line was half written
+    out.write_text(kept + lines[12][:40])  # the last line is incomplete
     refused = run(cluster, tmp_path)
     assert refused.returncode == 2 and "--resume" in refused.stderr and out.read_text().startswith(kept)
     done = run(cluster, tmp_path, "--resume")
@@ -153,7 +153,7 @@ def test_an_empty_file_has_an_empty_output(tmp_path, text):
 
 
 class Store(Server):
-    """`Store` is a web server that has in.jsonl and accepts out.jsonl."""
+    """A web server that has in.jsonl and accepts out.jsonl."""
 
     def __init__(self):
         super().__init__()
@@ -222,7 +222,7 @@ def left(folder):
 
 def test_a_cluster_for_the_file(tmp_path):
     (tmp_path / "in.jsonl").write_text(completions(20))
-    _, *options = up_options()  # the options come without --, as in vLLM
+    _, *options = up_options()  # the options are given without `--`, as in vLLM
     done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *options, "--max-model-len", 4096, "--reasoning-parser", "qwen3",
                    "--no-enable-prefix-caching", "--enable-metrics", "--disable-log-requests", "--model", "null", timeout=60,
                    env={**os.environ, "TMPDIR": str(tmp_path)})

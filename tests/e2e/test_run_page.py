@@ -1,4 +1,4 @@
-"""Tests the Runs page: the head's answers about runs (docs/reference/admin-api.md), and the page in headless Chromium (scripts/setup
+"""Tests the Runs page: the head's API for runs (docs/reference/admin-api.md), and the page in headless Chromium (scripts/setup
 --ui)."""
 import json
 
@@ -68,7 +68,7 @@ def test_a_head_without_it_says_so():
 
 
 def test_a_run_started_from_a_run_has_nothing_of_it(runs):
-    """A run started from the page of another run's cluster inherits neither its environment nor its end."""
+    """A run started from the page of another run's cluster does not inherit its environment and does not end with it."""
     out = runs.folder / "out"
     other = runs.create(f"name: other\nrun: env > {out}; exec sleep 1000\nenv: {{TMP_TOKEN: TMP_TOKEN}}\n", TMP_TOKEN="own")
     wait_for("it has written", lambda: out.exists() and out.stat().st_size)
@@ -116,7 +116,7 @@ def test_the_page(runs, tmp_path):
         assert "exit code 3" in first[5] and newest[6].split() == ["api", "raw", "127.0.0.1:9"]
         assert b.js("return document.querySelector('#rows a').href") == f"http://127.0.0.1:{port}/"
         assert b.js("return document.querySelectorAll('#rows tr button:disabled').length") == 1, "what has ended is not terminated"
-        # The keyboard leads from the top of the page to Terminate, where the first Enter asks for confirmation.
+        # The keyboard reaches Terminate from the top of the page, where the first Enter asks for confirmation.
         focused = "return document.activeElement?.getAttribute('aria-label') ?? ''"
         for _ in range(20):
             b.press(TAB)

@@ -5,7 +5,7 @@ from cluster import ROOT
 
 PAGE = (ROOT / "docs/how-to/runbook.md").read_text()
 RULES = (ROOT / "deploy/grafana/coxswain.rules.yml").read_text()
-# PLACES lists the places in the source that make warnings of /api/status: each goes from the first text to the second.
+# PLACES lists the places in the source that make warnings of /api/status: each place is from the first text to the second.
 PLACES = [("head/admin/json.c", "static void warn_shrunk", "json_t *admin_json_status"),
           ("head/cluster/elastic.c", "bool elastic_is_one_sided", "\n}\n"), ("head/routing/roles.c", "const char *roles_advice", "\n}\n"),
           ("head/lease/standby.c", "snprintf(s->warning,", ";"), ("head/lease/standby.c", "snprintf(s->endless,", ";"),

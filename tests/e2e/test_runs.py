@@ -99,7 +99,7 @@ def test_a_model_in_the_background(runs):
     assert not list(runs.tmp.iterdir()), "keys and sockets are gone"
     done = runs.cox("terminate", run)
     assert done.returncode == 1 and f"`cox run delete {run}`" in done.stderr
-    # The run starts again from its own copy, although the run file has gone.
+    # The run starts again from its own copy, although the run file has been removed.
     (runs.folder / "run.yaml").unlink()
     done = runs.cox("create", "--from", run)
     again = done.stdout.split()[0]
@@ -141,7 +141,7 @@ export: {{/job: 'file:{runs.folder}/kept/deep'}}
     again = runs.cox("create", "--from", run).stdout.split()[0]
     runs.wait(again, "completed")
     assert out.read_text().count("of the starter") == 2 and "of the starter" not in json.dumps(runs.state(again))
-    # After a failing command no further command runs.
+    # After a failed command, no further command runs.
     run = runs.create(f"name: bad\nrun: [echo a, 'echo why it failed; false', 'echo never >> {out}']\n")
     state = runs.wait(run, "failed")
     assert state["reason"] == "the command in line 2 ended with exit code 1: why it failed" and "never" not in out.read_text()
@@ -228,7 +228,7 @@ def test_a_model_is_fetched(runs):
 
 
 def test_a_repository_runs_nothing_of_its_own(runs):
-    """No transport runs a program, not even through the user's git configuration, and no name is taken as an option."""
+    """No transport runs a program, not even through the user's git configuration, and no name is interpreted as an option."""
     marker = runs.folder / "marker"
     for url in (f"ext::touch {marker}", "ext::true", f"--upload-pack=touch {marker}", "fd::3"):
         done = runs.cox("create", "-f", runs.file(f"name: a\nrun: 'true'\nimport: {{/c: {{git: {{url: '{url}'}}}}}}\n"))
@@ -285,7 +285,7 @@ def test_a_keeper_that_was_killed(runs):
     assert state["reason"] == "the keeper was killed"
     wait_for("the cluster has ended", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 0)
     assert runs.cox("delete", run).returncode == 0
-    # Processes that a run's shells left behind are found and ended.
+    # Processes that a run's shells have left are found and ended.
     run = runs.create(f"name: shells\nrun: setsid sleep 1000 & echo $! > {pids}/sleep; wait\n")
     pid = pid_in(pids / "sleep")
     os.kill(runs.keeper(run), signal.SIGKILL)
@@ -325,7 +325,7 @@ def test_in_the_foreground(runs):
 
 @pytest.mark.parametrize("kind", ["a pager", "a terminal that is held"])
 def test_output_that_nobody_reads(runs, kind):
-    """Terminate works although nobody reads the output. The file has the output that the command read from the run."""
+    """Terminate works although no process reads the output. The file has the output that the command read from the run."""
     reader, writer = os.pipe() if kind == "a pager" else pty.openpty()
     p = subprocess.Popen([BIN / "cox", "run", "-f", runs.file("name: flood\nrun: while :; do echo 0123456789abcdef; done\n")],
                          env=runs.env, stdout=writer, stderr=writer if kind != "a pager" else subprocess.DEVNULL)

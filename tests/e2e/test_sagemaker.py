@@ -26,8 +26,8 @@ def generate(http, stream=False, path="/invocations", **parameters):
 
 
 def lines(answer):
-    """Splits an answer into lines like the line reader of SageMaker's notebooks (line_iterator.py), which never sees text without a
-    line end."""
+    """Splits an answer into lines like the line reader of SageMaker's notebooks (line_iterator.py), which never returns text without
+    a line end."""
     assert answer.text.endswith("\n")
     return [json.loads(line) for line in answer.text.split("\n") if line]
 
@@ -318,7 +318,7 @@ SEED_000 = {
 @pytest.fixture(scope="module")
 def container():
     with Container(**SEED_000, HF_TOKEN="hf_secret") as c:
-        wait_for("the log says that it serves", lambda: "BOTH API bind to" in c.log())  # requests may be served before that line
+        wait_for("the log says that it serves", lambda: "BOTH API bind to" in c.log())  # requests may be served before this line is written
         yield c
 
 
@@ -353,7 +353,7 @@ def test_62_settings_in_the_log(container):
 
 
 def test_62_the_line_of_throughput(full):
-    """The throughput is logged every five seconds in which something ran."""
+    """The throughput is logged every five seconds in which a request ran."""
     generate_for = {"inputs": PROMPT, "parameters": {"max_new_tokens": 160}}
     assert httpx.post(full.url + "/invocations", json=generate_for, timeout=60 * SLOW).status_code == 200
     wait_for("the line", lambda: "Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage:" in full.log(), 30)
@@ -421,7 +421,7 @@ def test_5_no_200_before_it_can_generate():
 
 @pytest.fixture(scope="module")
 def full():
-    """Yields a container that runs one sequence at a time, slowly, with room for one more."""
+    """Yields a container that runs one sequence at a time, slowly, with one place in the queue."""
     with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="1", SERVING_JOB_QUEUE_SIZE="1",
                    SERVING_THROTTLE_ERROR_HTTP_CODE="429", SERVING_MAX_REQUEST_SIZE="2000",
                    COX_NULL_STEP_US="50000") as c:
@@ -506,7 +506,7 @@ def test_8_29_what_dies_later():
 
 
 def test_15_startup_timeout():
-    """The workers are not ready in time, because nobody else connects to this head's port."""
+    """The workers are not ready in time, because no other process connects to this head's port."""
     c = Container(OPTION_ROLLING_BATCH="vllm", OPTION_MODEL_LOADING_TIMEOUT="300", SAGEMAKER_STARTUP_TIMEOUT="1")
     (c.store / "serving.properties").write_text("option.model_loading_timeout=200\n")
     c.command += ["--workers", "1", "--tp", "2"]

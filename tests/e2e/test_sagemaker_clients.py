@@ -46,7 +46,7 @@ def test_response_stream_through_the_line_iterator(url):
 
 
 def test_a_whole_answer_is_a_stream_too(url):
-    """A whole answer has no line end, unlike rolling answers, so the reader of lines does not work with it."""
+    """A complete answer has no line end, unlike rolling answers, so the reader of lines does not work with it."""
     done = subprocess.run(command(url, "", "whole_as_stream"), capture_output=True, text=True, timeout=100 * SLOW)
     assert "the last line has no end" in done.stderr
 

@@ -1,5 +1,5 @@
 """Tests `cox serve` as a container of SageMaker's other kinds of inference: batch transform, asynchronous, serverless. The agents
-below play Amazon's side (its queue and its objects in S3) and send the same requests."""
+below simulate Amazon's side (its queue and its objects in S3) and send the same requests."""
 import json
 import os
 import subprocess
@@ -77,7 +77,7 @@ def test_a_payload_holds_the_longest_prompt():
 
 def test_asynchronous():
     """Each object is one request. MaxConcurrentInvocationsPerInstance of them arrive at once, which are more than can run. Each
-    request is answered whole, with the identifier by which its answer will be found."""
+    request is answered completely, with the identifier of its answer."""
     with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="2", SERVING_CHUNKED_READ_TIMEOUT="3600",
                    COX_NULL_STEP_US="2000") as c:
         def invoke(i):

@@ -118,7 +118,7 @@ def test_61_streams_and_errors_come_through(models):
 
 
 @pytest.mark.parametrize("properties, status", [
-    (["required_memory_mb=900000000"], 507),  # 507 means no memory: the platform unloads another model and tries again
+    (["required_memory_mb=900000000"], 507),  # 507 means no memory: the platform unloads another model and retries
     (["option.dtype=fp17"], 400),
     (["option.max_model_len=nonsense"], 500),  # the model's own process reports this error
 ])

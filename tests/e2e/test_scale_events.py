@@ -13,7 +13,7 @@ from cluster import SLOW, Cluster, get, run_cox, wait_for
 from steady import Steady
 from test_prometheus import RULES, Prometheus, program
 
-STEP_S = 0.5  # seconds of the record that become one minute of promtool's time
+STEP_S = 0.5  # seconds of the record for one minute of promtool's time
 HELD_MIN = 40  # minutes for which each state is held at its end: longer than any `for` and any range
 
 

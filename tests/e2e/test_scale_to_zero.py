@@ -1,5 +1,5 @@
 """Tests scaling to no workers and back with `--scale-min 0`, and a stand-in for the autoscaler that follows `GET /scale`. Requests
-that come without workers wait and are answered completely. Requests that wait too long get a Retry-After."""
+that arrive without workers wait and are answered completely. Requests that wait too long get a Retry-After."""
 import json
 import re
 import threading

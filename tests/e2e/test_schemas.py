@@ -1,5 +1,5 @@
 """Tests that answers sampled at temperature 1 parse and follow their JSON schema, for every keyword. Another program validates them.
-A part of the schemas is tested, or as many answers as COX_GENERATIONS says (scripts/acceptance e4)."""
+A part of the schemas is tested, or COX_GENERATIONS answers (scripts/acceptance e4)."""
 import asyncio
 import datetime
 import decimal
@@ -90,7 +90,7 @@ def test_answers_keep_to_their_schemas(answers, capsys):
 
 
 def test_they_are_drawn(answers):
-    """Answers must differ, because text that the schema forces proves little."""
+    """Answers must differ, because text that the schema forces would not test the grammar."""
     assert len({c["text"] for _, c in answers}) > 0.5 * len(answers)
 
 

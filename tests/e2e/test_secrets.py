@@ -1,4 +1,5 @@
-"""Tests that no secret of a command line is visible to others: in /proc of any process, logs, metrics, the admin API, or a dump."""
+"""Tests that no secret of a command line is visible to other users: in /proc of any process, logs, metrics, the admin API, or a
+dump."""
 import os
 import signal
 import socket
@@ -95,7 +96,7 @@ def test_nothing_shows_a_secret(secrets):
             done = run_cox(*words, "--address", f"127.0.0.1:{c.admin_port}")
             assert_none(f"cox {' '.join(words)}", done.stdout + done.stderr)
         victim = c.pid("gateway-0")
-        os.kill(victim, signal.SIGQUIT)  # SIGQUIT ends the gateway like any unexpected signal, and its last words are in the log
+        os.kill(victim, signal.SIGQUIT)  # SIGQUIT ends the gateway like any unexpected signal, and the log has its last messages
         wait_for("the gateway is another one", lambda: not alive(victim) and c.pids().get("gateway-0", victim) != victim)
         wait_for("it serves", lambda: get(c.url + "/health")[0] == 200)
         assert_none("the command line of a gateway that was started again", b"".join(command_lines(below(c.process.pid)).values()))
@@ -125,7 +126,7 @@ def test_a_key_password(secrets):
 
 
 def held(*args):
-    """Returns the command line of a command while it waits for a silent peer."""
+    """Returns a command's line in /proc while the command waits for a silent peer."""
     with socket.create_server(("127.0.0.1", 0)) as quiet:
         words = [str(a).replace("PORT", str(quiet.getsockname()[1])) for a in args]
         p = subprocess.Popen([BIN / "cox", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -12,7 +12,7 @@ from real_model import body_of, cpu_cluster, needs_model
 
 pytestmark = [needs_model, pytest.mark.skipif(SANITIZED, reason="sanitizers change sizes")]
 
-KV_BYTES = 32 << 20  # bytes of KV cache, so few that a crowd uses all blocks and the worker's bound is tight
+KV_BYTES = 32 << 20  # bytes of KV cache, so few that many requests use all blocks and the worker's bound is tight
 SEA = "The sea was calm and the boat went out. "
 
 
@@ -40,7 +40,7 @@ def test_sizes(tp):
 
 
 def test_what_a_burst_took_goes_back():
-    """Several bodies near the limit (10 MB) come at once, and their memory is returned afterwards."""
+    """Several bodies near the limit (10 MB) arrive at once, and their memory is returned afterwards."""
     with cpu_cluster("--kv-cache-memory-bytes", KV_BYTES, "--max-model-len", 512) as c:
         before = sizes(c)["gateway-0"]
 

@@ -61,8 +61,8 @@ def alone():
                                                   (0, (), ("head",))],
                          ids=["first", "last", "both", "a_spare_takes_the_place", "head"])
 def test_killed(alone, n_spares, stages, also):
-    """The streams continue with the tokens of a model in one stage. A new head adopts the replica unchanged, with ids on their way
-    to the first stage. It forms the replica anew when a plan had reached only one of the two stages."""
+    """The streams continue with the tokens of a model in one stage. A new head adopts the replica unchanged, with ids in transit to
+    the first stage. It forms the replica anew when a plan had reached only one of the two stages."""
     want = [alone[b] for b in BODIES]
     with start(OWN_GOLDENS / "gemma3_tiny_gguf_q4_0", 1, 2, "--max-model-len", 1024, workers=2 + n_spares) as c:
         wait_for("healthy", lambda: healthy(c, 2 + n_spares))

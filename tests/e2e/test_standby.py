@@ -23,7 +23,7 @@ pytestmark = needs_redis
 
 
 class Head:
-    """`Head` is a cox-head of a pair, which nobody restarts."""
+    """A cox-head of a pair, which no supervisor restarts."""
 
     def __init__(self, folder, url, name, keys=None):
         self.port, self.admin_port = free_ports(2)
@@ -123,7 +123,7 @@ def test_one_serves_and_one_waits(heads, redis):
     a.start().wait_role("standby")
     stays(heads, ["standby", "serving"], 1.5 * TTL)
     begin = time.monotonic()
-    b.process.terminate()  # Head `b` returns the lease, so nobody waits for the TTL.
+    b.process.terminate()  # Head `b` returns the lease, so no head waits for the TTL.
     a.wait_role("serving")
     assert time.monotonic() - begin < TTL * SLOW, a.log()
     assert b.process.wait(20) == 0
@@ -141,9 +141,10 @@ def test_a_command_follows_from_the_standby_to_who_serves(heads, redis):
         assert there.stderr == f"cox {command[0]}{followed}" + here.stderr, command
         assert there.returncode == here.returncode, command
     assert "HEALTHY" in cox("status", b).stdout
-    assert "standby" in cox("keys", "--reload", b).stderr  # these commands concern only the asked head
+    assert "standby" in cox("keys", "--reload", b).stderr  # these commands apply only to the head at the address
     assert cox("drain", "all", "--no-follow", b).returncode == 1
-    # A head that does not hold the lease answers at the lease's address. This happens when a pair on another machine has its own 127.0.0.1.
+    # A head that does not hold the lease answers at the lease's address. This can happen when the pair is on another machine, where 127.0.0.1 is
+    # another host.
     os.kill(a.process.pid, signal.SIGSTOP)
     text = redis.ask("GET", LEASE).split()
     redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000?admin=127.0.0.1:{b.admin_port} {text[2]}", "PX", "60000")
@@ -253,7 +254,7 @@ def test_redis_and_the_serving_head_die_together(heads, redis):
     a.process.kill()
     a.process.wait()
     a.start().wait_role("standby")
-    stays(heads, ["standby", "standby"], 1.5 * TTL)  # Without Redis nobody can grant the lease.
+    stays(heads, ["standby", "standby"], 1.5 * TTL)  # Without Redis, no head can get the lease.
     redis.start()
     wait_for("one serves", lambda: "serving" in (a.role(), b.role()))
     time.sleep(TTL)
@@ -330,7 +331,7 @@ def test_a_lease_without_an_end_stays_with_its_head(heads, redis):
 
 
 def test_a_lease_that_somebody_set_ends(heads, redis):
-    """The serving head takes the lease as another's and ends. No head holds it, and the standby gets it in the end."""
+    """The serving head treats the lease as that of another head and ends. No head holds the lease, and the standby finally gets it."""
     a, b = heads
     term = a.term()
     assert redis.ask("SET", LEASE, "somebody") == "OK"
@@ -348,7 +349,7 @@ def test_a_redis_that_stood_still_changes_nothing(heads, redis):
     a, b = heads
     term = a.term()
     wait_for("the standby may take what is free", lambda: b.status()["lease"]["store_reached"])
-    time.sleep(1.5 * TTL)  # the standby has watched for a TTL, so from now on each of its requests asks for the lease
+    time.sleep(1.5 * TTL)  # the standby has watched for a TTL, so from now on each of its requests tries to get the lease
     for still in (0.6 * TTL, 2 * TTL, 3 * TTL):
         redis.process.send_signal(signal.SIGSTOP)
         time.sleep(still)
@@ -359,12 +360,12 @@ def test_a_redis_that_stood_still_changes_nothing(heads, redis):
 
 
 def test_nonsense_in_the_store_is_no_answer(heads, redis):
-    """The serving head goes on, whatever another program writes into the store."""
+    """The serving head continues, whatever another program writes into the store."""
     a, b = heads
     for value in ("x", "99999999999999999999 0123456789abcdef", "4294967295 0123456789abcdef"):
         assert redis.ask("SET", "{cox:default}:term", value) == "OK"
         stays(heads, ["serving", "standby"], TTL)
-    assert "store_answer" in a.log()  # the last value leaves no room for a term
+    assert "store_answer" in a.log()  # the last value leaves no valid number for a term
 
 
 def nonsense(head):
@@ -373,7 +374,7 @@ def nonsense(head):
 
 @pytest.mark.parametrize("key", [LEASE, "{cox:default}:term"])
 def test_a_key_of_a_wrong_type_is_told(heads, redis, key):
-    """The store has a list in place of a string. The serving head goes on, and both heads report that no head could take over."""
+    """The store has a list in place of a string. The serving head continues, and both heads report that no head could take over."""
     a, b = heads
     assert not nonsense(a) and not nonsense(b)
     assert redis.ask("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1", key) == "1"
@@ -436,7 +437,7 @@ def test_options_are_checked(tmp_path):
 
 
 class Pair(Cluster):
-    """Runs `cox up --standby`. Both heads are asked which head serves."""
+    """Runs `cox up --standby`. Tests ask both heads which head serves."""
 
     def __init__(self, redis, *args, **kwargs):
         self.second_port, self.second_admin_port = free_ports(2)
@@ -510,7 +511,7 @@ def test_streams_survive_the_serving_head(pair, how):
             other = wait_for("one serves", pair.serving)[0]
         assert other in pair.serving()
         if how == "stop":
-            # A stopped head continues when its streams belong to another head. It sends them nothing, checks the lease, and ends.
+            # A stopped head continues when its streams already belong to another head. It sends no tokens to them, checks the lease, and ends.
             survive(pair, lambda: os.kill(pid, signal.SIGCONT))
     finally:
         if how == "stop" and pair.pids().get(name) == pid:
@@ -521,7 +522,7 @@ def test_streams_survive_the_serving_head(pair, how):
 
 
 def test_adapters_survive_the_serving_head(pair):
-    """The workers tell a new head which adapters the old one had loaded, however long it has waited."""
+    """The workers report to a new head which adapters the old one had loaded, however long it has waited."""
     def adapters(name):
         code, body = get(f"http://127.0.0.1:{pair.admin_ports()[name]}/api/adapters")
         return {a["name"]: (a["id"], a["state"]) for a in json.loads(body)["adapters"]} if code == 200 else None
@@ -556,7 +557,7 @@ def test_streams_do_not_notice_redis(pair):
 
 
 def test_the_heads_key_is_changed_under_a_pair(tmp_path, redis):
-    """The serving head takes the new key when it is told to. The standby takes it when it begins to serve."""
+    """The serving head uses the new key after `cox keys --reload`. The standby uses it when it begins to serve."""
     def rotate():
         for args in (("--keys-dir", tmp_path / "keys", "--rotate", "head"), ("--reload", "--address", f"127.0.0.1:{pair.admin_ports()[name]}")):
             said = run_cox("keys", *args)
@@ -579,7 +580,7 @@ def test_the_heads_key_is_changed_under_a_pair(tmp_path, redis):
 
 
 def test_pairs_of_throw_away_keys_never_meet(pair):
-    """Two `cox up --standby` without --keys-dir share one Redis: each is a cluster of its own."""
+    """Two `cox up --standby` without --keys-dir share one Redis: each is a separate cluster."""
     with Pair(pair.redis) as other:
         wait_for("both clusters have one head that serves", lambda: other.settled() and pair.settled())
         leases = [k for k in pair.redis.ask("KEYS", "*").splitlines() if k.endswith(":lease")]

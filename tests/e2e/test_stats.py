@@ -1,4 +1,4 @@
-"""Tests the stats line of a serving head, in the forms that users' scripts read."""
+"""Tests the stats line of a serving head, in the formats that users' scripts read."""
 import json
 import re
 

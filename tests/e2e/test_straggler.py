@@ -1,4 +1,4 @@
-"""Tests that a rank that slows its replica down is named everywhere an operator looks."""
+"""Tests that a rank that slows its replica down is named in every output for operators."""
 import json
 import re
 import subprocess

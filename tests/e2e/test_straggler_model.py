@@ -1,5 +1,5 @@
-"""Tests the same as test_straggler.py, with a real model on two ranks. A process that gets only a part of its time is named. Two
-processes that get equally little are not. Nothing is timed: the tests wait for reports and count windows of work."""
+"""Tests the same as test_straggler.py, with a real model on two ranks. A process that gets less CPU time than the others is named.
+Two processes that get equally little are not. The tests measure no times: the tests wait for reports and count windows of work."""
 import contextlib
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests many streams at once, and streams while their cluster changes."""
+"""Tests many streams at once, and streams during changes of their cluster."""
 import os
 import signal
 import threading
@@ -86,7 +86,7 @@ def test_streams_survive(cluster, victim, sig):
         if not done and got.n_chunks > 30:
             done.append(True)
             os.kill(before, sig)
-            if sig == signal.SIGSTOP:  # nobody restarts a stopped process, and the loss is detected long before the test continues it
+            if sig == signal.SIGSTOP:  # `cox up` does not restart a stopped process, and the loss is detected long before the test continues it
                 threading.Timer(3.0, os.kill, (before, signal.SIGKILL)).start()
 
     bodies = [{"prompt": f"survive {i}", "max_tokens": 150, "temperature": i % 2, "seed": i} for i in range(8)]

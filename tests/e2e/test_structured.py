@@ -145,8 +145,8 @@ class Person(pydantic.BaseModel):
 
 
 def test_packages_parse_what_they_asked_for(cluster):
-    """A class becomes a schema and the answer an object of that class, in OpenAI's responses and Anthropic's messages, whole and
-    streamed."""
+    """The package converts a class to a schema and the answer to an object of that class, in OpenAI's responses and Anthropic's
+    messages, whole and streamed."""
     client = openai.OpenAI(base_url=cluster.url + "/v1", api_key="none", max_retries=0, timeout=60 * SLOW)
     ask = {"model": "m", "input": "Name somebody.", "max_output_tokens": 100, "temperature": 1, "text_format": Person}
     got = client.responses.parse(**ask)
@@ -199,8 +199,8 @@ def reasoned(url, **more):
 
 
 def test_reasoning_comes_before_the_grammar():
-    """Text before the marker is free, and text after it follows the schema. The model does not know the marker, so biases make it
-    write the marker."""
+    """Text before the marker is free, and text after it follows the schema. The model does not know the marker, so logit biases make
+    it generate the marker."""
     with cpu_cluster("--max-model-len", 512, "--reasoning-parser", "deepseek_v3") as c:
         ids = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "a</think>", "add_special_tokens": False}).json()["tokens"][1:]
         chat = [{"role": "user", "content": "A colour?"}, {"role": "assistant", "content": "<think>Perhaps"}]
@@ -217,7 +217,7 @@ def test_reasoning_comes_before_the_grammar():
         more = {"messages": chat, "continue_final_message": True, "add_generation_prompt": False, "max_tokens": 20}
         reasoning, content, finish = reasoned(c.url, **more)  # The reasoning is free text, until the marker ends it.
         assert finish == "length" and len(reasoning) > 20 and not content, (reasoning, content)
-        # When reasoning has not begun, the answer comes at once, or the opening marker comes first.
+        # When reasoning has not begun, the answer begins at once, or the opening marker is first.
         opening = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "<think>", "add_special_tokens": False}).json()["tokens"]
         for bias in (-100, 100):
             more = {"messages": chat[:1], "seed": 0, "logit_bias": {str(opening[0]): bias}, "max_tokens": 300 if bias < 0 else 20}

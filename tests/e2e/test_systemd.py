@@ -21,7 +21,7 @@ def settings(name):
 
 
 def command(name, **places):
-    """Returns ExecStart with our programs and systemd's values."""
+    """Returns ExecStart with the built programs and systemd's values."""
     line = settings(name)["ExecStart"]
     assert line.startswith("/usr/local/bin/cox ")
     for key, value in places.items():

@@ -302,7 +302,7 @@ def test_logs_of_nobody(cluster):
 
 
 def test_drain_says_what_happens(cluster):
-    name = f"worker-{next(w['ordinal'] for w in cluster.status()['workers'] if w['state'] == 'ready')}"  # any two workers may be the spares
+    name = f"worker-{next(w['ordinal'] for w in cluster.status()['workers'] if w['state'] == 'ready')}"  # any worker may be the spare
     done = run_cox("drain", name, *at(cluster))
     assert done.returncode == 0
     assert re.fullmatch(name + r" on \S+ is draining: it takes no more work\. No request runs in its replica \d+; other workers take new "

@@ -1,5 +1,5 @@
-"""Tests greedy tokens of another implementation in a whole cluster, for models small enough to be made here (scripts/make-goldens):
-safetensors and GGUF, text and ids, one rank and several."""
+"""Compares a whole cluster with the greedy tokens of another implementation, for models small enough to be made here
+(scripts/make-goldens): safetensors and GGUF, text and ids, one rank and several."""
 import json
 
 import pytest
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),
 
 
 def start(name, tp, *args, kv="float32", dtype="float32"):
-    """Starts a model as exact as the references by default: activations are floats, also beside quantised weights."""
+    """Starts a model with float activations by default, even with quantised weights, so that it is as exact as the references."""
     folder = OWN_GOLDENS / name
     gguf = folder / "model.gguf"
     return Cluster("--device", "cpu", "--kv-cache-dtype", kv, "--dtype", dtype, "--served-model-name", "m", *args, workers=tp, tp=tp,
@@ -109,8 +109,8 @@ def test_kv_cache_dtypes(name, tp, dtype):
 
 @pytest.mark.parametrize("name,tp", [("llama_tiny_gguf_q8_0", 2), ("llama_tiny_gguf_q4_k", 1), ("llama_tiny_w4a16", 1)])
 def test_activations_as_codes(name, tp):
-    """By default a worker quantises activations beside quantised weights. The answers differ from those with float activations, and
-    are equal for all chunk sizes."""
+    """By default a worker quantises activations when the weights are quantised. The answers differ from those with float
+    activations, and are equal for all chunk sizes."""
     codes = answers_by_chunks(name, tp, kv="float16", dtype="auto")
     assert codes != answers_by_chunks(name, tp, kv="float16")
 
@@ -119,7 +119,7 @@ def test_two_ranks_out_of_blocks():
     """There are blocks for all prompts but not for all answers, so some sequences are preempted and computed again."""
     p, body = next((p, body) for p, body in prompts_of("llama_tiny") if p["name"] == "p7")
     with start("llama_tiny", 2, "--max-model-len", 256, "--num-gpu-blocks-override", 16, "--step-target-ms", 0) as c:
-        for choice in complete(c, **body | {"n": 12})["choices"]:  # separate requests would come one by one on a busy machine
+        for choice in complete(c, **body | {"n": 12})["choices"]:  # separate requests would arrive one by one on a busy machine
             assert choice["token_ids"] == p["greedy"]
         assert c.status()["requests"]["preemptions"] > 0
 

@@ -1,5 +1,5 @@
 """Tests HTTPS with the clients of openssl, curl and Python, client certificates, certificates that change during streams, and bytes
-that are no handshake."""
+that are not a handshake."""
 import contextlib
 import shutil
 import socket
@@ -160,7 +160,7 @@ def test_what_is_no_tls(cluster, authority, tmp_path):
             held.append(s)
         with g.client(authority.ca) as c:
             assert c.post("/v1/completions", json=completion(3)).status_code == 200
-        for s in held:  # the deadline of a request's head ends these connections
+        for s in held:  # the deadline of a request's headers ends these connections
             assert s.recv(1) == b""
             s.close()
         assert g.process.poll() is None
@@ -243,7 +243,7 @@ def test_flags_that_cannot_work(flags, error):
 
 @contextlib.contextmanager
 def started(cluster):
-    """Starts a cluster whose gateways cannot be asked over plain HTTP."""
+    """Starts a cluster whose gateways do not accept plain HTTP."""
     cluster.start(wait=False)
     try:
         wait_for("cox up says that it serves", lambda: "ready in" in cluster.log(), WAIT)
@@ -283,8 +283,8 @@ def test_cox_up(authority, tmp_path, wanted):
 
 
 def test_ready_means_that_the_gateway_listens(authority, tmp_path):
-    """The gateway refuses clients without a certificate. In an earlier version `cox up` relied on the head's word and was ready
-    before the gateway listened."""
+    """The gateway refuses clients without a certificate. In an earlier version, `cox up` used the head's status and was ready before
+    the gateway listened."""
     for program in BIN.glob("cox*"):
         if program.is_file() and program.name not in ("cox", "cox-gateway"):
             (tmp_path / program.name).symlink_to(program)

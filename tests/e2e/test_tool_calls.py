@@ -84,7 +84,7 @@ def test_forced_arguments_follow_their_own_schema(http, tools, named):
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}], ids=["required", "named"])
 def test_a_reference_to_the_tools_own_root(http, choice):
-    """A random model continues from one level to the next, so most answers end because of their length."""
+    """A random model nests one level after another, so most answers end because of their length."""
     for seed in SEEDS:
         message = chat(http, tools=[tool("f", NESTED)], tool_choice=choice, parallel_tool_calls=False, seed=seed, max_tokens=120)["message"]
         written = message["tool_calls"][0]["function"]["arguments"]
@@ -92,8 +92,8 @@ def test_a_reference_to_the_tools_own_root(http, choice):
 
 
 def test_a_forced_call_that_breaks_off(http):
-    """The list form of a forced call never appears as content, wherever the answer ends. The client gets as much of the arguments as
-    there is."""
+    """The list form of a forced call never appears as content, wherever the answer ends. The client receives the arguments that were
+    generated."""
     ask = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [tool("f", {"properties": {"a": BOOL}, "required": ["a"]})]}
     with_call = set()
     for n in range(1, 60, 2):

@@ -67,7 +67,7 @@ def test_a_head_that_goes_is_said_and_comes_back():
         try:
             t.until("a first screen", lambda s: "healthy" in s)
             head = c.pid("head")
-            c.process.send_signal(signal.SIGSTOP)  # `cox up` is stopped, or another head would be there before the test looks
+            c.process.send_signal(signal.SIGSTOP)  # `cox up` is stopped, so that it does not restart the head before the test reads the screen
             os.kill(head, signal.SIGKILL)
             t.until("nobody answers", lambda s: "cannot connect" in s)
             c.process.send_signal(signal.SIGCONT)

@@ -197,7 +197,7 @@ def test_a_collector_that_is_slow_or_refuses_hurts_nobody(cluster, collector):
     wait_for("it is counted", lambda: metric(cluster, "coxswain_gateway_spans_dropped_total") == dropped + 1)
     assert metric(cluster, "coxswain_gateway_spans_exported_total") >= exported + n
     assert collector.of("9" * 32) == []
-    wait_for("it is told of", lambda: "spans_refused" in cluster.log())  # `cox up` passes the gateway's line on
+    wait_for("it is told of", lambda: "spans_refused" in cluster.log())  # `cox up` prints the gateway's line
 
 
 def test_the_last_spans_are_delivered_and_others_names_are_known():

@@ -1,5 +1,4 @@
-"""Tests that under load every process of a cluster is replaced by a process of another version, one after the other. No stream
-fails."""
+"""Tests that under load every process of a cluster is replaced by a process of another version, one by one. No stream fails."""
 import os
 import shutil
 import signal
@@ -10,7 +9,7 @@ from cluster import BIN, SLOW, alive, get, wait_for
 from steady import Steady
 
 OLD = b"0.1.0"
-NEW = b"9.1.0"  # NEW ends like OLD, because linkers let other texts ("1.0") begin inside this text
+NEW = b"9.1.0"  # NEW ends like OLD, because linkers may store other strings ("1.0") as the end of this string
 
 
 def install(folder, version):

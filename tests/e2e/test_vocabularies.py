@@ -1,4 +1,4 @@
-"""Tests that a gateway whose vocabulary differs from the workers' model is refused by name, whichever comes first. The gateway is
+"""Tests that a gateway whose vocabulary differs from the workers' model is refused by name, whichever connects first. The gateway is
 accepted as soon as the workers have its model. A gateway with the same model in another file is accepted."""
 import json
 
@@ -79,7 +79,7 @@ def test_workers_that_change(tmp_path):
         wait_for("it is refused", lambda: "has another vocabulary than the workers'" in get(url + "/readyz")[1])
         same = c.gateway("llama", LLAMA)  # this gateway has safetensors, and the workers have a GGUF
         wait_for("it is taken", lambda: get(same + "/readyz")[0] == 200)
-        # A restarted head knows no vocabulary and learns it from the workers that it adopts.
+        # A restarted head has no vocabulary and gets it from the workers that it adopts.
         c.started["head"].kill()
         c.started["head"].wait()
         c.start("head-2", BIN / "cox-head", "--port", c.head_port, "--admin-port", c.admin_port, "--keys-dir", c.keys, "--tp", 2)
@@ -87,7 +87,7 @@ def test_workers_that_change(tmp_path):
         wait_for("a group serves", c.serving)
         wait_for("it is refused again", lambda: c.warnings() and "has another vocabulary" in get(url + "/readyz")[1])
         wait_for("the other one is taken", lambda: get(same + "/readyz")[0] == 200)
-        c.started["head-2"].kill()  # a vocabulary stays in force for 30 s after its last worker; a new head has none
+        c.started["head-2"].kill()  # a head keeps a vocabulary for 30 s after its last worker, so a new head is started
         c.started["head-2"].wait()
         for i in range(2):
             c.started[f"worker-{i}"].kill()

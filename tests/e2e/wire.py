@@ -1,12 +1,12 @@
 """Runs a wire between two network interfaces. hosts.Wire starts it in a separate namespace. Frames that arrive at one interface
-leave at the other interface, unless lines on stdin say otherwise:
+leave at the other interface, unless a command on stdin changes that:
 
     pass            no change (the default)
     delay MS J      each frame MS +- J milliseconds later, in order; J is a fraction of MS
     drop            every frame is lost silently
     find HEX        prints how many frames so far contained these bytes, and how many there were
 
-`wire.py --listen DEVICE...` only listens and passes nothing on.
+`wire.py --listen DEVICE...` only listens and forwards no frames.
 `wire.py --plain DEVICE`, in the namespace of each end, makes that end send frames as a real wire carries them: no longer than the
 MTU, and with checksums.
 

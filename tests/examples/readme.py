@@ -1,7 +1,8 @@
-"""Reads the commands and the output in a README of deploy/examples or in a page, for tests that type the commands and compare the output.
+"""Reads the commands and the output in a README of deploy/examples or in a page, for tests that type the commands and compare the
+output.
 
-A fence ```sh test=NAME holds commands. A fence ```text of=NAME holds lines of their output, in this order; other lines may stand between them.
-… in such a line matches any text. A README must not have other fences: every command in it is tested.
+A fence ```sh test=NAME holds commands. A fence ```text of=NAME holds lines of their output, in this order; other lines may be
+between them. … in such a line matches any text. A README must not have other fences: every command in it is tested.
 """
 import re
 import shutil
@@ -45,7 +46,7 @@ class Page:
         """Returns the first line that the README shows and `text` lacks, or None when `text` has all of them."""
         at = 0
         for line in self.shown[block].splitlines():
-            # The width of a table's columns depends on the values, so any run of blanks matches.
+            # The width of a table's columns depends on the values, so any run of spaces matches.
             like = re.sub(r"(\\ )+", r"\\s+", re.escape(line.strip())).replace("…", ".*?")
             m = re.compile(like + r"\s*$", re.M).search(text, at)
             if not m:
@@ -104,7 +105,7 @@ class Shells(Hosts):
         assert p.wait(20 * SLOW) == 0, self.log(name)
 
     def leave(self, host, name, block, env=None):
-        """Types a block in a terminal of its own and leaves it running. The block's last command replaces the shell."""
+        """Types a block in a separate terminal and leaves it running. The block's last command replaces the shell."""
         *first, last = self.readme.typed(block).strip().splitlines()
         return self.start_shell(host, name, self.before + "; ".join([*first, f"exec {last}"]), env=env)
 

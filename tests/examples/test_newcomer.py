@@ -54,7 +54,7 @@ class Newcomer:
 
     def kill(self):
         """Types the block "kill". This test kills a worker of its own cluster, while the page kills the oldest worker of the
-        machine. The files with the answers lie in the test's folder."""
+        machine. The files with the answers are in the test's folder."""
         text = self.page.commands["kill"]
         for was, now in (("127.0.0.1:8000/", f"127.0.0.1:{self.port}/"), ("$(pgrep -o cox-worker)", f"$(awk '/^worker/ {{print $2; exit}}' {self.folder}/pids)"),
                          ("before", f"{self.folder}/before"), ("after", f"{self.folder}/after")):

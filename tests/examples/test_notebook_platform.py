@@ -67,7 +67,7 @@ class Platform(Shells):
             with asker, asker.makefile("rw") as f:
                 try:
                     answer = {"workers": self.answer(json.loads(f.readline()))}
-                except Exception as e:  # the application gets the error, so the test finds it in the log
+                except Exception as e:  # the application receives the error, and the test finds it in the log
                     answer = {"error": repr(e)}
                 f.write(json.dumps(answer) + "\n")
 
@@ -201,7 +201,7 @@ def put_programs(project):
 
 @pytest.mark.skipif(PATCHELF is None, reason="no patchelf: scripts/setup installs it")
 def test_programs_from_the_projects_folder(home):
-    """The runtime's image needs neither our programs nor their libraries: both come from the project's folder."""
+    """The runtime's image needs neither Coxswain's programs nor their libraries: both come from the project's folder."""
     readme = Readme("notebook-platform", home, "null")
     with Platform(home, readme, {**variables(readme), "COX_MODEL": "null", "COX_TP": 2, "WORKERS": 2}) as platform:
         put_programs(readme.folder)
@@ -220,8 +220,8 @@ def test_programs_from_the_projects_folder(home):
 
 
 def test_a_key_and_a_spare(home):
-    """COX_API_KEY and WORKERS of the project take effect, and a spare replaces a pod that the platform takes away.
-    The platform's library has its newer name here."""
+    """COX_API_KEY and WORKERS of the project take effect, and a spare replaces a pod that the platform removes. The platform's
+    library has its newer name here."""
     readme = Readme("notebook-platform", home, "null")
     project = {**variables(readme), "COX_MODEL": "null", "COX_API_KEY": "k1", "WORKERS": 5, "COX_NULL_STEP_US": 20000,
                "PYTHONPATH": f"{LIBRARY}/newer:{LIBRARY}"}

@@ -1,4 +1,4 @@
-"""Tests that deploy/examples/run-file works block by block: a cluster from one file. It runs on a host of its own, so that its ports
+"""Tests that deploy/examples/run-file works block by block: a cluster from one file. It runs on a separate host, so that its ports
 are free."""
 import json
 

@@ -23,7 +23,7 @@ function(cox_fakenccl_emulated)
   endif()
 endfunction()
 
-# Call this function after cuda_comm_test. The library has a runtime of its own, as NCCL has.
+# Call this function after cuda_comm_test. The library has a separate runtime, like NCCL.
 function(cox_fakenccl_device)
   list(TRANSFORM COX_CUDA_INCLUDES PREPEND -isystem OUTPUT_VARIABLE includes)
   cox_fakenccl(fakenccl ${COX_NVCC_CXX} ${includes} ${COX_CUDART})

@@ -1,10 +1,10 @@
 /* Implements a stand-in for libnccl, for tests; it is never installed. It has the calls that
  * kernels/cuda/comm/nccl*.c makes, for ranks that are processes of one host, on one device or on
- * its emulation. Data goes through shared memory (shared.h) in three steps: copies to the host,
- * a host function in the stream, copies back. The data therefore moves in the stream's order and
- * can be captured. Sums are added in the order of ranks, in float.
- *
- * A peer that is killed is noticed by its pidfd. FAKENCCL_LOSS sets the consequence:
+ * its emulation. Data is sent through shared memory (shared.h) in three steps: copies to the
+ * host, a host function in the stream, copies back. The data therefore moves in the stream's
+ * order and can be captured. Sums are added in the order of ranks, in float.
+ * 
+ * A killed peer is detected by its pidfd. FAKENCCL_LOSS sets the consequence:
  *   error  (default) the communicator has an error, and work that waits for the peer ends
  *   spin   the communicator has an error, and waiting work ends only with an abort, as kernels do
  *   hang   no error is reported, nothing ends, and ncclCommAbort does not return
@@ -99,7 +99,7 @@ bool look_for_lost_peers(state &s)
     return s.peer_lost;
 }
 
-/* Waits until the condition holds. Returns false when it can never hold. */
+/* Waits until the condition is true. Returns false when it can never become true. */
 template <class Condition> bool await(state &s, Condition holds)
 {
     for (unsigned n = 0; !holds(); n++) {
@@ -307,7 +307,7 @@ void exchange(state &s, const round &r)
     s.at->done[s.rank] = turn;
 }
 
-/* Runs a round. A communicator that has failed or is aborted does nothing more. */
+/* Runs a round. A communicator that has failed or is aborted runs no more rounds. */
 template <class Round, class Run> void run_round(void *arg, Run run)
 {
     Round *r = static_cast<Round *>(arg);
@@ -423,7 +423,7 @@ bool pass_on(state &s, piece &p)
     return true;
 }
 
-/* Makes one turn over all pieces. Pieces to or from one rank go one after the other. */
+/* Makes one turn over all pieces. Pieces to or from one rank are sent one after the other. */
 bool pass_turn(state &s, std::vector<piece> &pieces)
 {
     bool busy[2][MAX_RANKS] = {}, left = false;

@@ -11,7 +11,7 @@ constexpr size_t SLOT_BYTES = 256 << 10, MAIL_BYTES = 64 << 10;
 /* `mailbox` carries data from one rank to another; it is full when sent is taken + 1 */
 struct mailbox {
     std::atomic<uint64_t> sent, taken;
-    size_t n_bytes, n_taken; /* the two ends may cut their data at different places */
+    size_t n_bytes, n_taken; /* sender and receiver may cut their data at different places */
     uint8_t data[MAIL_BYTES];
 };
 

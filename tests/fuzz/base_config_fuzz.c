@@ -107,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config_print_yaml(&b, specs, N_SPECS, &first);
     if (first.number < -100 || first.choice < 0 || first.choice > 2 || !(first.share <= 1))
         abort();
-    /* YAML holds only UTF-8 text, so every accepted text can be printed and read back */
+    /* YAML contains only UTF-8 text, so every accepted text can be printed and read back */
     if (parse_file(b.ptr, b.len, &second, &again) != STATUS_OK || second.number != first.number ||
         second.list.n_items != first.list.n_items || !is_same(first.text, second.text) ||
         !is_same(first.object, second.object))

@@ -50,7 +50,7 @@ static void check_text(const struct strbuf *out)
     if (out->len == 0)
         abort();
     for (size_t i = 0; i < out->len; i++)
-        if (out->ptr[i] == 0x1B) /* only text may reach the terminal */
+        if (out->ptr[i] == 0x1B) /* no escape sequence may reach the terminal */
             abort();
 }
 

@@ -1,4 +1,4 @@
-/* Fuzzes the answers of foreign servers that `cox pull` reads before it fetches a file: a
+/* Fuzzes the answers of untrusted servers that `cox pull` reads before it fetches a file: a
  * bucket's pages, a hub's listing, an index's page, a wheel. It also fuzzes the name of a model
  * from any source. The first byte selects the kind. */
 #include <stdio.h>

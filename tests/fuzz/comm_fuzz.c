@@ -27,7 +27,7 @@ static void read_hello(const uint8_t *data, size_t size)
     struct hello h;
     struct error err;
     memcpy(in, data, size < sizeof in ? size : sizeof in);
-    /* the hello must be refused, because nobody can guess a proof */
+    /* the hello must be refused, because no peer can guess a proof */
     check(hello_decode(in, id, &h, &err) != STATUS_OK);
     crypto_generichash_init(&s, id, sizeof id, PROOF_BYTES);
     crypto_generichash_update(&s, (const uint8_t *)"hello", 6);

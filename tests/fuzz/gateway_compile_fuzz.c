@@ -1,7 +1,7 @@
 /* Fuzzes the frames of compile processes, in pieces and whole. A process reads a job, and the
  * gateway reads the frames of a process that may send anything. The first byte selects the
  * reader and the size of the pieces. An accepted frame must be written again as the same bytes.
- * A small job is run as in a compile process, and the gateway takes its verdict. */
+ * A small job is run as in a compile process, and the gateway reads the result. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

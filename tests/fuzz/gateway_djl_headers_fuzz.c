@@ -1,5 +1,5 @@
-/* Fuzzes the custom attributes and queries of SageMaker's clients. A value that is found must
- * lie in the input, must have no blanks around it, and must be found under its name in any case. */
+/* Fuzzes the custom attributes and queries of SageMaker's clients. A value that is found must be
+ * inside the input, must have no spaces around it, and must be found under its name in any case. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

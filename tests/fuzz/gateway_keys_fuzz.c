@@ -1,6 +1,6 @@
-/* Fuzzes files of API keys. A file is read whole, or refused with a message that does not repeat
- * its content. The keys that are read must have usable limits, and must be the same when the
- * file is read again. */
+/* Fuzzes files of API keys. A file is read completely, or refused with a message that does not
+ * repeat its content. The keys that are read must have usable limits, and must be the same when
+ * the file is read again. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -51,7 +51,7 @@ static void check(const struct prepared *p)
         const struct prompt *q = &p->prompts.items[i];
         uint32_t max_tokens = p->params.max_tokens ? p->params.max_tokens : p->max_tokens_room;
         assert(q->n_ids > 0 && max_tokens > 0);
-        /* a default only needs room for one token, because the head reduces it */
+        /* a default only needs space for one token, because the head reduces it */
         uint32_t least = p->params.max_tokens_is_default ? 1 : max_tokens;
         assert((uint64_t)q->n_ids + least <= model.max_model_len);
         for (uint32_t k = 0; k < q->n_ids; k++)

@@ -233,7 +233,7 @@ static void change_values(const uint8_t *data, size_t size)
 
 /* ---- calls after the damage ---- */
 
-/* Checks a call. It must work, or its status must say why it did not. */
+/* Checks a call. It must work, or its status must give the reason. */
 static void tell(enum status s)
 {
     must(s == STATUS_OK || err.text[0] != '\0');

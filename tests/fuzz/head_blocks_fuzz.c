@@ -1,6 +1,6 @@
 /* Fuzzes the block table against a model of plain arrays (unit/head/kv/blocks_model.h). The
- * input decides which requests come, how far they run in each step, which leave, and how late
- * results are. */
+ * input decides which requests arrive, how many tokens they run in each step, which leave, and
+ * how late results are. */
 #include <stdio.h>
 #include <stdlib.h>
 

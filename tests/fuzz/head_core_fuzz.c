@@ -50,11 +50,11 @@ static struct world {
     struct seen {
         uint64_t step;
         uint32_t sampled[MAX_ITEMS], n_sampled;
-    } plans[N_PLANS]; /* plans that the first worker got, by step */
+    } plans[N_PLANS]; /* plans that the first worker received, by step */
     uint64_t last_step, answered;
     struct {
         uint64_t epoch, id;
-    } grammar; /* last grammar that the head asked for */
+    } grammar; /* last grammar that the head requested */
 } w;
 
 static struct bus_peer address(uint8_t connection)
@@ -218,8 +218,8 @@ static void pass_time(uint8_t ticks)
     }
 }
 
-/* Forms a second replica and drains the first replica's worker. Blocks are then on their way
- * between the replicas, and the workers' messages about that come from the input. */
+/* Forms a second replica and drains the first replica's worker. Blocks are then in transit
+ * between the replicas, and the input has the workers' messages about them. */
 static void move(void)
 {
     if (!w.has_other) {
@@ -241,7 +241,7 @@ static void move(void)
         pass_time(0);
 }
 
-/* Lets any rank report any end of the grammar that the head asked for, with any sizes. */
+/* Lets any rank report any end of the grammar that the head requested, with any sizes. */
 static void grammar_done(uint8_t connection, uint8_t status, struct str text)
 {
     struct msg m = {.type = MSG_GRAMMAR_DONE,

@@ -1,6 +1,6 @@
-/* Fuzzes the reader of step logs whose checksums are right and whose events are arbitrary. The
- * reader must return events with numbers in their ranges, or refuse them. The input is the
- * payload of a chunk. */
+/* Fuzzes the reader of step logs with valid checksums and arbitrary events. The reader must
+ * return events with numbers in their ranges, or refuse them. The input is the payload of a
+ * chunk. */
 #include <stdlib.h>
 
 #include "common/base/mem.h"

@@ -1,5 +1,6 @@
 /* Fuzzes PyTorch checkpoints. A file that opens must be readable in full, without reads outside
- * of it. Input that is not an archive is read as only the pickle, which a fuzzer reaches sooner. */
+ * of it. Input that is not an archive is read as only the pickle, which a fuzzer then reaches
+ * sooner. */
 #include <stdlib.h>
 #include <string.h>
 

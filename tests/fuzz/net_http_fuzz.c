@@ -1,5 +1,5 @@
 /* Fuzzes the HTTP parser with arbitrary bytes in arbitrary pieces (the first byte seeds the
- * cuts). Accepted messages must be consistent: their views must lie inside the message and must
+ * cuts). Accepted messages must be consistent: their views must be inside the message and must
  * not depend on the pieces. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void compare(const struct http_message *a, const struct http_message *b)
             abort();
 }
 
-/* Checks what handlers rely on: every field has a name, and no field contains a line end. */
+/* Checks what handlers rely on: every field has a name, and no field contains a newline. */
 static void check_fields(const struct http_message *m)
 {
     for (uint32_t i = 0; i < m->n_fields; i++) {

@@ -1,5 +1,5 @@
-/* Fuzzes key texts from people and files. The bytes are read as an authorized file, as a PEM
- * file and as a join token. An accepted token must be the encoding of its content. */
+/* Fuzzes key texts from users and files. The bytes are read as an authorized file, as a PEM file
+ * and as a join token. An accepted token must be the encoding of its content. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void read_authorized(const uint8_t *data, size_t size)
     close(fd);
 }
 
-/* Reads the text as PEM. Accepted text must be PEM, with as many keys as were asked for. */
+/* Reads the text as PEM. Accepted text must be PEM, with as many keys as were requested. */
 static void read_pem(struct str text)
 {
     uint8_t keys[2][PEM_KEY_BYTES];

@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Reads every part of a reply, so that sanitizers see it. */
+/* Reads every part of a reply, so that sanitizers check it. */
 static uint64_t digest(const struct redis_reply *r, uint32_t depth)
 {
     uint64_t h = (uint64_t)r->kind * 31 + (uint64_t)r->integer + depth;

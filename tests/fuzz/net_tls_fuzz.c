@@ -1,6 +1,6 @@
-/* Fuzzes a TLS session with a hostile client's bytes in arbitrary pieces (the first byte gives
+/* Fuzzes a TLS session with a malicious client's bytes in arbitrary pieces (the first byte gives
  * their size). In some inputs these bytes follow the beginning of a real handshake. The session
- * must fail, wait or go on, and report which. It must never send without end by itself. */
+ * must fail, wait or continue, and report which. It must never send without end. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -84,18 +84,18 @@ static void change(struct input *in, uint64_t *state)
     case 2:
         in->ptr[at] = odd[draw(state, sizeof odd)];
         break;
-    case 3: /* this case removes a piece */
+    case 3: /* removes a piece */
         n = 1 + draw(state, in->n - at);
         memmove(in->ptr + at, in->ptr + at + n, in->n - at - n);
         in->n -= n;
         break;
-    case 4: /* this case repeats a piece */
+    case 4: /* repeats a piece */
         n = 1 + draw(state, in->n - at);
         n = n < INPUT_MAX - in->n ? n : INPUT_MAX - in->n;
         memmove(in->ptr + at + n, in->ptr + at, in->n - at);
         in->n += n;
         break;
-    default: /* this case takes the rest from another input */
+    default: /* replaces the rest by that of another input */
         n = other->n > at ? other->n - at : 0;
         if (n > 0)
             memcpy(in->ptr + at, other->ptr + at, n);

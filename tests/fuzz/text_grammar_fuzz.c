@@ -1,7 +1,7 @@
 /* Fuzzes grammars. A source behind a byte with its kind is compiled over a vocabulary of bytes;
  * then up to 64 of the tokens that its masks allow are accepted. As in text_model_fuzz.c there
- * must be no panic and no fault, and the input must end. It must also take no more counted work
- * than text/ promises. */
+ * must be no panic and no fault, and the input must end. The counted work must also stay within
+ * the limits of text/. */
 #include "text/text.h"
 
 #include <stdint.h>
@@ -37,8 +37,8 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Returns whether the error is the crate's text for a caught panic. The word "panic" alone does
- * not tell, because an input may contain it. */
+/* Returns whether the error is the crate's text for a caught panic. The word "panic" alone is
+ * not enough, because an input may contain it. */
 static bool tells_a_panic(const char *err)
 {
     return begins(err, "panic: ") || begins(err, "the grammar allows no text: panic: ");

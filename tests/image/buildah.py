@@ -1,4 +1,4 @@
-"""Runs buildah with a store of its own, so that the container engines of this machine are neither used nor changed."""
+"""Runs buildah with a separate store, so that the container engines of this machine are neither used nor changed."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
-"""Tests that an image FROM ours can contain a user's model (docs/how-to/custom-image.md), by COPY or by `cox pull` during the build.
-A cluster starts from it without a network. buildah builds the image, and this test serves the model's files."""
+"""Tests that an image FROM Coxswain's can contain a user's model (docs/how-to/custom-image.md), by COPY or by `cox pull` during the
+build. A cluster starts from it without a network. buildah builds the image, and this test serves the model's files."""
 import functools
 import hashlib
 import http.server
@@ -50,7 +50,7 @@ def server():
 
 
 def of_the_page(reference):
-    """Joins both Dockerfiles of docs/how-to/custom-image.md: one takes the model from local files, the other pulls it."""
+    """Joins both Dockerfiles of docs/how-to/custom-image.md: one copies the model from local files, the other pulls it."""
     copied, pulled = [block.text for block in read_page("docs/how-to/custom-image.md")[1] if block.language == "dockerfile"]
     first, rest = pulled.split("\n", 1)
     assert first + "\n" == copied[:len(first) + 1] == "FROM coxswain:0.1.0\n"

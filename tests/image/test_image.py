@@ -283,7 +283,7 @@ def test_programs_start_as_any_user(rootfs, archive, tmp_path):
 
 
 def start(pod, model, *worker):
-    """Makes keys and starts a head, two workers and a gateway, each as a process of its own, as pods do."""
+    """Makes keys and starts a head, two workers and a gateway, each as a separate process, as pods do."""
     done = pod.run("/usr/bin/cox", "keys", *KEYS)
     assert done.returncode == 0, done.stderr
     pod.start("head", "head", "--tp", "2", "--host", "0.0.0.0", *KEYS)

@@ -135,7 +135,7 @@ class Pod:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def ask(self, url, body=None, timeout=60):
-        """Sends an HTTP request from within the pod's network; returns (status, body). Status 0 means that nobody answered."""
+        """Sends an HTTP request from within the pod's network; returns (status, body). Status 0 means that there was no answer."""
         client = ("import sys,urllib.request,urllib.error\n"
                   "data=sys.stdin.buffer.read() or None\n"
                   "q=urllib.request.Request(sys.argv[1],data,{'Content-Type':'application/json'})\n"

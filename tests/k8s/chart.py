@@ -1,5 +1,5 @@
-"""Gives tests the chart's objects: Helm renders the chart, and this module parses the result. It needs no cluster and starts no
-programs."""
+"""Provides the chart's objects to tests: Helm renders the chart, and this module parses the result. It needs no cluster and starts
+no programs."""
 import json
 import re
 from pathlib import Path
@@ -115,5 +115,5 @@ def metric_names():
 
 
 def metrics_in(expression):
-    """Returns the metrics that a query asks for: the words before a label selector."""
+    """Returns the metrics that a query selects: the words before a label selector."""
     return set(re.findall(r"\b([a-z_]+:?[a-z0-9_]+)\s*\{", expression))

@@ -1,8 +1,8 @@
-"""Runs rendered pods as processes of this machine, as a kubelet would: with the manifest's command, arguments, environment, files and
-rights, but with the programs of this build.
+"""Runs rendered pods as processes of this machine, as a kubelet would: with the manifest's command, arguments, environment, files
+and rights, but with the programs of this build.
 
-Each pod has namespaces of its own (network, process IDs, host name), a read-only root and an address on a bridge. It dies with the
-test. It needs root, but no cluster and no container engine.
+Each pod has separate namespaces (network, process IDs, host name), a read-only root and an address on a bridge. It ends with the
+test. This module needs root, but no cluster and no container engine.
 """
 import base64
 import ctypes
@@ -83,7 +83,7 @@ class Node:
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
         ip("link", "set", "lo", "up")
-        # The bridge gets a fixed MAC address. Otherwise it would take that of a port, and change it when ports come and go.
+        # The bridge gets a fixed MAC address. Otherwise, its address would be that of a port, and change when ports are added or removed.
         ip("link", "add", "pods", "address", "02:00:00:00:00:01", "type", "bridge")
         ip("addr", "add", "10.99.0.1/16", "dev", "pods")
         ip("link", "set", "pods", "up")
@@ -93,8 +93,8 @@ class Node:
         return {k: base64.b64decode(v) for k, v in self.objects.one("Secret", name)["data"].items()}
 
     def write_hosts(self):
-        """Writes the hosts file that stands in for DNS: pods by name and service, and the gateways' Service by its first pod.
-        The file is written in place, because pods have it mounted."""
+        """Writes the hosts file that replaces DNS: pods by name and service, and the gateways' Service by its first pod. The file is
+        written in place, because pods have it mounted."""
         lines = ["127.0.0.1 localhost"]
         for p in self.pods.values():
             lines.append(f"{p.address} {p.name}" + (f" {p.name}.{p.service}" if p.service else ""))
@@ -109,7 +109,7 @@ class Node:
 
     def run(self, name, template, service=None, index=None):
         """Starts the pod of a template (spec and metadata); an earlier pod of this name must have ended. Init containers run first,
-        one after the other. Files that they leave for the pod must be on a volume that is not an emptyDir."""
+        one after the other. Files that they make for the pod must be on a volume that is not an emptyDir."""
         for init in template["spec"].get("initContainers", []):
             first = Pod(self, f"{name}-{init['name']}", template, container=init)
             first.begin()
@@ -130,7 +130,7 @@ class Node:
         return folder
 
     def apply(self, objects):
-        """Does at once what controllers would do for the objects: it starts missing pods and ends surplus pods, the highest number
+        """Acts as the controllers of the objects, but at once: it starts missing pods and ends surplus pods, the highest number
         first. Each Job runs once, beside the pods."""
         self.objects = objects
         for o in objects.kinds("Job"):
@@ -337,11 +337,11 @@ class Pod:
 
 
 NOT_LOOKED_AT = ssl.create_default_context()
-NOT_LOOKED_AT.check_hostname, NOT_LOOKED_AT.verify_mode = False, ssl.CERT_NONE  # a kubelet does not verify certificates either
+NOT_LOOKED_AT.check_hostname, NOT_LOOKED_AT.verify_mode = False, ssl.CERT_NONE  # like a kubelet, this does not verify certificates
 
 
 def get(url, headers=None, body=None, timeout=30):
-    """Returns (status, text). Status 0 means that nobody answered."""
+    """Returns (status, text). Status 0 means that there was no answer."""
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json", **(headers or {})})
     try:

@@ -37,7 +37,8 @@ def part(peer):
 
 
 def reaches(spec, direction, other, port):
-    """Returns whether a policy allows traffic to or from the part `other` at the port. `other` None stands for a peer outside the release."""
+    """Returns whether a policy allows traffic to or from the part `other` at the port. `other` None means a peer outside the
+    release."""
     def is_of(peer):
         chosen = peer.get("podSelector", {}).get("matchExpressions")
         return other in chosen[0]["values"] if chosen else part(peer) == other

@@ -103,7 +103,8 @@ def test_a_claim_that_is_there(tmp_path):
     assert len(labels[LABEL]) == 32, "a label has 63 characters"
     with pytest.raises(helm.HelmError, match="Set cache.existingClaim to a claim that has the model"):
         c.objects({"cache": {"accessMode": "ReadOnlyMany"}})
-    # The access modes of an existing claim come first. `lookup` finds nothing without a server, so the test passes the claim to the helper.
+    # The access modes of an existing claim override cache.accessMode. `lookup` finds nothing without a server, so the test passes the claim to the
+    # helper.
     shutil.copytree(c.CHART, tmp_path / "chart")
     (tmp_path / "chart" / "templates" / "modes.yaml").write_text(MODES)
     text = next(t for n, t in c.texts(chart=tmp_path / "chart").items() if n.endswith("modes.yaml"))
@@ -115,8 +116,8 @@ def matches(selector, labels):
 
 
 class Scheduler:
-    """Stands in for the scheduler's handling of required pod affinity. A pod is placed beside a matching pod. When no pod of the
-    cluster matches, it is placed anywhere if it matches its own terms."""
+    """Simulates the scheduler's handling of required pod affinity. A pod is placed beside a matching pod. When no pod of the cluster
+    matches, it is placed anywhere if it matches its own terms."""
 
     def __init__(self, *nodes):
         self.nodes = {n: [] for n in nodes}
@@ -130,7 +131,7 @@ class Scheduler:
         return list(self.nodes) if not somewhere and all(matches(t, labels) for t in wanted) else []
 
     def run(self, pods, choose):
-        """Places all pods, and tries waiting pods again and again. Returns the pods that can never be placed."""
+        """Places all pods, and retries pending pods repeatedly. Returns the pods that can never be placed."""
         waiting = list(pods)
         while True:
             n = len(waiting)
@@ -156,7 +157,7 @@ def test_pods_of_a_claim_of_one_node_find_each_other(values):
         s = Scheduler("a", "b", "c")
         assert s.run(order, i) == []
         assert sorted(len(pods) for pods in s.nodes.values()) == [0, 0, 3 + n]
-        # First all workers go and the gateways stay; then all pods go.
+        # First all workers are removed and the gateways stay; then all pods are removed.
         node = next(k for k, pods in s.nodes.items() if pods)
         s.nodes[node] = [p for p in s.nodes[node] if p["app.kubernetes.io/component"] == "gateway"]
         assert s.run(copies(parts, worker=n), i + 1) == [] and len(s.nodes[node]) == 2 + n
@@ -173,7 +174,7 @@ def test_the_first_is_a_worker():
     assert len(s.run(copies(parts, gateway=1, prefetch=1), 0)) == 2
     assert parts["prefetch"][1]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert [t["key"] for t in parts["gateway"][1]["tolerations"]] == ["mine", "gpu"]
-    # A Job's pod on a lost node does not keep workers away either, although its finalizer keeps the pod until the node is gone.
+    # A Job's pod on a lost node does not keep workers from other nodes, although its finalizer keeps the pod until the node is removed.
     s.nodes["a"] = [p for _, p in copies(parts, prefetch=1)]
     lost = s.nodes.pop("a")
     assert s.run(copies(parts, worker=2, gateway=1), 0) == [] and not any(LABEL in p for p in lost)
@@ -223,7 +224,7 @@ def test_models_share_the_claim_or_have_their_own():
     assert claims({}, {"size": "100Gi"}) == [f"{F}-cache", f"{F}-other-cache"]
     assert claims({"existingClaim": "mine"}, {}) == ["mine", "mine"]
     assert claims({"kind": "emptyDir"}, {"kind": "pvc"}) == [None, f"{F}-other-cache"]
-    # Only the other model fills the claim here.
+    # Only the second model fills the claim.
     objs = c.objects({"model": {"name": "null"}, "extraModels": {"other": {"model": {"name": "demo"}}}})
     assert [o["metadata"]["name"] for o in objs.kinds("PersistentVolumeClaim")] == [f"{F}-cache"]
     assert [o["metadata"]["name"].rsplit("-", 1)[0] for o in objs.kinds("Job")] == [f"{F}-other-prefetch"]

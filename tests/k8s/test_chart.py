@@ -149,8 +149,8 @@ def test_names_fit(name):
 
 @pytest.mark.parametrize("name", ["a", "x" * 53])
 def test_names_of_a_leaderworkerset_fit(name):
-    """A LeaderWorkerSet's names fit. Its StatefulSets are called NAME-GROUP, and their revision names become labels. Pods
-    are called NAME-GROUP-RANK."""
+    """The names from a LeaderWorkerSet are short enough. Its StatefulSets are called NAME-GROUP, and their revision names become
+    labels. Pods are called NAME-GROUP-RANK."""
     objs = c.objects({"worker": {"kind": "LeaderWorkerSet"}, "autoscaling": {"enabled": True}}, name=name)
     made = objs.kinds("LeaderWorkerSet")[0]["metadata"]["name"]
     assert len(f"{made}-99999") + 11 <= 63 and len(f"{made}-99999-1023") <= 63
@@ -359,7 +359,7 @@ def field(manager, operation, *fields):
 HPA = field("kube-controller-manager", "Update", "replicas")
 HELM4 = field("helm", "Apply", "template")
 FLUX = field("helm-controller", "Apply", "template", "replicas")
-OWNERS = [  # each case: owners of `replicas` on the server, whether the chart states the number again, why
+OWNERS = [  # each case: owners of `replicas` on the server, whether the chart renders the number again, reason
     ([HELM4, HPA], False, "an autoscaler's: another number here would be a conflict, at an upgrade or at a rollback to it"),
     ([field("helm", "Apply", "template", "replicas"), HPA], False, "both's: it stays without Helm"),
     ([field("helm", "Apply", "template", "replicas")], True, "Helm's alone: without one here it would become 1"),
@@ -374,7 +374,7 @@ OWNERS = [  # each case: owners of `replicas` on the server, whether the chart s
 
 @pytest.mark.parametrize("fields, is_said, why", OWNERS, ids=[why[:12] for _, _, why in OWNERS])
 def test_whose_the_number_of_pods_is(tmp_path, fields, is_said, why):
-    """The owners of the field decide whether the chart states `replicas`; a number in the values is always stated. `lookup` finds
+    """The owners of the field decide whether the chart renders `replicas`; a number in the values is always rendered. `lookup` finds
     nothing without a server, so the test passes its result to the helper."""
     shutil.copytree(c.CHART, tmp_path / "chart")
     found = json.dumps({"metadata": {"managedFields": fields}, "spec": {"replicas": 5}})
@@ -508,7 +508,7 @@ def test_disruption_budgets_only_where_there_are_several():
     assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["maxUnavailable"] == "50%"
     assert f"{F}-worker" not in budgets({"worker": {"tp": 4, "replicas": 4}})
     assert budgets({"pdb": {"enabled": False}}) == {}
-    # The values do not know the number of pods here. The budget limits the pods that are away, so a single replica or gateway may go.
+    # The values do not contain the number of pods. The budget limits the unavailable pods, so a single replica or gateway may be evicted.
     for v in ({"autoscaling": {"enabled": True}, "gateway": {"autoscaling": {"enabled": True, "minReplicas": 1}}}, NOBODY):
         b = budgets(c.merged({"worker": {"tp": 4, "replicas": 4}}, v))
         assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["maxUnavailable"] == "50%", v

@@ -1,5 +1,5 @@
-"""Tests that a machine that cannot run the tests' cluster is told so in one sentence, and that tests that need the cluster are
-skipped. No cluster starts here."""
+"""Tests a machine that cannot run the tests' cluster: the script prints one sentence, and tests that need the cluster are skipped.
+No cluster starts here."""
 import importlib.machinery
 import importlib.util
 import os
@@ -15,7 +15,7 @@ NONE = "kubelet kube-apiserver etcd kubectl kube-controller-manager kube-schedul
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """Loads the script as a module, with a state folder of its own."""
+    """Loads the script as a module, with a separate state folder."""
     monkeypatch.setenv("COX_K8S_STATE", str(tmp_path / "state"))
     loader = importlib.machinery.SourceFileLoader("cluster_script", str(CLUSTER))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("cluster_script", loader))
@@ -63,7 +63,7 @@ def test_what_was_not_fetched(tmp_path, tool, what):
 
 
 def test_a_folder_of_somebody_else_is_told_in_a_line(tmp_path):
-    """Another user's state folder gives one line and no traceback."""
+    """For another user's state folder, the script prints one line and no traceback."""
     state = tmp_path / "state"
     (state / "lock").mkdir(parents=True)  # the lock is a folder, because even root cannot open a folder for writing
     done = subprocess.run([CLUSTER, "down"], env=dict(os.environ, COX_K8S_STATE=str(state)), capture_output=True, text=True)

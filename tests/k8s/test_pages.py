@@ -1,5 +1,5 @@
-"""Tests that the chart accepts the values and options that the deployment's pages show, and that a walk types the commands of Helm's
-notes."""
+"""Tests that the chart accepts the values and options that the deployment's pages show, and that a walk (tests/walk) runs the
+commands of Helm's notes."""
 import shlex
 import sys
 
@@ -51,8 +51,8 @@ def test_a_name_that_the_chart_has_not_is_found():
 
 @pytest.mark.parametrize("values", [{}, {"gateway": {"apiKeys": {"generate": True}}}], ids=["defaults", "API keys"])
 def test_the_notes_are_typed(values):
-    """The notes are rendered with a registry. docs/how-to/build-image.md shows how an image gets into a registry, and tests/image
-    types that page."""
+    """The notes are rendered with a registry. docs/how-to/build-image.md shows how an image is pushed to a registry, and tests/image
+    runs the commands of that page."""
     text = c.notes({**values, "image": {"registry": "registry.example"}})
     w = Walk()
     after_installation(w, text)

@@ -65,7 +65,7 @@ def key(n):
 
 
 def ask(n, gateway=0, **more):
-    """Asks the null model for a completion; returns (status, the stream's text or error)."""
+    """Requests a completion from the null model; returns (status, the stream's text or error)."""
     p = n.pods[f"{F}-gateway-x{gateway}"]
     body = {"model": "nobody", "prompt": [5, 6, 7], "max_tokens": 8, "seed": 1, "stream": True, **more}
     return pods.get(f"http://{p.address}:8000/v1/completions", {"Authorization": f"Bearer {key(n)}"}, body, timeout=120)
@@ -220,7 +220,7 @@ def ready_groups(head):
 
 
 def test_other_keys_of_the_secret_reach_running_pods(node):
-    """Running pods take over the keys of a new Secret, made by an upgrade after the old one was deleted: docs/reference/chart.md, "Keys"."""
+    """Running pods use the keys of a new Secret, made by an upgrade after the old one was deleted: docs/reference/chart.md, "Keys"."""
     data = c.objects(VALUES).one("Secret", f"{F}-keys")["data"]
     node.objects.one("Secret", f"{F}-keys")["data"] = data
     before, head = {n: p.process.pid for n, p in node.pods.items()}, node.pods[f"{F}-head-0"]
@@ -246,8 +246,8 @@ def test_a_pod_ends_within_its_grace(node):
 
 
 def test_several_ranks_in_a_pod(tmp_path):
-    """With TP 2 and two pods of two ranks, each pod is a replica. A pod has one readiness, and after a loss all of its ranks come
-    back."""
+    """With TP 2 and two pods of two ranks, each pod is a replica. A pod has one readiness for all ranks, and after a loss all of its
+    ranks are restarted."""
     n = pods.Node(tmp_path, BIN, c.objects(c.merged(VALUES, {"worker": {"replicas": 2, "ranks": 2}})))
     try:
         n.apply(n.objects)
@@ -286,9 +286,9 @@ def test_two_models_below_one_roof(tmp_path):
 
 
 class Keda:
-    """`Keda` acts on the rendered ScaledObject as KEDA does. It asks the trigger with the TriggerAuthentication's Secret. It scales
-    up from zero as soon as the trigger is active. It scales down to idleReplicaCount when the trigger has been inactive for
-    cooldownPeriod."""
+    """`Keda` acts on the rendered ScaledObject as KEDA does. It queries the trigger with the TriggerAuthentication's Secret. It
+    scales up from zero as soon as the trigger is active. It scales down to idleReplicaCount when the trigger has been inactive
+    for cooldownPeriod."""
 
     def __init__(self, n, objects):
         self.n, self.objects, self.numbers = n, objects, []
@@ -376,7 +376,7 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
         assert len(pulling) == 5
         for p in pulling:
             assert p.process.wait(120) == 0, p.log.read_text()
-        logs = [p.log.read_text() for p in pulling]  # a late process may find all files there
+        logs = [p.log.read_text() for p in pulling]  # a late process may find all files in the cache
         assert sum("waiting for it" in log or "it is there" in log for log in logs) >= 4, logs
         assert len(hub.asked("model.safetensors")) == len(hub.asked("/revision/main")) == 1
         hub.requests.clear()
@@ -389,7 +389,7 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
 @pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadOnlyMany"])
 def test_a_model_that_computes(tmp_path, mode):
-    """The claim has the model already. The Job and the init containers find the model there, without a network. A worker with a
+    """The claim already contains the model. The Job and the init containers find the model there, without a network. A worker with a
     pod's rights and read-only root reads the model and answers."""
     objects = c.objects({"cache": {"existingClaim": "models", "accessMode": mode}, "worker": {"replicas": 1, "config": {"threads": 2}},
                          "gateway": {"replicas": 1, "config": {"queue_timeout": 300}}, "service": {"port": 8000}})

@@ -1,5 +1,5 @@
-"""Tests that `cox run render` makes valid objects for every Kubernetes version of the chart. Their pods pass "restricted" and do
-what the file says."""
+"""Tests that `cox run render` makes valid objects for every Kubernetes version of the chart. Their pods pass "restricted" and run as
+the file specifies."""
 import os
 import re
 import subprocess
@@ -50,7 +50,7 @@ def render(folder, text, *args, **env):
 
 
 def test_no_place_is_mounted_twice(tmp_path):
-    """A volume that the run file mounts at one of our folders replaces our volume there, also in the container for git."""
+    """A volume that the run file mounts at one of the rendered folders replaces the volume there, even in the container for git."""
     volumes = "volumes: {/cache: {claim: c}, /tmp: {claim: t}, /dev/shm: {size: 1Gi}}\n"
     git = "image: i\nimport: {/c: {git: {url: a.b/c}}}\n"
     for text in ("name: m\nmodel: demo\n" + volumes + git, "name: m\nmodel: demo\nimage: i\nrun: [{command: x, workdir: /cache}, {command: y, workdir: /dev/shm}]\n",

@@ -1,4 +1,4 @@
-"""Tests that the chart refuses wrong values before anything is installed, with a sentence that names the mistake."""
+"""Tests that the chart refuses wrong values before an object is installed, with a sentence that names the mistake."""
 import base64
 import json
 import os

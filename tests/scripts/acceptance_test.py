@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# TEST stands in for scripts/test: it writes the requested tests as if ctest had run them. STUB_FAILS names failing tests, STUB_SKIPS a skipped one.
+# TEST replaces scripts/test: it writes the requested tests as if ctest had run them. STUB_FAILS names failing tests, STUB_SKIPS a skipped one.
 TEST = r"""#!/usr/bin/env python3
 import os, sys, time
 names = sys.argv[sys.argv.index("--tests") + 1].strip("^()$").split("|")
@@ -29,7 +29,7 @@ with open(sys.argv[sys.argv.index("--junit") + 1], "w") as f:
     f.write("<testsuite>" + "".join(f'<testcase name="{n}" status="run">{body(n)}</testcase>' for n in names) + "</testsuite>")
 sys.exit(any(f in names for f in fails))
 """
-# BENCH stands in for a benchmark: it prints its arguments. STUB_EXITS="NAME STATUS" sets the exit status of NAME.
+# BENCH replaces a benchmark: it prints its arguments. STUB_EXITS="NAME STATUS" sets the exit status of NAME.
 BENCH = r"""#!/usr/bin/env bash
 echo "started: ${0##*/} $*"
 echo "${STUB_SAYS:-}"

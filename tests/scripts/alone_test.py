@@ -1,5 +1,5 @@
 """Tests that tests/cuda/alone_library.cmake, which tests/cuda/run-all uses on a GPU host, builds in a folder with a space in its
-path. It builds sources that find their headers, also in folders below, and leaves out and names the sources that do not."""
+path. It builds sources that find their headers, including those in subfolders, and leaves out and names the sources that do not."""
 import subprocess
 import tempfile
 import unittest

@@ -1,5 +1,5 @@
 """Tests that the scripts of bench/ refuse wrong options with one line that names the option and exit status 2, before they build or
-load anything. There is neither a build nor a model here. The test is skipped without .venv."""
+load a model. The test has neither a build nor a model. The test is skipped without .venv."""
 import argparse
 import concurrent.futures
 import os

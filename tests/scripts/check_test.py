@@ -1,4 +1,4 @@
-"""Tests that the checks of scripts/ find faults: each rule gets a small tree that breaks it."""
+"""Tests that the checks of scripts/ find faults: each rule is tested with a small tree that breaks it."""
 import subprocess
 import sys
 import tempfile
@@ -14,7 +14,7 @@ TABLE = ("# comment\ncommon/base:\ncommon/loop: common/base\nproto: common/base\
 
 
 class Tree:
-    """`Tree` is a temporary source tree. run() runs a check on it and returns (exit status, output)."""
+    """A temporary source tree. run() runs a check on it and returns (exit status, output)."""
 
     def __init__(self, files):
         self.files = {"scripts/layers.txt": TABLE, **files}

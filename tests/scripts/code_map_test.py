@@ -1,4 +1,4 @@
-"""Tests that the committed picture of scripts/code-map matches the sources, and that --check notices when it does not."""
+"""Tests that the committed picture of scripts/code-map matches the sources, and that --check detects a difference."""
 import re
 import shutil
 import subprocess

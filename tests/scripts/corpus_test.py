@@ -1,4 +1,4 @@
-"""Tests that an archive of tests/fuzz/corpus-add depends on its inputs alone, and that the committed archives are as the script
+"""Tests that an archive of tests/fuzz/corpus-add depends only on its inputs, and that the committed archives are as the script
 writes them."""
 import importlib.machinery
 import importlib.util

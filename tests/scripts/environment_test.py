@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs/reference/environment.md").read_text()
 NAME = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*"
 READERS = re.compile(rf'\b(?:getenv|environment|env_of|std::env::var|env::var(?:_os)?)\((?:[a-z>-]+, )?"({NAME})"')
 WORDS = re.compile(rf'"({NAME})[="]')
-BY_NAME = ("cli/pull/request/aws_credentials.c", "cli/sagemaker/settings.c", "cli/sagemaker/host.c", "cli/multi_model/serve.c")  # all of their capitals are variables
+BY_NAME = ("cli/pull/request/aws_credentials.c", "cli/sagemaker/settings.c", "cli/sagemaker/host.c", "cli/multi_model/serve.c")  # all names in capitals in these files are variables
 NO_VARIABLES = {"MULTI_RECORD"}  # this name is the value of a variable
 OPTIONS = {"COX_CACHE", "COX_RETRIES", "COX_NO_EARLY_LAUNCH", "COX_RUNS_DIR"}  # these are COX_<OPTION>, which programs also read without the table
 

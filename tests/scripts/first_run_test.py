@@ -19,7 +19,7 @@ CARRIED = "first-run rows.sh tests.sh serve.sh multi.sh ask.py merge.py".split()
 HAS_DEVICE = any(os.path.exists(node) for node in ("/dev/nvidiactl", "/dev/dxg"))
 PASSES = "echo 3 cases"
 BENCH = "echo '| cuda_model_bench | llama31_8b, decode at batch 1, a step | 5.61 ms |  |  |'; echo '2 of 2 bars held'"
-# COX stands in for cox: `cox up` answers each completion, has two workers and reports a killed one; `cox bench serve` prints its table.
+# COX replaces cox: `cox up` answers each completion, has two workers and reports a killed one; `cox bench serve` prints its table.
 COX = r'''#!/usr/bin/env python3
 import http.server, json, os, signal, subprocess, sys, threading, time
 args = sys.argv[1:]
@@ -242,7 +242,7 @@ class Prepare(unittest.TestCase):
         self.check("link commands cannot contain this path", "--work", "/tmp/cox gpu pack")
 
     def test_which_release_is_taken(self):
-        """prepare takes a release that scripts/build made of the packed commit, if nothing has been built in that release since."""
+        """prepare uses a release that scripts/build made of the packed commit, if nothing has been built in that release since."""
         text = (HERE / "prepare").read_text()
         function = text[text.index("is_of_commit() {"):text.index('if [ -z "$release" ]')]
         with tempfile.TemporaryDirectory() as folder:
@@ -264,7 +264,7 @@ class Prepare(unittest.TestCase):
             self.assertFalse(is_taken())
             (build / "built-commit").write_text(git("rev-parse", "HEAD") + "\n")
             self.assertTrue(is_taken())
-            for name in ("bin/cox", ".ninja_log"):  # a later time looks as if the file was built again from an unknown state
+            for name in ("bin/cox", ".ninja_log"):  # a later time means that the file may have been built again from another state
                 os.utime(build / name, (time.time() + 10,) * 2)
                 self.assertFalse(is_taken())
                 os.utime(build / name, (1000, 1000))
@@ -414,7 +414,7 @@ class Predict(unittest.TestCase):
         """Weights and operations equal the values computed by hand in tests/unit/bench/gpu/cuda_work_test.c."""
         hand = {}
         for name, value in re.findall(r"^#define ([A-Z_0-9]+) +\(?(.*?)\)?$", (ROOT / "tests/unit/bench/gpu/cuda_work_test.c").read_text(), re.M):
-            hand[name] = eval(value + ")" * (value.count("(") - value.count(")")), {}, hand)  # eval gets only products and sums of numbers
+            hand[name] = eval(value + ")" * (value.count("(") - value.count(")")), {}, hand)  # eval is called only with products and sums of numbers
         llama, awq, lite, lite_awq, gemma = map(self.predict.Shape, ("llama31_8b", "llama31_8b_awq", "deepseek_coder_v2_lite",
                                                                    "deepseek_coder_v2_lite_awq", "gemma3_270m"))
         near = lambda a, b: self.assertAlmostEqual(a / b, 1, 9)

@@ -1,4 +1,4 @@
-"""Tests that scripts/make-goldens makes a single model only when all others exist, because tests take its folder for a complete set."""
+"""Tests that scripts/make-goldens makes a single model only when all others exist, because tests treat its folder as a complete set."""
 import subprocess
 import sys
 import tempfile

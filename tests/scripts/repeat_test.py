@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# PYTEST stands in for pytest: it writes the requested junit file. STUB_FAILS_AT is the run in which test_b fails.
+# PYTEST replaces pytest: it writes the requested junit file. STUB_FAILS_AT is the run in which test_b fails.
 PYTEST = r"""#!/usr/bin/env python3
 import os, pathlib, sys, time
 said = next(w.split("=", 1)[1] for w in sys.argv if w.startswith("--junitxml="))
@@ -118,7 +118,7 @@ class Repeat(unittest.TestCase):
         self.assertEqual((code, rows), (1, {"unit/two": (2, 2, 0), "unit/one": (2, 0, 0)}), out)
 
     def test_what_says_nothing_has_failed(self):
-        """A test without a result counts as failed, also a listed test that does not exist any more."""
+        """A test without a result counts as failed, even for a listed test that no longer exists."""
         tree = self.tree("pytest tests/e2e/test_a.py::test_gone\nctest unit/three\nctest other/one\n")
         code, out, rows = tree.repeat("--runs", 1)
         self.assertEqual((code, rows), (1, {"tests/e2e/test_a.py::test_gone": (1, 1, 0), "unit/three": (1, 1, 0)}), out)

@@ -1,4 +1,4 @@
-"""Tests tests/cuda/run-all on simulated hosts: it fails when a host has a device and a program did not use it."""
+"""Tests tests/cuda/run-all on simulated hosts: run-all fails when a host has a device and a program did not use it."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
-"""Tests that docs/status.md is the output of scripts/status. Each row names tests and a page that exist, and its words have the
-documented meaning."""
+"""Tests that docs/status.md is the output of scripts/status. Each row names tests and a page that exist, and its status words have
+the documented meaning."""
 import json
 import re
 import runpy

@@ -1,7 +1,7 @@
-/* Plays a malicious peer with a valid key. tests/security/test_attacks.py runs this program and
- * reads its output. It connects to the head at ENDPOINT with the key of ROLE in KEYS_DIR, makes
- * one kind of attack and exits: 0 when the attack went as planned, 1 when not. Everything runs
- * in one thread and in the one connection `c`. Every attack is bounded by N, every wait by
+/* Simulates a malicious peer with a valid key. tests/security/test_attacks.py runs this program
+ * and reads its output. It connects to the head at ENDPOINT with the key of ROLE in KEYS_DIR,
+ * makes one kind of attack and exits: 0 when the attack went as planned, 1 when not. Everything
+ * runs in one thread and in the one connection `c`. Every attack is bounded by N, every wait by
  * WAIT_MS.
  *   hostile ENDPOINT KEYS_DIR ROLE ATTACK [N]
  *   matrix   prints for each role and message type whether the key of ROLE may use it

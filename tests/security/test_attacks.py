@@ -133,7 +133,7 @@ def test_half_open_connections(c):
 
 
 def test_connections_that_stay_half_open_are_ended(c):
-    """The head closes connections whose handshake takes longer than 5 s, so nobody can hold its descriptors."""
+    """The head closes connections whose handshake takes longer than 5 s, so no client can hold its descriptors."""
     with attacked(c):
         held = [dial(c) for _ in range(200)]
         for i, s in enumerate(held):
@@ -168,7 +168,7 @@ def test_dribbled_bytes(c):
         for byte in GREETING[:63]:  # these bytes are never a whole greeting
             say(bytes([byte]))
         took = time.monotonic() - begin
-        while alive and time.monotonic() < begin + 9:  # a busy head may be late; with a restarted limit the connection would end at 11 s
+        while alive and time.monotonic() < begin + 9:  # a busy head may be late, but with a restarted limit the connection would end only at 11 s
             say(b"")
         for s in alive:
             s.close()
@@ -227,7 +227,7 @@ def test_garbage_behind_a_right_key(c, role):
 
 
 def test_huge_frames_behind_a_right_key(c):
-    """The head refuses oversized frames by their length and makes no room for them."""
+    """The head refuses oversized frames by their length and allocates no memory for them."""
     with attacked(c):
         hostile(c, "worker", "huge", 3)
         hostile(c, "gateway", "huge", 3)

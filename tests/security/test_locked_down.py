@@ -17,7 +17,7 @@ from test_bad_frames import Processes
 
 TINY = ROOT / "build/goldens/llama_tiny"
 NOBODY = 65534
-# LOCK makes every mount read-only by itself (bind mounts), because the file systems belong to the whole machine.
+# LOCK makes every mount read-only separately (bind mounts), because the file systems belong to the whole machine.
 LOCK = r"""
 set -e
 mount --make-rprivate /

@@ -1,8 +1,8 @@
 """Runs cells of the notebooks of documents 000 and 002 in .venv-clients: notebook.py URL CELL [DOCUMENT] prints the output of the
 cell.
 
-`class LineIterator` comes from the document when DOCUMENT, its file, is given. Otherwise tests/e2e/line_iterator.py stands in for
-it."""
+`class LineIterator` is that of the document when DOCUMENT, its file, is given. Otherwise, it is that of
+tests/e2e/line_iterator.py."""
 import io
 import json
 import sys
@@ -36,7 +36,7 @@ LineIterator = documents_class(sys.argv[3]) if len(sys.argv) > 3 else line_itera
 
 
 def predict():
-    import sagemaker  # this import takes seconds
+    import sagemaker  # imported late, because the import takes seconds
     sagemaker_session = sagemaker.Session(boto_session=boto3.Session(**KEYS), sagemaker_runtime_client=smr_client,
                                           sagemaker_client=boto3.client("sagemaker", endpoint_url=URL, **KEYS))
     predictor = sagemaker.Predictor(

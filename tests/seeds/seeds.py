@@ -1,4 +1,4 @@
-"""Holds code that the tests of the documents share: it names and types the lines of a document. README.md lists the lines."""
+"""Contains code that the tests of the documents share: it names and types the lines of a document. README.md lists the lines."""
 import os
 import re
 import shlex
@@ -40,8 +40,8 @@ def rows():
 
 
 def line(place, *quotes):
-    """Marks a test with the place of its line in README.md's table, and with the words of the document that the test types or looks
-    for."""
+    """Marks a test with the place of its line in README.md's table, and with the words of the document that the test types or
+    searches for."""
     return pytest.mark.seed_line(place, quotes)
 
 
@@ -62,7 +62,7 @@ def notebook(url, cell, *args):
 
 
 def in_order(text, *lines):
-    """Checks that the text has the lines in this order. … in a line stands for any text on that line."""
+    """Checks that the text has the lines in this order. … in a line matches any text on that line."""
     at = 0
     for wanted in lines:
         found = re.compile(re.escape(wanted).replace("…", r"[^\n]*?")).search(text, at)

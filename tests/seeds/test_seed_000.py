@@ -1,5 +1,5 @@
 """Tests document 000: DeepSeek-Coder-V2 in DJL's LMI container on SageMaker. Its environment starts `cox serve`, and the log has the
-lines that the document looks for in CloudWatch."""
+lines that the document searches for in CloudWatch."""
 import json
 import re
 import shlex
@@ -120,7 +120,7 @@ def test_memory_in_the_log(on_gpu):
 
 @line("4.3.5, graphs", "Graph capturing finished in 5 secs, took 0.47 GiB", "init engine (profile, create kv cache, warmup model) took 15.79 seconds")
 def test_graphs_in_the_log(on_gpu):
-    """The line about graphs comes after the engine's, because passes are recorded while the first requests run."""
+    """The line about graphs is after the engine's, because passes are recorded while the first requests run."""
     in_order(on_gpu, "init engine (profile, create kv cache, warmup model) took … seconds", "Graph capturing finished in … secs, took … GiB")
 
 
@@ -151,7 +151,7 @@ def test_throughput_in_the_log(container):
 
 @line("5", "## 5.")
 def test_monitoring(container):
-    """docs/reference/sagemaker.md maps Amazon's metrics to ours. All metrics that need no GPU exist."""
+    """docs/reference/sagemaker.md maps Amazon's metrics to Coxswain's. All metrics that need no GPU exist."""
     page = (ROOT / "docs/reference/sagemaker.md").read_text()
     table = page[page.index("## CloudWatch"):page.index("Under load the log has a line of throughput")]
     httpx.post(container.url + "/invocations", json={"messages": [{"role": "user", "content": "hi"}]}, timeout=60 * SLOW)

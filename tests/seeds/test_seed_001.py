@@ -1,5 +1,5 @@
 """Tests document 001: a VESSL run that serves with vLLM, with Prometheus and a benchmark. `cox run` accepts the file, and `cox bench
-serve` stands in for the benchmark's command."""
+serve` replaces the benchmark's command."""
 import json
 import re
 import shlex
@@ -81,8 +81,8 @@ def test_api(cluster, tmp_path):
 
 @line("benchmark_serving.py", "python vllm/benchmarks/benchmark_serving.py", "  --backend vllm", "  --request-rate 3", "  --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json")
 def test_benchmark(cluster, tmp_path):
-    """The benchmark takes the document's flags. It sends few prompts, as the document's thousand take five minutes. The data set has
-    two conversations in the document's form."""
+    """The benchmark accepts the document's flags. It sends few prompts, because the document's thousand take five minutes. The data
+    set has two conversations in the document's form."""
     (tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json").write_text(json.dumps([
         {"id": str(i), "conversations": [{"from": "human", "value": f"Say it {i} times"}, {"from": "gpt", "value": "and so it was said"}]} for i in range(2)]))
     said = type_line(f"cox bench serve --backend vllm --base-url {cluster.url} --model {NAME} --request-rate 3 "

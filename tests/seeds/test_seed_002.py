@@ -55,7 +55,7 @@ def test_predictor(endpoint):
       'if data["token"]["text"] != stop_token:', '"max_new_tokens": 400,')
 @needs_clients
 def test_streaming_output(endpoint):
-    """The printed pieces make up the whole answer. The document's own class is used if the document is available."""
+    """The printed pieces together are the whole answer. The document's own class is used if the document is available."""
     said = notebook(endpoint.url, "stream", *([DOCUMENT] if DOCUMENT else []))
     body = {"inputs": "The meaning of life", "parameters": {"max_new_tokens": 400}}
     whole = json.loads(type_line(f"curl -s {endpoint.url}/invocations -H 'Content-Type: application/json' -d '{json.dumps(body)}'"))

@@ -20,7 +20,8 @@ def test_kv_cache():
 
 @line("overhead", "Additional Memory Overhead --> 2 to 3 GB")
 def test_overhead():
-    """The total is 26 + 13.4 GB and the document's largest overhead. Its own total of 46 GB has more, which its text does not explain."""
+    """The total is 26 + 13.4 GB and the document's largest overhead. The document's own total of 46 GB is larger, which its text
+    does not explain."""
     said = json.loads(type_line(f"{SHAPE} --batch 4 --tp 2 --activation-bytes 0 --overhead-bytes 1500000000 --instance ml.g5.12xlarge --json"))
     assert said["total_bytes"] == 26_000_000_000 + 13_421_772_800 + 3_000_000_000 and said["fits"]
 

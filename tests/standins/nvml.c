@@ -1,4 +1,4 @@
-/* Stands in for libnvidia-ml.so.1, with the calls that worker/monitor/gpu_monitor.c makes. Each
+/* Replaces libnvidia-ml.so.1, with the calls that worker/monitor/gpu_monitor.c makes. Each
  * memory query reports more memory in use. Device ff:00.0 does not exist, ee:00.0 supports few
  * queries, and dd:00.0 never answers. */
 #include <stdatomic.h>

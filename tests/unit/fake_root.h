@@ -1,5 +1,5 @@
 #pragma once
-/* Makes files below a folder that stands for /, for tests of code that reads /sys, /proc or /etc
+/* Makes files below a folder that replaces /, for tests of code that reads /sys, /proc or /etc
  * below a root. */
 #include <setjmp.h>
 #include <stdarg.h>

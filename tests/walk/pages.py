@@ -1,8 +1,9 @@
 """Reads the commands of a Markdown page, in the order in which a reader types them, and the output that the page shows.
 
 Commands are the lines of indented blocks and of fences with the language sh or none. A fence ```text right below holds the output
-of the last command; … matches any text, and other lines may stand between. A fence with another language is a file.
-In running text and tables, `…` is a command when it begins with a program and has enough words. See docs/develop/testing.md, "Walks".
+of the last command; … matches any text, and other lines may be between. A fence with another language is a file.
+In running text and tables, `…` is a command when it begins with a program and has enough words. See docs/develop/testing.md,
+"Walks".
 """
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Goes through pages as a reader does: it types the next command into a shell and checks the result.
+"""Follows pages as a reader does: it types the next command into a shell and checks the result.
 
 A walk is a function that takes a Walk. With a Typist the walk runs. Without a Typist it only collects the commands that it would
 type; in this way test_walk.py finds in a second every command that no walk types.

@@ -1,8 +1,8 @@
 """Holds the walks through the pages of docs/, the substitutions for this machine, and the commands that no walk types, with the
 reasons.
 
-Type a new command of a page in the walk of that page: by `run`, or by `rest` if nothing has to happen in between. If no walk can
-type it, list it in a table below.
+Type a new command of a page in the walk of that page: by `run`, or by `rest` if no other step is needed in between. If no walk
+can type it, list it in a table below.
 """
 # SUBSTITUTIONS has changes to commands for things that the tests' cluster lacks: (pattern, replacement, reason). {…} are values of the Typist.
 SUBSTITUTIONS = [
@@ -22,7 +22,7 @@ SUBSTITUTIONS = [
     (r"^oc |(?<=\()oc ", r"kubectl ", "the same"),
 ]
 
-# These commands are typed by another test, with a word of that test's source: {page: [(beginning, file, word)]}.
+# Commands that another test types, with a word of that test's source: {page: [(beginning, file, word)]}.
 NEWCOMER, TWO_SERVERS = "tests/examples/test_newcomer.py", ("tests/e2e/test_namespaces.py", 'commands_of("A second server")')
 ELSEWHERE = {
     "docs/start/laptop.md": [
@@ -69,7 +69,7 @@ ELSEWHERE = {
     ],
 }
 
-# NOBODY has commands that no test types, with the reason: {page: [(beginning, reason)]}.
+# Commands that no test types, with the reason: {page: [(beginning, reason)]}.
 NOBODY = {
     "docs/start/laptop.md": [
         ("git clone REPOSITORY", "the reader's own copy"),
@@ -311,7 +311,7 @@ def rendered(w):
 
 
 def away(w):
-    """Types the section "Remove" for a release in a namespace of its own."""
+    """Types the section "Remove" for a release in a separate namespace."""
     w.open("docs/start/kubernetes.md", "With a registry")
     w.until("needs_namespace", "llm")
     w.run("kubectl create namespace")
@@ -340,7 +340,6 @@ def without_helm(w):
     w.run("kubectl rollout restart")
 
 
-# WALKS lists the walks of the pages. tests/k8s/live/test_walks.py types each of these walks, and the walk of Helm's notes, in a namespace of its
-# own.
+# WALKS lists the walks of the pages. tests/k8s/live/test_walks.py types each of these walks, and the walk of Helm's notes, in a separate namespace.
 WALKS = [tests_cluster, laptop, helm, registry, several_nodes, gpus, openshift, without_a_network, rendered, away, without_helm]
 DEMO = {laptop, after_installation, without_helm}  # these walks have the demo model on a claim; the others have the null model under the name demo

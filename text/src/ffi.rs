@@ -1,5 +1,5 @@
-//! Defines the extern functions of text.h. Each function checks its pointers, catches panics, and turns an error into a
-//! code and a text. No other file of the crate deals with C.
+//! Defines the extern functions of text.h. Each function checks its pointers, catches panics, and converts an error to a
+//! code and a text. No other file of the crate uses C types.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use crate::grammar::{Cost, Grammar, Matcher, Vocabulary};

@@ -1,5 +1,5 @@
 //! Provides Coxswain's text library: tokenizers, chat templates and grammars behind text.h. `ffi` is the boundary to C. C
-//! opens the parts `tokenizer`, `template` and `grammar`. text/README.md lists the folders and the invariants.
+//! uses the modules `tokenizer`, `template` and `grammar`. text/README.md lists the folders and the invariants.
 #![allow(clippy::missing_safety_doc)] // text.h is the contract of the extern functions
 
 mod base;

@@ -11,8 +11,8 @@ use crate::tokenizer::{map_spm, BYTES};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// Default fuel of a rendering in steps, and the steps for each byte of its context. The templates of some models read
-/// all messages again for each message.
+/// Default fuel of a rendering in steps, and the fuel in steps for each byte of its context. The templates of some models
+/// read all messages again for each message.
 const DEFAULT_FUEL: u64 = 20_000_000;
 const FUEL_PER_BYTE: u64 = 100;
 /// Upper limit of the default fuel. A step takes at most about 45 ns, so a rendering ends within two seconds of CPU time.
@@ -21,8 +21,8 @@ const TOOL_USE: &str = "tool_use";
 const DEFAULT: &str = "default";
 /// Most files that are read from additional_chat_templates/.
 const MAX_NAMED: usize = 64;
-/// Characters that a file name does not normally have. A value of --chat-template with such a character may be the
-/// template itself.
+/// Characters that are unusual in a file name. A value of --chat-template with such a character may be the template
+/// itself.
 const OF_TEMPLATES: [char; 3] = ['{', '}', '\n'];
 
 const BUILT_IN: [(&str, &str); 7] = [
@@ -57,7 +57,7 @@ fn no_such(name: &str) -> String {
     )
 }
 
-/// Returns the built-in template of a family whose files have none. The bos token tells Llama 2 from Llama 3.
+/// Returns the built-in template of a family whose files have none. The bos token distinguishes Llama 2 from Llama 3.
 fn of_family(family: &str, special: &[(String, String)]) -> Option<&'static str> {
     let bos = special.iter().find(|(name, _)| name == "bos_token").map(|(_, text)| text.as_str());
     built_in(match family {
@@ -96,8 +96,8 @@ fn chosen_text(name: &str) -> Result<String> {
             None => fail(Code::Io, no_such(name)),
         };
     }
-    // A file may have a name like a template's text. When the value is too long for a path or is not a valid path, no
-    // file has this name.
+    // A file with the value as its name is preferred. No such file exists when the value is too long or otherwise
+    // invalid as a path.
     if let Ok(Some(text)) = read_small(Path::new(name)) {
         return Ok(text);
     }
@@ -134,7 +134,7 @@ impl Template {
         Ok(Some(Template { main: parse(text)?, tool_use: None, named, special }))
     }
 
-    /// Renders as apply_chat_template does. `tools` and `documents` always exist; they are none when they are not given.
+    /// Renders as apply_chat_template does. `tools` and `documents` always exist; their default is none.
     pub fn render(&self, context: &str, now_unix: i64, fuel: u64) -> Result<String> {
         let grown = DEFAULT_FUEL.saturating_add((context.len() as u64).saturating_mul(FUEL_PER_BYTE));
         let fuel = if fuel == 0 { grown.min(MOST_FUEL) } else { fuel };
@@ -216,7 +216,7 @@ impl Files {
         self.named.iter().find(|(n, _)| n == name).map(|(_, text)| text.as_str())
     }
 
-    /// Reads additional_chat_templates/NAME.jinja of a folder. These templates come before a list in the config, and
+    /// Reads additional_chat_templates/NAME.jinja of a folder. These templates are preferred to a list in the config, and
     /// `default` is the main template when there is no other.
     fn take_additional(&mut self, folder: &Path) -> Result<()> {
         let folder = folder.join("additional_chat_templates");
@@ -243,7 +243,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes the special tokens of a tokenizer.model. The tokenizer's class has names that are in no file.
+    /// Adds the special tokens of a tokenizer.model, because the tokenizer's class has tokens that no file names.
     fn take_named(&mut self, named: Vec<(&'static str, String)>) {
         self.special.retain(|(key, _)| !spm::NAMES.contains(&key.as_str()));
         self.special.extend(named.into_iter().map(|(key, text)| (key.to_owned(), text)));

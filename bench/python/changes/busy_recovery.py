@@ -33,7 +33,7 @@ LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z \S+ +(\S+) (.*)")
 
 
 class Client:
-    """Runs a number of streams on a thread of its own, over raw sockets, so that the client uses little CPU."""
+    """Runs a number of streams on a separate thread, over raw sockets, so that the client uses little CPU."""
 
     def __init__(self, port, n, prompt_words):
         self.port, self.n, self.words = port, n, prompt_words
@@ -110,7 +110,7 @@ def weigh(pid, weight):
 
 
 def pause_of(times, struck):
-    """Returns the time from the strike to the end of the longest gap after it; None when no token came."""
+    """Returns the time from the strike to the end of the longest gap after it; None when no token arrived."""
     after = [struck] + [t for t in times if t > struck]
     gaps = [(b - a, b) for a, b in zip(after, after[1:])]
     return max(gaps)[1] - struck if gaps else None
@@ -157,7 +157,7 @@ class Round:
         return struck
 
     def watch(self, client, struck, seen):
-        """Returns the pauses once a replica has formed after the strike and every stream has gone on after that."""
+        """Returns the pauses once a replica has formed after the strike and every stream has continued after that."""
         end = time.monotonic() + GIVE_UP_S
         while time.monotonic() < end and not client.failures:
             time.sleep(0.2)

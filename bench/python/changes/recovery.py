@@ -21,7 +21,7 @@ from serving import PROGRAMS, build, machine
 N_STREAMS, N_TOKENS = 8, 1500
 UNWELL_S = 30.0  # seconds without a 200 from /health after which a server is restarted, as a liveness probe would do
 GIVE_UP_S = 300.0
-BACK_S = 3.0  # longest time in seconds in which Coxswain must be back after the loss of a worker
+BACK_S = 3.0  # most seconds until Coxswain must serve again after the loss of a worker
 
 
 class Watched:
@@ -43,7 +43,7 @@ class Watched:
                 if time.monotonic() - well < UNWELL_S:
                     continue
                 self.kill_all()
-            for pid in self.left:  # ranks that outlived the server hold its port or its memory
+            for pid in self.left:  # ranks that still run after the server's end use its port or its memory
                 if alive(pid):
                     os.kill(pid, signal.SIGKILL)
             with open(self.log, "ab") as log:
@@ -113,7 +113,7 @@ class Cox:
 
 
 async def stream(client, url, model, i, begun):
-    """Returns True when the stream got all of its tokens."""
+    """Returns True when the stream received all of its tokens."""
     n, done = 0, False
     body = {"model": model, "prompt": f"stream {i} of a few", "max_tokens": N_TOKENS, "temperature": 0, "ignore_eos": True,
             "stream": True, "stream_options": {"include_usage": True}}
@@ -151,7 +151,7 @@ class Slot:
         self.is_open = False
 
     async def run(self, client, url, model, i, begun, killed):
-        """Returns True when the last stream, which may be open at the kill, got all of its tokens."""
+        """Returns True when the last stream, which may be open at the kill, received all of its tokens."""
         whole = True
         while whole and not killed.is_set():
             self.is_open = True

@@ -45,8 +45,8 @@ class Clocked:
             self.strike()
 
     def pauses(self):
-        """Yields for each stream the time from the kill to the end of the longest pause after it. Tokens that were already on the
-        way come before that pause."""
+        """Yields for each stream the time from the kill to the end of the longest pause after it. Tokens that were already sent
+        arrive before that pause."""
         for times in self.times.values():
             after = [self.killed] + [t for t in times if t > self.killed]
             gaps = [(b - a, b) for a, b in zip(after, after[1:])]
@@ -67,7 +67,7 @@ def one_round(cluster, victim, seed):
 def worker(seed):
     with Cluster("--null-step-us", STEP_US, workers=3) as c:
         wait_for("a group and a spare", lambda: len(c.status()["workers"]) == 3)
-        time.sleep(random.random() / 4)  # the kill then comes at a random time between heartbeats
+        time.sleep(random.random() / 4)  # the kill is then at a random time between heartbeats
         members = [w["ordinal"] for w in c.status()["workers"] if w["group"] is not None]
         return one_round(c, f"worker-{random.choice(members)}", seed)
 
@@ -82,7 +82,7 @@ def standby(seed):
     with tempfile.TemporaryDirectory() as folder, Redis(Path(folder)) as redis:
         with Pair(redis, "--null-step-us", STEP_US, "--lease-ttl", 2) as c:
             wait_for("one serves, one waits", c.settled)
-            time.sleep(2.5 + random.random())  # the standby has then watched for a whole TTL, and the kill comes at a random time between renewals
+            time.sleep(2.5 + random.random())  # the standby has then watched for a whole TTL, and the kill is at a random time between renewals
             return one_round(c, c.serving()[0], seed)
 
 

@@ -1,5 +1,5 @@
-"""Runs llama.cpp by the same commands as bench_cpu_model (listed in bench/cpu/model.c), for bench/cpu-peers. Batches go directly to
-llama_decode. The context has its defaults, except for threads and sequences.
+"""Runs llama.cpp by the same commands as bench_cpu_model (listed in bench/cpu/model.c), for bench/cpu-peers. Batches are passed
+directly to llama_decode. The context has llama.cpp's defaults, except for threads and sequences.
   cpu_llama.py serve MODEL THREADS
   cpu_llama.py quantize FROM TO FTYPE"""
 import ctypes
@@ -78,7 +78,7 @@ class Program:
         ids = [b.step([(i, k, token, k == n_prompt - 1) for k, token in enumerate(self.ids(i, n_prompt))], 1)[0]
                for i in range(n_streams)]
         for step in range(n_steps + 1):
-            if step == 1:  # the first step of its kind grows buffers
+            if step == 1:  # the first step of each kind allocates buffers, so it is not measured
                 begin = time.perf_counter()
             ids = b.step([(i, n_prompt + step, token, True) for i, token in enumerate(ids)], n_streams)
         return {"seconds": time.perf_counter() - begin, "tokens": n_streams * n_steps}

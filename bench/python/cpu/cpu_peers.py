@@ -1,5 +1,5 @@
-"""Implements bench/cpu-peers; the comment at the top of that script describes it. Each program is a child that runs by commands and
-sleeps otherwise. In every round, the children take each figure one right after the other, in alternating order."""
+"""Implements bench/cpu-peers; the comment at the top of that script describes it. Each program is a child that executes commands and
+sleeps otherwise. In every round, each figure is measured in all children right after each other, in alternating order."""
 import json
 import os
 import re
@@ -26,7 +26,7 @@ Pair = namedtuple("Pair", "model threads path peer bytes")
 
 
 class Ended(SystemExit):
-    """`Ended` is raised when a program ended before it answered. When nobody catches it, the script ends with its message."""
+    """`Ended` is raised when a program ended before it answered. An uncaught `Ended` ends the script with its message."""
 
 
 class Child:
@@ -68,7 +68,7 @@ def program():
 
 
 def start_children(pair, options):
-    """Returns both children, [ours, the peer's]. The peer's child is None when the peer is not installed."""
+    """Returns both children as [Coxswain's, the peer's]. The peer's child is None when the peer is not installed."""
     path, isa = pair.path, "auto" if options.isa == "native" else options.isa
     ours = Child([program(), path, pair.threads, isa])
     command = peers.llama_command(options.isa, "serve", path, pair.threads) if pair.peer == "llama.cpp" else \

@@ -3,8 +3,8 @@ import math
 import statistics
 from dataclasses import dataclass, field
 
-# The bars are given by (model, threads): the least ratio of ours to the peer's. "or read": alternatively, this fraction of the read bandwidth.
-# "read": this fraction of the read bandwidth in addition.
+# The bars are given by (model, threads): the least ratio of Coxswain's figure to the peer's. "or read": alternatively, this fraction of the read
+# bandwidth. "read": this fraction of the read bandwidth in addition.
 QUANTISED = {"decode 1": 1.35, "or read": 0.90, "prompt": 2.0, "decode 32": 1.8}
 DEMO = {"decode 1": 1.5, "prompt": 2.5, "decode 8": 2.0, "decode 32": 2.0}
 LLAMA_BARS = {
@@ -37,14 +37,14 @@ class Row:
 
     @property
     def ratio(self):
-        """Returns how many times better our figure is than the peer's, in the median round."""
+        """Returns how many times better Coxswain's figure is than the peer's, in the median round."""
         if not self.ours or not self.theirs:
             return None
         pairs = zip(self.ours, self.theirs)
         return statistics.median(b / a if self.less_is_more else a / b for a, b in pairs)
 
     def share(self, rates):
-        """Returns these rates as a fraction of the read bandwidth of the same round, in the median round."""
+        """Returns `rates` as a fraction of the read bandwidth of the same round, in the median round."""
         if not self.bytes or not rates:
             return None
         return statistics.median(rate * self.bytes / read for rate, read in zip(rates, self.read))
@@ -88,7 +88,7 @@ def show(rows):
 
 
 def conclude(rows):
-    """Prints the last lines. Returns whether every bar was measured and is held."""
+    """Prints the last lines. Returns True when every bar was measured and none is missed."""
     judged = [(row, row.judge()[1]) for row in rows if row.judge()[1] is not None]
     measured = [(row, reached) for row, reached in judged if not math.isnan(reached)]
     held = [row for row, reached in measured if reached >= 1]

@@ -20,7 +20,7 @@ VLLM_STREAMS = (8, 32)
 
 
 class Server:
-    """Runs a peer's server on a port of its own."""
+    """Runs a peer's server on a free port."""
 
     def __init__(self, command, env, seconds):
         self.port = free_ports(1)[0]
@@ -54,7 +54,7 @@ class Server:
 
 
 def llama_server(path, threads, n_streams, isa):
-    """Starts llama-server with a slot for each stream and room for one request in each slot. Everything else has its default."""
+    """Starts llama-server with a slot for each stream; a slot has context for one request. All other settings have their defaults."""
     return Server([peers.LLAMA[isa] / "bin/llama-server", "-m", path, "-t", threads, "-tb", threads, "-np", n_streams,
                    "-c", n_streams * 2 * (TOKENS + 64), "--alias", "m"], os.environ, 120)
 

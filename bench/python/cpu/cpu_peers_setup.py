@@ -53,7 +53,7 @@ def llama_source():
 
 
 def setup_llama(isa, source):
-    """Builds with cmake what `pip install` of the source package would build, so that the server comes from the same build."""
+    """Builds the source package with cmake as `pip install` would, so that library and server are from the same build."""
     build = LLAMA[isa]
     if (build / "bin/llama-server").exists() and (build / "bin/libllama.so").exists():
         return say(f"llama.cpp ({isa}) is in {build}")
@@ -167,8 +167,8 @@ def gguf_header(c, tensors):
 
 
 def write_gguf(path):
-    """Writes normally distributed weights. Their size keeps activations as after training, because quantisers need realistic
-    numbers."""
+    """Writes normally distributed weights. Their magnitude keeps activations as large as after training, because quantisers need
+    realistic numbers."""
     c = json.loads(SHAPE.read_text())
     tensors = gguf_tensors(c)
     stored = {name: (shape, *((0, 4) if len(shape) == 1 else (30, 2))) for name, shape in tensors.items()}  # float32 or bfloat16: type, bytes
@@ -262,7 +262,7 @@ def skip_gguf_value(f, kind):
 
 
 def bytes_per_token(path):
-    """Returns the bytes of all tensors. The embeddings count only when they are the head as well."""
+    """Returns the bytes of all tensors. The embeddings count only when they are also the head."""
     with open(path, "rb") as f:
         _, _, n_tensors, n_fields = struct.unpack("<4sIQQ", f.read(24))
         for _ in range(n_fields):

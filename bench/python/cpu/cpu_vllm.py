@@ -21,7 +21,7 @@ class Program:
         self.n_vocab = self.llm.llm_engine.model_config.get_vocab_size()
 
     def run(self, n_streams, n_prompt, n_tokens):
-        """Returns the seconds of this many tokens in each stream. The time of the first token includes its prompt."""
+        """Returns the seconds of n tokens in each stream. The time of the first token includes the prompt."""
         prompts = [{"prompt_token_ids": [(k * 7919 + i * 104729 + 13) % self.n_vocab for k in range(n_prompt)]}
                    for i in range(n_streams)]
         sampling = self.sampling(temperature=0, max_tokens=n_tokens, ignore_eos=True, detokenize=False)

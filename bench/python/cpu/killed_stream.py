@@ -1,4 +1,4 @@
-"""Implements bench/killed-stream: it kills a process that computes with SIGKILL during one stream, and reports how the stream ends."""
+"""Implements bench/killed-stream: it kills a computing process with SIGKILL during a stream, and reports how the stream ends."""
 import json
 import os
 import signal
@@ -17,7 +17,7 @@ KILLED_AFTER = 30  # number of events that the client has received at the kill
 
 
 class Stream(threading.Thread):
-    """`Stream` is a client that reads one stream to its end."""
+    """Reads one stream to its end."""
 
     def __init__(self, url, n_tokens):
         super().__init__(daemon=True)

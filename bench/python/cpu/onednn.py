@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster import ROOT
 from options import count, names, option_parser
 
-PACKAGES = ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"]  # these are the last versions that need only C
+PACKAGES = ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"]  # the last versions that a program written only in C can use
 FOLDER = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "peers/onednn"
 PROGRAM = FOLDER / "onednn"
 BUILD = ROOT / "build/release"

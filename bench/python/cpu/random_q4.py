@@ -81,7 +81,7 @@ def dllama_model():
     with open(part, "wb") as f:
         f.write(dllama_numbers(MODEL_MAGIC, fields))
         n = c["vocab_size"] * c["hidden_size"]
-        f.write(np.resize(np.random.default_rng(2).normal(0, 0.02, POOL).astype(np.float32), n).tobytes())  # the embeddings are floats
+        f.write(np.resize(np.random.default_rng(2).normal(0, 0.02, POOL).astype(np.float32), n).tobytes())  # the embeddings are stored as floats
         for name in [*names, "output_norm.weight", "output.weight"]:
             f.write(tensor(blocks, places[name], tensors[name]))
     part.rename(path)

@@ -20,7 +20,7 @@ LOADS = {"one at a time": ["--max-concurrency", "1"], "four at once": ["--max-co
 FIGURES = {"request_throughput": "requests/s", "output_throughput": "output tokens/s", "median_ttft_ms": "TTFT median, ms",
            "median_tpot_ms": "TPOT median, ms", "median_itl_ms": "ITL median, ms", "mean_itl_ms": "ITL mean, ms",
            "median_e2el_ms": "E2EL median, ms", "p99_e2el_ms": "E2EL p99, ms"}
-# These figures are not judged. The slowest of some 50 requests depends on a single moment of the machine. A first token waits for the end of the
+# Figures that are not judged. The slowest of some 50 requests depends on a single moment of the machine. A first token waits for the end of the
 # running step, so a client that sends a moment later, as Python does, waits another number of steps.
 NOT_JUDGED = {"p99_e2el_ms", "median_ttft_ms"}
 # VLLM runs `vllm bench serve` from its module: the whole program needs a package named "vllm", and AVX-512 on import.
@@ -35,7 +35,7 @@ def prompts(file, n):
 
 
 def run(client, load, url, folder, options):
-    """Returns one client's figures for one load."""
+    """Runs one client with one load. Returns the client's figures."""
     cox = client == "cox"
     command = [BIN / "cox", "bench", "serve"] if cox else [PEER / "bin/python", "-c", VLLM, "--skip-chat-template"]
     command += ["--backend", "openai", "--endpoint", "/v1/completions", "--base-url", url, "--model", "null", "--dataset-name", "custom",

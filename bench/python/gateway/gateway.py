@@ -66,8 +66,8 @@ def memory(o):
 
 
 def against(peer, o, rounds):
-    """Compares tokens/s with a peer's, by the number of streams, in turns. The peer's server stays up and idle while ours is
-    measured. Returns True when a ratio is below its bar."""
+    """Compares Coxswain's tokens/s with a peer's, by the number of streams, in turns. The peer's server stays up and idle while ours
+    is measured. Returns True when a ratio is below its bar."""
     ours, theirs = {n: [] for n in PEER_STREAMS}, {n: [] for n in PEER_STREAMS}
     length = ["--tokens", o.tokens, "--seconds", o.seconds]
     for _ in range(rounds):

@@ -31,7 +31,7 @@ def family(pid):
 
 
 class Server:
-    """Starts a server on a model of one layer of width 128. `bar`: the least ratio of our tokens/s to the server's."""
+    """Starts a server on a model of one layer of width 128. `bar`: the least ratio of Coxswain's tokens/s to the server's."""
 
     def __init__(self, tokenizer):
         self.folder = tempfile.TemporaryDirectory(prefix="coxbench-")
@@ -92,7 +92,7 @@ class Llama(Server):
 
 
 class Listening:
-    """`Listening` is a server that somebody else has started, such as llama-server."""
+    """A server that already runs, such as llama-server."""
 
     name, bar = "peer", None
 

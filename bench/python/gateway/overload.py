@@ -83,7 +83,7 @@ def main():
                 failures.append(f"other answers: {dict((k, len(v)) for k, v in found.items())}")
             if bool(refused) != (clients > SLOTS + QUEUE):
                 failures.append(f"{len(refused)} refused of {clients} clients")
-    calm, over = min(p99[0], p99[2]), min(p99[1], p99[3])  # the better one of two rounds counts, because others use the machine too
+    calm, over = min(p99[0], p99[2]), min(p99[1], p99[3])  # the better of two rounds counts, because other processes use the machine too
     if over > o.ratio * calm:
         failures.append(f"p99 {over:.0f} ms, {calm:.0f} ms without overload")
     for name in sizes[0]:

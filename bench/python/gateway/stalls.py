@@ -138,7 +138,7 @@ def read_answer(s):
 
 
 def probe(port):
-    """Runs in a process of its own: it requests /health until stdin ends, then prints the longest time of an answer in ms."""
+    """Requests /health until stdin ends, then prints the longest time of an answer in ms. It runs in a separate process."""
     s = socket.create_connection(("127.0.0.1", port))
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     os.set_blocking(0, False)
@@ -190,7 +190,7 @@ class Gateway:
             try:
                 s.sendall(head + body)
                 status, answer = read_answer(s)
-            except OSError as why:  # the gateway refused the request before it was read whole, or never answered
+            except OSError as why:  # the gateway refused the request before it was read completely, or never answered
                 status, answer = 0, str(why).encode()
         time.sleep(0.3)  # the measured time includes the work of freeing the request after the answer
         wait = float(prober.communicate()[0])

@@ -18,7 +18,7 @@ NO_DEVICE = "no CUDA device found"
 
 
 def emulated_programs(folder):
-    """`cox up` looks for the worker beside itself, so in this folder it finds the emulated worker."""
+    """`cox up` searches for the worker in its own folder, so it finds the emulated worker in this folder."""
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(BIN / name, folder / name)
     shutil.copy(BIN.parent / "tests/cox-worker-emulated", folder / "cox-worker")

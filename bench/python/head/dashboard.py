@@ -53,7 +53,7 @@ def memory_mb(b):
                 rows = dict(line.split(":") for line in (process / "smaps_rollup").read_text().splitlines()[1:])
                 private.append(sum(int(rows[name].split()[0]) for name in ("Private_Clean", "Private_Dirty")) / 1000)
         except OSError:
-            continue  # the process has ended in the meantime
+            continue  # the process has ended meanwhile
     return heap, max(private), b.devtools("Memory.getDOMCounters")
 
 

@@ -1,8 +1,8 @@
 """Runs vLLM's own scheduler with the trace of bench/scheduling/trace.c: schedule() and update_from_output() on config objects,
 without a model, as vLLM's unit tests do. bench/scheduler runs this script in the peer's venv.
   scheduler_peer.py STEPS SEED ASYNC COUNT...     a line of JSON per count; large counts run fewer steps
-ASYNC 1: the AsyncScheduler, with a step in flight. Requests are made and hashed outside of a step, as ours are. Times are the
-thread's CPU time: vLLM's steps are so long that the OS may interrupt them, and interruptions must not count."""
+ASYNC 1: the AsyncScheduler, with a step in flight. Requests are made and hashed outside of a step, as in bench/scheduler. Times
+are the thread's CPU time: vLLM's steps are so long that the OS may interrupt them, and interruptions must not count."""
 import gc
 import json
 import os
@@ -58,7 +58,7 @@ class Run:
         self.hasher = get_request_block_hasher(BLOCK, sha256)
         self.prefixes = [self.random_ids(PREFIX) for _ in range(PREFIXES)]
         self.depth, self.in_flight = 2 if is_async else 1, deque()
-        self.slots = [None] * n  # slots: for each slot (id of its request, whether this request is a newcomer)
+        self.slots = [None] * n  # slots: for each slot (id of its request, whether this request is new)
         self.n_made, self.owed_ends, self.ends, self.ending = 0, 0.0, False, set()
         self.arrivals, self.seconds = [], []  # seconds: (schedule, update) of each step
         self.counts, self.n_runs, self.hits = False, 0, []  # figures of the measured steps; hits: cached tokens of each admission

@@ -47,7 +47,7 @@ def show_tables(c):
 
 
 def show_cpu(title, c, seconds):
-    time.sleep(2)  # the work that follows a start or a load must end first
+    time.sleep(2)  # waits until the work after a start or a load has ended
     before = {n: cpu_ns(p) for n, p in processes(c).items()}
     time.sleep(seconds)
     share = {n: (cpu_ns(p) - before[n]) / seconds / 1e7 for n, p in processes(c).items()}
@@ -70,7 +70,7 @@ def work(c, model):
 
 
 def soak(c, model, seconds):
-    """Checks that nothing grows once all memory has been used. Each half has at least one round of work."""
+    """Checks that no process grows once all memory has been used. Each half has at least one round of work."""
     begin, half, rounds = time.monotonic(), None, 0
     while time.monotonic() - begin < seconds or half is None:
         work(c, model)

@@ -68,7 +68,7 @@ def one(c, cold):
     asked = time.time()
     came = first_token(c)
     clock = time.time() - time.monotonic()
-    # a process of this name starts once a round, and its log starts anew each time
+    # a process of this name starts once a round, with a new log each time
     started = [when + clock for when, n in c.scaler.log[n_before:] if n > 0][0]
     events = json.loads(get(c.admin + "/api/events?since=0")[1])["events"]
     wanted = [e["time"] for e in events if e["event"] == "scaled_from_zero"][-1]

@@ -18,7 +18,7 @@ from tp_places import MODELS, Here, TwoHosts, model_path
 TOKENS = {"demo": 96, "1b": 48}  # tokens of each stream, by model
 PROMPT = 512
 BARS = {"`--tp 2`": 0.95, TwoHosts.name: 0.90}  # least ratio of a place's figures to the first place's
-PEER_BAR = 1.6  # least ratio of ours to the better figure of the peer on one node and on two nodes
+PEER_BAR = 1.6  # least ratio of Coxswain's figure to the better figure of the peer on one node and on two nodes
 ONE_STREAM, PROMPTS = "1 streams, tokens/s in all", f"a prompt of {PROMPT}, tokens/s"
 
 
@@ -40,7 +40,7 @@ class Table:
             print(f"| {figure} | " + " | ".join(spread(rows[p], form) if p in rows else "" for p in self.places) + " |")
 
     def ratio(self, figure, ours, theirs):
-        """Returns the ratio in the median round; None when one of the places has no such figure."""
+        """Returns the ratio in the median round; None when one of the places has no value of the figure."""
         rows = self.figures[figure]
         if ours not in rows or theirs not in rows:
             return None
@@ -142,7 +142,7 @@ def arguments():
 
 
 def refused(options):
-    """Returns the reason why these options cannot be measured; None when they can."""
+    """Returns the reason why these options cannot be measured; None when they can be measured."""
     if options.hey and (options.hosts or options.pp != [1]):
         return "--hey is of ranks on this machine: not with --hosts, --peer or --pp"
     if options.peer and not tp_peer.program(options.peer):

@@ -1,5 +1,5 @@
-"""Implements the client of bench/tp. It is a process of its own, because it may have to run inside a network namespace. It answers
-each line on stdin with a line of JSON: `decode PORT STREAMS TOKENS` or `prompt PORT TOKENS VOCABULARY`."""
+"""Implements the client of bench/tp. The client is a separate process, because it may have to run inside a network namespace. It
+answers each line on stdin with a line of JSON: `decode PORT STREAMS TOKENS` or `prompt PORT TOKENS VOCABULARY`."""
 import asyncio
 import json
 import random

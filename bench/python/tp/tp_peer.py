@@ -1,7 +1,7 @@
-"""Runs distributed-llama as the peer of bench/tp: on two hosts of its own, each node with one thread and one core like our ranks,
-while none of our clusters is up. Its nodes spin while they wait for each other, so any other load on one of their cores stops
-both nodes at each of two sums a layer. The script therefore also prints the load of other processes. It measures one node alone
-as well, which shows when the two nodes were short of CPU time."""
+"""Runs distributed-llama as the peer of bench/tp: on two hosts, each node with one thread and one core like Coxswain's ranks, while
+no cluster of Coxswain is up. Its nodes spin while they wait for each other, so any other load on one of their cores stops both
+nodes at each of two sums a layer. The script therefore also prints the load of other processes. It measures one node alone as
+well, which shows when the two nodes were short of CPU time."""
 import os
 import re
 import resource
@@ -29,7 +29,7 @@ def program(folder):
 
 
 def listens(process, port):
-    """Returns whether a process on its host listens on the port; ends the script when the process has ended."""
+    """Returns True when the process listens on the port of its host. Ends the script when the process has ended."""
     if process.poll() is not None:
         raise SystemExit(f"distributed-llama's second node ended with exit status {process.returncode}")
     rows = [row.split() for row in Path(f"/proc/{process.pid}/net/tcp").read_text().splitlines()[1:]]

@@ -22,7 +22,7 @@ def model_path(name):
 
 
 def settle(pids):
-    """Waits until the processes are idle. Work that a start leaves for later, such as a grammar's vocabulary, takes seconds."""
+    """Waits until the processes are idle. Work that a start postpones, such as a grammar's vocabulary, takes seconds."""
     end = time.monotonic() + 60
     last = 0
     while time.monotonic() < end:
@@ -55,7 +55,7 @@ class Here(Place):
 
     def __enter__(self):
         begin = time.perf_counter()
-        self.cluster.__enter__()  # this call ends the processes that it started when the cluster never becomes ready
+        self.cluster.__enter__()  # when the cluster never becomes ready, this call ends the processes that it started
         self.ready_s = time.perf_counter() - begin
         settle(self.cluster.pids().values())
         self.client, self.port = Child(CLIENT), self.cluster.ports[0]

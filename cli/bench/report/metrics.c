@@ -183,8 +183,8 @@ static void add_result(struct bench_metrics *m, const struct bench_result *r)
         add(&m->series[BENCH_ITL], ms_of(r->gaps_ns[k]));
 }
 
-/* Returns the largest number of requests open at one time. A request that ends when another
- * request begins does not count as open together with it. */
+/* Returns the largest number of requests open at one time. Two requests do not overlap when one
+ * ends at the time at which the other begins. */
 static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32_t n_ok)
 {
     uint64_t *starts = mem_array(n_ok, sizeof *starts), *ends = mem_array(n_ok, sizeof *ends);
@@ -207,7 +207,7 @@ static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32
     return most;
 }
 
-/* Returns the largest number of pieces within one second, counted in seconds since the first
+/* Returns the largest number of pieces within one second, in whole seconds since the first
  * request was sent. */
 static uint32_t peak_pieces(const struct bench_result *results, uint32_t n)
 {

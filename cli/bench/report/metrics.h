@@ -1,6 +1,6 @@
 #pragma once
 /* Computes the figures of a load as vLLM's benchmark does: latencies of successful requests,
- * rates over the whole duration, and percentiles with linear interpolation (NumPy's). Pure. */
+ * rates over the whole duration, and percentiles with NumPy's linear interpolation. Pure. */
 #include "cli/bench/load.h"
 
 enum bench_metric {
@@ -40,12 +40,14 @@ struct bench_metrics {
     struct bench_series series[BENCH_METRIC_COUNT];
 };
 
-const char *bench_metric_key(enum bench_metric m);  /* Returns the key in options: "ttft". */
-const char *bench_metric_name(enum bench_metric m); /* Returns the short name: "TTFT". */
-/* Returns the long name: "Time to First Token". */
+/* Returns the metric's name in options, such as "ttft". */
+const char *bench_metric_key(enum bench_metric m);
+/* Returns the metric's short name, such as "TTFT". */
+const char *bench_metric_name(enum bench_metric m);
+/* Returns the metric's long name, such as "Time to First Token". */
 const char *bench_metric_head(enum bench_metric m);
 
-/* Returns the percentile p (0 to 100) of a sorted series; 0 for an empty one. */
+/* Returns the percentile p (0 to 100) of a sorted series; 0 for an empty series. */
 double bench_percentile(const struct bench_series *s, double p);
 struct bench_spread bench_spread(const struct bench_series *s);
 /* Sorts the values, ascending. */
@@ -54,8 +56,8 @@ void bench_series_sort(struct bench_series *s);
 /* Parses a list such as "25,50,99.9" into out[BENCH_PERCENTILES_MAX]. */
 MUST_USE enum status bench_percentiles_parse(const char *text, double *out, size_t *n,
                                              struct error *err);
-/* Parses a list such as "ttft,tpot". The function sets the bit 1 << metric of *mask for each
- * metric in the list. */
+/* Parses a list such as "ttft,tpot". Sets the bit 1 << metric of *mask for each metric in the
+ * list. */
 MUST_USE enum status bench_metrics_parse(const char *text, unsigned *mask, struct error *err);
 /* Parses one limit such as "ttft:200", in milliseconds, for ttft, tpot or e2el. */
 MUST_USE enum status bench_goodput_parse(struct bench_goodput *g, const char *pair,

@@ -1,8 +1,8 @@
-/* Draws the distribution of latencies: bars of text for a terminal, and an SVG picture.
+/* Draws histograms of the latencies, as text for a terminal and as an SVG picture.
  * `bench_histogram_make` counts a sorted series into bins. `bench_plot_text` prints the
  * histograms; `bench_plot_svg` and `bench_plot_write` make the picture with a chart per metric.
  * Invariants: there are at most BENCH_BINS bins, and one more for all values above the 99th
- * percentile. The title is escaped. No state; the caller owns the buffer. */
+ * percentile. The title is escaped. There is no state, and the caller owns the buffer. */
 #include "cli/bench/report/plot.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static bool is_shown(const struct bench_metrics *m, unsigned shown, int k)
 
 /* ---- text ---- */
 
-/* Prints a bar in steps of an eighth of a column, with Unicode's block characters. */
+/* Prints a bar in steps of an eighth of a column, with Unicode block characters. */
 static void print_bar(FILE *to, uint32_t count, uint32_t most, int columns)
 {
     static const char *const parts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
@@ -76,7 +76,7 @@ static void print_histogram(FILE *to, const struct bench_series *s, const char *
 
 void bench_plot_text(const struct bench_metrics *m, unsigned shown, int columns, FILE *to)
 {
-    const int left = 21; /* columns for the bound and the count of a bin */
+    const int left = 21; /* number of columns for the bound and the count of a bin */
     columns = columns > left + 10 ? columns - left : 10;
     for (int k = 0; k < BENCH_METRIC_COUNT; k++)
         if (is_shown(m, shown, k))
@@ -108,7 +108,7 @@ static void append_line(struct strbuf *b, double x, const char *class, const cha
                   class, x, PLOT_TOP, x, PLOT_TOP + PLOT_HEIGHT, name, ms);
 }
 
-/* Returns the x coordinate of a value. A value above all bins is placed in the last one. */
+/* Returns the x coordinate of a value. A value above all bins is placed in the last bin. */
 static double x_of(const struct bench_histogram *h, double ms)
 {
     double bin = h->width_ms > 0 ? (ms - h->from_ms) / h->width_ms : 0.5;
@@ -130,7 +130,8 @@ static void append_bars(struct strbuf *b, const struct bench_histogram *h)
     }
 }
 
-/* Writes the bounds below the axis: at its begin, at its middle, and where the last bin begins. */
+/* Writes three values below the axis: at its start, at its middle, and at the start of the last
+ * bin. */
 static void append_scale(struct strbuf *b, const struct bench_histogram *h)
 {
     const uint32_t at[] = {0, h->n_bins / 2, h->n_bins};

@@ -1,9 +1,10 @@
 /* Prints the report of a load: vLLM's table, JSON with vLLM's keys, and a list of failures.
- * `bench_report_print` and `bench_report_json` take `struct bench_metrics` of metrics.h;
- * `bench_report_json` can add the figures of each request. `bench_report_write` writes the JSON
- * to a file.
+ * `bench_report_print` and `bench_report_json` print a `struct bench_metrics` (metrics.h).
+ * `bench_report_json` can also add the figures of each request. `bench_report_write` writes the
+ * JSON to a file.
  * Invariants: names, order and number format are vLLM's, so that scripts that read vLLM's output
- * work here too. Text from a server is cut and may not be valid UTF-8. The caller owns the JSON. */
+ * work here too. Text from a server is cut, and it may be invalid UTF-8. The caller owns the
+ * JSON. */
 #include "cli/bench/report/report.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ const char *bench_float_text(char *out, size_t size, double v)
         return out;
     }
     bool is_plain = v == 0 || (fabs(v) >= 1e-4 && fabs(v) < 1e16);
-    /* the loop finds the fewest digits that read back as the same number */
+    /* the loop finds the fewest digits that parse as the same number */
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, size, is_plain ? "%.*f" : "%.*g", digits, v);
         if (strtod(out, NULL) == v)
@@ -33,7 +34,8 @@ const char *bench_float_text(char *out, size_t size, double v)
 
 /* ---- the table ---- */
 
-/* Centres the text like Python's "{:^50}": an odd column of space goes to the right. */
+/* Centres the text like Python's "{:^50}": with an odd number of fill characters, the right side
+ * gets one more. */
 static void print_head(FILE *to, const char *text, char fill)
 {
     int n = (int)strlen(text), left = n < WIDTH ? (WIDTH - n) / 2 : 0;
@@ -154,8 +156,8 @@ static json_t *text_of(const struct bench_result *r)
     return j ? j : json_string("");
 }
 
-/* Makes a JSON string of an error text. A server's text that was cut may end within a UTF-8
- * character. */
+/* Returns the error text as a JSON string. The text may be cut within a UTF-8 character, so only
+ * its valid part is used. */
 static json_t *error_of(const struct bench_result *r)
 {
     struct str text = str_from(r->error);

@@ -1,5 +1,6 @@
 #pragma once
-/* Writes the report of a load: vLLM's table, line for line, and JSON with vLLM's keys. */
+/* Writes the report of a load as vLLM's table, with the same lines, and as JSON with vLLM's
+ * keys. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -18,8 +19,8 @@ struct bench_report {
 /* Formats a number as Python prints a float: "3.0", "0.5", "inf". */
 const char *bench_float_text(char *out, size_t size, double v);
 void bench_report_print(const struct bench_report *r, FILE *to);
-/* Returns the figures as JSON. With `results` it also has the figures of each request. The
- * caller adds the configuration. */
+/* Returns the figures as JSON. With `results`, the JSON also has the figures of each request.
+ * The caller adds the configuration. */
 json_t *bench_report_json(const struct bench_report *r, const struct bench_result *results,
                           uint32_t n);
 /* Writes to stderr, with the name `who` in front, how many requests failed and why. Each error

@@ -1,6 +1,6 @@
 /* Implements `cox bench latency`, like `vllm bench latency` and benchmark_latency.py. It sends
  * one batch after another and measures how long each batch takes. Each batch has its own
- * prompts, so that the prefix cache holds none of them. */
+ * prompts, so that no prompt hits the prefix cache. */
 #include <string.h>
 
 #include "cli/base/command_line.h"

@@ -158,7 +158,7 @@ struct serve {
     struct bench_goodput goodput;
     struct bench_report report;
     char **owned_headers; /* [o->headers.n_items] headers of the form "Name: value" */
-    char backend[64];     /* label in the report: the backend's name, or --label */
+    char backend[64]; /* label in the report: the value of --label, or else the backend's name */
 };
 
 /* ---- options ---- */
@@ -195,7 +195,7 @@ static enum status read_arrivals(struct serve *v, struct error *err)
     return STATUS_OK;
 }
 
-/* Turns each "Name=value" into "Name: value". */
+/* Converts each header option "Name=value" to "Name: value". */
 static enum status read_headers(struct serve *v, struct error *err)
 {
     const struct option_list *l = &v->o->headers;
@@ -221,8 +221,8 @@ static enum status check_metadata(const struct option_list *l, struct error *err
     return STATUS_OK;
 }
 
-/* Checks the plot's file name. The picture is always SVG, so a file with another suffix would
- * not open in other programs. */
+/* Checks that the plot's file name ends in .svg. The picture is always SVG, and programs would
+ * not open it under another suffix. */
 static enum status check_plot(const char *path, struct error *err)
 {
     size_t n = path ? strlen(path) : 0;

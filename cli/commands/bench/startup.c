@@ -1,5 +1,5 @@
-/* Implements `cox bench startup`, like `vllm bench startup`. It measures the time from `cox up
- * MODEL` until requests are served, several times. Cold starts first drop the model's files from
+/* Implements `cox bench startup`, like `vllm bench startup`. Several times, it measures the time
+ * from `cox up MODEL` until requests are served. Cold starts first drop the model's files from
  * the page cache; warm starts do not.
  * `start_often` starts a cluster through cli/bench/engine.h, measures, and ends the cluster.
  * `report` prints the figures or writes JSON.
@@ -58,7 +58,8 @@ static enum status forget_file(const char *path, struct error *err)
     if (fd < 0)
         return error_set(err, STATUS_IO, "cannot open the model file %s: %s", path,
                          strerror(errno));
-    (void)fdatasync(fd); /* only pages that are written to disk can be dropped */
+    /* the page cache can drop only pages that are already written to the disk */
+    (void)fdatasync(fd);
     int rc = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     close(fd);
     return rc == 0 ? STATUS_OK
@@ -84,8 +85,8 @@ static enum status forget_folder(const char *folder, struct error *err)
     return s;
 }
 
-/* Drops all parts of a GGUF, but no other files of the folder. The file is closed first, because
- * mapped pages stay in the cache. */
+/* Drops all parts of a GGUF file from the page cache, but no other files of the folder. The file
+ * is closed first, because mapped pages cannot be dropped. */
 static enum status forget_gguf(const char *path, struct error *err)
 {
     struct gguf *g = NULL;
@@ -113,7 +114,8 @@ static enum status forget_model(const char *path, struct error *err)
     return S_ISDIR(st.st_mode) ? forget_folder(path, err) : forget_gguf(path, err);
 }
 
-/* Finds the model's path; NULL for a model without files. The caller frees it with `mem_free`. */
+/* Finds the model's path. *path is NULL for a model without files. The caller frees it with
+ * `mem_free`. */
 static enum status find_model(const char *model, char **path, struct error *err)
 {
     char cache_dir[4096];
@@ -133,7 +135,7 @@ static enum status start_once(const struct startup_options *o, const struct opti
                               double *seconds, struct error *err)
 {
     struct batch_cluster cluster;
-    /* the options are copied, since a start writes its socket there */
+    /* the options are copied, since each start writes the cluster's socket into them */
     struct bench_engine_options engine = o->engine;
     uint64_t begin_ns = clock_mono_ns();
     enum status s = bench_engine_start(&cluster, &engine, NULL, words, err);
@@ -142,8 +144,8 @@ static enum status start_once(const struct startup_options *o, const struct opti
     return s;
 }
 
-/* Makes n starts. With a path, the model's files are dropped from the page cache before each
- * start. */
+/* Starts the cluster n times. With a path, the model's files are dropped from the page cache
+ * before each start. */
 static enum status start_often(const struct startup_options *o, const struct option_list *words,
                                int64_t n, const char *path, struct bench_series *out,
                                struct error *err)

@@ -61,7 +61,8 @@ const size_t undrain_n_specs = sizeof undrain_specs / sizeof undrain_specs[0];
 const struct option_spec debug_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
 const size_t debug_n_specs = sizeof debug_specs / sizeof debug_specs[0];
 
-/* Follows a standby, and tells where this user's clusters are when no head answers. */
+/* Follows a standby to the serving head. When no head answers, it prints the addresses of this
+ * user's clusters. */
 static bool follow(struct admin_access *o, const char *command, bool tell)
 {
     if (admin_follow(o, command, tell))
@@ -144,7 +145,7 @@ int cmd_status(int argc, char **argv)
     return code;
 }
 
-/* Prints one event; its fields follow as key=value in the answer's order. */
+/* Prints one event; the event's fields follow as key=value, in the order of the answer. */
 static void print_event(const json_t *e)
 {
     /* time of the event in Unix seconds */
@@ -223,8 +224,8 @@ static const json_t *worker_of(const json_t *status, const char *instance)
     return NULL;
 }
 
-/* Prints what happens to the requests of the worker's replica: other replicas take them, or a
- * spare takes the worker's rank slot. */
+/* Prints what happens to the requests of the worker's replica: other replicas run them, or a
+ * spare replaces the worker. */
 static void say_of_group(const json_t *status, const json_t *worker)
 {
     const json_t *replica = json_object_get(worker, "group"), *o;
@@ -286,8 +287,8 @@ static void say_drained(const json_t *status, const json_t *answer, const char *
     strbuf_fini(&b);
 }
 
-/* Drains or undrains a worker. The exit code is also 2 when the name fits several workers, or
- * has no valid form. */
+/* Drains or undrains a worker. Returns the exit code, which is 2 when the name matches several
+ * workers or has an invalid form. */
 static int drain(const char *command, struct admin_access *o, const char *worker)
 {
     struct error err = {0};
@@ -302,7 +303,7 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     /* the answer of a standby says only that the standby waits */
     if (!follow(o, command, false))
         return EXIT_UNREACHABLE;
-    /* status before the drain, for the printed sentence; without it the sentence is shorter */
+    /* status before the drain, for the printed sentence; NULL = a shorter sentence is printed */
     json_t *before = NULL;
     if (!o->json && admin_call(o, "GET", "/api/status", NULL, &before, &err) != STATUS_OK)
         before = NULL;

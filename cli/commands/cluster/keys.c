@@ -1,4 +1,4 @@
-/* Implements `cox keys` and `cox join-token`, which make and change the keys of a cluster over
+/* Implements `cox keys` and `cox join-token`, which make and change the keys of a cluster on
  * several machines.
  * `cox keys` makes a folder of keys. It can also rotate and retire the keys of one role, and it
  * prints the next steps. `cox join-token` packs the head's address, the head's public keys and
@@ -67,8 +67,8 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
     if (is_missing(o->keys_dir, "head.pub") || is_missing(o->keys_dir, "worker.key")) {
         bool fresh = is_missing(o->keys_dir, "head.pub");
         TRY(keys_make_dir(o->keys_dir, err));
-        /* stderr warns about new keys: a mistyped folder would otherwise give a token that looks
-         * right */
+        /* stderr warns about new keys: with a mistyped folder, the new token would look right
+         * but not work */
         if (fresh)
             fprintf(stderr,
                     "cox join-token: created new keys in %s. Only a head that is started with "

@@ -1,8 +1,8 @@
 /* Implements `cox logs` and `cox scale`, for a cluster that `cox up` runs on this machine.
  * Both commands find the cluster through its control socket (cli/up/local/find.h) and send
- * requests to that socket. `cox logs` prints lines; with --follow it asks again from the last
- * position. `cox scale` sends a number of workers.
- * Invariants: a cluster of another user is never found. In a Kubernetes pod `cox scale` changes
+ * requests to that socket. `cox logs` prints lines; with --follow, it repeats the request from
+ * the last position. `cox scale` sends a number of workers.
+ * Invariants: a cluster of another user is never found. In a Kubernetes pod, `cox scale` changes
  * nothing and prints the kubectl command. One thread; each answer is freed before the next call. */
 #include <jansson.h>
 #include <stdio.h>
@@ -191,8 +191,8 @@ int cmd_logs(int argc, char **argv)
 
 /* ---- scale ---- */
 
-/* Prints the kubectl command in a pod. There Kubernetes starts the workers, and this process has
- * no permission to request more. Returns false outside a pod. */
+/* Prints the kubectl command in a pod. In a pod, Kubernetes starts the workers, and this process
+ * has no permission to request more. Returns false outside a pod. */
 static bool print_kubectl(unsigned long long n)
 {
     char host[HOST_BYTES] = "";

@@ -1,8 +1,8 @@
 /* Implements `cox ps` and `cox stop`, which list and stop the clusters that `cox up` runs on
  * this machine.
  * Both commands find clusters by their control sockets (cli/up/local/find.h). `cox ps` prints a
- * table or JSON and asks each head for its running requests. `cox stop` asks the socket for a
- * shutdown and waits until the process is gone.
+ * table or JSON and requests the number of running requests from each head. `cox stop` requests
+ * a shutdown through the socket and waits until the process has ended.
  * Invariants: only clusters of this user are found. On a terminal no line is wider than the
  * terminal. One thread. */
 #include <inttypes.h>
@@ -41,8 +41,8 @@ const size_t stop_n_specs = sizeof stop_specs / sizeof stop_specs[0];
 
 /* ---- ps ---- */
 
-/* Returns the number of running requests. Returns -1 when the head does not tell the number, for
- * example because the head needs a key. */
+/* Returns the number of running requests. Returns -1 when the head does not report the number,
+ * for example because it requires a key. */
 static long long running_of(const struct local_cluster *c)
 {
     struct error err;
@@ -70,8 +70,8 @@ static void uptime_text(long long s, char out[UPTIME_BYTES])
         snprintf(out, UPTIME_BYTES, "%lldd%02lldh", s / 86400, s / 3600 % 24);
 }
 
-/* Numbers the columns of the table. On a narrow terminal the columns in drop_order are left out,
- * one after the other. */
+/* Numbers the columns of the table. On a narrow terminal the columns in drop_order are left out
+ * one by one. */
 enum ps_column { PS_NAME, PS_PID, PS_MODEL, PS_STATE, PS_URL, PS_WORKERS, PS_UPTIME, PS_REQUESTS };
 enum { PS_COLUMNS = PS_REQUESTS + 1, CELL_BYTES = 320, GAP = 2 };
 static const enum ps_column drop_order[] = {PS_PID, PS_MODEL, PS_WORKERS, PS_UPTIME, PS_REQUESTS};
@@ -173,7 +173,8 @@ static void print_json(const struct local_cluster *all, size_t n)
     json_decref(list);
 }
 
-/* Keeps the clusters with that name in the array. Returns their number. */
+/* Removes the clusters with other names from the array. Returns the number of the remaining
+ * clusters. */
 static size_t keep_named(struct local_cluster *all, size_t n, const char *name)
 {
     size_t n_kept = 0;

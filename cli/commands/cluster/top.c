@@ -1,10 +1,10 @@
-/* Implements `cox top`, which shows the cluster every second. On a terminal it is one screen
- * that keys scroll and sort; otherwise it is plain blocks of text.
- * `look` asks the head for /api/status; cli/view/top_view.h draws the answer; `wait_for_look`
- * handles keys, sizes and signals until the next look.
- * Invariants: from the first answer to the end the terminal is in the alternate screen, without
- * echo and line mode. Every signal that ends or suspends the program only sets a flag; the loop
- * restores the terminal before it acts. One thread. */
+/* Implements `cox top`, which shows the cluster every second. On a terminal, it shows one screen
+ * that keys scroll and sort. Otherwise, it prints blocks of plain text.
+ * `look` requests /api/status from the head, and cli/view/top_view.h draws the answer.
+ * `wait_for_look` handles keys, resizes and signals until the next request.
+ * Invariants: from the first answer to the end of the command, the terminal shows the alternate
+ * screen, without echo and line mode. Every signal that ends or suspends the program only sets a
+ * flag; the loop restores the terminal before it acts. One thread. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -42,7 +42,7 @@ struct top {
     struct admin_access o;
     struct top_history history;
     struct top_shape shape; /* scroll position and order */
-    unsigned most;          /* largest useful scroll of the last screen */
+    unsigned most;          /* largest useful scroll position on the last screen */
     json_t *status;         /* last answer; NULL = none, and `why` has the reason */
     char why[600];
     bool live, has_keys, is_raw;
@@ -164,8 +164,8 @@ static void draw(struct top *t)
 
 /* ---- looks ---- */
 
-/* Asks for the status once. Returns the exit code for a command that ends now. A head that does
- * not answer may answer at the next look. */
+/* Requests the status once. Returns the exit code that the command has if it ends now. A head
+ * that does not answer may answer the next request. */
 static int look(struct top *t)
 {
     struct error err = {0};
@@ -191,7 +191,8 @@ static void move(struct top *t, int lines)
         t->shape.scroll = t->most - at > by ? at + by : t->most;
 }
 
-/* Handles an escape sequence. `keys` is the text behind ESC [: an arrow, or a number and "~". */
+/* Handles an escape sequence. `keys` is the text behind ESC [: one letter for an arrow, or a
+ * number and "~". */
 static void on_escape(struct top *t, const char *keys)
 {
     int page = (int)top_view_page(&t->shape);
@@ -209,7 +210,7 @@ static void on_escape(struct top *t, const char *keys)
         t->shape.scroll = t->most;
 }
 
-/* Reads one byte; -1 = none arrived in wait_ms milliseconds. */
+/* Reads one byte of input. Returns -1 when no byte arrives within wait_ms milliseconds. */
 static int next_key(int wait_ms)
 {
     unsigned char c;
@@ -283,8 +284,8 @@ static int ms_until(uint64_t when_ns)
     return when_ns > now ? (int)((when_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
 }
 
-/* Handles keys, sizes and signals until the next look. Returns false when the program should
- * end. */
+/* Handles keys, resizes and signals until the time of the next request. Returns false when the
+ * program should end. */
 static bool wait_for_look(struct top *t, uint64_t when_ns)
 {
     while (!end_signal && !ferror(stdout)) {
@@ -293,7 +294,7 @@ static bool wait_for_look(struct top *t, uint64_t when_ns)
         int n = poll(&p, 1, wait_ms);
         if (n > 0 && (p.revents & POLLIN)) {
             int key = next_key(0);
-            if (key < 0) /* the input has ended, so the terminal is gone */
+            if (key < 0) /* the input has ended, so the terminal was closed */
                 return false;
             if (!on_key(t, key))
                 return false;
@@ -322,7 +323,8 @@ static void run_live(struct top *t)
         if (!wait_for_look(t, next_ns))
             break;
         if (look(t) == EXIT_UNREACHABLE)
-            t->o.followed[0] = '\0'; /* the standby may serve by now, so `address` is asked again */
+            /* the standby may serve by now, so the next request goes to `address` again */
+            t->o.followed[0] = '\0';
     }
     give_terminal_back(t);
 }
@@ -344,7 +346,8 @@ static void run_plain(struct top *t)
 
 static int run(struct top *t)
 {
-    (void)setlocale(LC_CTYPE, ""); /* the locale tells which characters the terminal can show */
+    /* the locale determines which characters the terminal can show */
+    (void)setlocale(LC_CTYPE, "");
     if (!admin_follow(&t->o, "top", false)) {
         local_cluster_hint("top", "address", t->o.address);
         return EXIT_UNREACHABLE;
@@ -360,7 +363,7 @@ static int run(struct top *t)
         return code;
     }
     run_live(t);
-    if (end_signal) { /* the parent process sees the signal as the cause of the end */
+    if (end_signal) { /* this process ends by the same signal, so that its parent sees the cause */
         struct sigaction usual = {.sa_handler = SIG_DFL};
         (void)sigaction(end_signal, &usual, NULL);
         (void)raise(end_signal);

@@ -1,7 +1,7 @@
 /* Implements `cox flags --environment`. Each option has its variables: COX_<OPTION>, and the
- * names of other standards (option_spec.env). `variables` below has a row for each variable that
- * a program reads only by name. tests/scripts/environment_test.py reports a variable without a
- * row. */
+ * variables of other programs (option_spec.env). `variables` below has a row for each variable
+ * that a program reads only by name. tests/scripts/environment_test.py reports a variable
+ * without a row. */
 #include "cli/commands/documents/environment.h"
 
 #include <string.h>
@@ -11,7 +11,9 @@
 enum { NAMES_MAX = 128 };
 
 struct variable {
-    const char *section; /* title above this row; NULL = the row belongs to the section above */
+    /* title of the section that begins with this row; NULL = the row belongs to the previous
+     * section */
+    const char *section;
     const char *name, *reader, *meaning;
 };
 
@@ -134,7 +136,7 @@ static const char beginning[] =
     "the first name of an option over its next one.\n\n"
     "| variable | option | commands |\n|---|---|---|\n";
 
-/* Holds a variable of another standard, with the option that the variable sets. */
+/* Holds another program's variable, and the option that the variable sets. */
 struct foreign {
     struct str name;
     const struct option_spec *option;
@@ -171,7 +173,8 @@ static bool has_name(const struct option_spec *s, struct str name)
     return false;
 }
 
-/* Writes the commands that have an option with this variable: "`cox up`, `cox gateway`". */
+/* Writes the names of the commands that have an option with this variable: "`cox up`, `cox
+ * gateway`". */
 static void write_commands(const struct command_table *t, struct str name, struct strbuf *b)
 {
     const char *sep = "";

@@ -1,6 +1,6 @@
 #pragma once
-/* Writes docs/reference/environment.md, which lists every environment variable that a program
- * reads. */
+/* Writes docs/reference/environment.md, which lists every environment variable that a program of
+ * Coxswain reads. */
 #include "cli/commands/command.h"
 #include "common/base/str.h"
 

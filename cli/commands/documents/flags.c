@@ -2,8 +2,8 @@
  * environment.md, JSON, and manual pages. deploy/helm/schema makes the chart's schema from the
  * JSON.
  *
- * Data flow: command_table -> one row after the other -> strbuf -> stdout.
- * Invariants: every option in a document comes from a table. The same tables always give the
+ * Data flow: command_table -> row by row -> strbuf -> stdout.
+ * Invariants: every option in a document is read from a table. The same tables always give the
  * same bytes, because tests compare the committed pages with them. */
 #include "cli/commands/documents/flags.h"
 
@@ -17,7 +17,7 @@
 #include "cli/commands/list.h"
 #include "common/config/lookup.h"
 
-enum { PAGE_WIDTH = 156 }; /* columns of a line, without the "<br>" at its end */
+enum { PAGE_WIDTH = 156 }; /* width of a line in columns, without the "<br>" at its end */
 
 void flags_variable_of(const struct option_spec *s, char *out, size_t size)
 {
@@ -113,7 +113,7 @@ static void write_option(struct strbuf *b, const struct command *c, const struct
     write_anchor(b, c->name, s->name);
     strbuf_printf(b, "**`--%s`**<br>\n  ", s->name);
     help_wrap(b, s->help, 2, 2, PAGE_WIDTH, true);
-    b->len--; /* the line end of the last help line is removed */
+    b->len--; /* this removes the newline after the last help line */
     strbuf_append_c(b, "<br>\n  ");
     help_wrap(b, facts.ptr, 2, 2, PAGE_WIDTH, true);
     strbuf_fini(&facts);
@@ -255,8 +255,8 @@ void flags_write_json(const struct command_table *t, struct strbuf *b)
     strbuf_append_c(b, "\n}\n");
 }
 
-/* Finds the command that the words after --man name, such as "bench serve". *found NULL means
- * `cox` itself. Returns false when there is no such listed command. */
+/* Finds the command whose name follows --man, such as "bench serve". *found NULL means `cox`
+ * itself. Returns false when no listed command has that name. */
 static bool find_command(const struct command_table *t, int argc, char **argv,
                          const struct command **found)
 {

@@ -9,8 +9,8 @@
 #include "common/base/version.h"
 
 /* Appends a text with its special characters escaped for roff. These are a backslash, and a dot
- * or a quote at the beginning of a line. A plain "-" would become a hyphen, which does not work
- * when it is pasted into a shell. */
+ * or a quote at the beginning of a line. A plain "-" is escaped too: roff would print a hyphen,
+ * which a shell does not accept as "-". */
 static void append_text(struct strbuf *b, const char *text)
 {
     if (*text == '.' || *text == '\'')

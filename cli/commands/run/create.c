@@ -1,10 +1,10 @@
 /* Implements `cox run create`, and the start of `cox run -f FILE`. It starts a run from a file,
  * or again from the copy that an earlier run keeps.
- * The file is read (cli/run/source.h), the values for `env` are taken, and the run is prepared.
- * Its keeper then runs in the background (`run_start_keeper`) or in this terminal (`run_keep`).
- * Invariants: a wrong file is exit code 2; after that every failure is exit code 1. A run that
- * is started inside another run inherits neither that run's `env` nor its COX_ variables. One
- * thread. */
+ * The file is read (cli/run/source.h), the values for `env` are collected, and the run is
+ * prepared. The run's keeper then works in the background (`run_start_keeper`) or in this
+ * terminal (`run_keep`). Invariants: an invalid file gives exit code 2, and every later failure
+ * gives exit code 1. A run that is started inside another run inherits neither that run's `env`
+ * nor its COX_ variables. One thread. */
 #include "cli/commands/run/create.h"
 
 #include <errno.h>
@@ -38,8 +38,8 @@ const struct option_spec run_create_specs[] = {
 #undef S
 const size_t run_create_n_specs = sizeof run_create_specs / sizeof run_create_specs[0];
 
-/* Collects the values that `env` takes from the environment. A missing value is taken from the
- * run that is started again. */
+/* Collects the values of `env` that this command's environment sets. When a run is started
+ * again, missing values are those of the earlier run. */
 static json_t *take_env(const struct run_source *source, const char *from_folder, const char *path)
 {
     json_t *before = from_folder ? run_store_read_json(from_folder, "env.json") : NULL;
@@ -93,7 +93,7 @@ static enum status start_here(struct run_start *r, struct error *err)
     return s;
 }
 
-/* Starts the run of a correct file. Every failure is STATUS_IO, so the exit code is EXIT_FAILED. */
+/* Starts the run of a valid file. Every failure is STATUS_IO, so the exit code is EXIT_FAILED. */
 static enum status start(struct run_start *r, const char *from_folder, struct error *err)
 {
     enum status s;
@@ -134,9 +134,9 @@ enum status run_here(const char *path, const char *runs_dir, struct error *err)
     return start_file(path, runs_dir, true, err);
 }
 
-/* Removes the environment of the run that this process runs in, as on the Runs page. The new run
- * then inherits neither that run's `env` nor the COX_ variables that `cox up` sets for its
- * children. */
+/* When this process is inside a run, removes that run's variables from the environment
+ * (docs/reference/runs.md). The new run then inherits neither that run's `env` nor the COX_
+ * variables that `cox up` sets for its children. */
 static void leave_environment(const char *runs_dir)
 {
     char dir[RUN_PATH_BYTES], name[64];
@@ -178,7 +178,7 @@ static enum status start_again(const char *who, const char *runs_dir, struct err
     run_store_path(&store, record.id, "run.yaml", path);
     const char *cwd = run_record_text(&record, "cwd");
     enum status s = run_source_open(&source, path, false, err);
-    /* relative paths of the run begin in this folder */
+    /* relative paths of the run are resolved from this folder */
     if (s == STATUS_OK && cwd[0] && chdir(cwd) != 0)
         s = error_set(err, STATUS_IO,
                       "cannot start run %s again: its folder %s cannot be entered: %s", record.id,

@@ -41,8 +41,8 @@ const struct option_spec run_logs_specs[] = {
 #undef S
 const size_t run_logs_n_specs = sizeof run_logs_specs / sizeof run_logs_specs[0];
 
-/* Returns the offset of the last *n lines. *n becomes the number of lines that are still wanted
- * from the older file. */
+/* Returns the offset at which the last *n lines of the file begin. *n becomes the number of
+ * lines still missing, which are in the older file. */
 static off_t begin_of_last(int fd, int64_t *n)
 {
     char *buf = mem_alloc(BLOCK);
@@ -93,7 +93,8 @@ static bool lives(const struct run_store *s, const char *id)
     return live;
 }
 
-/* Copies new text. When the log has been rotated, the rest of the old file comes first. */
+/* Copies new text to stdout. When the log has been rotated, the rest of the old file is copied
+ * first. */
 static void go_on(const struct run_store *s, const char *id, int *fd, off_t *at)
 {
     struct stat mine, now;

@@ -1,9 +1,9 @@
 /* Implements `cox run list`, `show`, `terminate` and `delete`, for the runs that are kept on
  * this machine.
- * cli/run/store.h finds and reads the runs' folders. `with_one` finds the one run that the
- * command names and calls its function. `terminate` sends SIGTERM to the run's keeper and waits
- * for the keeper's end.
- * Invariants: a signal goes only to the process whose start time is in the record. Values of
+ * cli/run/store.h finds and reads the runs' folders. `with_one` finds the run that the command
+ * line names, and calls the subcommand's function with it. `terminate` sends SIGTERM to the
+ * run's keeper and waits for the keeper's end.
+ * Invariants: a signal is sent only to the process whose start time is in the record. Values of
  * `env` are never printed. Texts from a file are printed without control characters. A live run
  * is not deleted. One thread. */
 #include <dirent.h>
@@ -26,8 +26,8 @@
 #include "cli/run/source.h"
 
 enum { END_WAIT_S = 40, LOOK_MS = 50, DESCRIPTION_WIDTH = 60 };
-/* Limits the bytes of `list --json`. The head accepts 4 MiB. Each row of up to 300 lines is
- * indented by two more blanks in the list. */
+/* Limits the bytes of `list --json`. The head accepts 4 MiB. In the list, each record of up to
+ * 300 lines is indented by two more spaces. */
 enum { LIST_MAX_BYTES = 3 << 20, ROW_MORE_BYTES = 1000 };
 
 struct runs_options {
@@ -124,7 +124,8 @@ static void print_json(json_t *owned)
 }
 
 /* Returns the newest runs and the number of all runs. `env` is left out; `show` prints it. With
- * `last` the size is bounded too, because the reader keeps the whole answer in memory. */
+ * `last`, the size of the list is bounded too, because the reader keeps the whole list in
+ * memory. */
 static json_t *list_json(const struct run_record *all, size_t n, int64_t last)
 {
     json_t *list = json_array();
@@ -301,8 +302,8 @@ static void sleep_ms(long ms)
     (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
 }
 
-/* Sends SIGTERM to the keeper. A pidfd and the start time make sure that the number does not
- * belong to another process by now. */
+/* Sends SIGTERM to the keeper. A pidfd and the start time ensure that the number does not belong
+ * to a newer process. */
 static enum status signal_keeper(const struct run_record *r, struct error *err)
 {
     int fd = pidfd_open(r->keeper.pid, 0);
@@ -317,7 +318,7 @@ static enum status signal_keeper(const struct run_record *r, struct error *err)
     return s;
 }
 
-/* Ends processes that a dead keeper left: SIGTERM, then SIGKILL after a second. */
+/* Ends the processes that a killed keeper left: it sends SIGTERM, then SIGKILL after one second. */
 static void end_leftovers(struct one *one)
 {
     if (run_leftovers_kill(&one->store, one->record.id, SIGTERM) == 0)
@@ -366,7 +367,7 @@ int cmd_run_terminate(int argc, char **argv)
     return with_one(argc, argv, &line, terminate);
 }
 
-/* Removes the run's folder. state.json goes last, so that a run that could not be removed
+/* Removes the run's folder. state.json is removed last, so that a run that could not be removed
  * completely is still listed. */
 static enum status remove_run(const char *folder, struct error *err)
 {

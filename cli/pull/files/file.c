@@ -1,10 +1,9 @@
-/* Fetches one file in one stream: first into NAME.part, which then gets the file's name.
- * parallel.c calls `pull_file_fetch` on its threads. Bytes come through common's HTTP client
- * into `on_data`, which writes and hashes them; `receive` tries again after a failure that may
- * pass.
- * Invariants: bytes that an earlier run left are hashed first, so the final hash covers the
- * whole file. Nothing is written after the lock was lost. A file gets its name only when size
- * and hash are right. */
+/* Fetches one file in one stream into NAME.part, which is then renamed to the file's name.
+ * parallel.c calls `pull_file_fetch` on its threads. common's HTTP client passes the bytes to
+ * `on_data`, which writes and hashes them. `receive` retries after a temporary failure.
+ * Invariants: the bytes of an earlier run are hashed first, so the final hash covers the whole
+ * file. Nothing is written after the lock was lost. NAME.part is renamed only when size and hash
+ * are right. */
 #include "cli/pull/files/file.h"
 
 #include <fcntl.h>
@@ -34,7 +33,7 @@ struct incoming {
     int fd;
     struct pull_digests digests;
     uint64_t at, high; /* at: bytes written until now; high: largest value of `at` so far */
-    struct error err;  /* error that a callback met */
+    struct error err;  /* error of a callback */
 };
 
 uint64_t pull_file_have(const struct pull_file *f, const char *folder)
@@ -70,7 +69,7 @@ uint64_t pull_file_room(const struct pull_file *f, const char *folder)
 
 /* ---- incoming bytes ---- */
 
-/* Starts the file again from its first byte. */
+/* Restarts the fetch from the file's first byte. */
 static bool start_over(struct incoming *in)
 {
     if (!pull_part_may_write(in->f, in->lock, &in->err))
@@ -198,7 +197,7 @@ static enum status fetch_part(const struct pull_source *source, struct incoming 
     if (in->fd < 0 || fstat(in->fd, &st) != 0)
         return pull_part_error(in->part, err);
     uint64_t have = (uint64_t)st.st_size;
-    /* the part is too long; pull_file_have does not count such a part either */
+    /* a part that is too long is not used, as in pull_file_have */
     if (have > in->f->n_bytes) {
         have = 0;
         if (ftruncate(in->fd, 0) != 0)

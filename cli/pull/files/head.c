@@ -15,7 +15,7 @@
 #include "common/base/mem.h"
 #include "common/model/gguf/gguf.h"
 
-/* Limits the size of a GGUF's head. Vocabulary and merges are most of the head. */
+/* Limits the size of a GGUF's head. Vocabulary and merges are the largest part of the head. */
 enum { FIRST_BYTES = 8 << 20, MOST_BYTES = 128 << 20 };
 
 static bool is_gguf(const char *name)
@@ -48,8 +48,8 @@ void pull_heads_choose(struct pull_list *l)
 struct head {
     const struct pull_file *f;
     int fd;
-    uint64_t at, end; /* at: bytes that are here; end: bytes that are wanted */
-    struct error err; /* error that a callback met */
+    uint64_t at, end; /* at: bytes fetched until now; end: bytes to fetch */
+    struct error err; /* error of a callback */
 };
 
 static bool on_begin(void *ctx, const struct fetch_answer *a)
@@ -60,8 +60,8 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
                   "the file's size at %s is %llu bytes, but the list of files says %llu. Run the "
                   "same command again",
                   a->host, (unsigned long long)a->total, (unsigned long long)h->f->n_bytes);
-    /* the answer begins at the file's first byte: nothing is here yet, or the server supports no
-     * ranges */
+    /* the answer begins at the file's first byte: no byte is fetched yet, or the server supports
+     * no ranges */
     else if (a->begin == 0)
         h->at = 0;
     else if (a->begin != h->at)
@@ -71,7 +71,8 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     return h->err.status == STATUS_OK;
 }
 
-/* Takes a piece. Returns false when enough bytes have come, or when the piece cannot be written. */
+/* Writes a piece to the file. Returns false when enough bytes have arrived, or when the piece
+ * cannot be written. */
 static bool on_data(void *ctx, struct str piece)
 {
     struct head *h = ctx;
@@ -121,7 +122,7 @@ static enum status fetch_bytes(const struct pull_source *source, struct head *h,
     return s == STATUS_OK ? pull_explain(&a, &source->words, err) : err->status;
 }
 
-/* Checks that the first n bytes hold everything that is in front of the tensors' data. */
+/* Checks that the first n bytes contain everything in front of the tensors' data. */
 static enum status check_head(const char *path, uint64_t n, struct error *err)
 {
     struct gguf *g = NULL;

@@ -25,8 +25,8 @@ bool pull_is_weights(const char *name)
     return false;
 }
 
-/* Returns true for a name that ends in "-DDDDD-of-DDDDD.gguf". *number is the index of the first
- * five digits. */
+/* Returns true for a name that ends in "-DDDDD-of-DDDDD.gguf". *number is set to the index of
+ * the first five digits. */
 static bool is_part(const char *name, size_t *number)
 {
     static const char form[] = "-00000-of-00000.gguf";

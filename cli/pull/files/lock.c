@@ -1,11 +1,12 @@
 /* Implements a lock file for one model, on one machine or on a volume that several machines
  * share (lock.h has the scheme).
  * `pull_lock_acquire` makes the file with O_EXCL, or watches the holder's record until the
- * holder is gone. `beat` runs on its own thread and writes the record every two seconds; writers
- * call `pull_lock_may_write`.
- * Invariants: the record says who holds the lock. The lock is lost when the file at its path is
- * not the file that this process made. `mutex` guards the record and `is_ending`. A lock is only
- * taken over after a rename whose result is checked. No two clocks are compared. */
+ * holder counts as dead. `beat` runs on its own thread and writes the record every two seconds;
+ * writers call `pull_lock_may_write`.
+ * Invariants: the record identifies the holder of the lock. The lock is lost when the file at
+ * its path is not the file that this process made. `mutex` guards the record and `is_ending`. A
+ * lock is only taken over after a rename whose result is checked. Clocks of different machines
+ * are not compared. */
 #include "cli/pull/files/lock.h"
 
 #include <errno.h>
@@ -105,8 +106,8 @@ static enum status hold(struct pull_lock *l, struct error *err)
     pthread_condattr_t by_monotonic;
     sigset_t all, before;
     (void)flock(l->fd,
-                /* the flock comes before the record, because a reader of the record may test the
-                 * flock */
+                /* the flock is taken before the record is written, because a reader of the
+                 * record may test the flock */
                 LOCK_EX | LOCK_NB);
     if (!write_record(l)) {
         int saved = errno;
@@ -120,7 +121,7 @@ static enum status hold(struct pull_lock *l, struct error *err)
     pthread_cond_init(&l->wake, &by_monotonic);
     pthread_condattr_destroy(&by_monotonic);
     pthread_mutex_init(&l->mutex, NULL);
-    sigfillset(&all); /* the main thread handles signals */
+    sigfillset(&all); /* all signals are blocked here, since the main thread handles them */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = pthread_create(&l->thread, NULL, beat, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -167,7 +168,7 @@ struct watch {
     bool has_said;
 };
 
-/* Moves away a lock whose holder is gone, and reads the moved file. When the file is a new lock
+/* Renames the lock file of a dead holder, and reads the moved file. When the file is a new lock
  * that another process has just made, the file is put back. */
 static void take_away(const struct pull_lock *l, const struct record *gone)
 {
@@ -186,7 +187,8 @@ static void take_away(const struct pull_lock *l, const struct record *gone)
     if (!is_new || link(aside, l->path) == 0 || errno == EEXIST)
         (void)unlink(aside);
     else
-        (void)rename(aside, l->path); /* rename replaces link on a file system without hard links */
+        /* on a file system without hard links, rename is used instead of link */
+        (void)rename(aside, l->path);
 }
 
 static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
@@ -204,7 +206,7 @@ static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
     w->say(text);
 }
 
-/* Checks whether the holder of the lock is still alive. */
+/* Checks whether the holder of the lock still runs. */
 static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct watch *watch)
 {
     struct record r;
@@ -227,9 +229,9 @@ static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct wat
     (void)close(fd);
 }
 
-/* Takes the new lock, unless the work is already done. The last holder may have finished after
- * this process looked last. NFS may also show its files only now, because making a file reads
- * the folder again. */
+/* Keeps the new lock, unless the work is already done. The previous holder may have finished
+ * after this process last checked. NFS may also show its files only now, because making a file
+ * reads the folder again. */
 static enum status hold_unless_done(struct pull_lock *l, const struct pull_lock_wait *w,
                                     struct error *err)
 {

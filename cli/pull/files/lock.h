@@ -3,13 +3,13 @@
  * machines that share a volume. The other processes wait.
  * The lock is a file made with O_EXCL, which works on every file system, also on NFS. The holder
  * writes a count into the file every two seconds from its own thread. When the count does not
- * change for half a minute, by the waiting process's clock, the holder is gone. No two clocks
- * are compared.
- * On one machine the end of a holder is known at once: the holder has a flock on the file, which
- * ends with its process. On other machines the flock is not used, since NFS may be mounted
- * without it.
+ * change for half a minute, by the waiting process's clock, the holder counts as dead. Clocks of
+ * different machines are not compared.
+ * On one machine the end of a holder is detected at once: the holder has a flock on the file,
+ * which the kernel drops when the process ends. On other machines the flock is not used, since
+ * NFS may be mounted without it.
  *
- * A process that was stopped for half a minute also counts as gone, and it may continue later.
+ * A process that was stopped for half a minute also counts as dead, and it may continue later.
  * Before each write, a process therefore checks the age of its last beat. When the beat is old,
  * it checks whether the lock file is still its own (pull_lock_may_write). */
 #include <pthread.h>
@@ -19,10 +19,10 @@
 #include "common/base/status.h"
 
 struct pull_lock_wait {
-    double silence_s; /* seconds without a beat until the holder counts as gone; usually 30 */
+    double silence_s; /* seconds without a beat until the holder counts as dead; usually 30 */
     bool (*is_stopped)(void);
     void (*say)(const char *text);
-    /* called before each look: another process may have done the work */
+    /* called before each attempt; returns true when another process has done the work */
     bool (*is_done)(void *ctx);
     void *ctx;
 };
@@ -42,13 +42,13 @@ struct pull_lock {
 };
 
 /* Waits for the lock. STATUS_OK: the lock is held until pull_lock_release. STATUS_EXISTS:
- * is_done says that there is nothing left to do. */
+ * is_done returned true. */
 MUST_USE enum status pull_lock_acquire(struct pull_lock *l, const char *path,
                                        const struct pull_lock_wait *w, struct error *err);
 /* Returns true when another process has taken the lock because this process was stopped for too
  * long. */
 bool pull_lock_is_lost(struct pull_lock *l);
-/* Returns true when the lock is still held; called before each write. The file is read only when
- * the last beat is older than half of silence_s. */
+/* Returns true when the lock is still held; called before each write. The lock file is read only
+ * when the last beat is older than half of silence_s. */
 bool pull_lock_may_write(struct pull_lock *l);
 void pull_lock_release(struct pull_lock *l);

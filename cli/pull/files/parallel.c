@@ -1,6 +1,6 @@
 /* Fetches the files of a model over several connections.
  * `pull_files_fetch` starts threads, each with its own connection and blocking calls. A thread
- * takes the next unit from the list: a small file as a whole (file.c), or one range of a large
+ * takes the next unit from the list: a complete small file (file.c), or one range of a large
  * file (ranges.c). The last thread that works on a large file checks and renames the file.
  * Invariants: `mutex` guards the list, the counts and `err`; no thread holds it while it
  * fetches. The first error stops all threads. Each file's `sha256` is written by one thread. */
@@ -20,7 +20,7 @@
 struct large {
     struct pull_ranges *ranges;
     uint32_t n_active; /* number of threads that fetch its ranges */
-    bool has_ended;    /* no range is left to fetch, or the file comes in one stream */
+    bool has_ended;    /* no range is left to fetch, or the file is fetched in one stream */
 };
 
 struct work {
@@ -53,7 +53,7 @@ static void fail(struct work *w, const struct error *err)
     (void)pthread_cond_broadcast(&w->changed);
 }
 
-/* Takes a range of a large file that has begun. */
+/* Takes a range of a large file whose fetch has begun. */
 static bool take_range(struct work *w, struct unit *u)
 {
     for (uint32_t i = 0; i < w->i_next; i++) {
@@ -73,7 +73,8 @@ static bool is_there(const struct work *w, uint32_t i)
     return pull_file_have(&w->files[i], w->folder) == w->files[i].n_bytes;
 }
 
-/* Begins the next file. When the file is fetched in ranges, the caller then takes a range. */
+/* Begins the fetch of the next file. The caller then takes a range if the file is fetched in
+ * ranges. */
 static enum status begin_file(struct work *w, struct unit *u, bool *is_whole, struct error *err)
 {
     uint32_t i = w->i_next++;
@@ -84,8 +85,8 @@ static enum status begin_file(struct work *w, struct unit *u, bool *is_whole, st
                                         &w->large[i].ranges, err);
 }
 
-/* Takes the next unit. The function waits while other threads fetch the last ranges, since such
- * a range may have to be fetched again. Returns false when there is no more work. */
+/* Takes the next unit. It waits while other threads fetch the last ranges, since such a range
+ * may have to be fetched again. Returns false when there is no more work. */
 static bool take(struct work *w, struct unit *u)
 {
     struct error err = {0};
@@ -105,7 +106,7 @@ static bool take(struct work *w, struct unit *u)
             u->large = &w->large[u->i_file];
             u->large->n_active++;
             return true;
-        } else { /* all ranges were here already, so only the rename is left */
+        } else { /* all ranges were fetched earlier, so only the rename is left */
             u->large = &w->large[u->i_file];
             u->large->n_active++;
             u->i_range = UINT32_MAX;
@@ -123,7 +124,8 @@ static enum status do_file(struct work *w, const struct pull_source *source, uin
     return pull_file_fetch(source, &w->files[i], w->folder, w->progress, w->sha256[i], err);
 }
 
-/* Ends a file in the last thread that works on it. *is_done: the file has its final name. */
+/* Completes a large file, in the last thread that works on it. *is_done: the file has its final
+ * name. */
 static enum status end_large(struct work *w, const struct pull_source *source, uint32_t i,
                              bool one_stream, bool *is_done, struct error *err)
 {
@@ -207,7 +209,7 @@ static void *run(void *ctx)
 
 /* ---- all files ---- */
 
-/* Returns the number of threads: never more than there are units. */
+/* Returns the number of threads, at most the number of units. */
 static uint32_t threads_for(const struct work *w)
 {
     uint64_t units = 0;
@@ -237,7 +239,7 @@ enum status pull_files_fetch(const struct pull_source *source, const struct pull
     (void)pthread_cond_init(&w.changed, NULL);
     while (n_started + 1 < n && pthread_create(&threads[n_started], NULL, run, &w) == 0)
         n_started++;
-    (void)run(&w); /* this thread works too; it works alone when no other thread could be started */
+    (void)run(&w); /* the calling thread works too, even when no other thread could be started */
     for (uint32_t i = 0; i < n_started; i++)
         (void)pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < n_files; i++)

@@ -12,9 +12,10 @@ MUST_USE enum status pull_part_path(const char *folder, const char *name, const 
 bool pull_part_has_size(const char *path, uint64_t n_bytes);
 /* Makes the folders above `path`, for a name that contains folders. */
 MUST_USE enum status pull_part_parents(const char *folder, const char *path, struct error *err);
-/* Makes the error for the current errno. For a full disk the error text says what to do. */
+/* Makes the error for the current errno. When the disk is full, the text says how to free space. */
 enum status pull_part_error(const char *path, struct error *err);
-/* Writes the whole piece at offset `at` of `fd`. `path` is the name of the file for error texts. */
+/* Writes all bytes of the piece to `fd` at offset `at`. `path` is the name of the file for error
+ * texts. */
 MUST_USE enum status pull_part_write(int fd, const char *path, struct str piece, uint64_t at,
                                      struct error *err);
 /* Returns false when another process has taken over the files because this process was stopped
@@ -32,7 +33,7 @@ MUST_USE bool pull_digests_add(struct pull_digests *d, const void *bytes, size_t
 MUST_USE enum status pull_digests_read(struct pull_digests *d, const struct fetch_net *net, int fd,
                                        const char *path, uint64_t *at, uint64_t end,
                                        struct error *err);
-/* Returns true when the hashes match those of file `f`. sha256 gets the computed hash. */
+/* Returns true when the hashes match those of file `f`. sha256 receives the computed hash. */
 bool pull_digests_end(struct pull_digests *d, const struct pull_file *f, char *sha256);
 void pull_digests_free(struct pull_digests *d);
 /* Checks a whole file against the hashes of file `f`. STATUS_PROTOCOL: the file differs.

@@ -53,8 +53,8 @@ void pull_progress_start(struct pull_progress *p, const char *command, bool quie
 
 /* ---- the bar ---- */
 
-/* Returns the number of bytes of the character at `s`. *columns is 2 for every character that is
- * not ASCII, since some of these characters are two columns wide. */
+/* Returns the number of bytes of the character at `s`. *columns is 2 for every non-ASCII
+ * character, since some of them are two columns wide. */
 static size_t char_at(const char *s, size_t *columns)
 {
     size_t n = 1;
@@ -125,7 +125,7 @@ static uint64_t seconds_left(const struct pull_progress *p, uint64_t per_s)
     return p->total > p->done ? (p->total - p->done) / per_s : 0;
 }
 
-/* Chooses the longest words behind the bar that fit into `room` columns; "" when none fit. */
+/* Chooses the longest text behind the bar that fits into `room` columns; "" when none fits. */
 static void choose_words(const struct pull_progress *p, uint64_t per_s, size_t room,
                          char words[4][160], const char **out)
 {
@@ -184,8 +184,8 @@ static unsigned terminal_columns(void)
     return n > 0 ? n : 80;
 }
 
-/* Erases the bar. When the terminal has become narrower since the last drawing, the bar takes
- * several lines. */
+/* Erases the bar. The bar occupies several lines when the terminal has become narrower since the
+ * last drawing. */
 static void wipe(struct pull_progress *p, unsigned columns)
 {
     unsigned n_above = p->n_drawn > columns ? (p->n_drawn - 1) / columns : 0;

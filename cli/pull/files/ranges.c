@@ -63,8 +63,8 @@ static uint64_t end_of(const struct pull_file *f, uint32_t i)
 
 /* ---- parts of an earlier run ---- */
 
-/* Fills is_here[n] from the list. A part without a list came in one stream, so all ranges up to
- * its end are complete. */
+/* Fills is_here[n] from the list. A part without a list was fetched in one stream, so all ranges
+ * up to its end are complete. */
 static void read_ranges(const struct pull_file *f, int part_fd, int ranges_fd,
                         unsigned char *is_here)
 {
@@ -212,7 +212,7 @@ struct incoming {
     struct pull_ranges *r;
     struct pull_lock *lock;
     uint64_t begin, at, high, end;
-    struct error err; /* error that a callback met */
+    struct error err; /* error of a callback */
 };
 
 static bool on_begin(void *ctx, const struct fetch_answer *a)

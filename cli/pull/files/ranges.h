@@ -1,13 +1,13 @@
 #pragma once
 /* Fetches a large file in ranges of 16 MiB, several at once, into NAME.part. NAME.part.ranges
- * has one byte for each range, which is written after the range's own bytes.
+ * has one byte for each range, and the byte is written after the range's data.
  * The hash covers the complete ranges from the file's start on. A thread that has just fetched a
- * range hashes the range from the page cache, so that little is left to read at the end. After a
+ * range hashes the range from the page cache, so that few bytes must be read at the end. After a
  * power cut the byte of a lost range may be set. The hash then does not match, and the file is
  * fetched again.
  *
- * A server that supports no ranges, or whose file has changed, answers with the whole file. Then
- * the file comes in one stream (file.c). */
+ * A server that supports no ranges, or whose file has changed, answers with the whole file. The
+ * file is then fetched in one stream (file.c). */
 #include "cli/pull/files/list.h"
 #include "cli/pull/files/progress.h"
 #include "cli/pull/files/source.h"
@@ -29,15 +29,15 @@ MUST_USE enum status pull_ranges_open(const struct pull_source *source, const st
 bool pull_ranges_next(struct pull_ranges *r, uint32_t *i);
 bool pull_ranges_is_taken(struct pull_ranges *r); /* Returns true when no range is left to begin. */
 bool pull_ranges_is_one_stream(const struct pull_ranges *r);
-/* Fetches range i, on any thread. STATUS_UNSUPPORTED: the file must come in one stream. */
+/* Fetches range i, on any thread. STATUS_UNSUPPORTED: the file must be fetched in one stream. */
 MUST_USE enum status pull_ranges_fetch(struct pull_ranges *r, const struct pull_source *source,
                                        uint32_t i, struct error *err);
-/* Ends the file when all ranges are here.
- * STATUS_OK: the file's hash is right, and the file has its final name.
- * STATUS_AGAIN: the file's hash was wrong; all ranges must be fetched again.
- * STATUS_PROTOCOL: the file's hash was wrong a second time. */
+/* Completes the file when all ranges are fetched.
+ * STATUS_OK: the file's hash is right, and the file has its final name. STATUS_AGAIN: the file's
+ * hash was wrong; all ranges must be fetched again. STATUS_PROTOCOL: the file's hash was wrong a
+ * second time. */
 MUST_USE enum status pull_ranges_finish(struct pull_ranges *r, const struct pull_source *source,
                                         char *sha256, struct error *err);
-/* Drops the fetched bytes, since the file will come in one stream. */
+/* Drops the fetched bytes, since the file will be fetched in one stream. */
 MUST_USE enum status pull_ranges_drop(struct pull_ranges *r, struct error *err);
 void pull_ranges_close(struct pull_ranges *r);

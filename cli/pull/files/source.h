@@ -11,8 +11,8 @@ struct pull_source {
     struct aws_credentials *aws;   /* keys that sign requests; NULL = requests are not signed */
     struct fetch_session *session; /* session of the calling thread, or NULL */
     uint32_t n_parallel;           /* number of connections of pull_files_fetch */
-    bool follows_links;            /* NAME.part files are links to files in memory (stream.h) */
-    const char *user;              /* USER:PASSWORD for the host of these files, or NULL */
+    bool follows_links;     /* each NAME.part file is a link to a file in memory (stream.h) */
+    const char *user;       /* USER:PASSWORD for the host of these files, or NULL */
     struct pull_lock *lock; /* lock that protects the files; NULL = no other process writes them */
     struct pull_words words;
 };

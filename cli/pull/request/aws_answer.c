@@ -17,7 +17,7 @@ void aws_answer_fini(struct aws_answer *a)
     *a = (struct aws_answer){0};
 }
 
-/* Returns true for printable ASCII without blanks. The text goes into a header, so other
+/* Returns true for printable ASCII without spaces. The text is sent in a header, so other
  * characters are refused. */
 static bool is_word(struct str s)
 {
@@ -66,7 +66,7 @@ static bool take(struct str id, struct str secret, struct str session, struct st
     return true;
 }
 
-/* Returns the text between <NAME> and the next <, without blanks around it. */
+/* Returns the text between <NAME> and the next <, without the whitespace around it. */
 static struct str element(struct str text, const char *name)
 {
     size_t n = strlen(name);

@@ -1,6 +1,6 @@
 #pragma once
-/* Parses answers with keys: from STS (XML), from a container's agent and from an instance's
- * metadata service (JSON). The sender is not trusted: values that do not look like keys are
+/* Parses answers that contain AWS keys: XML from STS, and JSON from a container's agent or an
+ * instance's metadata service. The sender is not trusted: values that do not look like keys are
  * refused. Pure. */
 #include <stdint.h>
 
@@ -8,7 +8,7 @@
 
 struct aws_answer {
     char *id, *secret, *session; /* session: NULL for permanent keys */
-    int64_t expires_s;           /* time of expiry in seconds since 1970; 0 = never */
+    int64_t expires_s;           /* expiry time in seconds since 1970; 0 = never */
 };
 
 MUST_USE bool aws_answer_read_xml(struct str text, struct aws_answer *out);

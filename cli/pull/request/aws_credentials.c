@@ -1,11 +1,11 @@
 /* Finds the keys that sign requests to S3 and renews temporary ones (aws_credentials.h has the
  * order).
- * `aws_credentials_open` reads flags, environment and AWS's files and chooses one way;
+ * `aws_credentials_open` reads flags, environment and AWS's files and chooses one source.
  * `aws_credentials_keys` is called before each request and fetches keys through STS, a
  * container's agent or the instance's metadata service.
  * Invariants: `mutex` guards `newest`. Old generations of keys stay until the end, because
- * another thread may still sign with them. Answers are bounded and parsed by aws_answer.h. A
- * container's agent is asked over plain HTTP only at an address of this machine. */
+ * another thread may still sign with them. Answers are bounded and parsed by aws_answer.h.
+ * Requests to a container's agent use plain HTTP only at an address of this machine. */
 #include "cli/pull/request/aws_credentials.h"
 
 #include <errno.h>
@@ -108,7 +108,7 @@ static void take(struct aws_credentials *c, struct aws_answer *owned)
     *owned = (struct aws_answer){0};
 }
 
-/* Makes one HTTP call, with retries when they may help. */
+/* Makes one HTTP call, and retries after temporary failures. */
 static enum status call(const struct aws_credentials *c, struct http_call *h, int *code,
                         struct strbuf *out, struct error *err)
 {
@@ -205,8 +205,8 @@ static enum status fetch_web_identity(struct aws_credentials *c, struct aws_answ
 /* ---- a container's role ---- */
 
 /* Returns true when plain HTTP to this host stays inside the machine: loopback, or the literal
- * addresses of the agents. A host name that only begins like such an address may belong to
- * anybody. */
+ * addresses of the agents. A host name that only begins like such an address may belong to any
+ * server. */
 static bool is_agent(const char *url)
 {
     static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
@@ -307,8 +307,8 @@ static enum status ask_instance(const struct aws_credentials *c, const char *met
                            url, code);
 }
 
-/* Fetches the instance's keys with version 2 of the metadata service only. Version 1 would also
- * answer requests that a third party has caused. */
+/* Fetches the instance's keys with version 2 of the metadata service. Version 1 is not used,
+ * because it also answers requests that a third party causes. */
 static enum status fetch_instance(struct aws_credentials *c, struct aws_answer *a,
                                   struct error *err)
 {
@@ -381,7 +381,7 @@ static char *setting(const struct files *f, const char *key)
     return out ? out : aws_profile_get(strbuf_str(&f->config), AWS_FILE_CONFIG, f->profile, key);
 }
 
-/* Takes the keys of one file. It takes both parts of the key, or none. */
+/* Copies the keys from one file. Both parts of the key are copied, or none. */
 static bool keys_of(struct aws_credentials *c, const struct strbuf *text, enum aws_file file,
                     const char *profile)
 {
@@ -398,7 +398,7 @@ static bool keys_of(struct aws_credentials *c, const struct strbuf *text, enum a
     return ok;
 }
 
-/* Refuses a profile that gets its keys in an unsupported way. No other way is tried then. */
+/* Refuses a profile whose source of keys is unsupported. No other source is tried then. */
 static enum status refuse_others(const struct files *f, struct error *err)
 {
     static const char *const keys[] = {"credential_process", "sso_session",       "sso_start_url",
@@ -451,7 +451,7 @@ static enum status read_files(const struct aws_credentials *c, struct files *f, 
     return STATUS_OK;
 }
 
-/* Takes a web identity from the environment or the profile. */
+/* Reads a web identity's settings from the environment or the profile. */
 static bool set_web_identity(struct aws_credentials *c, const struct files *f)
 {
     const char *arn = env_of(c, "AWS_ROLE_ARN"), *file = env_of(c, "AWS_WEB_IDENTITY_TOKEN_FILE"),
@@ -470,7 +470,7 @@ static void set_source(struct aws_credentials *c, enum way way, const char *text
     snprintf(c->source, sizeof c->source, "%s", text);
 }
 
-/* Chooses the way to get keys. *none: nothing is configured. */
+/* Chooses the source of the keys. *none is set when no source is configured. */
 static enum status find(struct aws_credentials *c, const struct files *f, bool *none,
                         struct error *err)
 {
@@ -555,8 +555,7 @@ enum status aws_credentials_open(const struct aws_setup *setup, struct aws_crede
     return s;
 }
 
-/* Returns true when the keys expire soon, measured by their remaining lifetime when they were
- * fetched. */
+/* Returns true when the keys expire soon, relative to their lifetime when they were fetched. */
 static bool end_soon(const struct generation *g, int64_t now)
 {
     int64_t life = g->keys.expires_s - g->fetched_s;

@@ -26,8 +26,8 @@ static bool is_section_of(struct str line, enum aws_file file, const char *profi
     return strcmp(profile, "default") == 0 && str_eq_c(name, "default");
 }
 
-/* Walks over the lines of a profile file. *found: the section exists. *out: the value of `key`,
- * when `key` is not NULL. */
+/* Walks over the lines of a profile file. *found is set when the section exists. *out receives
+ * the value of `key`, unless `key` is NULL. */
 static void walk(struct str text, enum aws_file file, const char *profile, const char *key,
                  bool *found, char **out)
 {

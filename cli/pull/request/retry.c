@@ -15,7 +15,7 @@ static bool is_passing(enum status s, int code)
     return code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505);
 }
 
-/* Waits before the next try. Returns false when a signal came. */
+/* Waits before the next attempt. Returns false when a signal arrived. */
 static bool wait(const struct fetch_net *net, double seconds)
 {
     uint64_t end = clock_mono_ns() + (uint64_t)(seconds * 1e9);

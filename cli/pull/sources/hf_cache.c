@@ -154,9 +154,9 @@ static enum status copy_bytes(int from, int to, const char *path, struct error *
     return s;
 }
 
-/* Copies `from` to the name `part`, then renames `part` to `to`. The file system shares the
- * blocks if it can. `part` is locked, so that two processes do not write it. Bytes that a killed
- * process left are overwritten. */
+/* Copies the file `from` to `part`, then renames `part` to `to`. The blocks are shared if the
+ * file system supports it. `part` is locked, so that two processes do not write it. The bytes of
+ * a killed process are overwritten. */
 static enum status copy(const char *from, const char *part, const char *to, bool only_clones,
                         struct error *err)
 {
@@ -182,8 +182,8 @@ static enum status copy(const char *from, const char *part, const char *to, bool
     return s;
 }
 
-/* Makes a hard link to the file itself. A blob may be a symbolic link to another disk, and a
- * hard link to that symbolic link would point outside the cache of Coxswain. */
+/* Makes a hard link to the file itself. A blob may be a symbolic link, and a hard link to that
+ * symbolic link would point outside the cache of Coxswain. */
 static bool has_linked(const char *from, const char *to)
 {
     return linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0;
@@ -217,7 +217,7 @@ bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const 
         return false;
     if (!has_linked(blob, path) && copy(blob, part, path, false, err) != STATUS_OK)
         return false;
-    (void)unlink(part); /* the part of an earlier run is not needed */
+    (void)unlink(part); /* the partial copy of an earlier run is not needed */
     m = snprintf(part, sizeof part, "%s/%s.part.ranges", folder, f->name);
     if (m > 0 && m < PATH_MAX)
         (void)unlink(part);
@@ -226,8 +226,8 @@ bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const 
 
 /* ---- to huggingface_hub's cache ---- */
 
-/* Checks whether the blob has the content of file `f`. Name and size alone do not prove its
- * bytes. */
+/* Checks whether the blob has the content of file `f`. Name and size alone do not prove that the
+ * bytes are right. */
 static enum status check_blob(const struct fetch_net *net, const struct pull_file *f,
                               const char *from, const char *blob, bool *is_right, struct error *err)
 {
@@ -244,8 +244,8 @@ static enum status check_blob(const struct fetch_net *net, const struct pull_fil
     return s == STATUS_CLOSED ? s : STATUS_OK;
 }
 
-/* Puts a blob into the cache. A blob that is damaged (from a full disk, or a bad disk) is
- * replaced in one step. A process that has the damaged blob open keeps the old bytes. */
+/* Puts a blob into the cache. A damaged blob is replaced in one step. A process that has the
+ * damaged blob open keeps the old bytes. */
 static enum status give_blob(const struct hf_cache *c, const struct fetch_net *net,
                              const struct pull_file *f, const char *from, const char *blob,
                              struct error *err)
@@ -275,7 +275,7 @@ static enum status give_blob(const struct hf_cache *c, const struct fetch_net *n
     return s;
 }
 
-/* Makes snapshots/COMMIT/NAME, a relative link in the form of huggingface_hub. */
+/* Makes snapshots/COMMIT/NAME, a relative link as huggingface_hub makes it. */
 static enum status give_link(const char *path, const char *name, const char *id, struct error *err)
 {
     char to[PATH_MAX], there[PATH_MAX], fresh[PATH_MAX];
@@ -300,8 +300,8 @@ static enum status give_link(const char *path, const char *name, const char *id,
     return STATUS_OK;
 }
 
-/* Writes refs/REVISION: first a file outside refs/, where huggingface_hub does not look for
- * refs, then a rename. */
+/* Writes refs/REVISION. The file is first written outside refs/, where huggingface_hub does not
+ * search for refs, then renamed. */
 static enum status give_ref(const struct hf_cache *c, const struct model_ref *r, const char *commit,
                             struct error *err)
 {

@@ -1,9 +1,9 @@
 /* Lists a snapshot of huggingface_hub's cache, for a fetch without a network.
  * `hf_cache_list` writes the snapshot's folder as JSON in the form of the hub's answer and
  * passes it to `pull_hub_read`, so the same code chooses the files.
- * Invariants: another program writes this cache. Names are checked like a server's, and a blob's
- * bytes are checked when it is taken. An interrupted download leaves an incomplete snapshot, so
- * each set of numbered files and each index must be complete. */
+ * Invariants: another program writes this cache. Names are checked like those of a server, and a
+ * blob's bytes are checked when it is taken. An interrupted download leaves an incomplete
+ * snapshot, so each set of numbered files and each index must be complete. */
 #include "cli/pull/sources/hf_snapshot.h"
 
 #include <dirent.h>
@@ -128,7 +128,7 @@ static bool has(const struct pull_list *l, const char *name)
 }
 
 /* Returns the total in a name such as model-00001-of-00030.safetensors, here 30. Returns 0 when
- * the name has no such form. *begin is the index of -00001. */
+ * the name has no such form. *begin is set to the index of "-00001". */
 static unsigned parts_of(const char *name, size_t *begin)
 {
     unsigned i, n;

@@ -1,10 +1,10 @@
 /* Lists the files of a model at Hugging Face's hub, or another server with its API.
- * `pull_hub_list` asks /api/models/REPO and calls `pull_hub_read`, which parses the JSON, chooses
- * the files that a model needs and adds them to the list. hf_snapshot.c and s3.c share the rules
- * for names.
+ * `pull_hub_list` requests /api/models/REPO and calls `pull_hub_read`, which parses the JSON,
+ * chooses the files that a model needs and adds them to the list. hf_snapshot.c and s3.c share
+ * the rules for names.
  * Invariants: the server is not trusted; names are checked by `pull_list_add`, and hashes and
- * commit must be hexadecimal. The list pins one commit, so files of two revisions are never mixed.
- * The caller owns the list. */
+ * commit must be hexadecimal. The list pins one commit, so files of two revisions are never
+ * mixed. The caller owns the list. */
 #include "cli/pull/sources/hub.h"
 
 #include <jansson.h>
@@ -27,7 +27,7 @@ static bool has_end(const char *s, const char *end)
 
 /* folder of chat templates for tools and retrieval */
 #define ADDITIONAL "additional_chat_templates/"
-/* folder that says how an embedding model makes one vector from many */
+/* folder with an embedding model's pooling settings */
 #define POOLING "1_Pooling/"
 
 static const char pooling_config[] = POOLING "config.json";
@@ -132,7 +132,7 @@ static int weights_there(const json_t *siblings)
     return best;
 }
 
-/* Makes the error for a reference to a folder where the reference must name a file. */
+/* Makes the error for a reference that names a folder instead of a file. */
 static enum status no_folder(const json_t *siblings, const struct model_ref *r, struct error *err)
 {
     struct strbuf b;
@@ -205,7 +205,7 @@ enum status pull_hub_read(struct str json, const struct model_ref *r, const char
     return s;
 }
 
-/* Asks the server for missing sizes. Some mirrors of the API leave sizes out. */
+/* Requests the missing sizes from the server, because some mirrors of the API leave sizes out. */
 static enum status ask_sizes(const struct pull_source *source, struct pull_list *l,
                              struct error *err)
 {

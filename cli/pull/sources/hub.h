@@ -9,12 +9,12 @@
  * templates, weights. */
 MUST_USE enum status pull_hub_read(struct str json, const struct model_ref *r, const char *endpoint,
                                    struct pull_list *l, struct error *err);
-/* Asks the API for the files, and for sizes that are missing in its answer. */
+/* Requests the list of files from the API, and the sizes that are missing in the list. */
 MUST_USE enum status pull_hub_list(const struct pull_source *source, const struct model_ref *r,
                                    const char *endpoint, struct pull_list *l, struct error *err);
 /* Returns true when a model's folder needs a file of that name. *kind is 1 for *.safetensors, 2
  * for pytorch_model*.bin, 0 for other files. */
 bool pull_is_wanted(const char *name, int *kind);
-/* Lists the folders within a model's folder that may have such files. Each name ends with a
- * slash; NULL ends the list. Folders below them are not read. */
+/* Lists the folders within a model's folder that may contain files a model needs. Each name ends
+ * with a slash; NULL ends the list. Folders below them are not read. */
 extern const char *const pull_folders[];

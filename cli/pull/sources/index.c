@@ -14,8 +14,8 @@ static void take_hash(struct index_file *f, const char *hex)
         memcpy(f->sha256, hex, 65);
 }
 
-/* Takes a link when its file has the wanted name. The part behind # is cut off, and the hash in
- * that part is kept. */
+/* Stores a link in `f` when its file has the wanted name. The part behind # is cut off; the hash
+ * in it is stored too. */
 static bool take_link(struct index_file *f, const char *link, size_t n, const char *name)
 {
     static const char mark[] = "#sha256=";

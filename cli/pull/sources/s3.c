@@ -1,9 +1,9 @@
 /* Lists the files of a model in an S3 bucket, or at a server with S3's API.
- * `pull_s3_list` asks for pages of ListObjectsV2, signed when there are keys, and parses each with
- * s3_xml.h; `on_object` adds the files that a model needs.
- * Invariants: the server is not trusted; the number of pages is bounded and `pull_list_add` checks
- * each name. URLs are written in the spelling that the signature needs. The caller owns the list.
- * Blocking; one thread. */
+ * `pull_s3_list` requests pages of ListObjectsV2, signed when there are keys, and parses each
+ * with s3_xml.h; `on_object` adds the files that a model needs.
+ * Invariants: the server is not trusted; the number of pages is bounded and `pull_list_add`
+ * checks each name. URLs are percent-encoded as the signature requires. The caller owns the
+ * list. Blocking; one thread. */
 #include "cli/pull/sources/s3.h"
 
 #include <stdio.h>
@@ -25,13 +25,13 @@ struct listing {
     struct pull_list *l;
     char *base;      /* URL of the bucket, without a slash at its end */
     char *prefix;    /* prefix of the keys that are requested */
-    size_t n_folder; /* number of bytes of a key in front of the file's name */
+    size_t n_folder; /* length in bytes of the part of a key in front of the file's name */
     bool has_config, has_safetensors, has_torch;
-    unsigned folders; /* folders in the bucket; bit i: pull_folders[i] exists */
+    unsigned folders; /* mask of the folders in the bucket; bit i = pull_folders[i] exists */
     int n_pages;
 };
 
-/* Returns the URL of the bucket. A bucket with a dot in its name goes into the path, because
+/* Returns the URL of the bucket. A bucket name with a dot is put into the path, because
  * certificates do not cover it as a host name. */
 static char *base_of(const struct model_ref *r, const char *endpoint, const char *region)
 {
@@ -87,8 +87,8 @@ static bool is_wanted_here(struct listing *g, const char *name)
     return is_one_gguf(g->r) ? !strchr(name, '/') && is_wanted(g, name) : is_wanted(g, name);
 }
 
-/* Notes a folder whose files may be needed; a later request lists that folder. Other folders are
- * not listed. */
+/* Records a folder whose files may be needed, so that a later request lists it. Other folders
+ * are not listed. */
 static void on_folder(struct listing *g, const char *name)
 {
     for (unsigned i = 0; pull_folders[i]; i++)
@@ -122,7 +122,7 @@ static enum status on_object(void *ctx, const struct s3_object *o, struct error 
     return STATUS_OK;
 }
 
-/* Writes the page's URL, with parameters in the order and spelling that the signature covers. */
+/* Writes the page's URL, with parameters in the order and encoding that the signature requires. */
 static void page_url(const struct listing *g, const char *token, struct strbuf *b)
 {
     strbuf_reset(b);
@@ -186,7 +186,7 @@ static enum status read_folders(const struct pull_source *source, struct listing
     return s;
 }
 
-/* Drops the second format when weights come in two formats. */
+/* Removes the PyTorch files when the folder also has safetensors files. */
 static void drop_torch(struct pull_list *l)
 {
     uint32_t kept = 0;

@@ -1,6 +1,6 @@
 /* Reads pages of S3's ListObjectsV2 with a strict XML reader (s3_xml.h has the format).
  * `s3_xml_read` walks the document once. At the end of each object or folder it calls
- * `on_object`; the token of the next page goes to `struct s3_page`.
+ * `on_object`; the token of the next page is stored in `struct s3_page`.
  * Invariants: the server is not trusted. Depth, names, texts and numbers are bounded by arrays
  * in `struct reader`, and anything outside the accepted subset of XML ends the read with
  * STATUS_PROTOCOL. It allocates nothing. Pure, except for the callback. */
@@ -16,7 +16,7 @@ struct reader {
     const char *at, *end;
     char names[MAX_DEPTH][MAX_NAME + 1];
     int depth;
-    /* text of the innermost element, since the element began or since its last child ended */
+    /* text of the innermost element after its start tag or its last child */
     char text[MAX_TEXT + 1];
     size_t n_text;
     /* values of the current Contents element */

@@ -20,8 +20,8 @@ struct s3_page {
     bool is_truncated;
     char next_token[2048]; /* token that requests the next page; "" = none */
 };
-/* Reads one page. STATUS_PROTOCOL: the text is not such a page. An error of on_object ends the
- * read and is returned. */
+/* Reads one page. STATUS_PROTOCOL: the text is not a page of ListObjectsV2. An error of
+ * on_object ends the read and is returned. */
 MUST_USE enum status s3_xml_read(struct str xml,
                                  enum status (*on_object)(void *ctx, const struct s3_object *o,
                                                           struct error *err),

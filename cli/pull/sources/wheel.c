@@ -34,7 +34,8 @@ struct wheel {
 struct entry {
     uint16_t method;
     uint32_t crc;
-    uint64_t packed, whole; /* sizes of the member in bytes, compressed and not compressed */
+    /* size of the member in bytes: packed = compressed, whole = uncompressed */
+    uint64_t packed, whole;
     const uint8_t *data;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Extracts one member of a Python wheel (a zip file), piece by piece. The wheel is hostile:
+/* Extracts one member of a Python wheel (a zip file), piece by piece. The wheel is not trusted:
  * offsets and sizes are checked against the file. The output has no more bytes than the
  * directory says, and at most max_bytes. common/model/files/zip.h reads model files and refuses
  * compressed members. */

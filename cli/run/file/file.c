@@ -1,9 +1,9 @@
 /* Reads the top level of a run file and checks that its parts fit together.
- * `run_file_parse` gets the text, parses the YAML, and calls the function of each key; places.c
- * reads `import`, `export` and `volumes`, options.c reads `options` and `resources`. The result
- * is a `struct run_file` and a list of problems.
- * Invariants: nothing is read except the text, so every machine finds the same problems. A
- * problem never stops the reading. All strings are on the caller's arena. Single thread. */
+ * `run_file_parse` parses the YAML text and calls the function of each key; places.c reads
+ * `import`, `export` and `volumes`, options.c reads `options` and `resources`. The result is a
+ * `struct run_file` and a list of problems.
+ * Invariants: only the text is read, so the problems are the same on every machine. The reader
+ * continues after a problem. All strings are on the caller's arena. Single thread. */
 #include "cli/run/file/file.h"
 
 #include <ctype.h>
@@ -32,8 +32,8 @@ enum {
 
 /* ---- name, description, tags, image, model ---- */
 
-/* Returns true for a text without control characters. C1 controls, U+0080 to U+009F, count too,
- * since some terminals act on them. */
+/* Returns true for a text without control characters. The C1 controls, U+0080 to U+009F, count
+ * as control characters, since some terminals interpret them. */
 static bool is_one_line(const char *s)
 {
     for (; *s; s++)
@@ -318,7 +318,7 @@ static bool is_prometheus(const struct run_port *port)
     return port->name && strcmp(port->name, "prometheus") == 0;
 }
 
-/* Sets the gateway's port to the first port of the list. */
+/* Adds the option that sets the gateway's port to the first port of the list. */
 static void add_gateway_port(struct run_reader *r)
 {
     for (size_t i = 0; i < r->f->ports.n; i++) {

@@ -1,8 +1,8 @@
-/* Reads `options` and `resources` of a run file and checks them with the table of `cox up`.
- * Keys become entries of `struct run_file`; `run_check_options` writes them to a file in memory
- * and lets the parser of --config read it, first each option alone, then all together.
- * Invariants: each option is checked alone, so a problem has that option's line. A problem of
- * several options together is reported at `model`. `up_owned` owns the parsed strings. */
+/* Reads `options` and `resources` of a run file and checks them with the table of `cox up`. Keys
+ * become entries of `struct run_file`; `run_check_options` writes them to a file in memory and
+ * passes it to the parser of --config, first each option alone, then all together. Invariants:
+ * each option is checked alone, so a problem has that option's line. A problem of several
+ * options together is reported at `model`. `up_owned` owns the parsed strings. */
 #include "cli/run/file/options.h"
 
 #include <ctype.h>
@@ -174,7 +174,7 @@ void run_file_options(const struct run_file *f, struct strbuf *out)
 
 /* ---- check by the parser of `cox up` ---- */
 
-/* Parses `text` through a file in memory. `path` gets its short path. */
+/* Parses `text` through a file in memory. `path` receives that file's short path. */
 static enum status parse_options(struct str text, struct up_options *o, struct config_result *res,
                                  char path[64], struct error *err)
 {
@@ -193,8 +193,8 @@ static enum status parse_options(struct str text, struct up_options *o, struct c
     return s;
 }
 
-/* Returns the error text without the position in the file in memory, as in "/proc/self/fd/5:2:
- * max_model_len: …". */
+/* Returns the error text without its first part, the position in the file in memory, such as
+ * "/proc/self/fd/5:2: max_model_len: …". */
 static const char *without_place(const char *text, const char *path)
 {
     const char *at = strstr(text, path);
@@ -229,8 +229,8 @@ static bool check_one(struct run_reader *r, const struct run_option *option)
     return s == STATUS_OK;
 }
 
-/* Checks all options together. It reports the errors that `cox up` would report before it starts
- * a process. */
+/* Checks all options together, and reports the errors that `cox up` would report before it
+ * starts a process. */
 static void check_together(struct run_reader *r)
 {
     struct strbuf text;

@@ -5,7 +5,8 @@
 
 void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx);
 void run_read_resources(struct run_reader *r, const struct yaml_node *v, void *ctx);
-/* Adds an option that follows from `resources` or `ports`, if `options` does not set it. */
+/* Adds to the run's options one that follows from `resources` or `ports`, unless `options` sets
+ * it. */
 void run_add_option(struct run_reader *r, struct yaml_mark at, const char *from, const char *name,
                     const char *json);
 void run_check_options(struct run_reader *r);

@@ -1,9 +1,9 @@
 /* Reads `import`, `export` and `volumes` of a run file.
  * file.c calls `run_read_imports`, `run_read_exports` and `run_read_volumes` with YAML nodes,
  * then `run_check_places`. Entries go to `struct run_file`, problems to the list.
- * Invariants: a place is a path below the run's folder, or in a pod. No place lies inside
- * another place, so no place is written through another place. A URL for git uses a transport
- * from a fixed list, because `ext::` and similar transports run programs. */
+ * Invariants: a place is a path below the run's folder, or in a pod. No place is inside another
+ * place, so a write to one place cannot change another. A URL for git uses a transport from a
+ * fixed list, because `ext::` and similar transports run programs. */
 #include "cli/run/file/places.h"
 
 #include <ctype.h>
@@ -105,8 +105,8 @@ static void read_git_url(struct run_reader *r, const struct yaml_node *v, void *
     im->what = git_url(r, v);
 }
 
-/* Reads a git ref. A name that git could read as an option, as a refspec or as a path outside
- * refs/ is refused. */
+/* Reads a git ref. The function refuses a name that git could interpret as an option, a refspec
+ * or a path outside refs/. */
 static void read_git_ref(struct run_reader *r, const struct yaml_node *v, void *ctx)
 {
     struct run_import *im = ctx;

@@ -1,5 +1,5 @@
 #pragma once
-/* Reads the parts of a run file with paths: imports, exports and volumes. */
+/* Reads the parts of a run file that contain paths: imports, exports and volumes. */
 #include "cli/run/file/reader.h"
 
 void run_read_imports(struct run_reader *r, const struct yaml_node *v, void *ctx);
@@ -10,12 +10,12 @@ void run_check_places(struct run_reader *r);
  * contains "..", or is "/". */
 const char *run_read_path(struct run_reader *r, const char *text, struct yaml_mark at);
 
-/* Returns true when an artifact is imported and exported at the same path. Then the path is the
- * volume itself, without copies. */
+/* Returns true when an artifact is imported and exported at the same path. The path is then the
+ * volume itself, and no files are copied. */
 bool run_file_keeps(const struct run_file *f, const struct run_import *im);
-/* Returns the place ~/.cache/huggingface when the file brings or keeps that folder. Hugging
- * Face's programs in a container look for models there. Returns NULL when the file does not have
- * this place, or when its `env` sets HF_HOME. */
+/* Returns the path ~/.cache/huggingface when the run file imports or keeps that folder, where
+ * Hugging Face's programs in a container search for models. Returns NULL for any other file, and
+ * when the file's `env` sets HF_HOME. */
 const char *run_file_hf_home(const struct run_file *f);
-/* Returns true when the path is, or lies below, an import or a volume. */
+/* Returns true when the path is the place of an import or a volume, or below one. */
 bool run_file_brings(const struct run_file *f, const char *path);

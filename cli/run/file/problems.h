@@ -1,6 +1,6 @@
 #pragma once
 /* Keeps the problems of a run file and notes about it, one per line, in the order of the file's
- * lines. At most RUN_PROBLEMS_MAX are kept; further problems are only counted. */
+ * lines. At most RUN_PROBLEMS_MAX problems are kept; further problems are only counted. */
 #include "common/base/arena.h"
 #include "common/config/yaml_tree.h"
 
@@ -13,7 +13,7 @@ struct run_problem {
 
 struct run_problems {
     struct run_problem *items, *notes; /* arrays of [RUN_PROBLEMS_MAX], on the heap */
-    size_t n, n_notes;                 /* n also counts the problems that were not kept */
+    size_t n, n_notes; /* n: number of problems, including those that were not kept */
 };
 
 void run_problems_init(struct run_problems *p);

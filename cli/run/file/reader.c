@@ -88,9 +88,10 @@ static void *or_abort(void *p)
 
 void *run_list_add(struct arena *arena, void *items, size_t *n, size_t *cap, size_t size)
 {
-    char *at; /* the pointer is copied as bytes, since its type is unknown here */
+    char *at; /* memcpy copies the pointer, since its type is unknown here */
     memcpy(&at, items, sizeof at);
-    if (*n == *cap) { /* the old array stays on the arena; a file's size bounds the waste */
+    /* the old array stays on the arena; the file's size bounds the wasted memory */
+    if (*n == *cap) {
         size_t more = *cap ? *cap * 2 : 4;
         char *grown = or_abort(arena_try_array(arena, more, size));
         if (*n)

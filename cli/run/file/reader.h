@@ -1,6 +1,6 @@
 #pragma once
-/* Reads the parts of a run file by tables; private to cli/run/file. The function of a key gets
- * the value's node. An error is added to the problems, and reading goes on. */
+/* Reads the parts of a run file by tables of keys; private to cli/run/file. The function of a
+ * key receives the value's node. An error is added to the problems, and the reader continues. */
 #include "cli/run/file/problems.h"
 #include "cli/run/file/types.h"
 #include "common/base/arena.h"
@@ -24,8 +24,8 @@ void run_read_map(struct run_reader *r, const struct yaml_node *map, const char 
 #define RUN_READ_MAP(r, map, what, keys, ctx)                                                      \
     run_read_map(r, map, what, keys, sizeof(keys) / sizeof(keys)[0], ctx)
 
-/* Returns the text of a node. For a list, a mapping or no value it returns NULL and adds a
- * problem. `what` names the value: "`name`". */
+/* Returns the text of a node. For a list, a mapping or a missing value, it returns NULL and adds
+ * a problem. `what` names the value: "`name`". */
 const char *run_read_text(struct run_reader *r, const struct yaml_node *v, const char *what);
 bool run_read_int(struct run_reader *r, const struct yaml_node *v, const char *what, int64_t min,
                   int64_t max, int64_t *out);

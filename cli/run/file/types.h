@@ -1,6 +1,6 @@
 #pragma once
-/* Holds a run file (docs/reference/runs.md) as a struct. All strings are on the arena of the
- * caller of the parser. */
+/* Defines the parsed form of a run file (docs/reference/runs.md). All strings are on the arena
+ * of the caller of the parser. */
 #include "cli/up/plan/options.h"
 #include "common/config/config.h"
 #include "common/config/yaml_tree.h"
@@ -45,7 +45,9 @@ struct run_port {
 
 struct run_env {
     const char *name, *value;
-    bool is_taken;  /* the value equals the name, so it is taken from the starter's environment */
+    /* the value equals the name, so the variable's value is taken from the environment of the
+     * command that starts the run */
+    bool is_taken;
     bool is_secret; /* the name contains a word for secrets */
     struct yaml_mark at;
 };

@@ -45,8 +45,8 @@ static void respond_json(struct http_request *r, int status, json_t *owned)
     json_decref(owned);
 }
 
-/* Answers GET /logs. Lines that were overwritten are left out. The line numbers tell the reader
- * that lines are missing. */
+/* Answers GET /logs. Lines that were overwritten are left out. The reader detects missing lines
+ * by the line numbers. */
 static void give_lines(const struct up_control *c, struct http_request *r)
 {
     uint64_t since = 0, first = c->n_lines > LINES_KEPT ? c->n_lines - LINES_KEPT : 0;

@@ -1,8 +1,8 @@
 #pragma once
 /* Answers on the control socket of a running `cox up`, for `cox ps`, `cox stop`, `cox logs` and
  * `cox scale`. The socket is called "control" and lies in the cluster's throw-away folder, which
- * no other user may enter. It keeps the last lines of the log. The only list of this machine's
- * clusters is the sockets of a user. Loop thread only.
+ * no other user may enter. The struct keeps the last lines of the log. There is no list of
+ * clusters: commands find a user's clusters by these sockets. Loop thread only.
  *
  *   GET /            {"name", "model", "state", "url", "admin": HOST:PORT, "pid", "uptime_s",
  *                     "workers", "group", "max_groups", "processes": [NAME], "log": FILE or null}

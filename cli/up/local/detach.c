@@ -1,11 +1,12 @@
 /* Implements `cox up --detach`, which runs the cluster in the background, with its log in a file
  * (detach.h has a drawing).
  * `up_detach` makes the log and forks. The typed command copies the pipe to its stderr until
- * READY or the end, and returns the exit code. The cluster goes on with `up_detach_begin_log`
+ * READY or the end, and returns the exit code. The cluster continues with `up_detach_begin_log`
  * and `up_detach_ready`.
- * Invariants: the fork comes before any thread. A flock on the log makes sure that one cluster
- * writes it. A log is never another user's file. A log of LOG_MAX_BYTES is renamed and begun
- * again. A second Ctrl-C in the typed command ends the cluster at once. */
+ * Invariants: the process forks before it starts any thread. A flock on the log ensures that
+ * only one cluster writes it. A log is never another user's file. When a log has LOG_MAX_BYTES,
+ * it is renamed and a new log begins. A second Ctrl-C in the typed command ends the cluster at
+ * once. */
 #include "cli/up/local/detach.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@
 #include "cli/base/command_line.h"
 #include "cli/up/local/find.h"
 
-/* byte that a serving cluster writes to the pipe at the end; no text contains it */
+/* byte that the cluster writes to the pipe when it serves; no text contains it */
 #define READY '\006'
 
 enum { PIECE = 4096, LOOK_MS = 100 };
@@ -32,8 +33,8 @@ static const unsigned long long LOG_MAX_BYTES = 64ull << 20;
 
 /* ---- the log ---- */
 
-/* Writes the log folder to `out`, such as "/home/me/.local/state/coxswain/up", and makes it.
- * Returns false when that is not possible. */
+/* Writes the log folder to `out`, such as "/home/me/.local/state/coxswain/up", and makes the
+ * folder. Returns false when the folder cannot be made. */
 static bool state_folder(char *out, size_t size)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -81,7 +82,7 @@ static enum status make_log(const char *name, struct up_detach *d, int *fd, stru
         snprintf(folder, sizeof folder, "%.2900s", local_cluster_folder());
     snprintf(d->log_file, sizeof d->log_file, "%s/%s%s.log", folder, prefix, name);
     *fd = open_log(d->log_file);
-    if (*fd < 0) { /* a cluster of this name runs with another TMPDIR and has the log */
+    if (*fd < 0) { /* a cluster with this name runs with another TMPDIR and has locked the log */
         snprintf(d->log_file, sizeof d->log_file, "%s/%s%s.%d.log", folder, prefix, name,
                  (int)getpid());
         *fd = open_log(d->log_file);
@@ -140,7 +141,7 @@ static bool show(int fd, pid_t cluster)
     sig_atomic_t n_sent = 0;
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        /* a signal just before poll() is noticed after LOOK_MS */
+        /* a signal just before poll() is detected after LOOK_MS */
         bool came = poll(&p, 1, LOOK_MS) > 0;
         if (n_interrupts > n_sent) { /* the second signal ends the cluster at once */
             n_sent = n_interrupts;

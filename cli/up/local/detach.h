@@ -1,7 +1,7 @@
 #pragma once
 /* Implements `cox up --detach`: the cluster runs in the same program but in a session of its
  * own, with its log in a file. The typed command stays until the cluster serves or has failed.
- * It shows the text that a terminal shows at a start, and returns the exit code.
+ * That command shows the progress of the start, and returns the exit code.
  *
  *   typed command ── fork ──▶ cluster (setsid; stdout, stderr: the log)
  *        │ ◀──── pipe: the short form of the log (up/screen.h), then READY or the end ────┘
@@ -23,10 +23,11 @@ enum up_side { UP_SIDE_CLUSTER, UP_SIDE_TYPED };
  * the typed command, *exit_code is set. `command` is the command's name: "up". */
 MUST_USE enum status up_detach(const char *command, const char *name, struct up_detach *d,
                                enum up_side *side, int *exit_code, struct error *err);
-/* Makes the log the standard error. Until then standard error is the terminal, for a model's
+/* Redirects standard error to the log. Until then, standard error is the terminal, for a model's
  * fetch and for errors before the start. */
 void up_detach_begin_log(struct up_detach *d);
 /* Tells the typed command that the cluster serves. The typed command then ends with exit code 0. */
 void up_detach_ready(struct up_detach *d);
-/* Counts n bytes written to the log. A long log is renamed to FILE.1 and begun again. */
+/* Counts n bytes written to the log. When the log is too long, the file is renamed to FILE.1 and
+ * a new log begins. */
 void up_detach_logged(struct up_detach *d, unsigned long long n);

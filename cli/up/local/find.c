@@ -1,10 +1,10 @@
 /* Finds the clusters of `cox up` on this machine by their control sockets.
- * `local_cluster_list` looks into every folder of a cluster in TMPDIR and asks the cluster's
- * socket; `local_cluster_find` chooses a cluster by name or address; `local_cluster_ask` sends a
+ * `local_cluster_list` sends a request to the socket in each cluster's folder in TMPDIR.
+ * `local_cluster_find` chooses a cluster by name or address, and `local_cluster_ask` sends a
  * request to it.
- * Invariants: a folder is read only when it belongs to this user and no other user may enter it.
- * Text from a socket is cut, and its control characters are replaced. Calls block for a bounded
- * time. The caller frees lists and JSON. */
+ * Invariants: a folder is read only when it belongs to this user and no other user may enter the
+ * folder. Text from a socket is cut, and its control characters are replaced. Calls block for a
+ * bounded time. The caller frees lists and JSON. */
 #include "cli/up/local/find.h"
 
 #include <dirent.h>
@@ -35,14 +35,14 @@ static void copy_text(const json_t *j, const char *key, char *out, size_t size)
 {
     const char *text = json_string_value(json_object_get(j, key));
     snprintf(out, size, "%s", text ? text : "");
-    /* control characters are replaced, since the text goes to a terminal */
+    /* control characters are replaced, since the text is printed on a terminal */
     for (char *c = out; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
 }
 
-/* Asks a socket about its cluster. Returns NULL when there is no answer, or when the answer is
- * not from `cox up`. The caller owns the JSON. */
+/* Requests the description of the cluster from its socket. Returns NULL when there is no answer,
+ * or when the answer is not from `cox up`. The caller owns the JSON. */
 static json_t *about(const char *socket, uint32_t wait_ms)
 {
     struct strbuf answer;
@@ -81,8 +81,8 @@ static bool look_at(const char *socket, uint32_t wait_ms, struct local_cluster *
     return true;
 }
 
-/* Returns true for a private folder of this user. TMPDIR is a folder that everybody may write
- * to, so another user could have made the folder. */
+/* Returns true for a private folder of this user. Every user may write to TMPDIR, so another
+ * user could have made the folder. */
 static bool is_ours(const char *path)
 {
     struct stat st;
@@ -134,7 +134,8 @@ static bool is_meant(const struct local_cluster *c, const char *name, const char
     return (!name || strcmp(name, c->name) == 0) && (!address || strcmp(address, c->admin) == 0);
 }
 
-/* Appends the matching clusters: "demo (127.0.0.1:8265), demo-2 (127.0.0.1:9265)". */
+/* Appends the names and addresses of the matching clusters: "demo (127.0.0.1:8265), demo-2
+ * (127.0.0.1:9265)". */
 static void append_names(const struct local_cluster *all, size_t n, const char *name,
                          const char *address, struct strbuf *out)
 {
@@ -144,7 +145,8 @@ static void append_names(const struct local_cluster *all, size_t n, const char *
                           all[i].name[0] ? all[i].name : "-", all[i].admin);
 }
 
-/* Appends " with the name NAME at ADDRESS" with the parts that are given. */
+/* Appends the search terms to an error text: " with the name NAME at ADDRESS", without a part
+ * that is NULL. */
 static void append_wish(const char *name, const char *address, struct strbuf *out)
 {
     if (name)

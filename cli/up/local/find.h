@@ -8,7 +8,7 @@ enum { LOCAL_CLUSTERS_MAX = 256 };
 
 struct local_cluster {
     char socket[256], admin[300]; /* admin: HOST:PORT that identifies the cluster */
-    /* a text is "" when an older `cox up` does not send it */
+    /* a string is "" when an older `cox up` does not send it */
     char name[64], model[256], url[300], state[16], log_file[512];
     long long pid, uptime_s, workers, replica_ranks, max_replicas; /* max_replicas 0 = no limit */
 };
@@ -27,11 +27,12 @@ MUST_USE enum status local_cluster_ask(const struct local_cluster *c, const char
 /* Returns the process names in the first column of the cluster's log; NULL when the cluster does
  * not answer. The caller owns the JSON. */
 json_t *local_cluster_processes(const struct local_cluster *c);
-/* Returns false when the cluster's socket is gone or no process answers on it. */
+/* Returns false when the cluster's socket is missing or no process answers on it. */
 bool local_cluster_is_there(const struct local_cluster *c);
-/* Prints the addresses of this user's clusters to stderr, after `command` has reached nobody at
- * the usual address. `flag` is "url" or "address". Prints nothing when no cluster runs, or when
- * `tried` is another address than the usual one, because the user chose that address. */
+/* Prints the addresses of this user's clusters to stderr, after no process has answered
+ * `command` at the usual address. `flag` is "url" or "address". Prints nothing when no cluster
+ * runs, or when `tried` is another address than the usual one, because the user chose that
+ * address. */
 void local_cluster_hint(const char *command, const char *flag, const char *tried);
 /* Returns the folder of the sockets: TMPDIR, or /tmp. */
 const char *local_cluster_folder(void);

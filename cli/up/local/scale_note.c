@@ -1,6 +1,7 @@
-/* Sends the notes to the head. Data flow: scale_note_tell → a ring of NOTES_MAX notes → the
- * thread → POST /api/scaled. When notes come faster than the head takes them, the oldest notes
- * are dropped, because the newest note has the current number of workers. */
+/* Sends to the head the reports about changes of the number of workers. Data flow:
+ * scale_note_tell → a ring of NOTES_MAX notes → the thread → POST /api/scaled. When notes are
+ * added faster than they are sent, the oldest notes are dropped, because the newest note has the
+ * current number of workers. */
 #include "cli/up/local/scale_note.h"
 
 #include <pthread.h>
@@ -26,7 +27,7 @@ struct scale_note {
     bool runs;
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t changed;
-    /* ring of notes; `first` and `end` count the notes taken and added */
+    /* ring of notes; `first` counts the notes taken, `end` the notes added */
     struct note notes[NOTES_MAX];
     uint64_t first, end;
     bool ends;
@@ -62,7 +63,7 @@ static enum status post(const struct scale_note *n, const struct note *x, struct
     return s;
 }
 
-/* Waits before the next try. Returns true when the thread should end. */
+/* Waits before the next attempt. Returns true when the thread should end. */
 static bool wait_some(struct scale_note *n)
 {
     struct timespec until;

@@ -95,8 +95,8 @@ void up_flags_of_adapters(struct up_builder *b, struct up_child *c)
     if (!o->enable_lora)
         return;
     up_arg(c, "--enable-lora");
-    /* vLLM's --max-loras limits the adapters of a batch, and more adapters may be served. Here
-     * --max-loras must count all of them. */
+    /* vLLM's --max-loras limits the adapters of a batch, while more adapters may be loaded. In
+     * cox-head, --max-loras limits all loaded adapters. */
     up_flag_int(b, c, "--max-loras",
                 (size_t)o->max_loras < o->lora_modules.n_items ? (int64_t)o->lora_modules.n_items
                                                                : o->max_loras);

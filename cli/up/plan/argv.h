@@ -6,7 +6,7 @@
 #include "common/base/arena.h"
 #include "common/base/str.h"
 
-/* Holds the plan whose children are written. All pointers are borrowed. */
+/* Holds the plan whose command lines are being written. All pointers are borrowed. */
 struct up_builder {
     const struct up_options *o;
     const char *model;
@@ -23,11 +23,12 @@ void up_flag_int(struct up_builder *b, struct up_child *c, const char *name, int
 /* Writes the option when `value` is above 0. In the options of `cox up`, 0 means the program's
  * own default. */
 void up_flag_if(struct up_builder *b, struct up_child *c, const char *name, int64_t value);
-/* Writes the list as one word with commas, because the number of words is bounded. */
+/* Writes the list as one word with commas, because the number of words in a command line is
+ * limited. */
 void up_flag_of_list(struct up_builder *b, struct up_child *c, const char *name,
                      const struct option_list *l);
-/* Adds a listener of the child. `of` names the listener behind the child's name: "'s admin API",
- * or "" for the child itself. Port 0 means any free port, which needs no check. */
+/* Adds a listener of the child. `of` is the text behind the child's name in messages: "'s admin
+ * API", or "" for the child's main listener. Port 0 means any free port, which needs no check. */
 void up_listens(struct up_builder *b, struct up_child *c, const char *of, const char *flag_name,
                 const char *host, int64_t port);
 /* Writes the program's path and the options of every child. */
@@ -39,8 +40,8 @@ const char *up_heads(struct up_builder *b);
 
 /* Returns HOST:PORT, with brackets "[::1]" around an IPv6 address. */
 const char *up_host_port(struct up_builder *b, const char *host, int64_t port);
-/* Returns the address that reaches a listener on this machine: loopback for a wildcard address. */
+/* Returns the address at which this machine reaches a listener: loopback for a wildcard address. */
 const char *up_reachable_host(const char *host);
-/* Returns HOST:PORT that reaches a listener on this machine, on the arena. The host is loopback
- * for a wildcard address. An IPv6 address has brackets. */
+/* Returns the HOST:PORT at which this machine reaches a listener, allocated on the arena. The
+ * host is loopback for a wildcard address. An IPv6 address has brackets. */
 const char *up_reachable(struct arena *arena, const char *host, int64_t port);

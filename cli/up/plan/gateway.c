@@ -45,14 +45,15 @@ static void flags_of_front(struct up_builder *b, struct up_child *c)
         up_arg(c, "--no-chat-page");
 }
 
-/* Writes the options of tracing. The key's password goes through the environment, as API keys
- * do. */
+/* Writes the options of tracing. The private key's password is passed in the environment, as API
+ * keys are. */
 static void flags_of_trace(struct up_builder *b, struct up_child *c)
 {
     const struct trace_options *t = &b->o->trace;
     if (!t->endpoint)
         return;
-    /* an endpoint with a user goes through the environment (up_machine_export_secrets) */
+    /* an endpoint that contains a user name is passed in the environment
+     * (up_machine_export_secrets) */
     if (!strchr(t->endpoint, '@'))
         up_flag(c, "--otlp-traces-endpoint", t->endpoint);
     up_flag(c, "--otlp-service-name", t->service_name);
@@ -141,5 +142,5 @@ void up_build_gateway(struct up_builder *b, struct up_child *c, uint32_t i)
     flags_of_front(b, c);
     up_flag(c, "--generation-config", o->generation_config);
     up_flags_of_names(b, c);
-    /* --api-key goes through the environment, since every user can read a command line */
+    /* --api-key is passed in the environment, since every user can read a command line */
 }

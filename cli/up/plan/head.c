@@ -4,7 +4,7 @@ static const char *const stats_formats[] = {"vllm", "vllm0"};
 static const char *const scheduling_policies[] = {"fcfs", "priority"};
 
 /* Writes the options of the lease. The heads inherit the Redis address as COX_REDIS, because it
- * holds a password. A single head needs no Redis. */
+ * may contain a password. A single head needs no Redis. */
 static void flags_of_lease(struct up_builder *b, struct up_child *c)
 {
     const struct up_options *o = b->o;

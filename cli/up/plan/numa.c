@@ -31,7 +31,7 @@ bool up_numa_is_wanted(const struct up_options *o)
     return o->numa_bind || o->numa_bind_nodes.n_items > 0 || o->numa_bind_cpus.n_items > 0;
 }
 
-/* Returns true when the worker finds its NUMA node itself. With GPUs it is the GPU's node. */
+/* Returns true when the worker finds its NUMA node itself, which is its GPU's node. */
 static bool finds_itself(const struct up_numa *u)
 {
     return u->o->device == UP_DEVICE_CUDA || !u->place->numa || u->place->numa->n_nodes == 0;
@@ -44,8 +44,8 @@ static struct numa_words words_of(const struct up_options *o, uint32_t i)
                                "--numa-bind-cpus", i < cpus->n_items ? cpus->items[i] : NULL};
 }
 
-/* Finds the node and the CPUs of worker i. STATUS_NOT_FOUND: they are unknown until the worker
- * runs. */
+/* Finds the node and the CPUs of worker i. STATUS_NOT_FOUND: the node and CPUs are unknown until
+ * the worker runs. */
 static enum status bind_worker(const struct up_numa *u, uint32_t i, struct numa_binding *out,
                                struct error *err)
 {
@@ -102,8 +102,8 @@ void up_numa_flags(const struct up_numa *u, uint32_t i, struct up_numa_flags *ou
     }
 }
 
-/* Returns how many CPUs of worker i's binding no other computing worker uses. Returns 0 when the
- * worker is not bound, or when its binding is unknown. */
+/* Returns the number of CPUs that worker i is bound to and no other computing worker uses.
+ * Returns 0 when the worker is not bound, or when its binding is unknown. */
 static uint32_t own_cpus(const struct up_numa *u, uint32_t i)
 {
     struct numa_binding own, other;

@@ -11,7 +11,8 @@ struct up_numa {
     const struct up_options *o;
     const struct up_place *place;
     uint32_t n_workers, n_computing; /* workers from n_computing on are spares */
-    /* number of workers that compute from the start; later workers go to the nodes in turn */
+    /* number of workers that compute from the start; later workers are assigned to the nodes in
+     * turn */
     uint32_t n_in_order;
 };
 
@@ -20,11 +21,11 @@ struct up_numa up_numa_of(const struct up_options *o, const struct up_place *pla
 
 bool up_numa_is_wanted(const struct up_options *o);
 /* Checks the options. STATUS_INVALID: a list has fewer entries than there are workers, or
- * numa_bind_to refuses an entry. Without place->numa (another machine) only the lengths are
+ * numa_bind_to refuses an entry. Without place->numa (another machine), only the lengths are
  * checked. */
 MUST_USE enum status up_numa_check(const struct up_numa *u, struct error *err);
 
-/* Holds the options of worker i; NULL = not given. */
+/* Holds the NUMA options of one worker; NULL = not given. */
 struct up_numa_flags {
     const char *node, *cpus;
     char node_text[12];

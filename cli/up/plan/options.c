@@ -3,8 +3,8 @@
  * numa.c and cluster.c read the struct. docs/reference/flags.md and the shell completion are
  * made from the table.
  * Invariants: an option has vLLM's name when vLLM has it. Every flag of vLLM that is missing
- * here is listed at the end, with advice, so that vLLM's command lines are understood. Pure;
- * strings in the struct are borrowed from the parser's result. */
+ * here is listed at the end, with advice, so that vLLM's command lines are accepted or refused
+ * with a reason. Pure; strings in the struct are borrowed from the parser's result. */
 #include "cli/up/plan/options.h"
 
 #include <stdlib.h>
@@ -19,9 +19,9 @@
 
 #define S up_options
 
-/* Makes the row of a flag of vLLM that Coxswain lacks. A flag that would change nothing here is
- * ignored. A flag is refused when its absence would change the served output. `instead` says
- * why, or what to do instead. */
+/* Makes the row of a flag of vLLM that Coxswain lacks. The flag is ignored when it would change
+ * nothing in Coxswain. It is refused when its absence would change the output. `instead` is the
+ * reason, or the advice. */
 #define IGNORED(nm, al, t, i)                                                                      \
     {                                                                                              \
         .name = nm, .aliases = al, .type = OPTION_IGNORED, .takes = TAKES_##t, .instead = i        \
@@ -572,7 +572,7 @@ int64_t up_options_n_workers(const struct up_options *o)
 }
 
 /* Returns the largest number of replicas that serve at once; 0 = no limit. When workers have two
- * roles, --dp is no limit, because it could leave one role out. */
+ * roles, --dp is no limit, because it could exclude all replicas of one role. */
 uint32_t up_options_max_replicas(const struct up_options *o)
 {
     bool has_roles = o->prefill_workers + o->decode_workers > 0;

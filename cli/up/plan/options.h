@@ -8,18 +8,20 @@
 #include "common/options/ssl.h"
 #include "common/options/trace.h"
 
-enum { UP_LOAD_STREAM = 7 }; /* index in --load-format's choices; all later choices stream too */
+/* index in --load-format's choices; all later choices also stream the weights */
+enum { UP_LOAD_STREAM = 7 };
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
-    const char *revision; /* revision of a hub's MODEL; NULL = the one in MODEL */
+    const char *revision; /* revision of a hub's MODEL; NULL = the revision in MODEL */
     const char *nccl_library, *zone;
-    int device;                    /* device of the workers (enum up_device) */
-    double gpu_memory_utilization; /* fraction of the GPU's memory; 0 = the worker's default */
+    int device; /* device of the workers (enum up_device) */
+    /* fraction of the GPU's memory that a worker may use; 0 = the worker's default */
+    double gpu_memory_utilization;
     int64_t port, head_port, admin_port, worker_http_port;
-    int64_t comm_port; /* port of worker 0, the next one for worker 1, ...; 0 = any */
-    int64_t kv_port;   /* port of worker 0, counted up like comm_port; -1 = none */
-    int64_t gpu;       /* GPU of worker 0, counted up like comm_port; -1 = assigned automatically */
+    int64_t comm_port; /* port of worker 0; worker i uses comm_port + i; 0 = any free port */
+    int64_t kv_port;   /* port of worker 0; worker i uses kv_port + i; -1 = none */
+    int64_t gpu;       /* GPU of worker 0; worker i uses gpu + i; -1 = assigned automatically */
     int64_t step_timeout_s;
     int64_t workers, gateways, tp, pp, dp;
     /* number of workers for prefill, then for decode; the other workers do both */
@@ -82,8 +84,8 @@ extern const size_t up_n_specs;
 
 /* Returns the number of workers at the start. */
 int64_t up_options_n_workers(const struct up_options *o);
-/* Returns the largest number of replicas that serve at once (--dp next to --workers). Workers
- * above that number are spares. 0 = only the number of workers is a limit. */
+/* Returns the largest number of replicas that serve at once (--dp next to --workers). The
+ * remaining workers are spares. 0 = only the number of workers limits the replicas. */
 uint32_t up_options_max_replicas(const struct up_options *o);
 /* Appends a line for each option that has no effect without --standby. */
 void up_options_warnings(const struct up_options *o, struct strbuf *lines);

@@ -35,7 +35,7 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
 {
     int64_t replica_ranks = o->tp * o->pp;
     struct speculation speculation;
-    /* this check reports an error once; otherwise each worker would report it */
+    /* an invalid value is reported once here, not by each worker */
     TRY(speculation_read(&o->speculation, &speculation, err));
     TRY(check_roles(o, n_workers, err));
     if (o->standby && !o->redis)

@@ -1,6 +1,6 @@
 #pragma once
 /* Makes the plan of `cox up` from the options: the command lines of head, gateways and workers.
- * Pure: no process, no file. Strings live on the arena. */
+ * Pure: it starts no process and reads no file. The strings are on the arena. */
 #include "cli/up/plan/types.h"
 #include "common/base/arena.h"
 #include "common/base/status.h"
@@ -12,7 +12,7 @@ MUST_USE enum status up_plan_build(const struct up_options *o, const char *model
                                    const struct up_place *place, struct arena *arena,
                                    struct up_plan *out, struct error *err);
 
-/* Plans worker i, which is added after the start. The plan of the worker is on the arena. */
+/* Makes the plan of worker i, which is added after the start. The plan is on the arena. */
 MUST_USE enum status up_plan_worker(const struct up_options *o, const char *model,
                                     const struct up_place *place, struct arena *arena, uint32_t i,
                                     const struct up_child **out, struct error *err);

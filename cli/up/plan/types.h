@@ -18,8 +18,9 @@ enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
 struct up_listener {
     const char *what; /* name of the listener: "gateway-0", "head's admin API" */
     const char *flag; /* option that chooses another port */
-    const char *host; /* address; NULL = perhaps never used, so it is not checked */
-    uint16_t port;    /* port of the listener, never 0 */
+    /* address of the listener; NULL = the port is perhaps never used, so it is not checked */
+    const char *host;
+    uint16_t port; /* port of the listener, never 0 */
 };
 
 struct up_child {
@@ -38,9 +39,9 @@ struct up_plan {
 };
 
 /* Describes the machine and its folders. bin_dir has cox-head and the other programs; keys_dir
- * has the cluster's keys. own_name is the name of a cluster with throw-away keys, which no other
- * head can have; NULL = lasting keys. n_cores is the number of cores for the workers' kernels.
- * numa and allowed describe this machine and process; numa NULL = unknown. */
+ * has the cluster's keys. own_name is the cluster's unique name when its keys are temporary;
+ * NULL = the keys are permanent. n_cores is the number of cores for the workers' kernels. numa
+ * and allowed describe this machine and process; numa NULL = unknown. */
 struct up_place {
     const char *bin_dir, *keys_dir, *own_name;
     uint32_t n_cores;

@@ -31,7 +31,8 @@ static void flags_of_numa(struct up_builder *b, struct up_child *c, uint32_t i)
     up_flag(c, "--cpus", f.cpus);
 }
 
-/* Returns the host that reaches the ranks on this machine, as cox-worker finds it. */
+/* Returns the host at which other ranks reach the ranks on this machine, chosen as in
+ * cox-worker. */
 static const char *ranks_host(const struct up_options *o)
 {
     return o->comm_host ? o->comm_host : up_reachable_host(o->head_host);

@@ -19,7 +19,7 @@ def container(image, model_data):
     lines = [line for line in ENVIRONMENT.read_text().splitlines() if line and not line.startswith("#")]
     environment = dict(line.split("=", 1) for line in lines)
     what = {"Image": image, "Environment": environment}
-    if model_data:  # Amazon mounts the model at /opt/ml/model, which is used when no other model is named
+    if model_data:  # Amazon mounts the model at /opt/ml/model, the default MODEL of `cox serve`
         del environment["HF_MODEL_ID"]
         what["ModelDataSource"] = {"S3DataSource": {
             "S3Uri": model_data, "S3DataType": "S3Prefix", "CompressionType": "None"}}

@@ -1,6 +1,6 @@
 #pragma once
 /* Declares the functions of attention_impl.h, rows_impl.h and kv_store_impl.h, one set for each
- * level. kernels/cpu/kernels.h says what each function does. */
+ * level. kernels/cpu/kernels.h describes each function. */
 #include "kernels/cpu/kernels.h"
 
 #define ATTENTION_DECLARE(isa)                                                                     \

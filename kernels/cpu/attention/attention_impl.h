@@ -1,5 +1,5 @@
-/* Computes attention of one row over one KV head, written once over vec.h. row.h explains how an
- * ISA file includes this header.
+/* Computes attention of one row over one KV head, written once with the operations of vec.h.
+ * row.h explains how an ISA file includes this header.
  * The splits of ATTENTION_SPLIT positions are computed in order. Each split takes three steps:
  * the scores of all query heads that share the KV head; their maximum, exp and sum; and the
  * weighted sum of the values, starting from zero. The split is then merged into the running
@@ -51,7 +51,7 @@ INLINE void walk_on(struct att_walk *w, const struct kv_cache *kv, uint32_t n)
     }
 }
 
-/* Returns the number of prefetch calls made while a run of n tokens is processed; at least 1. */
+/* Returns the number of prefetch calls, at least 1, while a run of n tokens is processed. */
 static uint32_t run_asks(const struct att *a, uint32_t n, bool values)
 {
     const uint32_t n_tiles = a->n_heads / TILE_HEADS, rest = a->n_heads % TILE_HEADS;
@@ -65,9 +65,8 @@ static uint32_t run_asks(const struct att *a, uint32_t n, bool values)
 }
 
 /* Processes positions begin .. end of a split, block by block. `next` is the first position of
- * the split that this thread computes next. The work on keys prefetches the values of the same
- * tokens. The work on values prefetches as many keys of the next split, if the row sees those
- * keys. */
+ * the thread's next split. The work on keys prefetches the values of the same tokens. The work
+ * on values prefetches as many keys of the next split, if the row sees those keys. */
 static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool values,
                        uint32_t next)
 {

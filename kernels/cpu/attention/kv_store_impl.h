@@ -1,6 +1,6 @@
 /* Converts a token's key or value of one head to the form of the KV cache. row.h explains how an
- * ISA file includes this header. The stored bits depend on the numbers of this key or value
- * alone. */
+ * ISA file includes this header. The stored bits depend only on the numbers of this key or
+ * value. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static uint32_t largest_bits(const float *x, uint32_t dim)
     return most;
 }
 
-/* Returns the scale that is stored. Sets `*inverse` to the factor by which numbers become codes. */
+/* Returns the scale to store. *inverse is set to the factor that converts numbers to codes. */
 static float scale_of(const float *x, uint32_t dim, float largest_code, float *inverse)
 {
     uint32_t bits = largest_bits(x, dim);
@@ -33,7 +33,7 @@ static float scale_of(const float *x, uint32_t dim, float largest_code, float *i
     if (bits > narrow_bits(INFINITY))
         return NAN;
     if (bits == narrow_bits(INFINITY))
-        bits--; /* infinity becomes the largest finite number */
+        bits--; /* replaces infinity by the largest finite number */
     float largest = narrow_float(bits);
     if (largest < KV_LEAST)
         return 0;

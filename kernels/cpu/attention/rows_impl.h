@@ -1,16 +1,16 @@
 /* Computes attention of successive rows of one sequence over one KV head. The result has the
- * same bits as attention_impl.h gives for each row. Here the loop over the rows is inside the
- * loop over the splits: the keys and values of a split are read and converted to floats once for
- * all rows. A query is a (row, head) pair, ordered by row; four neighbouring queries are a tile.
- * The scores use transposed keys: a lane is a token, and one element of a query is broadcast to
- * all lanes. The 16 lanes of a dot product in attention_impl.h are 16 chains of FMAs here. These
- * chains are computed one after the other and added up in the tree of vf_sum(). */
+ * same bits as that of attention_impl.h for each row. The loop over the rows is inside the loop
+ * over the splits: the keys and values of a split are read and converted to floats once for all
+ * rows. A query is a (row, head) pair, ordered by row; four neighbouring queries are a tile. The
+ * scores use transposed keys: a lane is a token, and one element of a query is broadcast to all
+ * lanes. The 16 lanes of a dot product in attention_impl.h are 16 chains of FMAs here. These
+ * chains are computed one by one and added up in the tree of vf_sum(). */
 #include "kernels/cpu/vec/transpose_impl.h"
 
 #ifdef __AVX512F__
 enum { KEY_VECTORS = 2, VALUE_VECTORS = 4 };
 #else
-/* small, because more vectors would spill registers (see TILE_VECTORS) */
+/* numbers of vectors in a tile; larger numbers would spill registers (see TILE_VECTORS) */
 enum { KEY_VECTORS = 1, VALUE_VECTORS = 1 };
 #endif
 enum {
@@ -21,7 +21,7 @@ enum {
 };
 _Static_assert((uint32_t)KEY_TOKENS <= ATTENTION_ROWS_KEYS, "attention_rows_floats()");
 
-/* `key_part` describes elements begin .. end of a key, whose products have a sum of their own.
+/* `key_part` describes elements begin .. end of a key, whose products are summed separately.
  * Codes with two scales have two parts; all other keys have one part. `vector` is the number of
  * the part's first vector in a query. */
 struct key_part {
@@ -203,8 +203,8 @@ static void tokens_load(const struct att_rows *a, uint32_t pos, uint32_t n, bool
 }
 
 /* `ahead` spreads the prefetch of the data that is needed next over the work on the current
- * data. A core can wait for only a few cache lines at once (16 on many CPUs); one more prefetch
- * would stall. */
+ * data. A core can request only a few cache lines at once (16 on many CPUs), and one more
+ * prefetch would stall. */
 struct ahead {
     const uint8_t *ptr[ATTENTION_ROWS_TOKENS];
     uint32_t n, at, step;
@@ -333,7 +333,7 @@ static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end
     }
     float *to[QUERIES];
     for (uint32_t h = 0; h < QUERIES;
-         h++) /* a missing query shares the place of the last query, which is stored after it */
+         h++) /* a missing query uses the place of the last query, which is stored later */
         to[h] = scores_of(a, min_u32(i_query + QUERIES - 1 - h, end - 1), pos);
     for (uint32_t h = 0; h < QUERIES; h++)
         for (uint32_t v = 0; v < KEY_VECTORS; v++)
@@ -484,7 +484,7 @@ static void rows_values(const struct att_rows *a, uint32_t begin, uint32_t end)
     }
 }
 
-/* Does the work of merge() for up to 16 queries at once. */
+/* Merges parts as merge() does, for up to 16 queries at once. */
 static void rows_merge(const struct att_rows *a, uint32_t i, uint32_t n)
 {
     const vf max = vf_load(a->max + i), acc_max = vf_load(a->acc_max + i),

@@ -29,8 +29,8 @@ struct att {
 };
 
 /* `att_ahead` spreads the prefetch of data that is needed later over the work on the current
- * data. A core can wait for only a few cache lines at once (16 on many CPUs); one more prefetch
- * would stall. */
+ * data. A core can request only a few cache lines at once (16 on many CPUs), and one more
+ * prefetch would stall. */
 struct att_ahead {
     const uint8_t *at, *end;
     size_t step;
@@ -140,9 +140,9 @@ INLINE vf dot_any(const float *q, const uint8_t *k, struct att_part part, enum d
 }
 
 /* Returns the dot products of n heads from q on with n_tokens keys: lane h * n_tokens + t, with
- * n * n_tokens <= 16. The lanes of all sums are added up together; with heads of 64 elements
- * that is much of the work. Keys are processed side by side when there are registers for their
- * sums. */
+ * n * n_tokens <= 16. The lanes of all sums are added up together; with heads of 64 elements,
+ * these additions are much of the work. Keys are processed side by side when there are registers
+ * for their sums. */
 INLINE vf dots(const float *q, size_t width, struct att_part part, uint32_t n, uint32_t n_tokens,
                enum dtype dtype)
 {

@@ -1,12 +1,12 @@
-/* Implements attention and writing to the KV cache on a CPU: this file cuts the operators into
+/* Implements attention and writing to the KV cache on a CPU. This file cuts the operators into
  * tasks for the pool's threads.
  * The runner calls `cpu_kv_write`, `cpu_attention` and `cpu_copy_heads` through struct ops.
  * Tasks call the level's kernels (cpu/attention), which read the cache and write rows of `out`.
  * With many rows, a task is a tile of rows for one KV head. With few rows and long contexts,
  * each split of a row is a task, and a second pass merges the splits.
- * Splits begin at multiples of ATTENTION_SPLIT and are merged in order, so both ways give the
- * same bits. One thread calls; scratch belongs to the device, and each task uses the scratch of
- * its own thread. */
+ * Splits begin at multiples of ATTENTION_SPLIT and are merged in order, so both methods give the
+ * same bits. One thread calls the operators; scratch belongs to the device, and each task uses
+ * the scratch of its own thread. */
 #include "kernels/cpu/backend/attention.h"
 
 #include <stdatomic.h>
@@ -16,8 +16,8 @@
 #include "kernels/cpu/backend/units.h"
 #include "kernels/kv_layout.h"
 
-/* `kv_place` says where one head's key or value of a token is stored. `to` and `scales` begin at
- * the head's first token in the block. */
+/* `kv_place` is the place where one head's key or value of a token is stored. `to` and `scales`
+ * begin at the head's first token in the block. */
 struct kv_place {
     uint8_t *to;
     float *scales;
@@ -68,8 +68,8 @@ void cpu_copy_heads(struct device *d, const struct copy_heads_params *p)
 }
 
 /* Successive rows of one sequence form a tile, up to TILE_FLOATS of scratch, so that the tile's
- * queries, scores and results stay in the second-level cache. A tile is not worth its cost with
- * one row, or with fewer than TILE_QUERIES (row, head) pairs. */
+ * queries, scores and results stay in the second-level cache. A tile is slower than single rows
+ * with one row, or with fewer than TILE_QUERIES (row, head) pairs. */
 enum { TILE_FLOATS = 160 << 10, TILE_QUERIES = 8, TILES_PER_THREAD = 4 };
 
 struct tiles_job {
@@ -148,9 +148,9 @@ static void attention_by_tiles(struct cpu_device *d, const struct attention_para
 }
 
 /* With few rows and long contexts, each split of a (row, KV head) unit is a task. The splits of
- * all units, in order, go through the buffer of parts in waves. After each wave, every head
- * merges its parts in order. A thread chooses its next split before it computes the current one,
- * so that it can prefetch the next split's memory. */
+ * all units are computed in order, in waves that fill the buffer of parts. After each wave,
+ * every head merges its parts in order. A thread chooses its next split before it computes the
+ * current one, so that it can prefetch the next split's memory. */
 enum { PARTS_PER_THREAD = 8, PARTS_FLOATS = 128 << 10, UNITS_PER_THREAD = 2 };
 #define NO_SPLIT (UINT32_MAX / ATTENTION_SPLIT)
 

@@ -35,8 +35,8 @@ static uint64_t mapped_bytes(uint64_t n_bytes)
     return (n_bytes + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
 }
 
-/* Returns memory that is aligned to large pages. The mapping is made one page longer and cut at
- * both ends, so that it takes n_bytes and not up to 2 MiB more. */
+/* Returns memory that is aligned to large pages. The mapping is made one large page longer and
+ * then cut at both ends, so that it uses no more than n_bytes. */
 static void *map_huge(uint64_t n_bytes)
 {
     uint64_t n = mapped_bytes(n_bytes);

@@ -1,10 +1,11 @@
 /* Computes products of rows with matrices on a CPU, and reads rows of an embedding.
  * The runner calls `cpu_linear` and `cpu_linear_top` through struct ops. Rows are first brought
- * into the matrix's input order (`linear_sorted`). They become narrow if the weights are narrow
- * (codes or bfloat16). The matrix is then cut into tasks of whole panels, and the pool's threads
- * call the level's kernels.
- * A row's bits depend neither on the other rows nor on the cut. All scratch memory belongs to
- * the device and only grows; one thread calls, and the pool's threads write disjoint columns. */
+ * into the matrix's input order (`linear_sorted`). They are converted to narrow numbers if the
+ * weights are narrow (codes or bfloat16). The matrix is then cut into tasks of whole panels, and
+ * the pool's threads call the level's kernels.
+ * A row's bits depend neither on the other rows nor on the cut into tasks. All scratch memory
+ * belongs to the device and only grows. One thread calls the operators, and the pool's threads
+ * write disjoint columns. */
 #include "kernels/cpu/backend/linear.h"
 
 #include <assert.h>
@@ -43,8 +44,8 @@ static uint64_t coded_floats(uint32_t k, uint32_t n_rows)
     return n * (k / DOT_GROUP) * (sizeof(struct dot_group) + DOT_GROUP) / sizeof(float);
 }
 
-/* Returns the floats of scratch for rows as bfloat16. This is enough for every level, since the
- * next step may use another level. */
+/* Returns the floats of scratch for rows as bfloat16. The result is enough for every level,
+ * since the next step may use another level. */
 static uint64_t rounded_floats(uint32_t k)
 {
     return (uint64_t)NARROW_ROWS * rounded_stride(&rounded_kernels_scalar, k);
@@ -120,7 +121,7 @@ struct linear_job {
     struct cpu_device *d;
     const struct linear_params *p;
     const struct narrow_rows *narrow; /* narrow forms of p->x */
-    const struct top_job *top; /* best outputs of a product; NULL: the whole product is wanted */
+    const struct top_job *top; /* best outputs of a product; NULL: the whole product is stored */
     uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
 };
 
@@ -138,8 +139,8 @@ static struct panels panels_of(const struct linear_job *job, uint32_t i_task)
     return (struct panels){part, begin, begin + (left < job->per_task ? left : job->per_task)};
 }
 
-/* Returns the panels that this thread probably computes next. Tasks are handed out in order, so
- * a thread's next task is most likely i_task + the number of threads. A wrong prediction costs
+/* Returns the panels that this thread probably computes next. Tasks are assigned in order, so a
+ * thread's next task is most likely i_task + the number of threads. A wrong prediction costs
  * little, because the threads share the cache that the data was prefetched into. */
 static struct panels_ahead panels_next(const struct linear_job *job, const struct panels *now,
                                        uint32_t i_task)
@@ -231,8 +232,8 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 }
 
 /* Returns the number of panels of a task. Each thread gets several tasks. A task is large enough
- * that its overhead does not count, and small enough that threads do not wait long for the last
- * task. It is a whole number of the panels that a kernel processes side by side. */
+ * that its overhead is negligible, and small enough that threads do not wait long for the last
+ * task. The number is a multiple of the panels that a kernel processes side by side. */
 static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_t macs_per_panel,
                                 uint32_t n_rows)
 {
@@ -300,7 +301,7 @@ static void make_codes(struct cpu_device *d, const struct linear_params *p, stru
     const uint32_t k = p->parts[0].w->k;
     const uint64_t n_places = dot_n_places(p->n_rows);
     cpu_scratch_grow(&d->coded, coded_floats(k, NARROW_ROWS));
-    /* the codes come first and are aligned: 32 codes lie in one cache line */
+    /* the codes are stored first and aligned, so that 32 codes are in one cache line */
     int8_t *codes = (int8_t *)d->coded.floats;
     *to = (struct dot_rows){.n_rows = p->n_rows,
                             .k = k,
@@ -328,16 +329,16 @@ static struct view make_rounded(struct cpu_device *d, const struct linear_params
     return to;
 }
 
-/* Returns the number of rows to make narrow at a time, in whole tiles of equal size. A rest of
- * seven rows, for example, would read every weight once more for almost no work. */
+/* Returns the number of rows to convert at a time, so that the pieces are whole tiles of similar
+ * size. A rest of seven rows, for example, would read every weight once more for almost no work. */
 static uint32_t narrow_rows_of(uint32_t n_rows)
 {
     const uint32_t share = div_up(n_rows, div_up(n_rows, NARROW_ROWS));
     return div_up(share, DOT_TILE) * DOT_TILE;
 }
 
-/* Computes a product whose inputs are in the file's order. If the rows become narrow, it takes
- * up to NARROW_ROWS rows at a time. */
+/* Computes a product whose inputs are in the file's order. Rows that become narrow are converted
+ * and multiplied up to NARROW_ROWS at a time. */
 static void linear_in_order(struct cpu_device *d, const struct linear_params *p,
                             const struct top_job *top)
 {

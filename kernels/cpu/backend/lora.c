@@ -1,6 +1,6 @@
 /* Implements adapters as two narrow matrix products over gathered rows. The sums are those of
- * `linear`, and the result is added element by element. A row's bits depend on the row and its
- * adapter alone. */
+ * `linear`, and the result is added element by element. A row's bits depend only on the row and
+ * its adapter. */
 #include "kernels/cpu/backend/lora.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * The runner calls `cpu_route`, `cpu_moe` and `cpu_gate_rows` through struct ops. `cpu_moe`
  * gathers the rows of each expert, runs the products of linear.c on them and adds the results to
  * the rows.
- * A row's result depends on that row alone: its experts are added in ascending order, regardless
+ * A row's result depends only on that row: its experts are added in ascending order, regardless
  * of the other rows that these experts serve. */
 #include "kernels/cpu/backend/moe.h"
 
@@ -145,7 +145,7 @@ void cpu_route(struct device *device, const struct route_params *p)
 
 /* ---- the sum ---- */
 
-/* Collects the rows that go to expert e in `list` and gathers their inputs. Returns their
+/* Collects in `list` the rows that chose expert e and gathers their inputs. Returns their
  * number. */
 static uint32_t gather(const struct moe_params *p, uint32_t e)
 {

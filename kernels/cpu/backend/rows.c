@@ -87,7 +87,7 @@ void cpu_rope(struct device *d, const struct rope_params *p)
     cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->n_heads * p->n_rot, rope_unit, p);
 }
 
-/* `piece` is a piece of a row: element-wise operators are cut by columns too. */
+/* `piece` is a part of a row, because element-wise operators are cut by columns too. */
 struct piece {
     uint32_t i_row, begin, n;
 };

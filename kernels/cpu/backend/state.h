@@ -29,12 +29,13 @@ struct cpu_device {
     bool is_narrow;          /* whether CPU_ACTIVATIONS_NARROW was chosen */
     struct scratch *scratch; /* `scratch` has the shape [threads] */
     struct scratch parts;    /* scratch for parts, when attention is cut by splits */
-    struct row_tile *tiles;  /* `tiles` has the shape [n_tiles]: tiles of attention */
-    uint32_t n_tiles;        /* capacity of `tiles` */
-    struct scratch sorted;   /* scratch for rows of a product, in the matrix's input order */
-    struct scratch coded;    /* scratch for rows of a product, as codes */
-    struct scratch rounded;  /* scratch for rows of a product, as bfloat16 */
-    struct scratch tops;     /* scratch for each thread's best outputs in linear_top */
+    /* `tiles` has the shape [n_tiles]: row tiles of the current attention */
+    struct row_tile *tiles;
+    uint32_t n_tiles;       /* number of entries allocated for `tiles` */
+    struct scratch sorted;  /* scratch for rows of a product, in the matrix's input order */
+    struct scratch coded;   /* scratch for rows of a product, as codes */
+    struct scratch rounded; /* scratch for rows of a product, as bfloat16 */
+    struct scratch tops;    /* scratch for each thread's best outputs in linear_top */
 };
 
 static inline struct cpu_device *cpu_of(struct device *d)

@@ -8,12 +8,12 @@
 /* The AMX_ constants are the numbers of the tile registers. Groups alternate between A and B:
  * one group is multiplied while the other group is stored. */
 #define AMX_SUMS_A        0
-#define AMX_SECOND_SUMS_A 1 /* register for the sums of the second half of a group */
+#define AMX_SECOND_SUMS_A 1 /* tile register for the sums of the second half of a group */
 #define AMX_SUMS_B        2
 #define AMX_SECOND_SUMS_B 3
-#define AMX_ROWS_A        4 /* register for the codes of rows */
+#define AMX_ROWS_A        4 /* tile register for the codes of rows */
 #define AMX_ROWS_B        5
-#define AMX_CODES_A       6 /* register for the codes of weights */
+#define AMX_CODES_A       6 /* tile register for the codes of weights */
 #define AMX_CODES_B       7
 enum { AMX_N_SUMS = 4 };
 

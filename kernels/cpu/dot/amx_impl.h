@@ -1,13 +1,13 @@
 #pragma once
 /* Computes the product of dot_impl.h with AMX, for tiles of 16 rows. A panel's codes are
  * unpacked once for all rows, CHUNK_GROUPS groups at a time, and one tile product gives the sums
- * of a group. The vector units then scale and add these sums in the order of dot.h. That takes a
- * conversion, a product and a sum for each row and group, and one more operation with mins. The
- * vector units are the bottleneck. */
+ * of a group. The vector units then scale and add these sums in the order of dot.h. For each row
+ * and group, the vector units do a conversion, a product and a sum, and one more operation in
+ * formats with mins. They are the bottleneck. */
 #include "kernels/cpu/dot/amx.h"
 
 /* With fewer than AMX_TILES_MIN tiles of rows, unpacking costs more than the tile products gain
- * when the weights come from memory, because nothing is multiplied meanwhile. */
+ * when the weights come from memory, because no tile product runs meanwhile. */
 enum { CHUNK_GROUPS = 32, CHUNK_TILES = 8, AMX_TILES_MIN = 4 };
 
 /* `amx_chunk` holds unpacked groups of one panel. Fields that a format does not have stay
@@ -51,7 +51,7 @@ KERNEL_INLINE const uint8_t *amx_unpack(enum dtype t, const uint8_t *p, uint32_t
 }
 
 /* AMX_START and AMX_FINISH are the two steps of a group's sums. AMX_FINISH waits for AMX_START,
- * so a step of the other register set comes between them. */
+ * so a step of the other register set is between them. */
 #define AMX_START(t, turn, x, codes)                                                               \
     do {                                                                                           \
         AMX_LOAD(AMX_ROWS_##turn, x, DOT_GROUP);                                                   \
@@ -74,7 +74,7 @@ KERNEL_INLINE vf amx_sum(const int32_t sums[PANEL_N])
 {
     return vi_to_f(_mm512_load_si512(sums));
 }
-/* Does the second half of dot_step(): scales the sums of a group and adds them to acc. */
+/* Completes dot_step(): scales the sums of a group and adds them to acc. */
 KERNEL_INLINE void amx_add(enum dtype t, vf *acc, const struct amx_sums *sums,
                            const struct amx_chunk *c, uint32_t i_group, const struct dot_group *g)
 {
@@ -154,8 +154,8 @@ DOT_FORMATS(AMX_FORMAT)
 #define AMX_ENTRY(dtype) [DTYPE_##dtype] = amx_##dtype,
 static const amx_panel_fn amx_panels[DTYPE_COUNT] = {DOT_FORMATS(AMX_ENTRY)};
 
-/* Multiplies some rows, from `first` on, by one panel. Returns the number of rows that it
- * multiplied. */
+/* Multiplies as many rows as AMX handles, from `first` on, by one panel. Returns the number of
+ * these rows. */
 static uint32_t amx_some(const struct dot_task *t, uint32_t i_panel, uint32_t first, vf *acc)
 {
     const uint32_t k = t->w->k, left = t->x->n_rows - first;

@@ -1,7 +1,7 @@
 #include "kernels/cpu/vec/avx512.h"
-/* this header must follow the header above it */
+/* this header must be included after the header above it */
 #include "kernels/cpu/dot/vdot_avx512.h"
-/* this header must follow the header above it */
+/* this header must be included after the header above it */
 #include "kernels/cpu/dot/dot_impl.h"
 
 const struct dot_kernels dot_kernels_avx512 = {

@@ -6,11 +6,11 @@
  *   acc = fma(float(sum of q * x) * scale of w, scale of x, acc)
  *   acc = fma(-min of w, scale of x * float(sum of x), acc)         formats with mins
  *
- * Q6_K has groups of 16 inputs. There the first product is replaced by float(sum of 16) * scale
- * + float(sum of the next 16) * the next scale, fused. The bias is added last. Sums of codes are
- * exact, so the order of floats is the same for any number of rows, any cut into tasks and any
- * level. AVX2, AVX-512 and NEON give the same bits, with or without VNNI, AMX, dotprod and i8mm.
- * The scalar level rounds each product.
+ * Q6_K has groups of 16 inputs. For it, the first product is replaced by float(sum of 16) *
+ * scale + float(sum of the next 16) * the next scale, fused. The bias is added last. Sums of
+ * codes are exact, so the order of float operations is the same for any number of rows, any
+ * division into tasks and any level. AVX2, AVX-512 and NEON give the same bits, with or without
+ * VNNI, AMX, dotprod and i8mm. The scalar level rounds each product.
  *
  * A code of x is wrong by at most half a step, where a step is the group's largest element /
  * 127. llama.cpp's Q8_0 activations use the same scheme (docs/develop/decisions/0022).
@@ -103,8 +103,7 @@ DOT_SETS(DOT_DECLARE)
     do_(Q8_0) do_(Q4_0) do_(Q5_0) do_(Q4_1) do_(Q5_1) do_(Q4_K) do_(Q5_K) do_(Q6_K) do_(INT4)      \
         do_(INT8)
 bool dot_has(enum dtype dtype);
-/* Packs one panel into the layout above. The panel takes as many bytes as pack_panel_bytes()
- * says. */
+/* Packs one panel into the layout above. The panel has pack_panel_bytes() bytes. */
 void dot_pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel);
 /* Computes out[k] = scale * w[id][k]. `id` must be below w->n. */
 void dot_embed_row(const struct weight *w, uint32_t id, float scale, float *out);

@@ -3,8 +3,8 @@
  * included before this header.
  *
  * The codes of a panel's 32 inputs are unpacked into eight vectors, and all rows of a tile
- * multiply these vectors. Each row has sums of its own, and reads its codes as broadcasts of
- * four. With too few registers for that (VDOT_ROWS), the vectors are unpacked into memory and
+ * multiply these vectors. Each row has separate sums, and its codes are broadcast four at a
+ * time. With too few registers for that (VDOT_ROWS), the vectors are unpacked into memory and
  * the rows of a tile are processed a few at a time. Their sums then stay in registers, and each
  * loaded vector serves all of these rows. */
 #include <math.h>
@@ -15,7 +15,8 @@
 
 enum {
     DOT_PREFETCH = 2048,
-    DOT_PANELS_BYTES = 128 << 10, /* most bytes of panels that all tiles process in turn */
+    /* most bytes of panels that all tiles multiply before the next panels */
+    DOT_PANELS_BYTES = 128 << 10,
     DOT_MAX_PANELS = 8,
     VQ_BYTES = 64
 };
@@ -174,8 +175,8 @@ KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
 #endif
 
 /* `dot_ahead` describes the prefetch of the panels that all tiles multiply next. Tiles of full
- * size do it: n_lines cache lines for each group. The requests are spread evenly, because a core
- * can wait for only a few lines at once. `at` is NULL when there is nothing to prefetch. */
+ * size prefetch n_lines cache lines for each group. The prefetches are spread evenly, because a
+ * core can request only a few lines at once. `at` is NULL when there is nothing to prefetch. */
 struct dot_ahead {
     const uint8_t *at, *end;
     uint32_t n_lines;
@@ -296,7 +297,8 @@ static struct dot_ahead dot_ahead_of(const struct dot_task *t, struct panels_ahe
                               (uint32_t)(panel_bytes / ((uint64_t)64 * n_tiles * n_groups)) + 1};
 }
 
-/* Returns up to n_most panels that come next: the task's own from `end` on, or those of t->next. */
+/* Returns up to n_most panels to compute next: the task's own from `end` on, or those of
+ * t->next. */
 static struct panels_ahead dot_next(const struct dot_task *t, uint32_t end, uint32_t n_most)
 {
     struct panels_ahead a = {(const uint8_t *)t->w->data +
@@ -308,8 +310,8 @@ static struct panels_ahead dot_next(const struct dot_task *t, uint32_t end, uint
     return a;
 }
 
-/* A tile's rows stay in the first-level cache for some panels. These panels stay in the
- * second-level cache for all tiles. */
+/* Computes the task. A tile's rows stay in the first-level cache for some panels. These panels
+ * stay in the second-level cache for all tiles. */
 static void dot_linear(const struct dot_task *t)
 {
     const uint64_t fit = DOT_PANELS_BYTES / pack_panel_bytes(t->w->dtype, t->w->k);
@@ -334,7 +336,7 @@ static void dot_quantise(const float *x, uint32_t k, int8_t *codes, uint32_t cod
         struct dot_group *g = groups + (uint64_t)i * group_stride;
         int8_t *to = codes + (uint64_t)i * code_stride;
         float largest = vdot_largest(x);
-        /* `largest` is infinite or NaN: only the scale records this */
+        /* `largest` is infinite or NaN: this is stored only in the scale */
         if (!(largest <= 0x1.fffffep127f)) {
             memset(to, 0, DOT_GROUP);
             *g = (struct dot_group){.scale = NAN, .sum = NAN};

@@ -1,8 +1,7 @@
-/* Packs rows of weights, as they lie in files, into panels as dot.h lays them out.
+/* Packs rows of weights from the layout of files into the panels of dot.h.
  * The CPU backend calls `dot_pack_panel` while it loads a matrix, for one panel at a time and
  * from several threads. Words of four rows are transposed first, so that a vector holds the same
- * four bytes of four outputs. From then on, shifts and masks of whole vectors move each bit to
- * its place.
+ * four bytes of four outputs. Shifts and masks of whole vectors then move each bit to its place.
  * Each format has an entry of `maps`, and a copy of `pack_blocks` that the compiler specialises
  * for it. A panel's bytes are written once, front to back, and rows beyond w->n are zeros. */
 #include <string.h>
@@ -25,7 +24,8 @@ enum codes {
     CODES_HALVES, /* order: low halves of 16 bytes, then their high halves */
     CODES_RUN,    /* order: low half and high half of each byte in turn */
     CODES_K,      /* order: low halves of 32 bytes, then their high halves */
-    /* order: low halves of 64 bytes, then their high halves; the upper two bits lie elsewhere */
+    /* order: low halves of 64 bytes, then their high halves; the upper two bits are stored
+     * separately */
     CODES_6_K
 };
 /* `fifth` is the place of the fifth bits. FIFTH_WORD: 32 bits in one word, in order. FIFTH_K:
@@ -256,7 +256,7 @@ ALWAYS_INLINE void pack_blocks(const struct map *m, const struct weight_rows *ro
     for (uint32_t i = 0; i < PANEL_N; i++)
         blocks[i] = i < n_rows ? rows->ptr + i * rows->stride_bytes : zeros;
     for (; n_blocks > 0; n_blocks--) {
-        /* the prefetch passes the row's end and goes on in the next panel */
+        /* beyond the row's end, the prefetch continues in the next panel */
         const bool last = n_blocks * m->block_bytes <= ahead;
         to = pack_block(m, blocks, ahead + (last ? (PANEL_N - 1) * rows->stride_bytes : 0), to);
         for (uint32_t i = 0; i < n_rows; i++)

@@ -20,7 +20,7 @@ static bool has_more(const struct dot_kernels *kernels)
            ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM));
 }
 #else
-/* AVX-VNNI has a CPUID leaf of its own. The check of the level has already verified that the
+/* AVX-VNNI has a separate CPUID leaf. The check of the level has already verified that the
  * system saves the registers. */
 static bool has_avx_vnni(void)
 {

@@ -2,7 +2,7 @@
 /* Implements VDOT_ROWS for kernels/cpu/dot/dot_impl.h: the sums of a few rows side by side, over
  * codes in memory. This header is included after vdot_avx2.h.
  *
- * The cost of 32 inputs by 16 outputs for each row, without loads, is 41 operations for 4 bits:
+ * For each row, 32 inputs by 16 outputs cost 41 operations without loads, for codes of 4 bits:
  * 16 products, 14 sums, 2 to widen, 3 for the offset, 6 for the scales. The cost is 43 for 5
  * bits, 52 for Q6_K and 75 for 8 bits. With VNNI the cost is 23, and 28 for Q6_K. Fused
  * multiply-adds would take 64. */
@@ -61,9 +61,9 @@ KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
 {
     return bits == 8 ? 2 : 4;
 }
-/* Codes of eight bits become two halves of four bits, all low halves first. Products of halves
- * can be added like those of other codes. Products of whole codes would have to be widened one
- * by one. */
+/* Splits codes of eight bits into two halves of four bits, all low halves first. Products of
+ * halves can be added like those of other codes. Products of whole codes would have to be
+ * widened one by one. */
 KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
 {
     KERNEL_UNROLL

@@ -34,9 +34,9 @@ static inline __m512i vdot_four(const int8_t *x)
 }
 
 #ifdef __AVX512VNNI__
-/* Returns r plus w times the same four codes in each output. Assembly makes this one
- * instruction, whose memory operand is broadcast. gcc 12 makes two instructions, and the product
- * is then a fifth slower. */
+/* Returns r plus w times the same four codes in each output. The assembly is one instruction
+ * with a broadcast memory operand. gcc 12 would generate two instructions, which makes the
+ * product a fifth slower. */
 static inline __attribute__((always_inline)) vi vdot_add(vi r, vq w, const int8_t *x)
 {
 #ifdef __clang__

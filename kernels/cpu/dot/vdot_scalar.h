@@ -11,7 +11,7 @@
  *   vi_to_f(vi)                 sums as floats
  *   vdot_largest(x)             largest magnitude of 32 numbers; a NaN counts as the largest
  *   vdot_round(x, factor, to, half)  x * factor of 32 numbers, rounded to the nearest even
- *                               integer; they fit; half: sums of both halves */
+ *                               integer; the results fit a byte; half: sums of both halves */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /* Implements the kernels of one format for any vec/ISA.h, which is included before this header.
  * A file of formats instantiates them. With a few rows (decode), reading the weights is the
  * limit. gemv therefore dequantises in registers, with several panels side by side and one
- * accumulator for each panel and row. The chains of FMAs then hide their latency. With more rows
- * only dequantize is needed (linear_impl.h). Rare formats have a gemv of one row only, since
- * each instance costs a second to compile. */
+ * accumulator for each panel and row. The independent chains of FMAs hide the FMA latency. With
+ * more rows, only dequantize is needed (linear_impl.h). Rare formats have a gemv of one row
+ * only, since each instance costs a second to compile. */
 #include "kernels/cpu/formats/columns_impl.h"
 #include "kernels/cpu/formats/formats.h"
 #include "kernels/cpu/formats/formats_impl.h"
@@ -17,7 +17,7 @@ KERNEL_INLINE uint32_t columns_of_panel(const struct linear_task *t, uint32_t i_
     return left < PANEL_N ? left : PANEL_N;
 }
 /* `gemv` holds the rows and panels of one gemv. Their numbers are constants, so the last row or
- * panel may be there twice; the caller stores it once. */
+ * panel may be repeated; the caller stores it once. */
 struct gemv {
     const float *x[GEMV_MAX_ROWS];
     const uint8_t *panels[GEMV_1];
@@ -26,8 +26,8 @@ struct gemv {
     vf acc[GEMV_MAX_ROWS][GEMV_1];
 };
 
-/* Prefetches the data that is read PREFETCH_BYTES later. Past the end of this panel, that is
- * data of the panel that takes its place among the next n_panels. The hardware's own prefetch
+/* Prefetches the data that is read PREFETCH_BYTES later. Beyond the end of this panel, it
+ * prefetches the panel at the same place among the next n_panels. The hardware's own prefetch
  * stops at every panel's end. */
 KERNEL_INLINE void gemv_prefetch(const uint8_t *p, uint64_t distance, uint32_t n_bytes)
 {
@@ -164,7 +164,7 @@ KERNEL_INLINE void linear_some_rows(enum dtype dtype, const struct linear_task *
 #define FORMAT_USUAL FORMAT_ALL_ROWS
 #endif
 
-/* FORMATS_PLAIN and the macros below list the kinds of formats. Each kind has a file of its own
+/* FORMATS_PLAIN and the macros below list the kinds of formats. Each kind has a separate file
  * for each ISA. */
 #define FORMATS_PLAIN(do_)  do_(F32) do_(F16) do_(BF16)
 #define FORMATS_BLOCKS(do_) do_(Q8_0) do_(Q4_0) do_(Q5_0) do_(MXFP4)

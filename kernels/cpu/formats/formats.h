@@ -1,5 +1,5 @@
 #pragma once
-/* Declares the kernels of each format of weights, in tables for one level each.
+/* Declares the kernels of each format of weights, in one table for each level and kind.
  * formats/KIND_ISA.c fills one table; linear/ finds a format's kernels in the five tables of a
  * level. */
 #include <assert.h>

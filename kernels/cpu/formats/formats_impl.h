@@ -1,8 +1,8 @@
 #pragma once
 /* Reads packed weights as vectors of 16 outputs (the layouts of kernels/cpu/pack/pack.h), for
  * any vec/ISA.h. The dtype is a constant of every function: after inlining, only one branch
- * stays. A stream is read by blocks, then by groups of one scale, then by eight k, then by pairs
- * of k. */
+ * remains. A stream is read by blocks, then by groups of one scale, then by eight k, then by
+ * pairs of k. */
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pack/pack.h"
 #include "kernels/cpu/vec/pairs_impl.h"
@@ -88,8 +88,8 @@ KERNEL_INLINE uint32_t fmt_bytes_8k(enum dtype t)
 }
 
 /* Returns the bits of `mask` after a move from bit `from` of each byte to bit `to`. It shifts
- * pairs of bytes, since vectors have no shifts of bytes. Bits that cross into the other byte
- * must be outside of `mask`. */
+ * pairs of bytes, since vectors have no shifts of bytes. Bits that are shifted into the other
+ * byte must be outside of `mask`. */
 KERNEL_INLINE vb fmt_bits(vb a, uint32_t from, uint32_t to, uint8_t mask)
 {
     typedef uint16_t vec_u16 __attribute__((vector_size(16)));

@@ -1,5 +1,5 @@
 #include "kernels/cpu/vec/neon.h"
-/* this header must follow the header above it */
+/* this header must be included after the header above it */
 #include "kernels/cpu/formats/few_impl.h"
 
 FORMATS_K(FORMAT_USUAL)

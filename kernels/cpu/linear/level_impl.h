@@ -1,6 +1,6 @@
 #pragma once
-/* Holds the body of an ISA file, which adds its name and its vectors: the level's formats, and
- * the functions of linear.h over these formats. */
+/* Contains the body of an ISA file, which defines ISA and includes a vec/ISA.h first. It defines
+ * the level's table of formats, and the functions of linear.h for these formats. */
 #include "kernels/cpu/isa_names.h"
 #include "kernels/cpu/linear/linear_impl.h"
 

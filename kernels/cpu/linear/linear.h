@@ -8,7 +8,7 @@
  *   Q4_1, Q5_1 fma(d, q, min)   Q2_K, Q4_K, Q5_K fma(d * sc, q, -(dmin * m))
  *
  * with each product rounded as written. A row's bits therefore depend neither on the other rows
- * nor on how panels are assigned to threads. Nothing beyond column w->n is written. */
+ * nor on how panels are assigned to threads. Columns beyond w->n are not written. */
 #include "kernels/cpu/kernels.h"
 
 /* embed_row computes out[k] = scale * w[id][k]; `id` must be below w->n. */

@@ -5,7 +5,7 @@
  * A few rows are multiplied by the format's own kernel (formats/few_impl.h). With more rows,
  * panels are dequantised into t->scratch, GEMM_KC inputs at a time, so that they stay in the
  * first-level cache. gemm_tile then multiplies these panels with tiles of rows. Between chunks
- * of K the sums are kept in `out`, which loses no bits. Both ways add in the same order. */
+ * of K, the sums are kept in `out`, which loses no bits. Both methods add in the same order. */
 #include "kernels/cpu/formats/columns_impl.h"
 #include "kernels/cpu/formats/formats.h"
 #include "kernels/cpu/linear/linear.h"
@@ -113,7 +113,7 @@ static void gemm_narrow(const struct gemm *g, uint32_t n_rows)
 }
 
 /* Returns the piece that follows the piece at k0 of the panels at `data`. That is the next piece
- * of the same panels, or the first piece of the panels behind them, if there are as many. */
+ * of the same panels, or the first piece of the following panels, if there are equally many. */
 static struct gemm_ahead gemm_next(const struct linear_task *t, const uint8_t *data, uint32_t k0,
                                    uint32_t n_panels, struct panels_ahead behind)
 {
@@ -173,8 +173,8 @@ static void linear_of(const struct format_kernels *f, const struct linear_task *
         linear_rows(f, t, panel_bytes);
 }
 
-/* Dequantises the row's whole panel, which is 16 times the data that it needs. That is little
- * compared with the cost of a layer. */
+/* Dequantises the row's whole panel, which is 16 times the needed data. The cost is small
+ * compared with that of a layer. */
 static void embed_of(const struct format_kernels *f, const struct weight *w, uint32_t id,
                      float scale, float *out)
 {

@@ -1,16 +1,15 @@
 /* Implements the product of rounded.h with vdpbf16ps. An instruction multiplies words of
  * weights, two inputs of an output each, by the same two inputs of a row.
  *
- * Purpose and data flow: backend/linear.c calls the set with a task of panels and rows of
- * bfloat16; sums go to the task's `out`. With up to FEW_ROWS rows, reading weights is the limit:
- * several panels are multiplied side by side, and each is read once from its first byte to its
- * last. With more rows, two panels are multiplied, CHUNK_PAIRS pairs of inputs at a time. They
- * stay in the second-level cache for all rows, and each tile of rows prefetches its part of the
- * next chunk.
+ * Data flow: backend/linear.c calls the set with a task of panels and rows of bfloat16; sums go
+ * to the task's `out`. With up to FEW_ROWS rows, reading weights is the limit: several panels
+ * are multiplied side by side, and each is read once from its first byte to its last. With more
+ * rows, two panels are multiplied, CHUNK_PAIRS pairs of inputs at a time. They stay in the
+ * second-level cache for all rows, and each tile of rows prefetches its part of the next chunk.
  * Invariants: between chunks of K the sums are kept in `out`, which loses no bits. The last
  * input of an odd K is a fused multiply-add. */
 #include "kernels/cpu/vec/avx512.h"
-/* this header must follow the header above it */
+/* this header must be included after the header above it */
 #include "kernels/cpu/formats/columns_impl.h"
 #include "kernels/cpu/linear/rounded_sets.h"
 #include "kernels/cpu/pack/pack.h"
@@ -57,7 +56,7 @@ KERNEL_INLINE __m512i both_of(const float *x)
     return _mm512_set1_epi32(word);
 }
 
-/* Adds n pairs of inputs. With ahead > 0 it prefetches the weights that lie `ahead` bytes
+/* Adds n pairs of inputs. With ahead > 0 it prefetches the weights that are `ahead` bytes
  * further, for tiles of a few rows. n_panels and n_rows are constants, so that the sums stay in
  * registers. */
 enum { NOTHING_AHEAD = 0 };
@@ -88,7 +87,7 @@ KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, uint32_t n, uin
 }
 
 /* Adds the products of a few rows. Each cache line is used once, soon after it was prefetched.
- * Near the end, the prefetch continues in the panels that come next. */
+ * Near the end, the prefetch continues in the next panels. */
 KERNEL_INLINE void add_few(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
                            struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
 {
@@ -99,8 +98,8 @@ KERNEL_INLINE void add_few(uint32_t n_panels, uint32_t n_rows, const struct tile
               acc);
 }
 
-/* Adds the products of many rows. Prefetches are spread evenly, because a core can wait for only
- * a few cache lines at once; one more prefetch would stall. */
+/* Adds the products of many rows. Prefetches are spread evenly, because a core can request only
+ * a few cache lines at once, and one more prefetch would stall. */
 KERNEL_INLINE void add_many(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
                             struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
 {

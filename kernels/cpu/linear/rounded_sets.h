@@ -18,8 +18,8 @@ struct rounded_kernels {
 #else
 #define ROUNDED_SETS(do_)                                                                          \
     do_(scalar, SCALAR) do_(avx2, AVX2) do_(avx512, AVX512) do_(avx512_bf16, AVX512)
-/* Returns whether this CPU's vdpbf16ps adds in the documented order. Makers of CPUs may differ,
- * so the order is tested at run time. */
+/* Returns whether this CPU's vdpbf16ps adds in the documented order. It is tested at run time,
+ * because CPUs of different makers may differ. */
 bool rounded_avx512_bf16_adds_in_order(void);
 #endif
 #define ROUNDED_DECLARE(set, level) extern const struct rounded_kernels rounded_kernels_##set;

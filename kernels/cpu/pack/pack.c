@@ -58,8 +58,8 @@ static uint8_t *put(uint8_t *to, vb v)
     return to + sizeof v;
 }
 
-/* Moves the bits of `mask` in each byte from bit `from` on to bit `to` on. It shifts words,
- * because processors have no shifts of bytes. */
+/* Moves the bits of `mask` in each byte from bit `from` on to bit `to` on. The function shifts
+ * words, because processors have no shifts of bytes. */
 static inline vb move_bits(vb v, uint32_t mask, int from, int to)
 {
     return (vb)((((vw)v >> from) & mask * 0x01010101) << to);

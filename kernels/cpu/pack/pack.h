@@ -31,8 +31,8 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/host/blocks.h"
 
-/* Returns the bytes of one panel. Returns 0 when the dtype has no kernel or k is not a whole
- * number of its blocks. */
+/* Returns the size of one panel in bytes. Returns 0 when the dtype has no kernel or k is not a
+ * whole number of its blocks. */
 uint64_t pack_panel_bytes(enum dtype dtype, uint32_t k);
 /* Writes panel i_panel of w into `to`; `rows` have the file's layout. */
 void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel);

@@ -1,6 +1,6 @@
-/* Packs plain numbers. Loading such a checkpoint is as fast as this transposition. Rows are
- * often a multiple of 4 KiB apart, so the same columns of all rows share one set of the cache.
- * Each cache line is therefore read once and as a whole, for eight rows at a time. */
+/* Packs plain numbers. The speed of this transposition is the speed at which such a checkpoint
+ * loads. Rows are often a multiple of 4 KiB apart, so the same columns of all rows share one set
+ * of the cache. Each cache line is therefore read once and as a whole, for eight rows at a time. */
 #include "kernels/cpu/pack/plain.h"
 
 #include <string.h>

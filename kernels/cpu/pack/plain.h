@@ -3,8 +3,8 @@
  * kernels/cpu. */
 #include "kernels/cpu/kernels.h"
 
-/* `pack_plain_as` says whether numbers have four bytes, two bytes, or two bytes in pairs (F32,
- * F16 and BF16 in kernels/cpu/pack/pack.h). */
+/* `pack_plain_as` selects whether numbers have four bytes, two bytes, or two bytes in pairs
+ * (F32, F16 and BF16 in kernels/cpu/pack/pack.h). */
 enum pack_plain_as { PACK_WORDS, PACK_HALVES, PACK_PAIRS };
 
 /* Packs [row][k] into a panel. Rows beyond n_rows become zeros. */

@@ -1,6 +1,6 @@
 #pragma once
-/* Declares the functions of row_impl.h, one set for each level. kernels/cpu/kernels.h says what
- * each function does. */
+/* Declares the functions of row_impl.h, one set for each level. kernels/cpu/kernels.h describes
+ * each function. */
 #include "kernels/cpu/kernels.h"
 
 #define ROW_DECLARE(isa)                                                                           \

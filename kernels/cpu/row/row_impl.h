@@ -1,7 +1,7 @@
-/* Implements operators on one row, written once over vec.h. row.h explains how an ISA file
- * includes this header. Sums go lane by lane (lane l adds elements l, l + 16, ...) and then up
- * the tree of vf_sum. All other operators work element by element, so a row may be cut at any
- * multiple of 16. */
+/* Implements operators on one row, written once with the operations of vec.h. row.h explains how
+ * an ISA file includes this header. Sums are computed lane by lane (lane l adds elements l, l +
+ * 16, ...), then added in the tree of vf_sum. All other operators work element by element, so a
+ * row may be cut at any multiple of 16. */
 #include <math.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ void ISA_FN(row_norm)(float *out, const float *x, const float *w, uint32_t dim, 
     }
 }
 
-/* Splits 2n floats into the even and the odd ones; n <= 16. The function below joins them again. */
+/* Splits 2n floats into the even and the odd ones; n <= 16. put_together() joins them again. */
 static inline void take_apart(float *even, float *odd, const float *from, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -79,8 +79,8 @@ static inline void rotate(float *x, float *y, const float *cos_sin, uint32_t n)
     row_store(x, vf_sub(vf_mul(vx, vc), vf_mul(vy, vs)), n);
     row_store(y, vf_add(vf_mul(vy, vc), vf_mul(vx, vs)), n);
 }
-/* Rotates n <= 16 pairs of neighbours. Plain C would be a product of complex numbers, which gcc
- * 12 turns into a fused vfmaddsub even with contraction off. */
+/* Rotates n <= 16 pairs of neighbours. It is not plain C, because gcc 12 compiles a product of
+ * complex numbers to a fused vfmaddsub even with contraction off. */
 static inline void rotate_neighbours(float *x, const float *cos_sin, uint32_t n)
 {
     float a[LANES], b[LANES];

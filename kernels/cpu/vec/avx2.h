@@ -138,7 +138,7 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
 }
-/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects it. */
+/* Interprets the bits as a half whose exponent is 8 too small, and multiplies it by 2^8. */
 static inline vf vf_from_e4m3(vb a)
 {
     __m256i w = _mm256_slli_epi16(_mm256_cvtepi8_epi16((__m128i)a), 7);
@@ -170,7 +170,7 @@ static inline float vf_sum(vf a)
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
-/* Does vf_sum's halvings for several vectors at once; each step keeps half of two vectors. */
+/* Computes vf_sum for several vectors at once; each step adds the halves of two vectors. */
 static inline __m256 vec_sum8(const vf v[8])
 {
     __m256 a[4], b[2];

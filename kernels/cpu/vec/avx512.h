@@ -110,8 +110,8 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
 }
-/* Takes the bits as a float whose exponent is 120 too small, and multiplies it by 2^120. The
- * result is right for subnormal numbers too. */
+/* Interprets the bits as a float whose exponent is 120 too small, and multiplies it by 2^120.
+ * The result is right for subnormal numbers too. */
 static inline vf vf_from_e4m3(vb a)
 {
     __m512i b = _mm512_cvtepu8_epi32((__m128i)a);
@@ -135,7 +135,7 @@ static inline float vf_sum(vf a)
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
-/* Does the four halvings of vf_sum for 16 vectors at once: each step keeps half of two vectors. */
+/* Computes vf_sum for 16 vectors at once: each of four steps adds the halves of two vectors. */
 static inline vf vf_sum16(const vf v[16])
 {
     vf a[8], b[4], c[2];

@@ -1,15 +1,15 @@
 #pragma once
-/* Computes exp and tanh of 16 floats, over the vf of the vec/ISA.h that was included before.
+/* Computes exp and tanh of 16 floats, with the vf of the vec/ISA.h that was included before.
  * Every ISA does the same fused operations in the same order, so AVX2 and AVX-512 give equal
  * bits.
  *
  * exp follows Cephes (Moshier, expf.c): x = n ln 2 + r with |r| <= ln(2) / 2, ln 2 in two parts,
  * and a polynomial of degree 5 in r. The error is below 2 ulp
- * (tests/unit/kernels/cpu/row/row_test.c). vec.h has no comparisons and none are needed: results
- * that must be zero are multiplied by a step function. */
+ * (tests/unit/kernels/cpu/row/row_test.c). vec.h has no comparisons, so results that must be
+ * zero are multiplied by a step function. */
 #include <stdint.h>
 
-/* Returns exp(r) - 1 for the remainder r = x - n ln 2. It has no cancellation near 0. */
+/* Returns exp(r) - 1 for the remainder r = x - n ln 2. The result has no cancellation near 0. */
 static inline vf math_expm1_remainder(vf x, vf n)
 {
     vf r = vf_fma(n, vf_set1(-0.693359375f), x);
@@ -60,7 +60,7 @@ static inline vf math_tanh(vf x)
 }
 
 /* SiLU is x / (1 + exp(-x)). GELU in its tanh form is 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)),
- * which loses nothing when tanh(u) is close to -1. */
+ * which loses no precision when tanh(u) is close to -1. */
 static inline vf math_silu(vf x)
 {
     return vf_div(x, vf_add(vf_set1(1.0f), math_exp(vf_sub(vf_zero(), x))));

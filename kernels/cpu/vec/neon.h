@@ -141,7 +141,7 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)i);
 }
-/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects it. */
+/* Interprets the bits as a half whose exponent is 8 too small, and multiplies it by 2^8. */
 static inline vf vf_from_e4m3(vb x)
 {
     const int16x8_t keep = vdupq_n_s16((int16_t)0xbf80);
@@ -162,7 +162,7 @@ static inline vf vf_from_e8m0(vb x)
                 vec_from_e8m0(w.val[3])};
 }
 
-/* Does two of the four halvings of vf_sum. */
+/* Computes the first two of the four steps of vf_sum. */
 static inline float32x4_t vec_sum4(vf x)
 {
     return vaddq_f32(vaddq_f32(x.a, x.c), vaddq_f32(x.b, x.d));
@@ -173,7 +173,7 @@ static inline float vf_sum(vf x)
     const float32x2_t s2 = vadd_f32(vget_low_f32(s4), vget_high_f32(s4));
     return vget_lane_f32(s2, 0) + vget_lane_f32(s2, 1);
 }
-/* Does the last two halvings of vf_sum, for four vectors at once. */
+/* Computes the last two steps of vf_sum, for four vectors at once. */
 static inline float32x4_t vec_sums(const vf v[4])
 {
     float32x4_t s[4], half[2];

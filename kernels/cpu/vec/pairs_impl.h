@@ -1,6 +1,7 @@
 #pragma once
-/* vf_load_pairs(const uint16_t *p, vf w[2]) loads 16 words of two bfloat16 each: the high halves
- * into w[0], the low halves into w[1]. It uses the vf of the vec/ISA.h that was included before. */
+/* Implements vf_load_pairs(const uint16_t *p, vf w[2]), which loads 16 words of two bfloat16
+ * each: the high halves into w[0], the low halves into w[1]. The function uses the vf of the
+ * vec/ISA.h that was included before. */
 #include <stdint.h>
 #include <string.h>
 

@@ -89,8 +89,8 @@ static inline vf vf_sqrt(vf a)
         a.q[i / 4][i % 4] = sqrtf(a.q[i / 4][i % 4]);
     return a;
 }
-/* Adding 2^23 to a number below 2^23 leaves no room for a fraction. The sign is handled apart,
- * for -0. */
+/* Adding 2^23 to a number below 2^23 leaves no bits for a fraction. The sign is handled
+ * separately, for -0. */
 static inline vf vf_round(vf a)
 {
     const vec_f4 big = {0x1p23f, 0x1p23f, 0x1p23f, 0x1p23f};
@@ -157,7 +157,7 @@ static inline vb vb_lookup(vb table, vb i)
         i[l] = table[i[l] & 15];
     return i;
 }
-/* the bits are taken as floats whose exponent is 120 too small */
+/* interprets the bits as floats whose exponent is 120 too small */
 static inline vf vf_from_e4m3(vb a)
 {
     uint32_t bits[16];

@@ -1,6 +1,6 @@
 #pragma once
-/* vf_transpose16(vf v[16]) swaps lane k of v[i] with lane i of v[k]. It uses the vf of the
- * vec/ISA.h that was included before. */
+/* Implements vf_transpose16(vf v[16]), which swaps lane k of v[i] with lane i of v[k]. The
+ * function uses the vf of the vec/ISA.h that was included before. */
 #include <string.h>
 
 #if defined __AVX512F__

@@ -1,8 +1,8 @@
 #pragma once
 /* Declares the kernels for attention and for writing the KV cache: the C ABI behind
- * backend/attention.c. Calls enqueue work. Pointers inside the arguments are device pointers,
- * except `kv`, which is read before the call returns. Q, K, V and the result are bfloat16.
- * Strides and alignments may be any multiple of an element. */
+ * backend/attention.c. Calls enqueue work. Pointers in the arguments are device pointers, except
+ * `kv`, which is read before the call returns. Q, K, V and the result are bfloat16. Strides and
+ * alignments may be any multiple of an element. */
 #include "kernels/cuda/attention/tiles.h"
 #include "kernels/cuda/device/abi.h"
 
@@ -26,15 +26,15 @@ struct cuda_attention_params {
     uint64_t n_scratch_bytes; /* bytes of `scratch`; too few bytes lead to fewer splits */
 };
 
-/* Enqueues attention of all tiles. Returns STATUS_UNSUPPORTED for a head that no kernel takes:
- * more than 256 dimensions, or a latent of more than 576 with values of more than 512. */
+/* Enqueues attention of all tiles. Returns STATUS_UNSUPPORTED for a head that no kernel
+ * supports: more than 256 dimensions, or a latent of more than 576 with values of more than 512. */
 MUST_USE enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_params *p,
                                     struct error *err);
 /* Returns STATUS_UNSUPPORTED for heads that are too wide for every kernel. v_dim is the size of
  * a value. */
 MUST_USE enum status cuda_attention_check(uint32_t head_dim, uint32_t v_dim, bool is_latent,
                                           struct error *err);
-/* Returns bytes of scratch that are enough for all passes of at most n_rows rows. */
+/* Returns the bytes of scratch that all passes of at most n_rows rows need. */
 uint64_t cuda_attention_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t v_dim);
 
 /* Enqueues the writing of the rows' keys and values into their blocks (kv_write of

@@ -1,5 +1,5 @@
-/* Converts a call's arguments to the form that the attention kernels take. It also finds the
- * ways of loading that the alignments allow. */
+/* Converts a call's arguments to those of the attention kernels, and chooses the loads that the
+ * alignments allow. */
 #include "kernels/cuda/attention/args.cuh"
 
 #include "kernels/kv_layout.h"

@@ -4,7 +4,7 @@
  *
  * Rows of a block are packed: m = row of the tile * query heads of the KV head + query head. A
  * block reads positions in units of BN tokens that begin at multiples of BN. A split has an even
- * share of its tile's units; the device computes this share here. */
+ * share of its tile's units, and the device computes this share. */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/device/common.cuh"
 #include "kernels/cuda/device/ptx.cuh"
@@ -66,7 +66,7 @@ __device__ inline uint32_t first_visible(const attention_args &a, uint32_t posit
     return a.window && position >= a.window ? position - a.window + 1 : 0;
 }
 
-/* Finds the block's work. Returns false when the block has nothing to do and nothing to write.
+/* Finds the block's work. Returns false when the block has no work and no result to write.
  * Chunks of later rows, which see more keys, start first. */
 __device__ inline bool task_find(const attention_args &a, uint32_t block_rows, uint32_t unit_tokens,
                                  attention_task *t)
@@ -98,7 +98,7 @@ __device__ inline bool task_find(const attention_args &a, uint32_t block_rows, u
     return true;
 }
 
-/* Returns the position of packed row m of the block, or -1 when the row sees nothing. */
+/* Returns the position of packed row m of the block, or -1 when the row sees no key. */
 __device__ inline int32_t row_position(const attention_task &t, uint32_t m)
 {
     return m < t.n_m && t.position >= 0 ? t.position + (int32_t)((t.m_first + m) / t.n_heads) : -1;

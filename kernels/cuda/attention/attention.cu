@@ -1,14 +1,15 @@
-/* Implements attention on a GPU: this file chooses the kernel and the number of splits for each
+/* Implements attention on a GPU. This file chooses the kernel and the number of splits for each
  * class of tiles, launches the kernel, and merges the splits.
  * backend/attention.c and backend/latent.c call this file. Tiles, scratch and results are device
- * memory of the caller. All work goes to the caller's stream.
+ * memory of the caller. All work is enqueued on the caller's stream.
  *
  * A second kernel merges the splits. The block that ends last could do it, but it would need
  * counters that are zero before every launch: one more launch, or memory that outlives the
  * operators' scratch. With a second kernel the order of the sums follows from the launch's shape
  * alone, and a recorded pass gives the same bits each time.
  *
- * The number of splits n follows from the launch's shape and the device's size. Two costs count:
+ * The number of splits n follows from the launch's shape and the device's size. Two costs are
+ * considered:
  *   Balance. The blocks of a launch fill the SMs' places in t turns. A block has 1 / n of its own
  *   sequence, so the last one ends at most (longest context / mean context) / t of the launch's
  *   time behind the others, and a last turn that is partly empty costs at most 1 / t.
@@ -27,7 +28,8 @@
 namespace
 {
 constexpr uint32_t FEW_WAVES = 2, FEW_SPLITS = 4, MOST_WAVES = 4, MANY_WAVES = 1;
-constexpr float WORTH_IT = 1.02f; /* factor by which more splits must use more of the places */
+/* factor by which more splits must improve the use of the places */
+constexpr float WORTH_IT = 1.02f;
 /* MAX_PART_ROWS limits slots * heads * splits, and so bounds the scratch. */
 constexpr uint32_t MAX_PART_ROWS = 32768;
 constexpr uint32_t MERGE_WARPS = 4, MERGE_THREADS = 32 * MERGE_WARPS;
@@ -45,7 +47,7 @@ struct merge_args {
     const float2 *sums;
 };
 
-/* Loads N floats with one aligned load. Returns zeros when is_wanted is false. */
+/* Loads N floats with one aligned load, or returns zeros when is_wanted is false. */
 template <uint32_t N>
 __device__ inline void floats_load(const float *from, bool is_wanted, float (&to)[N])
 {
@@ -65,9 +67,9 @@ template <uint32_t N> struct merge_room {
     float totals[MERGE_WARPS][N][32]; /* each warp's total of the lanes' dimensions */
 };
 
-/* Each lane has the maximum and sum of one split. The lane's share goes to `shares`; it is 0 for
- * an empty split and for a lane without a split. Every lane gets the maximum and the sum of all
- * splits. */
+/* Each lane has the maximum and sum of one split. The lane's share is written to `shares`; the
+ * share is 0 for an empty split and for a lane without a split. Every lane gets the maximum and
+ * the sum of all splits. */
 __device__ inline float2 merge_shares(float2 mine, float *shares)
 {
     float max = mine.x;
@@ -79,17 +81,17 @@ __device__ inline float2 merge_shares(float2 mine, float *shares)
     return make_float2(max, lanes_sum<32>(share * mine.y));
 }
 
-/* A block merges 32 N dimensions of one row and head; blockIdx.z says which. Each warp adds
- * every MERGE_WARPS-th split, and the first warp adds up the warps' totals in order. Two
- * barriers are enough for a block with several rows too. The first warp writes the next row's
- * shares after the second barrier, when the old shares have been read. The other warps write
- * their next totals after the next first barrier.
+/* A block merges 32 N dimensions of one row and head; blockIdx.z selects the dimensions. Each
+ * warp adds every MERGE_WARPS-th split, and the first warp adds up the warps' totals in order.
+ * Two barriers are enough for a block with several rows too. The first warp writes the next
+ * row's shares after the second barrier, when the old shares have been read. The other warps
+ * write their next totals after the next first barrier.
  *
  * A lane issues the loads of all its parts before any thread waits for a sum. The branch and the
- * barrier behind the loads stop the compiler from moving each load down to its use. Otherwise
- * the latencies of the L2 cache (0.2 us each) would add up. The part of an empty split is
- * therefore loaded too, although nothing wrote it. A selection drops this part, since zero times
- * garbage may be NaN. */
+ * barrier behind the loads prevent that the compiler moves each load to its use. Otherwise the
+ * latencies of the L2 cache (0.2 us each) would add up. The part of an empty split is therefore
+ * loaded too, although no block has written it. A selection drops this part, since zero times an
+ * arbitrary value may be NaN. */
 template <uint32_t N>
 __device__ inline void merge_row(const merge_args &a, uint32_t slot, size_t row,
                                  merge_room<N> &room)
@@ -206,8 +208,8 @@ cudaError_t merge_launch(const merge_args &m, const tile_class &c, struct gpu_st
         dim3(MERGE_THREADS), 0, m);
 }
 
-/* Merges four dimensions a lane if v_dim is a multiple of four, since all parts then lie at
- * multiples of 16 bytes. */
+/* Merges four dimensions a lane if v_dim is a multiple of four, since all parts are then aligned
+ * to 16 bytes. */
 enum status merge(const attention_args &a, const tile_class &c, struct gpu_stream *s,
                   struct error *err)
 {

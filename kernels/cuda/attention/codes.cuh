@@ -2,8 +2,7 @@
 /* Loads 1-byte codes into shared memory. The codes are copied unchanged and asynchronously two
  * units ahead. They are converted to bfloat16 in shared memory one unit ahead, while the tensor
  * cores work on the current unit. Codes are exact in bfloat16. The scales of keys and values are
- * applied to the scores and weights. A latent's tokens have two scales, which are multiplied in
- * here. */
+ * applied to the scores and weights. A latent's tokens have two scales, which are applied here. */
 #include "kernels/cuda/attention/load.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 

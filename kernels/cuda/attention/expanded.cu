@@ -1,11 +1,11 @@
 /* Computes attention of tiles of many rows over keys and values that were expanded from latents.
- * A head's nope elements of a key and its value lie beside each other. The rope elements exist
- * once for all heads. Keys have up to 192 dimensions, values up to 128.
+ * A head's nope elements of a key and its value are side by side. The rope elements exist once
+ * for all heads. Keys have up to 192 dimensions, values up to 128.
  *
- * Movement of bytes: asynchronous 16-byte copies bring units of 32 tokens into one of two
- * buffers while the other buffer is used, as in tile.cuh. There is no block table here, because
- * tokens lie one after the other. A key's two parts come from two places and lie side by side,
- * each padded with zeros to the kernel's size. The rows of Q are padded in the same way. A
+ * Movement of bytes: asynchronous 16-byte copies load units of 32 tokens into one of two buffers
+ * while the other buffer is used, as in tile.cuh. No block table is needed, because tokens are
+ * stored one after the other. A key's two parts are loaded from two places and stored side by
+ * side, each padded with zeros to the kernel's size. The rows of Q are padded in the same way. A
  * thread copies the same piece of every eighth (sixteenth) token, so that its addresses are a
  * constant step apart. */
 #include "kernels/cuda/attention/expanded.cuh"
@@ -38,7 +38,7 @@ struct expanded_task : attention_task {
     uint32_t shift;              /* key + shift is the key's index, modulo 2^32 */
 };
 
-/* Finds the block's work. Returns false when the block has nothing to do and nothing to write. */
+/* Finds the block's work. Returns false when the block has no work and no result to write. */
 __device__ inline bool expanded_task_find(const expanded_args &e, expanded_task *t)
 {
     if (!task_find(e.a, S::BM, S::BN, t))

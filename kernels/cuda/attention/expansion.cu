@@ -1,13 +1,13 @@
 /* Makes the two operands of the product that expands latents into keys and values. One operand
  * is the cached latents of several sequences as rows without gaps. The other is the projections
- * of all heads as one matrix. backend/latent.c calls this file. The product itself is an
- * ordinary one (blas.cu). All work goes to the caller's stream; operands lie in the operator's
+ * of all heads as one matrix. backend/latent.c calls this file. blas.cu computes the product
+ * itself. All work is enqueued on the caller's stream, and the operands are in the operator's
  * scratch.
  *
  * Movement of bytes: a warp copies one latent. Each lane loads 16 bytes at successive places,
  * and issues all loads before the first store. For a matrix, a warp has 16 outputs and 64 inputs
- * in shared memory. An output's 128 bytes are written at once. The matrix of keys is transposed
- * here, so that each input gets 32 bytes. */
+ * in shared memory. An output's 128 bytes are written at once. The matrix of keys is transposed,
+ * so that 32 bytes are written for each input. */
 #include "kernels/cuda/attention/expansion.h"
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/load.cuh"
@@ -78,8 +78,8 @@ __global__ __launch_bounds__(32 * WARPS) void latent_gather_kernel(const gather_
 }
 
 /* `weights_args` describes the copy of a table's matrices. Matrix h of the table is [n][k]. Its
- * element (output i, input j) goes to element j of row first + i of head h, or transposed to
- * element i of row first + j. Rows have `stride` elements. */
+ * element (output i, input j) is copied to element j of row first + i of head h, or transposed
+ * to element i of row first + j. Rows have `stride` elements. */
 struct weights_args {
     const grouped_matrix *table;
     uint16_t *to;
@@ -127,7 +127,7 @@ __global__ __launch_bounds__(32 * WARPS) void latent_weights_kernel(const weight
 {
     __shared__ __align__(16) dequantise_lines lines[WARPS];
     const uint32_t warp = threadIdx.x / 32, unit = blockIdx.x * WARPS + warp;
-    dependency_wait(); /* the attention before it reads the buffer that is written here */
+    dependency_wait(); /* the previous attention reads the buffer that this kernel writes */
     dependency_launch();
     if (unit >= a.n_units)
         return;

@@ -2,8 +2,8 @@
 /* Declares attention over a latent (MLA) in the model's own form. Keys and values of every head
  * are expanded from the cached latents, some positions at a time. Attention over the expanded
  * keys is ordinary, with nope + rope dimensions for keys and v for values. This is the C ABI
- * behind backend/latent.c, which says when this form is used. Calls enqueue work; pointers
- * inside the arguments are device pointers. */
+ * behind backend/latent.c, which explains when this form is used. Calls enqueue work, and
+ * pointers in the arguments are device pointers. */
 #include "kernels/cuda/attention/tiles.h"
 #include "kernels/cuda/device/abi.h"
 
@@ -38,8 +38,8 @@ static inline uint32_t cuda_latent_head(const struct cuda_latent_shape *s)
     return s->nope + cuda_latent_value(s);
 }
 
-/* The keys of several sequences (runs) lie one after the other; the keys of a run begin at
- * first_key. Runs whose keys are expanded at once are a batch; the first run of a batch has
+/* The keys of several sequences (runs) are stored one after the other; the keys of a run begin
+ * at first_key. Runs whose keys are expanded at once are a batch; the first run of a batch has
  * first_key 0. */
 struct cuda_latent_run {
     uint32_t first_row, first_key;
@@ -67,9 +67,9 @@ MUST_USE enum status cuda_latent_gather(struct gpu_stream *s, const struct cuda_
                                         struct error *err);
 
 /* `cuda_latent_attention` describes attention of a batch's rows over the keys at positions
- * key_begin .. key_end - 1 of each run. A run with more keys takes n_chunks calls, one for each
+ * key_begin .. key_end - 1 of each run. A run with more keys needs n_chunks calls, one for each
  * part in order, and the last call writes the result. All these calls must have the same
- * scratch, which nothing else may use meanwhile. */
+ * scratch, and no other work may use it meanwhile. */
 struct cuda_latent_attention {
     struct cuda_latent_shape shape; /* n_heads is the number of heads of this call */
     /* shapes: q [row][head][nope + rope], out [row][head][v]; q is aligned to 16 bytes */

@@ -4,9 +4,9 @@
  *
  * Movement of bytes: a warp processes one head of a row. Lanes load two neighbouring elements
  * each (128 bytes for the warp). For a rope of two halves, they also load the two elements that
- * these are rotated with. A head of Q is written back from the registers. A key or value goes
- * through shared memory, because its largest magnitude must be known before the first code, and
- * because it is written 8 elements at a time. */
+ * these are rotated with. A head of Q is written back from the registers. A key or value is
+ * first stored in shared memory, because its largest magnitude must be known before the first
+ * code, and because it is written 8 elements at a time. */
 #include "kernels/cuda/attention/store.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -49,7 +49,7 @@ __device__ inline float bf16_rounded(float v)
     return bf16_value(__bfloat16_as_ushort(__float2bfloat16_rn(v)));
 }
 
-/* Loads two elements. If they are aligned to 4 bytes, it uses one load. */
+/* Loads two elements. Elements that are aligned to 4 bytes need only one load. */
 __device__ inline float2 pair_load(const uint16_t *x)
 {
     uint32_t v;

@@ -1,12 +1,12 @@
 /* Computes attention over a latent (MLA with absorbed weights). There is one KV head of up to
  * 576 dimensions, the first 512 of which are the value. All query heads are packed rows.
- * attention.cu launches this kernel. The result goes to the output or, with several splits, to
- * parts that attention.cu merges.
+ * attention.cu launches this kernel. The result is written to the output or, with several
+ * splits, to parts that attention.cu merges.
  *
  * Movement of bytes: a unit of 32 tokens is loaded once and read as keys and as values.
- * Asynchronous 16-byte copies bring it into one of two buffers while the other buffer is used. A
- * result of 512 dimensions does not fit into the registers of one warp, so a unit takes three
- * steps with a barrier behind each. Scores: each warp has 16 rows, 16 tokens and a part of the
+ * Asynchronous 16-byte copies load it into one of two buffers while the other buffer is used. A
+ * result of 512 dimensions does not fit into the registers of one warp, so a unit needs three
+ * steps with a barrier after each. Scores: each warp has 16 rows, 16 tokens and a part of the
  * dimensions. Softmax: each thread has a few tokens of one row. Values: each warp has all rows
  * and a part of the dimensions.
  * With 16 packed rows (up to 16 heads), two blocks of 4 warps share an SM. With 64 rows
@@ -89,7 +89,7 @@ __device__ inline void unit_scores(const latent_state<S> &w, const latent_shared
     const uint16_t *q = s.q + (m + lane % 16) * LD + part * S::STEPS * 16 + lane / 16 * 8;
     const uint16_t *k =
         unit + (n + lane % 8 + lane / 16 * 8) * LD + part * S::STEPS * 16 + lane / 8 % 2 * 8;
-    /* odd steps have sums of their own, so that the chains of products are shorter */
+    /* odd steps have separate sums, so that the chains of products are shorter */
     float sums[2][2][4] = {};
 #pragma unroll
     for (uint32_t d = 0; d < S::STEPS; d++) {
@@ -227,8 +227,8 @@ struct token_ahead {
     float2 scales;
 };
 
-/* The place belongs to `unit`. The scales belong to the unit before, whose places are already
- * known. */
+/* Loads the place of a token of `unit`, and the scales of a token of the previous unit, whose
+ * places are already known. */
 template <class S>
 __device__ inline token_ahead ahead_fetch(const attention_args &a, const attention_task &t,
                                           const latent_shared<S> &s, uint32_t unit)

@@ -1,6 +1,7 @@
 #pragma once
-/* Declares the launches that attention.cu chooses from: one file for each kind of kernel. Each
- * kind has several instances; `rows` is the number of packed rows in a block of an instance. */
+/* Declares the launches that attention.cu chooses from: each kind of kernel has a separate file.
+ * Each kind has several instances; `rows` is the number of packed rows in a block of an
+ * instance. */
 #include "kernels/cuda/attention/args.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -49,7 +50,8 @@ template <class S64, class S96, class S128, class S256> struct attention_shapes 
 uint32_t attention_few_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_few(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
                           struct gpu_stream *s, struct error *err);
-/* Returns 0 when a block of this device has too little shared memory. */
+/* Returns the packed rows in a block of the kernel for many rows; 0 = a block of this device has
+ * too little shared memory. */
 uint32_t attention_many_rows(uint32_t width, uint32_t shared_bytes);
 uint32_t attention_many_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_many(const attention_args &a, uint32_t width, uint32_t n_kv_heads,

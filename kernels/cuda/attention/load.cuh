@@ -1,10 +1,10 @@
 #pragma once
 /* Loads keys, values and queries into shared memory. Plain bfloat16 is copied without registers.
- * Data of another type, or data that is not in whole 16 bytes, is converted on the way. */
+ * Data of another type, or data that is not in whole 16 bytes, is converted while it is loaded. */
 #include "kernels/cuda/attention/args.cuh"
 
-/* `token_place` is the place of a token, which is looked up once for all of its chunks, one unit
- * ahead. */
+/* `token_place` is the place of a token in the cache. It is looked up once for all chunks of the
+ * token, one unit ahead. */
 struct token_place {
     uint32_t block, at;
 };
@@ -36,7 +36,7 @@ __device__ inline const float *scale_at(const attention_args &a, const uint8_t *
            (size_t)t.i_kv_head * a.n_scales * a.block_tokens + p.at;
 }
 
-/* Converts a code of OCP FP8: takes its bits as a float and corrects the exponent by one
+/* Converts a code of OCP FP8: interprets its bits as a float and corrects the exponent by one
  * product. 0x7f is a NaN. */
 __device__ inline float e4m3_value(uint32_t code)
 {
@@ -89,8 +89,8 @@ __device__ inline uint4 token_chunk(const attention_args &a, const uint8_t *toke
 
 /* Loads BN tokens from `key` on into rows of LD elements. Neighbouring threads load neighbouring
  * 16 bytes of a token. Tokens that no row of the block sees, and elements beyond head_dim,
- * become zeros. Data that is not plain bfloat16 is converted on the way. A latent's codes get
- * their two scales here; the scales of other codes are applied to the scores and weights. */
+ * become zeros. Data that is not plain bfloat16 is converted. The two scales of a latent are
+ * applied here; other scales are applied to the scores and weights. */
 template <uint32_t D, uint32_t BN, uint32_t THREADS>
 __device__ inline void tokens_load(const attention_args &a, const attention_task &t,
                                    const uint8_t *base, const uint8_t *scales, uint32_t key,

@@ -2,7 +2,7 @@
 /* Merges and stores the results of warps, for tile.cuh. */
 #include "kernels/cuda/attention/shape.cuh"
 
-/* Stores the results of warps that each have rows of their own. */
+/* Stores the results of warps with different rows. */
 template <class S>
 __device__ inline void tile_store(const attention_args &a, const attention_task &t,
                                   const tile_state<S> &w, uint32_t m_warp)

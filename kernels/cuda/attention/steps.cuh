@@ -1,6 +1,6 @@
 #pragma once
-/* Implements the steps of a warp for one unit of tokens: scores, mask, softmax, values
- * (tile.cuh). */
+/* Implements the steps of a warp in tile.cuh for one unit of tokens: scores, mask, softmax,
+ * values. */
 #include "kernels/cuda/attention/shape.cuh"
 
 /* Computes scores = Q K^T for the warp's rows and tokens. */
@@ -84,8 +84,8 @@ __device__ inline void unit_mask(const attention_args &a, const attention_task &
 }
 
 /* Does the online softmax: the scores become weights, and the state is updated to the new
- * maximum. `to_exponent` turns scores into exponents of two. Most units do not raise the
- * maximum; the result then needs no rescaling. */
+ * maximum. `to_exponent` converts scores to exponents of two. The result is rescaled only when
+ * the unit raises the maximum. */
 template <class S>
 __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
                                     float (&scores)[S::MT][S::NT][4])

@@ -1,16 +1,16 @@
 #pragma once
 /* Computes attention of one chunk of a tile's packed rows over one split, for heads of up to 256
  * dimensions. Each of WM warps has 16 MT packed rows. WN warps divide the tokens of a unit among
- * them. Each of these warps has a result of its own, and the results are merged through shared
- * memory at the end (decode, with only 16 rows).
+ * them. Each of these warps has its own result, and the results are merged through shared memory
+ * at the end (decode, with only 16 rows).
  *
- * Movement of bytes: asynchronous 16-byte copies bring a unit of BN tokens, keys and values,
- * into one of two buffers while the other buffer is used. Neighbouring threads copy neighbouring
- * 16 bytes of a token. There is one barrier for each unit. Rows in shared memory are 16 bytes
+ * Movement of bytes: asynchronous 16-byte copies load a unit of BN tokens, keys and values, into
+ * one of two buffers while the other buffer is used. Neighbouring threads copy neighbouring 16
+ * bytes of a token. There is one barrier for each unit. Rows in shared memory are 16 bytes
  * longer than D elements. They then have an odd number of 16-byte words, and the 8 rows of an
- * ldmatrix lie in 8 different groups of banks. One thread of the block looks up the place of a
- * token, one unit before its copies start. codes.cuh handles 1-byte codes. P goes from the
- * registers of the scores directly to the second product. */
+ * ldmatrix are in 8 different groups of banks. One thread of the block looks up the place of a
+ * token, one unit before its copies start. codes.cuh handles 1-byte codes. The second product
+ * reads P directly from the registers of the scores. */
 #include "kernels/cuda/attention/result.cuh"
 #include "kernels/cuda/attention/steps.cuh"
 
@@ -51,7 +51,7 @@ __device__ inline void scales_store(const attention_args &a, const tile_shared<S
                                     float2 scales)
 {
     if (!a.k_scales)
-        return; /* without codes there is no memory for scales */
+        return; /* without codes, there are no scales to load */
     s.k_scales[unit % 2 * S::BN + threadIdx.x] = scales.x;
     s.v_scales[unit % 2 * S::BN + threadIdx.x] = scales.y;
 }
@@ -122,8 +122,8 @@ __global__ __launch_bounds__(S::THREADS,
         token_place place = {0, 0};
         float2 scales = make_float2(0.0f, 0.0f);
         cp_async_wait<0>();
-        /* this unit has arrived (with codes: the next unit has), and all warps have read the
-         * unit before */
+        /* this unit has arrived (with codes, the next unit), and all warps have read the unit
+         * before */
         __syncthreads();
         if (ahead < t.end_unit)
             unit_load<S>(a, t, s, ahead);

@@ -24,7 +24,7 @@ struct cut {
     uint32_t n_rows, n_runs;
 };
 
-/* Cuts every run that is not left out into tiles of at most `most` rows, and keeps the tiles of
+/* Cuts every run that is not left out into tiles of at most `most` rows, and writes the tiles of
  * one class. Returns the number of entries; *n_taken is the number of rows in these entries. */
 static uint32_t take_class(const struct cut *c, uint32_t most, bool many, struct gpu_tile *out,
                            uint32_t *n_taken)

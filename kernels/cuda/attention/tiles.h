@@ -1,8 +1,8 @@
 #pragma once
-/* Declares tiles: rows of one sequence at successive positions, for which attention reads the
- * keys together. There are two classes for two shapes of a kernel: *few* rows (decode, draft
- * tokens, the last rows of a prompt) and *many* (prefill). Tiles are found on the host when a
- * pass's rows are uploaded. All functions are pure. */
+/* Declares tiles: rows of one sequence at successive positions, for which attention loads the
+ * keys once. There are two classes for two shapes of a kernel: *few* rows (decode, draft tokens,
+ * the last rows of a prompt) and *many* (prefill). Tiles are found on the host when a pass's
+ * rows are uploaded. All functions are pure. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -30,13 +30,13 @@ struct gpu_tile {
     uint32_t part;
 };
 
-/* `gpu_tile_counts` holds numbers of entries; entries of few rows come first. */
+/* `gpu_tile_counts` holds numbers of entries; entries of few rows are first. */
 struct gpu_tile_counts {
     uint32_t n_few; /* number of entries of few rows, which is the number of their rows */
     uint32_t n_many_tiles, n_many_rows;
 };
 
-/* Writes the tiles of n_rows rows to `out`, which has room for n_rows entries. `rows` are host
+/* Writes the tiles of n_rows rows to `out`, which has space for n_rows entries. `rows` are host
  * data: equal block-table pointers mean the same sequence. A row at KV_ROW_NONE is a tile of its
  * own. */
 struct gpu_tile_counts gpu_tiles_find(const struct kv_row *rows, uint32_t n_rows,
@@ -57,11 +57,10 @@ struct gpu_run_rule {
     uint64_t of_key, of_pair;
 };
 /* Writes the runs that the rule selects to `out`, which has room for n_rows / least_rows.
- * Returns their number. */
+ * Returns the number of runs. */
 uint32_t gpu_runs_find(const struct kv_row *rows, uint32_t n_rows, const struct gpu_run_rule *rule,
                        struct gpu_run *out);
-/* Does gpu_tiles_find for the rows that are in none of the runs. gpu_runs_find returned these
- * runs. */
+/* Works like gpu_tiles_find, for the rows that are in none of the runs from gpu_runs_find. */
 struct gpu_tile_counts gpu_tiles_find_beside(const struct kv_row *rows, uint32_t n_rows,
                                              const struct gpu_run *runs, uint32_t n_runs,
                                              struct gpu_tile *out);

@@ -1,7 +1,7 @@
 /* Implements the CUDA backend's device: its memory, its stream, its first error, and the table
  * of operators (struct ops). The worker opens the device and calls operators from one thread;
  * each operator enqueues kernels on the device's stream.
- * Invariants: after the first failure nothing more is enqueued; `sync` and `cuda_device_query`
+ * Invariants: after the first failure, no more work is enqueued; `sync` and `cuda_device_query`
  * report that error. Memory of the device never exceeds `limit_bytes`. Recordings refer to
  * memory by address, so they are dropped before memory is freed. */
 #include <stdio.h>
@@ -42,8 +42,8 @@ static enum status wait_for_all(struct cuda_device *x, struct error *err)
 }
 
 /* Clears STATUS_LIMIT after it was reported. Nothing of the pass that was too large, or of later
- * passes, was enqueued. The caller now knows that the step failed, and the next step may be
- * smaller. */
+ * passes, was enqueued. The caller has been informed that the step failed, and the next step may
+ * be smaller. */
 static enum status forgive_limit(struct cuda_device *x, enum status s)
 {
     if (s == STATUS_LIMIT)
@@ -120,7 +120,7 @@ static void cuda_release(struct device *d, void *ptr, uint64_t n_bytes)
     x->used_bytes -= n_bytes;
 }
 
-/* cuda_write and cuda_read return when the host's memory may be changed. */
+/* cuda_write and cuda_read return when the caller may change the host memory. */
 static void cuda_write(struct device *d, void *to, const void *host, uint64_t n_bytes)
 {
     struct cuda_device *x = cuda_of(d);

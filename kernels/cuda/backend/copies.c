@@ -1,5 +1,5 @@
-/* Implements copies that run beside the device's work, with a stream of their own and pinned
- * host memory. */
+/* Implements copies that run beside the device's work, with a separate stream and pinned host
+ * memory. */
 #include "common/base/mem.h"
 #include "kernels/cuda/backend/state.h"
 #include "kernels/cuda/cuda.h"

@@ -1,9 +1,9 @@
 /* Implements MLA's attention, in one of two forms for each sequence of a pass.
  *
  * Absorbed: queries are projected into the latents' space, and attention reads the cache
- * directly. A key needs no work of its own. But a pair of a query and a key costs 2 kv_rank +
- * rope products for each head, instead of nope + rope + v. Decode, draft tokens and the last few
- * rows of a prompt use this form.
+ * directly. Keys need no extra work, but a pair of a query and a key costs 2 kv_rank + rope
+ * products for each head, instead of nope + rope + v. Decode, draft tokens and the last few rows
+ * of a prompt use this form.
  *
  * Expanded: the keys and values of each head are computed from the latents and dropped after the
  * operator. That costs kv_rank * (nope + v) products for each key and head, as many as an
@@ -14,18 +14,18 @@
  *   (position + n) * e + pairs * (nope + rope + v)  <=  n * e + pairs * (2 kv_rank + rope),
  *   e = kv_rank * (nope + v),  pairs = n * position + n (n + 1) / 2
  *
- * This is position * e <= pairs * (2 kv_rank - nope - v). It always holds at position 0. At a
- * large position it holds from n = e / (2 kv_rank - nope - v) on (171 rows with DeepSeek's
- * shapes). It never holds if the latents are so short that 2 kv_rank <= nope + v. Below
- * LEAST_ROWS, one tile, the launches would be too small to pay.
+ * This is position * e <= pairs * (2 kv_rank - nope - v). The condition is always true at
+ * position 0. At a large position, it is true from n = e / (2 kv_rank - nope - v) on (171 rows
+ * with DeepSeek's shapes). It is never true if the latents are so short that 2 kv_rank <= nope +
+ * v. Below LEAST_ROWS, one tile, the launches would be too small to save time.
  *
- * The host decides, from the rows that it uploaded. A pass that may be recorded is never
+ * The host chooses the form by the rows that it uploaded. A pass that may be recorded is never
  * expanded, since its launches would depend on the sequences of its rows.
  *
  * The operator's scratch holds the projections of all heads as one matrix, and the keys and
  * values of one turn. A turn has as many heads as fit into EXPANDED_BYTES with all keys of a
  * batch of sequences. If one head's keys do not fit, a turn is one head and a part of one
- * sequence's keys; the results are parts that are merged like splits. */
+ * sequence's keys, and the results are merged like splits. */
 #include "kernels/cuda/backend/latent.h"
 
 #include "common/base/arena.h"
@@ -52,7 +52,8 @@ struct turn {
     uint32_t n_chunks; /* number of parts of one sequence's keys */
 };
 
-/* Returns the scratch that all turns share: the products' workspace and, behind it, the weights. */
+/* Returns the bytes of scratch that all turns share: the products' workspace and, behind it, the
+ * weights. */
 static uint64_t shared_bytes(const struct cuda_latent_shape *s)
 {
     return GPU_BLAS_WORKSPACE +
@@ -116,13 +117,13 @@ static uint32_t least_rows(const struct cuda_device *x)
     return x->expand_rows ? x->expand_rows : LEAST_ROWS;
 }
 
-/* Returns whether a pair costs less with keys and values than with latents. */
+/* Returns whether a pair of a query and a key costs less in the expanded form. */
 static bool is_worth_it(const struct cuda_device *x, const struct cuda_latent_shape *s)
 {
     return x->expand_rows != 0 || 2 * s->kv_rank > cuda_latent_head(s);
 }
 
-/* Returns enough scratch for turn_choose with any sequences in a pass. */
+/* Returns bytes of scratch that are enough for turn_choose with any sequences in a pass. */
 uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scratch_shape *s)
 {
     const struct cuda_latent_shape shape = {.n_heads = s->n_heads,
@@ -154,8 +155,8 @@ static struct cuda_latent_shape shape_of(const struct latent_params *p)
                                       .v = p->values.first->n};
 }
 
-/* Returns whether the operator can be expanded at all. The two parts of Q of each head, and the
- * results, must lie side by side in whole pieces of 16 bytes. */
+/* Returns whether the expanded form is possible. The two parts of Q of each head, and the
+ * results, must be side by side in whole pieces of 16 bytes. */
 static bool is_expandable(const struct cuda_device *x, const struct latent_params *p,
                           const struct cuda_latent_shape *s)
 {

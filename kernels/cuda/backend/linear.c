@@ -67,8 +67,8 @@ static enum status run(struct cuda_device *x, const struct gpu_products *p, stru
                                                            : cuda_linear_many(x->linear, p, err);
 }
 
-/* Returns p for n_rows rows from `first` on. The rows lie in p's x, or in the rows gathered from
- * it. */
+/* Returns p for n_rows rows from `first` on. The rows are in p's x, or in the rows gathered from
+ * x. */
 static struct gpu_products rows_of(const struct gpu_products *p, uint32_t first, uint32_t n_rows)
 {
     struct gpu_products part = *p;
@@ -81,15 +81,15 @@ static struct gpu_products rows_of(const struct gpu_products *p, uint32_t first,
     return part;
 }
 
-/* Multiplies by matrices whose inputs have an order of their own: x is brought into that order,
- * some rows at a time. */
+/* Multiplies by matrices whose inputs are not in the file's order: the columns of x are
+ * reordered, some rows at a time. */
 static enum status run_in_order(struct cuda_device *x, const struct gpu_products *p,
                                 const uint32_t *order, struct error *err)
 {
     uint32_t k = p->parts[0].w.k, stride = (k + 7) / 8 * 8;
     uint64_t row_bytes = (uint64_t)stride * 2, room = 0;
-    /* The gathered rows lie at the end of the scratch. The product has the part before them, and
-     * at least the bytes that it needs. */
+    /* The gathered rows are at the end of the scratch. The product uses the part before them,
+     * which has at least the bytes that the product needs. */
     bool many = p->n_rows >= gpu_many_rows(p->parts[0].w.format);
     uint64_t least = ALIGN + (many ? GPU_BLAS_WORKSPACE + GPU_TILE_N * row_bytes : 0);
     if (p->scratch_bytes > least)

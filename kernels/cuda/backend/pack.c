@@ -1,7 +1,7 @@
 /* Packs weights and sends them to the device. All threads of the host pack row tiles into pinned
  * buffers ("rooms"). Asynchronous copies send a room to the device while the next room is
- * packed. A checkpoint of plain numbers is copied once on the host, by many threads, and moves
- * at the link's speed. */
+ * packed. A checkpoint of plain numbers is copied once on the host, by many threads, and sent at
+ * the link's speed. */
 #include "kernels/cuda/backend/pack.h"
 
 #include "common/base/mem.h"
@@ -9,10 +9,10 @@
 #include "kernels/cuda/backend/linear.h"
 #include "kernels/cuda/weights/pack.h"
 
-/* Each room costs one pool_run: the threads wake up, share out the tasks and meet again, and
- * nothing is packed until then. A link of 55 GB/s takes 0.15 ms for a room of 8 MiB, so a
- * wake-up of some tens of microseconds would be noticeable. The link takes 0.6 ms for 32 MiB.
- * Four rooms pin at most 128 MiB of host memory, or more if one row tile is larger. */
+/* Each room costs one pool_run, in which the threads wake up, divide the tasks and wait for each
+ * other. A link of 55 GB/s takes 0.15 ms for a room of 8 MiB, so a wake-up of some tens of
+ * microseconds would be noticeable. The link takes 0.6 ms for 32 MiB. Four rooms pin at most 128
+ * MiB of host memory, or more if one row tile is larger. */
 enum { N_ROOMS = 4, ROOM_BYTES = 32 << 20, LEAST_ROOM_BYTES = 1 << 20, TASK_BYTES = 128 << 10 };
 
 struct room {

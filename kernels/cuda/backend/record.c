@@ -4,8 +4,8 @@
  * launched. Later passes launch the recording.
  * If CUDA refuses a recording, none of it has run. As long as the stream answers, that pass and
  * all later ones under its key run eagerly. Passes of more than 64 rows go through cuBLASLt,
- * which enqueues only kernels while it is recorded. Its handle, its workspace and the algorithm
- * for a shape exist since the first pass.
+ * which enqueues only kernels while it is recorded. The first pass has already created its
+ * handle, its workspace and the algorithm for a shape.
  * Invariant: recordings contain device addresses, so they are dropped before any memory is
  * freed. */
 #include "kernels/cuda/backend/record.h"
@@ -30,7 +30,7 @@ struct gpu_records {
     uint64_t free_before, n_bytes;
 };
 
-/* Mixes v into h with the finalizer of Splitmix64. */
+/* Returns h combined with v by the finalizer of Splitmix64. */
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     h ^= v + 0x9e3779b97f4a7c15u;
@@ -51,8 +51,8 @@ uint64_t cuda_device_nodes(const struct device *d)
     return ((const struct cuda_device *)d)->n_nodes;
 }
 
-/* Returns the key with everything else that launches depend on: the number of tiles, and the
- * addresses of rows and adapters. */
+/* Returns the hash of the key and of everything else that launches depend on: the number of
+ * tiles, and the addresses of rows and adapters. */
 static uint64_t whole_key(const struct cuda_device *x, uint64_t key)
 {
     for (uint32_t i = 0; i < x->n_row_groups; i++) {
@@ -143,7 +143,7 @@ static enum status end(struct cuda_device *x, struct gpu_record *r, struct error
     return launch(x, r->graph, err);
 }
 
-/* Ends a recording without a result. Nothing of the recording has run, so its error is cleared
+/* Ends a recording without a result. No kernel of the recording has run, so the error is cleared
  * if the device still works. */
 static bool cancel(struct cuda_device *x, struct error *why)
 {

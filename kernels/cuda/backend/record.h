@@ -1,6 +1,6 @@
 #pragma once
-/* Declares recorded passes: the operators `record*` of struct ops. record.c says which passes
- * are recorded. */
+/* Declares recorded passes: the operators `record*` of struct ops. record.c explains which
+ * passes are recorded. */
 #include "kernels/cuda/backend/state.h"
 
 enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_rows,

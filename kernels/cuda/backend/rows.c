@@ -1,4 +1,4 @@
-/* Forwards the operators on rows from struct ops to their kernels; no decisions are made here. */
+/* Forwards the operators on rows from struct ops to their kernels. */
 #include "kernels/cuda/backend/rows.h"
 
 #include "kernels/cuda/backend/enqueue.h"

@@ -1,10 +1,11 @@
-/* Implements sampling on a GPU, for a worker (sampler.h). The lists of a step go to the device
- * in one piece of pinned memory. The kernels of sample.cu write ids into `last` and into the
- * step's results. The results come back in one copy with an event behind it.
+/* Implements sampling on a GPU, for a worker (sampler.h). The lists of a step are sent to the
+ * device from one piece of pinned memory. The kernels of sample.cu write ids into `last` and
+ * into the step's results. The results are copied to the host in one copy with an event behind
+ * it.
  * Host memory exists for each step in flight. Device memory exists once, since enqueued work is
  * done in order. The first rows of a step therefore find their lists at the same address in
- * every step, and their sampling may be recorded. Lists of any length lie behind the rows; a row
- * holds the numbers of its entries. */
+ * every step, and their sampling may be recorded. Lists of any length are stored behind the
+ * rows, and a row has the index and number of its entries. */
 #include "kernels/cuda/backend/sampler.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ struct own_sampler {
     struct gpu_sampler base;
     struct cuda_device *device;
     void *memory, *pinned;
-    uint8_t *lists;              /* lists in device memory, where all fields but `steps` lie */
+    uint8_t *lists; /* lists in device memory; all fields except `steps` are in device memory */
     struct gpu_sampled *results; /* `results` has the shape [n_places] */
     void *scratch;
     uint64_t scratch_bytes, lists_bytes;
@@ -81,8 +82,8 @@ static void sampler_begin(struct gpu_sampler *w, uint32_t i_step)
     of(w)->steps[i_step].n_used = 0;
 }
 
-/* Appends a list and returns its offset, which is the same on host and device. If there is no
- * room, sets *ok to false. */
+/* Appends a list and returns its offset, which is the same on host and device. Sets *ok to false
+ * when the memory is full. */
 static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uint64_t n_bytes,
                     bool *ok)
 {
@@ -98,8 +99,8 @@ static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uin
     return at;
 }
 
-/* Counts the entries of all lists from the start of the lists. The kernels' arguments therefore
- * do not depend on the lengths of other rows' lists. */
+/* Changes the rows' indexes of list entries so that they count from the start of all lists. The
+ * kernels' arguments therefore do not depend on the lengths of other rows' lists. */
 static void shift(struct gpu_sample_row *rows, uint32_t n_rows, uint64_t biases, uint64_t allowed,
                   uint64_t history)
 {
@@ -152,8 +153,8 @@ static enum status sampler_send(struct gpu_sampler *base, uint32_t i_step,
                               s->n_used - begin, err);
 }
 
-/* A failure is also noted as a failure of the device, like a failure of any operator. A
- * recording that contains the failed call is then refused. */
+/* Samples the rows that were sent last. A failure is also recorded as a failure of the device,
+ * like that of any operator. A recording that contains the failed call is then refused. */
 static enum status sampler_sample(struct gpu_sampler *base, float *logits, uint32_t stride,
                                   struct error *err)
 {

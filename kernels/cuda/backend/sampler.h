@@ -1,11 +1,11 @@
 #pragma once
-/* Declares the device's part in sampling a worker's tokens. Rows are sampled on the device that
+/* Declares the sampling of a worker's tokens on the device. Rows are sampled on the device that
  * computed their logits. The id of each slot stays there for the next step's rows. The sampled
- * results return to the host behind the step's work. Two steps may be in flight; the host waits
- * for neither step unless it asks.
+ * results are copied to the host after the step's work. Two steps may be in flight, and the host
+ * waits for a step only when it calls `wait`.
  *
- * There is one object for a device, used by the thread that uses the device. Its functions are
- * in a table, so that a test can replace them. */
+ * There is one sampler for a device, and only the device's thread uses it. Its functions are in
+ * a table, so that a test can replace them. */
 #include "kernels/cuda/sample/abi.h"
 
 #define GPU_SAMPLER_STEPS 2u /* largest number of steps in flight */
@@ -35,10 +35,10 @@ struct gpu_sample_lists {
 struct gpu_sampler;
 struct gpu_sampler_ops {
     /* The calls for the step i_step are: begin; send and sample any number of times; end. The
-     * step's results follow later. A step may begin when the earlier step of the same number is
-     * over (wait). It may also begin when the earlier step's results are not needed and the
-     * device has been waited for. send, sample and end return STATUS_LIMIT when a list has no
-     * room. They also return an error of the device, which is lost then. */
+     * step's results follow later. A step may begin when the earlier step with the same number
+     * has finished (wait). It may also begin when that step's results are not needed and the
+     * caller has waited for the device. send, sample and end return STATUS_LIMIT when a list is
+     * full. They also return an error of the device, which cannot be used any more then. */
     void (*begin)(struct gpu_sampler *w, uint32_t i_step);
     /* Sends the lists to the device. *at is the device's copy of at_rows. */
     MUST_USE enum status (*send)(struct gpu_sampler *w, uint32_t i_step,

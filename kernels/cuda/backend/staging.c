@@ -1,6 +1,6 @@
-/* Brings the uploads of a pass (ids, positions, rows, block tables) to the device. The runner
- * uploads, then calls operators; the first operator sends what was uploaded, in one transfer for
- * each zone.
+/* Sends the uploads of a pass (ids, positions, rows, block tables) to the device. The runner
+ * uploads, then calls operators. The first operator sends all uploads, in one transfer for each
+ * zone.
  * The host writes into pinned memory. There are several copies of this memory, so that the host
  * never waits for a pass that the device has not begun. The device has one copy, which transfers
  * overwrite in the stream's order.
@@ -88,8 +88,8 @@ void cuda_staging_begin(struct cuda_device *x)
         cuda_note(x, gpu_event_wait(s->slots[s->i_slot].sent, &err), &err);
 }
 
-/* Reserves room in a zone; *at is its offset in host and device memory. Returns false when there
- * is no room, and notes this failure in x. */
+/* Reserves memory in a zone; *at is its offset in host and device memory. When the zone is full,
+ * returns false and records the failure in x. */
 static bool take(struct cuda_device *x, struct zone *z, uint64_t n_bytes, uint64_t *at)
 {
     struct error err;

@@ -7,7 +7,7 @@ MUST_USE enum status cuda_staging_open(struct cuda_device *x, uint64_t n_bytes, 
 void cuda_staging_close(struct cuda_device *x);
 bool cuda_staging_is_dirty(const struct cuda_device *x);
 MUST_USE enum status cuda_staging_send(struct cuda_device *x, struct error *err);
-/* Begins a pass. It takes the next copy of the host memory, after the device has read that copy. */
+/* Begins a pass. It selects the next host buffer, after the device has read that buffer. */
 void cuda_staging_begin(struct cuda_device *x);
 const void *cuda_backend_upload(struct device *d, const void *host, uint64_t n_bytes);
 const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_row *rows,

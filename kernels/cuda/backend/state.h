@@ -1,7 +1,7 @@
 #pragma once
 /* Defines the CUDA backend's device, shared by the files of this folder, with its first error.
  * Operators return nothing: the first failure is kept with its text and reported by sync, and
- * nothing is enqueued after it. The parts of the other files are behind pointers here. */
+ * nothing is enqueued after it. The struct has pointers to the state of the other files. */
 #include "kernels/cuda/attention/expansion.h"
 #include "kernels/cuda/attention/tiles.h"
 #include "kernels/cuda/cuda.h"

@@ -1,17 +1,17 @@
 /* Implements a rank's communicators over NCCL: joining, leaving and waiting. The worker's
  * compute thread calls them through struct gpu_comm_ops. There is one communicator of all ranks.
  * With several stages of several ranks there is also one for the stage, split from the first so
- * that they share resources. The communicators are non-blocking: nothing here waits inside NCCL.
- * A communicator is polled, along with the interrupt and a deadline.
+ * that they share resources. The communicators are non-blocking, so no call waits inside NCCL.
+ * The waiting thread polls a communicator, the interrupt and a deadline.
  *
- * Loss of a peer. A peer that was killed may leave a kernel on this device that spins for ever.
- * Only an abort ends such a kernel, and an abort itself has been seen to hang (NCCL #549, #863,
- * #1013, #1777). A second thread therefore aborts, started by the interrupt, since the compute
- * thread may be stuck in a launch that a full queue holds up. All communicators are marked
- * before the first is freed: freeing waits for the device, on which the kernel of another
- * communicator may spin. Communicators share one mark (splitShare). From 2.22 on they are
- * aborted in one group, which marks all of them and then frees them. Waiting for the abort ends
- * at a deadline; the process must exit then, which frees everything. */
+ * Loss of a peer. When a peer is killed, a kernel on this device may spin for ever. Only an
+ * abort ends such a kernel, and an abort itself may hang (NCCL #549, #863, #1013, #1777). The
+ * interrupt therefore starts a second thread for the abort, since the compute thread may be
+ * blocked in a launch by a full queue. All communicators are marked before the first is freed:
+ * freeing waits for the device, on which the kernel of another communicator may spin.
+ * Communicators share one mark (splitShare). From 2.22 on they are aborted in one group, which
+ * marks all of them and then frees them. The wait for the abort ends at a deadline. The process
+ * must then exit, which frees all resources. */
 #include "kernels/cuda/comm/nccl_state.h"
 
 #include <errno.h>
@@ -105,8 +105,8 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
         return error_set(err, STATUS_INVALID,
                          "the communicator still belongs to the previous replica. Report this bug");
     TRY(check_group(g, err));
-    /* A communicator belongs to the calling thread's current device. This call sets the stream's
-     * device as the current device. */
+    /* A communicator belongs to the calling thread's current device. This call makes the
+     * stream's device the current device. */
     enum status s = gpu_stream_query(c->o.stream, err);
     if (s == STATUS_OK || s == STATUS_AGAIN)
         s = join_all(c, g, err);
@@ -157,7 +157,8 @@ static void abort_comms(struct nccl_comm *c)
 {
     struct error err = {0};
     await_calls(c);
-    /* An abort that is in progress counts as failed: its communicator cannot be asked any more. */
+    /* An abort that is in progress counts as failed, because its communicator can no longer be
+     * queried. */
     enum status s = nccl_check(c, c->all ? abort_all(c) : NCCL_SUCCESS, "ncclCommAbort", &err);
     c->all = c->stage = NULL;
     atomic_store(&c->has_comms, false);

@@ -1,5 +1,5 @@
-/* Handles one call of NCCL: entering and leaving it while an interrupt may come, its result, and
- * the wait until it is no longer in progress. */
+/* Handles one call of NCCL: it enters and leaves the call while an interrupt may arrive,
+ * converts the result, and waits until the call is no longer in progress. */
 #include <sched.h>
 #include <time.h>
 
@@ -29,8 +29,8 @@ enum status nccl_interrupted(struct error *err)
     return error_set(err, STATUS_CLOSED, "interrupted");
 }
 
-/* Both accesses are sequentially consistent: either the aborting thread sees the call, or the
- * call sees the interrupt. */
+/* Both accesses are sequentially consistent, so either the aborting thread detects the call, or
+ * the call detects the interrupt. */
 enum status nccl_enter(struct nccl_comm *c, struct error *err)
 {
     atomic_store(&c->in_call, true);

@@ -47,8 +47,8 @@ static enum status find_symbols(struct nccl_comm *c, void *handle, const char *l
     return STATUS_OK;
 }
 
-/* Opens the named library, or the default one when there is no name. A name is never replaced by
- * another library. */
+/* Opens the named library, or the default library when there is no name. A named library is
+ * never replaced by another. */
 static enum status open_library(const char *library, void **handle, struct error *err)
 {
     struct error why;

@@ -1,17 +1,18 @@
 /* Implements small sums of a stage over memory that its ranks map from each other (oneshot.cu),
  * used instead of NCCL's when possible. nccl.c calls this file when a group is joined and left;
  * nccl_ops.c calls it for sums.
- * Each group tries anew whether the sums work, and all ranks of the stage reach the same answer.
+ * Each group tests again whether the sums work, and all ranks of the stage get the same result.
  * NCCL sums up a table of each rank's properties. Each rank maps the others' regions and reports
  * the result. Then a trial sum runs, and each rank reports whether it was right. If one rank
- * says no, NCCL does all sums. CUDA's handles are valid on one host only. A boot id tells hosts
- * apart, independently of containers.
+ * reports a failure, NCCL computes all sums. CUDA's handles are valid on one host only. A boot
+ * id distinguishes hosts, even for ranks in containers.
  *
  * Loss of a rank. A kernel that waits for a rank polls a word of the host, which an interrupt
- * sets. The kernel then ends, and sums enqueued behind it do nothing. Without an interrupt the
- * kernel ends at the deadline of a wait, and another word says which rank did not come. A rank's
- * own region lives as long as the process, since a rank that was left behind may still write a
- * flag into it. The others' regions are unmapped when the stream has ended. */
+ * sets. The kernel then ends, and sums enqueued behind it do nothing. Without an interrupt, the
+ * kernel ends at the deadline of a wait, and another word has the number of the rank that did
+ * not arrive. A rank's own region is kept until the process exits, since a rank of an earlier
+ * group may still write a flag into it. The regions of other ranks are unmapped when the stream
+ * has ended. */
 #include "kernels/cuda/comm/nccl_state.h"
 
 #include <fcntl.h>
@@ -28,18 +29,17 @@ enum {
     /* elements of a trial: enough that every block of the kernel has words */
     TRIAL_ELEMENTS = 64 << 10,
     TRIAL_POWERS = 7,
-    /* The WORD_ constants are indices of the host's words; each word has a cache line of its
-     * own. */
+    /* The WORD_ constants are indices of the host's words; each word has a separate cache line. */
     WORD_ABORT = 0,
     WORD_FAILED = 16,
     N_WORDS = 32
 };
 
-/* `entry` holds a rank's properties. They travel as one float for each byte, with zeros in the
- * other ranks' places: the sum of one number and zeros is that number. */
+/* `entry` holds a rank's properties. They are sent as one float for each byte, with zeros in the
+ * other ranks' places, because the sum of one number and zeros is that number. */
 struct entry {
-    /* 0: sums over peer memory are turned off; 1: they are wanted; 2: there is no memory for them
-     */
+    /* 0: sums over peer memory are disabled; 1: they are enabled; 2: there is too little memory
+     * for them */
     uint8_t is_willing;
     uint8_t boot[BOOT_ID_BYTES];
     uint8_t handle[GPU_PEER_HANDLE_BYTES];
@@ -139,8 +139,8 @@ static struct entry own_entry(const struct nccl_comm *c)
     return e;
 }
 
-/* Sums n floats of the host over the stage. The call waits for the device, so it is not for use
- * in a step. */
+/* Sums n floats of the host over the stage. The call waits for the device, so it must not be
+ * used in a step. */
 static enum status sum_host(struct nccl_comm *c, float *x, size_t n, struct error *err)
 {
     void *scratch = c->oneshot.scratch;
@@ -208,7 +208,7 @@ static enum status map(struct nccl_comm *c, const struct entry *entries, struct 
     return STATUS_OK;
 }
 
-/* Sets *all to whether every rank says yes. */
+/* Sets *all to whether `yes` is true on every rank. */
 static enum status agree(struct nccl_comm *c, bool yes, const struct error *own_why, bool *all,
                          struct error *err)
 {
@@ -241,8 +241,8 @@ static enum status enqueue(struct nccl_comm *c, void *x, size_t n, uint64_t time
     return cuda_oneshot_sum_bf16(c->o.stream, &p, err);
 }
 
-/* Takes the upper half of a float's bits. The result is exact for powers of two and for their
- * sums. */
+/* Returns the upper half of a float's bits as a bfloat16. The result is exact for powers of two
+ * and for their sums. */
 static uint16_t bf16_of(float v)
 {
     uint32_t bits;
@@ -257,7 +257,7 @@ static float power_at(size_t i)
 
 /* Computes two sums, one in each slot: of 2^r from rank r, then of the result that all ranks
  * should have. Returns an error after an interrupt or when a rank is lost. If a rank does not
- * come, the trial has failed. */
+ * arrive, the trial has failed. */
 static enum status try_sums(struct nccl_comm *c, uint16_t *x, bool *right, struct error *err)
 {
     const uint32_t tp = c->base.group.tp;
@@ -346,7 +346,7 @@ enum status nccl_oneshot_join(struct nccl_comm *c, const struct gpu_comm_group *
     return STATUS_OK;
 }
 
-/* Returns whether this sum may go over peer memory. The result is the same on all ranks: they
+/* Returns whether this sum may use peer memory. The result is the same on all ranks, because all
  * call with the same n, and with x at the same offset of equally aligned memory. */
 bool nccl_oneshot_takes(const struct nccl_comm *c, const void *x, size_t n)
 {

@@ -1,7 +1,7 @@
-/* Implements the collectives of a rank on a GPU. Each is one call of NCCL or one group of calls,
- * on the object's stream. A first call may be in progress for a while, because it connects. The
- * object must wait for such a call; otherwise later work would be enqueued before the call's
- * work. */
+/* Implements the collectives of a rank on a GPU. Each collective is one call of NCCL or one
+ * group of calls, on the object's stream. A first call may be in progress for a while, because
+ * it connects. The object must wait for such a call; otherwise later work would be enqueued
+ * before the call's work. */
 #include "kernels/cuda/comm/nccl_state.h"
 
 /* NCCL allows 2048 calls in a group. */

@@ -69,9 +69,10 @@ MUST_USE enum status nccl_look(struct nccl_comm *c, struct nccl_native *const *c
                                const char *call, struct error *err);
 /* Returns STATUS_CLOSED and sets the text of this error. */
 MUST_USE enum status nccl_interrupted(struct error *err);
-/* Increments the progress counter, from which others see that this rank is alive. */
+/* Increments the progress counter, by which other threads detect that this rank still works. */
 void nccl_bump(const struct nccl_comm *c);
-/* Pauses a polling loop that has made n turns: first not at all, then shortly, then for 20 us. */
+/* Pauses a polling loop after its n-th turn. The first turns have no pause, then a short one,
+ * then 20 us. */
 void nccl_relax(uint32_t n);
 
 /* Loads the library (nccl_library.c). Fills in api, version and text. */
@@ -89,18 +90,18 @@ MUST_USE enum status nccl_send(struct gpu_comm *base, uint32_t to, const void *d
 MUST_USE enum status nccl_receive(struct gpu_comm *base, uint32_t from, void *data, size_t n_bytes,
                                   struct error *err);
 
-/* The functions below are in nccl_oneshot.c. base.one_shot_bytes is the size that ranks may sum
- * this way; it is 0 before the join and after the leave. */
+/* The functions below are in nccl_oneshot.c. base.one_shot_bytes is the most bytes that ranks
+ * may sum over peer memory; it is 0 before the join and after the leave. */
 void nccl_oneshot_close(struct nccl_comm *c);
-/* Finds out with the other ranks of the stage whether the sums work. It is called after the
- * communicators have joined and base.group is set. */
+/* Agrees with the other ranks of the stage whether sums over peer memory work. It is called
+ * after the communicators have joined and base.group is set. */
 MUST_USE enum status nccl_oneshot_join(struct nccl_comm *c, const struct gpu_comm_group *g,
                                        struct error *err);
-/* Ends kernels that wait for a rank. It may be called from any thread. */
+/* Ends sums that wait for a rank. It may be called from any thread. */
 void nccl_oneshot_interrupt(struct nccl_oneshot *o);
-/* Returns STATUS_IO when a sum has ended because a rank did not come in time. */
+/* Returns STATUS_IO when a sum has ended because a rank did not arrive in time. */
 MUST_USE enum status nccl_oneshot_check(const struct nccl_comm *c, struct error *err);
-/* Unmaps the others' regions. The stream must have ended. */
+/* Unmaps the regions of the other ranks. The stream must have ended. */
 void nccl_oneshot_leave(struct nccl_comm *c);
 bool nccl_oneshot_takes(const struct nccl_comm *c, const void *x, size_t n);
 MUST_USE enum status nccl_oneshot_sum(struct nccl_comm *c, void *x, size_t n, struct error *err);

@@ -5,21 +5,21 @@
  *
  * Bytes: a thread loads 16 bytes at a time, side by side with its neighbours. A thread issues
  * the loads of a word from all ranks before it adds, because the latency of NVLink is the main
- * cost. With n ranks each device reads n - 1 times x over its links. That is faster up to some
- * hundred KiB; for larger sums, a ring moves fewer bytes.
+ * cost. With n ranks each device reads n - 1 times x over its links. This is faster up to some
+ * hundred KiB. For larger sums, a ring transfers fewer bytes.
  *
- * Two slots in turn make one barrier enough. A rank writes a slot again two sums later. By then
- * its block has seen the same block of every rank arrive at the sum between, and a rank's kernel
- * touches nothing before its previous kernel has ended. This holds for each block by itself,
- * because no other block has its words. On all ranks a block counts the same sums: the sums that
- * are long enough to need this block. The count lies in the region, so that a recorded launch
- * finds the count of its own block.
+ * Two slots in turn make one barrier enough. A rank writes a slot again two sums later. By then,
+ * its block has waited for the same block of every rank in the sum between, and a rank's kernel
+ * accesses no memory before its previous kernel has ended. This is true for each block
+ * separately, because no other block has its words. On all ranks a block counts the same sums:
+ * the sums that are long enough to need this block. The count lies in the region, so that a
+ * recorded launch finds the count of its own block.
  *
  * A flag is the group's tag and the count. A late flag from a rank of an older group does not
  * count as an arrival. Such a flag may overwrite an arrival, and then the deadline ends the
- * wait. A peer that died never comes: waiting ends at the deadline, or when the host sets its
- * word. Then this sum and all later sums of the region leave x unchanged. The host's word is
- * behind PCIe, so a thread reads it only after it has waited for a while. */
+ * wait. A peer that has ended never arrives: the wait ends at the deadline, or when the host
+ * sets its word. Then this sum and all later sums of the region leave x unchanged. Reading the
+ * host's word over PCIe is slow, so a thread reads it only after a while. */
 #include "kernels/cuda/comm/oneshot.h"
 #include "kernels/cuda/comm/peer.cuh"
 #include "kernels/cuda/device/common.cuh"
@@ -78,12 +78,12 @@ __device__ inline bool has_come(const uint64_t *flag, uint32_t tag, uint32_t tur
 }
 
 /* Thread r of the block waits for rank r. Returns false, in all threads, when a rank did not
- * come. */
+ * arrive. */
 template <unsigned RANKS> __device__ inline bool meet(const launch &p, uint32_t turn)
 {
     region *own = p.regions[p.rank];
     bool ok = true;
-    __syncthreads(); /* the block's words are in the slot */
+    __syncthreads(); /* now all words of the block are in the slot */
     if (threadIdx.x < RANKS) {
         const uint64_t *flag = &own->arrived[blockIdx.x][threadIdx.x];
         __threadfence_system();
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(THREADS) sum_kernel(const __grid_constant__ la
         p.x[i] = make_uint4(round_pair(sum[0], sum[1]), round_pair(sum[2], sum[3]),
                             round_pair(sum[4], sum[5]), round_pair(sum[6], sum[7]));
     }
-    if (threadIdx.x == 0) /* all threads have read the count before they met */
+    if (threadIdx.x == 0) /* all threads have read the count before the wait */
         own->count[blockIdx.x] = turn;
 }
 } // namespace

@@ -1,7 +1,7 @@
 #pragma once
-/* Implements flags between kernels on different devices, through memory that both devices see. A
- * flag is stored after its data and loaded before it, at system scope. The emulation has a file
- * of the same name (tests/cuda/emulate/kernels/cuda/comm/peer.cuh). */
+/* Implements flags between kernels on different devices, through memory that both devices can
+ * access. A flag is stored after its data and loaded before it, at system scope. The emulation
+ * has a file of the same name (tests/cuda/emulate/kernels/cuda/comm/peer.cuh). */
 #include <cuda_runtime.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* Implements CUDA IPC: one process allocates memory; another process opens the memory's handle
- * and sees the same bytes at an address of its own. Opening sets up the access over NVLink or
+ * and accesses the same bytes at its own address. Opening sets up the access over NVLink or
  * PCIe. */
 #include "kernels/cuda/device/common.cuh"
 
@@ -17,8 +17,8 @@ namespace
  * exposes all of it. */
 constexpr uint64_t UNIT = 2u << 20;
 
-/* A device that CUDA_VISIBLE_DEVICES hides cannot be queried; opening its handle shows the
- * result. */
+/* A device that CUDA_VISIBLE_DEVICES hides cannot be queried, so it is checked only when its
+ * handle is opened. */
 enum status check_reach(const struct gpu_device *d, const char *pci, struct error *err)
 {
     int peer = 0, reaches = 0;

@@ -19,10 +19,10 @@ struct gpu_peer_memory {
  * whole unit. */
 MUST_USE enum status gpu_peer_alloc(struct gpu_device *d, uint64_t n_bytes,
                                     struct gpu_peer_memory *out, struct error *err);
-/* Maps another process's memory for this device until gpu_peer_close; only then may its owner
- * free it. The handle must come from this host since its last boot. A handle with other bytes is
- * refused, or gives access to some other memory. Returns STATUS_UNSUPPORTED when the device at
- * `pci` is visible to this process but out of reach for its device. */
+/* Maps another process's memory for this device until gpu_peer_close; the owner may free the
+ * memory only after that. The handle must have been made on this host since its last boot. A
+ * handle with wrong bytes is refused, or maps other memory. Returns STATUS_UNSUPPORTED when the
+ * device at `pci` is visible to this process but cannot be reached by its device. */
 MUST_USE enum status gpu_peer_open(struct gpu_device *d,
                                    const uint8_t handle[GPU_PEER_HANDLE_BYTES], const char *pci,
                                    void **out, struct error *err);

@@ -3,10 +3,11 @@
  * operators' functions are in the abi.h of each folder.
  * Kernels read and write bfloat16 rows and add in float; weights of norms are float.
  *
- * Work is enqueued on a stream and runs in the order of the calls. A failure on the device shows
- * in a later call, at the latest in gpu_stream_sync. Such a device is lost: every later call on
- * it fails too. Errors carry the CUDA call's own text; nothing here aborts. An object is used by
- * one thread at a time; different objects may be used by different threads. */
+ * Work is enqueued on a stream and runs in the order of the calls. A later call reports a
+ * failure on the device, at the latest gpu_stream_sync. The device is then lost: every later
+ * call on it fails too. Errors have the CUDA call's own text, and no function aborts the
+ * process. An object is used by one thread at a time; different objects may be used by different
+ * threads. */
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,11 +47,11 @@ void gpu_device_close(struct gpu_device *d);
 bool gpu_launch_early(struct gpu_device *d, bool wanted);
 MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err);
 
-/* Allocates zeroed device memory, aligned to 256 bytes; the zeros are there when the call
- * returns. Returns STATUS_NO_MEMORY when there is none. */
+/* Allocates zeroed device memory, aligned to 256 bytes; the memory is zeroed when the call
+ * returns. Returns STATUS_NO_MEMORY when too little memory is free. */
 MUST_USE enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out,
                                struct error *err);
-/* waits for the device's work; the pointer may be NULL */
+/* waits for the device's work, then frees the memory; the pointer may be NULL */
 void gpu_release(struct gpu_device *d, void *ptr);
 
 MUST_USE enum status gpu_stream_new(struct gpu_device *d, struct gpu_stream **out,
@@ -60,11 +61,11 @@ void gpu_stream_free(struct gpu_stream *s); /* the pointer may be NULL */
 MUST_USE enum status gpu_stream_sync(struct gpu_stream *s, struct error *err);
 /* Returns STATUS_AGAIN while enqueued work is not finished. It never waits. */
 MUST_USE enum status gpu_stream_query(struct gpu_stream *s, struct error *err);
-/* returns the cudaStream_t, for libraries that take one */
+/* returns the cudaStream_t, for libraries that need one */
 void *gpu_stream_native(struct gpu_stream *s);
 struct gpu_device *gpu_stream_device(struct gpu_stream *s);
 
-/* An event marks a place in a stream. The thread that records an event also queries it. */
+/* An event marks a place in a stream. Only the thread that records an event may query it. */
 MUST_USE enum status gpu_event_new(struct gpu_device *d, struct gpu_event **out, struct error *err);
 void gpu_event_free(struct gpu_event *e); /* the pointer may be NULL */
 MUST_USE enum status gpu_event_record(struct gpu_event *e, struct gpu_stream *s, struct error *err);
@@ -72,7 +73,7 @@ MUST_USE enum status gpu_event_record(struct gpu_event *e, struct gpu_stream *s,
  * STATUS_OK for an event that was never recorded. */
 MUST_USE enum status gpu_event_query(struct gpu_event *e, struct error *err);
 MUST_USE enum status gpu_event_wait(struct gpu_event *e, struct error *err);
-/* Allocates pinned host memory. Copies to and from it do not make the host wait. */
+/* Allocates pinned host memory. The host does not wait during copies to and from this memory. */
 MUST_USE enum status gpu_host_alloc(struct gpu_device *d, uint64_t n_bytes, void **out,
                                     struct error *err);
 void gpu_host_release(struct gpu_device *d, void *ptr); /* the pointer may be NULL */

@@ -62,7 +62,7 @@ __device__ __forceinline__ void chunk_unpack(uint4 chunk, float *out)
     }
 }
 
-/* Rounds a chunk's floats to bfloat16, to nearest even. */
+/* Rounds a chunk's floats to the nearest bfloat16, ties to even. */
 __device__ __forceinline__ uint4 chunk_pack(const float *v)
 {
     uint32_t words[CHUNK / 2];

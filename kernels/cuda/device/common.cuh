@@ -1,6 +1,6 @@
 #pragma once
-/* Defines what the .cu files share: CUDA's errors as our status codes, the structs behind the
- * opaque pointers, and reductions of a fixed order. */
+/* Defines what the .cu files share: CUDA's errors as enum status, the structs behind the opaque
+ * pointers, and reductions of a fixed order. */
 #include <cuda_runtime.h>
 
 extern "C" {
@@ -14,7 +14,7 @@ extern "C" {
 
 struct gpu_device {
     int ordinal;
-    /* whether kernels can be launched early and whether they are (launch.cuh) */
+    /* whether kernels can be launched early, and whether early launches are enabled (launch.cuh) */
     bool can_launch_early, launches_early;
     uint32_t shared_bytes; /* limit of shared memory for a block, from gpu_info */
     uint32_t n_allowed;
@@ -46,7 +46,7 @@ static inline enum status gpu_enter(const struct gpu_device *d, struct error *er
 }
 
 /* Returns the sum over aligned groups of N lanes (a power of two, at most 32), as a fixed tree.
- * All lanes of the warp take part, and every lane of a group gets the same bits. */
+ * All lanes of the warp must call it, and every lane of a group gets the same bits. */
 template <unsigned N> __device__ inline float lanes_sum(float v)
 {
 #pragma unroll
@@ -56,7 +56,7 @@ template <unsigned N> __device__ inline float lanes_sum(float v)
 }
 
 /* Returns the sum over the first THREADS threads of a block, adding lanes first and then warps.
- * In blocks with more than one row, a row has at most one warp, so only whole blocks meet at the
+ * In blocks with more than one row, a row has at most one warp, so only whole blocks wait at the
  * barrier. */
 template <unsigned THREADS> __device__ inline float threads_sum(float v)
 {

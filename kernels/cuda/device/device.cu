@@ -1,5 +1,5 @@
 /* Implements devices, memory, streams and copies: thin wrappers of CUDA's runtime behind
- * device/abi.h. The backend and the tests call them. A failure keeps the CUDA call's own text.
+ * device/abi.h, for the backend and the tests. A failure keeps the CUDA call's own text.
  * Invariants: every entry sets the calling thread's device (gpu_enter). Memory and streams are
  * freed before their device is closed. */
 #include "kernels/cuda/device/common.cuh"
@@ -12,7 +12,7 @@
 /* MIN_CAPABILITY is the first capability with bfloat16 conversions; norm.cu is built for it. */
 static const uint32_t MIN_CAPABILITY = 80;
 
-/* Explains why there is no device, and what to do. */
+/* Makes the error that explains why there is no device, with advice. */
 static enum status explain_absence(cudaError_t e, struct error *err)
 {
     int driver = 0, runtime = 0;
@@ -71,7 +71,7 @@ enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
 
 namespace
 {
-/* this kernel is never launched; its attributes tell how the code was compiled */
+/* this kernel is never launched; its attributes show how the code was compiled */
 __global__ void waiting_kernel()
 {
     dependency_wait();
@@ -91,8 +91,8 @@ static bool is_early_forbidden()
     return word != nullptr;
 }
 
-/* Finds out whether kernels can wait. This depends on the code that runs: code that a driver
- * compiled from PTX below 9.0 has no wait on any device. */
+/* Finds whether kernels can wait for the previous kernel (launch.cuh). This depends on the code
+ * that runs: code that a driver compiled from PTX below 9.0 has no wait on any device. */
 static enum status find_early(struct gpu_device *d, uint32_t capability, struct error *err)
 {
     cudaFuncAttributes code;
@@ -141,8 +141,8 @@ enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct er
     d.ordinal = (int)ordinal;
     d.shared_bytes = info.shared_bytes;
     TRY(gpu_enter(&d, err));
-    /* The first call creates the context, so that trouble with the driver shows here and not in
-     * a kernel. */
+    /* The first call creates the context, so that this function reports a driver error, not a
+     * later kernel. */
     TRY(gpu_check(cudaFree(nullptr), "cudaFree", err));
     TRY(find_early(&d, info.capability, err));
     *out = static_cast<struct gpu_device *>(mem_zalloc(sizeof **out));

@@ -9,14 +9,14 @@ extern "C" {
 #include "common/base/status.h"
 
 /* Loads the library `name` ("libcublasLt.so.13", without a path) and puts dlopen's handle into
- * *handle. These places are tried in order, and the first library that loads is taken:
+ * *handle. These places are tried in order, and the first library that loads is used:
  *   1. the dynamic linker's search path: LD_LIBRARY_PATH, the program's RUNPATH, the system;
  *   2. lib/python3.N/{site,dist}-packages/nvidia/{cu13,cublas,nccl}/lib beside each absolute folder
- *      of PATH, which finds an active virtual environment, conda's, and the system's Python;
+ *      of PATH, which finds an active virtual environment, conda, and the system's Python;
  *   3. /usr/local/cuda/lib64 and /usr/local/cuda/targets/<machine>/lib.
  * The caller closes the handle. This function may be called from any thread.
- * Returns STATUS_UNSUPPORTED when no place has the library; the text is the dynamic linker's,
- * from place 1. */
+ * Returns STATUS_UNSUPPORTED when no place has the library; the error text is the dynamic
+ * linker's, for place 1. */
 MUST_USE enum status gpu_find_library(const char *name, void **handle, struct error *err);
 
 #ifdef __cplusplus

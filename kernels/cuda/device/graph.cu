@@ -12,7 +12,8 @@ struct gpu_graph {
     uint32_t n_nodes;
 };
 
-/* Other threads may allocate meanwhile: the capture mode limits only this thread. */
+/* Starts a recording. Other threads may allocate meanwhile, because the capture mode limits only
+ * this thread. */
 enum status gpu_graph_begin(struct gpu_stream *s, struct error *err)
 {
     TRY(gpu_enter(s->device, err));

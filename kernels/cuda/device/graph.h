@@ -10,8 +10,8 @@ struct gpu_graph;
 /* Starts a recording: work enqueued on s is recorded and does not run. Waiting and allocating
  * are not allowed until the recording ends. */
 MUST_USE enum status gpu_graph_begin(struct gpu_stream *s, struct error *err);
-/* Ends the recording and prepares it for launches. After an error there is no graph, and the
- * stream works as before. */
+/* Ends the recording and prepares it for launches. After an error, there is no graph, and the
+ * stream can be used as before. */
 MUST_USE enum status gpu_graph_end(struct gpu_stream *s, struct gpu_graph **out, struct error *err);
 /* Returns the number of kernels that one launch of the graph runs. Recorded copies count too. */
 uint32_t gpu_graph_nodes(const struct gpu_graph *g);

@@ -34,9 +34,9 @@ __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const uint32_t (&a
 }
 
 /* Loads matrices of 8 x 8 elements of 2 bytes from shared memory. Lane 8 i + j gives the address
- * of row j of matrix i (16 bytes, with that alignment). r[i] gets row g, columns 2t and 2t + 1
- * of matrix i; with trans, r[i] gets column g, rows 2t and 2t + 1. x2 ignores the addresses of
- * lanes 16 to 31. */
+ * of row j of matrix i (16 bytes, with that alignment). r[i] receives row g, columns 2t and 2t +
+ * 1 of matrix i; with trans, r[i] receives column g, rows 2t and 2t + 1. x2 ignores the
+ * addresses of lanes 16 to 31. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *smem)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -72,7 +72,7 @@ __device__ __forceinline__ void cp_async_16(void *smem, const void *global, bool
                  : "memory");
 }
 
-/* Ends a group, which is all copies since the previous commit. */
+/* Ends a group. A group is all copies since the previous commit. */
 __device__ __forceinline__ void cp_async_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -114,7 +114,7 @@ __device__ __forceinline__ float exp2_fast(float x)
 /* Implements programmatic dependent launch. A kernel launched with
  * cudaLaunchAttributeProgrammaticStreamSerialization may begin before the kernel before it has
  * ended. dependency_wait waits until the earlier kernel has ended and its writes are visible;
- * call it before touching data that other kernels write. dependency_launch lets the next kernel
+ * call it before accessing data that other kernels write. dependency_launch lets the next kernel
  * begin. Without the attribute, and below sm_90, both functions do nothing. */
 __device__ __forceinline__ void dependency_wait()
 {

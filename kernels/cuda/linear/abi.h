@@ -1,5 +1,5 @@
 #pragma once
-/* Declares products with packed weights, and reading rows of these weights: the C ABI of
+/* Declares products with packed weights, and the reading of rows of these weights: the C ABI of
  * linear.cu, blas.cu, dequantise.cu and embed.cu. Calls enqueue work, as in device/abi.h.
  * Pointers are device pointers. */
 #include "kernels/cuda/device/abi.h"
@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* `gpu_linear` is the state of one stream's products: counters at which split sums meet, and
- * cuBLASLt. gpu_linear_new returns STATUS_UNSUPPORTED when cuBLASLt is missing; the text says
- * how to install it. */
+/* `gpu_linear` is the state of one stream's products: the counters that combine split sums, and
+ * cuBLASLt. gpu_linear_new returns STATUS_UNSUPPORTED when cuBLASLt is missing; the error text
+ * explains how to install it. */
 struct gpu_linear;
 MUST_USE enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
                                     struct gpu_linear **out, struct error *err);
@@ -29,17 +29,17 @@ struct gpu_products {
     uint32_t n_rows, n_parts; /* n_parts: number of parts, which have equal format, k and group */
     struct gpu_product parts[LINEAR_MAX_PARTS];
     /* Used by cuda_linear_few only: there are two parts, gate and up, with equally many outputs.
-     * parts[0].out gets act(gate) * up in bfloat16; parts[1].out is not written. */
+     * parts[0].out receives act(gate) * up in bfloat16; parts[1].out is not written. */
     bool is_gated;
     enum activation act;
     float limit;
     void *scratch; /* scratch memory, aligned to 256 bytes */
     uint64_t scratch_bytes;
 };
-/* Reads the weights once for up to GPU_FEW_ROWS rows, or for fewer if shared memory is small;
- * more rows take several turns. Rows may have any alignment; rows at multiples of 16 bytes are
- * read in words of that size. The scratch holds sums that are split over blocks. With little
- * scratch there are fewer splits. */
+/* Multiplies few rows. The weights are read once for up to GPU_FEW_ROWS rows, or for fewer if
+ * shared memory is small. More rows need several turns. Rows may have any alignment, and rows at
+ * multiples of 16 bytes are read in words of that size. The scratch holds sums that are split
+ * over blocks. With less scratch, there are fewer splits. */
 #define GPU_FEW_ROWS 64u
 MUST_USE enum status cuda_linear_few(struct gpu_linear *l, const struct gpu_products *p,
                                      struct error *err);

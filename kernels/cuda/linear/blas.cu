@@ -1,10 +1,10 @@
 /* Computes products of many rows with cuBLASLt, which is loaded for the first product, so that
- * the program runs without it. backend/linear.c calls cuda_linear_many; all work goes to the
- * stream of the struct gpu_linear.
+ * the program starts without it. backend/linear.c calls cuda_linear_many, and all work is
+ * enqueued on the stream of the struct gpu_linear.
  * In cuBLASLt's terms, columns first: out [n][rows] = w^T [n][k] x [k][rows], where w is k x n.
- * cuBLASLt is asked for an algorithm once for a shape, with rows rounded up, and the algorithm
- * is kept. Parts of split sums are added in float. Weights in codes are converted to bfloat16
- * some outputs at a time, so that they are read back from the L2 cache if it is large enough.
+ * For each shape, with rows rounded up, cuBLASLt is queried once for an algorithm, which is
+ * kept. Parts of split sums are added in float. Weights in codes are converted to bfloat16 some
+ * outputs at a time, so that they are read back from the L2 cache if it is large enough.
  * A product begins with the bias in its output. The part of the bias that bfloat16 cannot hold
  * is a vector that cuBLASLt adds in float before it rounds. The result is therefore rounded
  * once, with a bias of 16 bits of fraction (or all bits, if the result is float). */
@@ -46,7 +46,7 @@ constexpr uint64_t WORKSPACE = GPU_BLAS_WORKSPACE - GPU_BLAS_BIASES;
 /* MAX_BIASES is the largest number of biases of a product. */
 constexpr uint32_t MAX_BIASES = GPU_BLAS_BIASES / sizeof(uint16_t);
 constexpr uint32_t PIECE_OUTPUTS =
-    128; /* the outputs of a piece are a multiple of this number, if there is room */
+    128; /* the outputs of a piece are a multiple of this number, if there is enough scratch */
 
 struct api {
 #define X(name) decltype(&::name) name;
@@ -173,7 +173,7 @@ bool same(const struct shape &a, const struct shape &b)
            a.is_aligned == b.is_aligned;
 }
 
-/* Asks cuBLASLt for an algorithm. The layouts must be set. */
+/* Queries cuBLASLt for an algorithm. The layouts must be set. */
 enum status ask(struct blas *b, const struct shape &s, cublasLtMatmulAlgo_t *out, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t result = {};
@@ -204,7 +204,7 @@ struct kept *find(struct blas *b, const struct shape &s)
     return nullptr;
 }
 
-/* Asks for an algorithm and keeps it, in place of the shape's old algorithm. */
+/* Queries cuBLASLt for an algorithm and stores it, in place of the shape's old algorithm. */
 enum status keep(struct blas *b, const struct shape &s, const struct kept **out, struct error *err)
 {
     struct kept k = {};
@@ -229,7 +229,8 @@ void *biases_of(void *scratch)
     return static_cast<uint8_t *>(scratch) + WORKSPACE;
 }
 
-/* The bias pointer is also set when an algorithm is chosen, because it tells the alignment. */
+/* The bias pointer is also set when an algorithm is chosen, because the algorithm depends on its
+ * alignment. */
 enum status set_epilogue(struct blas *b, const struct shape &s, const struct places &at,
                          struct error *err)
 {
@@ -254,7 +255,7 @@ cublasStatus_t run(struct gpu_linear *l, const struct shape &s, const struct pla
 }
 
 /* Multiplies with the algorithm for the rounded-up number of rows, which mostly works for fewer
- * rows too. If cuBLASLt refuses this algorithm, it uses an algorithm for the exact number. */
+ * rows too. If cuBLASLt refuses this algorithm, one for the exact number is used. */
 enum status multiply(struct gpu_linear *l, const struct shape &s, const struct places &at,
                      struct error *err)
 {
@@ -276,7 +277,7 @@ enum status multiply(struct gpu_linear *l, const struct shape &s, const struct p
     return check(status, "cublasLtMatmul", err);
 }
 
-/* `fill_args` describes filling out[row] with the bias; `rest` gets the part that out's type
+/* `fill_args` describes filling out[row] with the bias; `rest` receives the part that out's type
  * cannot hold. */
 struct fill_args {
     void *out;
@@ -417,11 +418,11 @@ void blas_free(struct blas *b)
  * bytes a weight), reading is the limit of a product. One reading at half of the memory's rate
  * is therefore no slower than two readings at the full rate, and one turn of up to 64 rows gains
  * nothing.
- * Codes: cuBLASLt's way reads, writes and reads each weight again: 4.5 bytes for a code of 4
+ * Codes: cuda_linear_many reads, writes and reads each weight again: 4.5 bytes for a code of 4
  * bits, 5 bytes for a code of 8 bits. A turn of 64 rows reads each weight once, so the limit is
  * four or five turns. If these turns are bound by instructions, fewer turns are as slow;
- * gemm_launch.cuh estimates a third to a half of the memory's rate for 64 rows of 4 bits. That
- * was never measured. */
+ * gemm_launch.cuh estimates a third to a half of the memory's rate for 64 rows of 4 bits. This
+ * was not measured. */
 uint32_t gpu_many_rows(enum gpu_format f)
 {
     return f == GPU_BF16 ? GPU_FEW_ROWS + 1 : 256;

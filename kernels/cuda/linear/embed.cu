@@ -1,7 +1,7 @@
-/* Reads rows of packed weights by id, and columns of activations by order. These are copies of a
- * few rows, for which a launch costs more than the bytes. A block has one row, and a thread has
+/* Reads rows of packed weights by id, and columns of activations by order. Only a few rows are
+ * copied, so a launch costs more time than the bytes. A block has one row, and a thread has
  * eight of its inputs. A thread writes 16 bytes at once. A thread reads BF16 in the same way. It
- * reads codes as four pairs that lie 16 bytes apart. */
+ * reads codes as four pairs that are 16 bytes apart. */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 

@@ -4,23 +4,24 @@
  * is inputs.
  *
  * Movement of bytes: a block has 8 warps. WARPS_N of them are side by side over outputs (MT row
- * tiles each), 8 / WARPS_N over K. Blocks divide the outputs, and also K if these would be too
- * few blocks (n_splits). Every lane copies 16 bytes at a time from global memory into its own
- * places of a ring in shared memory, by asynchronous copies, n_stages - 1 steps ahead. A
- * multiprocessor therefore has 48 to 140 KB of loads in flight, and no register waits for a
- * load. Codes return to the lane that copied them, so the rings need no barrier. The activations
- * of a step are shared by the warps that have its part of K, and one barrier a step serves all
- * of these warps. Both layouts avoid bank conflicts when copying and when reading. The first
- * step's weights are copied, and the next steps' weights are prefetched into the L2 cache,
- * before the previous kernel has ended (programmatic dependent launch).
+ * tiles each), 8 / WARPS_N over K. The outputs are divided among the blocks, and so is K if
+ * there would be too few blocks (n_splits). Every lane copies 16 bytes at a time from global
+ * memory into its own places of a ring in shared memory, by asynchronous copies, n_stages - 1
+ * steps ahead. A multiprocessor therefore has 48 to 140 KB of loads in flight, and no register
+ * waits for a load. Codes return to the lane that copied them, so the rings need no barrier. The
+ * activations of a step are shared by the warps that have its part of K, and one barrier a step
+ * serves all of these warps. Both layouts avoid bank conflicts when copying and when reading.
+ * The first step's weights are copied, and the next steps' weights are prefetched into the L2
+ * cache, before the previous kernel has ended (programmatic dependent launch).
  *
- * Sums are float. A sum goes over a warp's inputs in order, or group by group times the group's
- * scale; then over the warps along K, then over the splits, both in order. The last of an
- * output's splits to arrive adds them all; the bits do not depend on which split that is.
+ * Sums are float. A sum is computed over a warp's inputs in order, or group by group times the
+ * group's scale. The sums of the warps along K are then added in order, then those of the
+ * splits. The last of an output's splits to arrive adds them all; the bits do not depend on
+ * which split that is.
  *
  * Gate and up of a gated MLP may be one product whose epilogue applies the activation. Row tiles
- * of gate and up alternate, so that both are in one block. Each is summed and rounded as it
- * would be in a product of its own. */
+ * of gate and up alternate, so that both are in one block. Each is summed and rounded as in a
+ * separate product. */
 #include "kernels/cuda/linear/gemm_finish.cuh"
 #include "kernels/cuda/linear/gemm_load.cuh"
 #include "kernels/cuda/linear/gemm_step.cuh"
@@ -60,10 +61,10 @@ __global__ __launch_bounds__(GEMM_THREADS, gemm_blocks_of(NB)) void gemm_kernel(
     auto load_x = [&](uint32_t step, uint32_t stage) {
         gemm_load_x<F>(a, step * block_k, log_chunks, ring + stage * stage_bytes + x_at);
     };
-    /* Only weights are touched before the wait, since no kernel writes them. Only the first
-     * step's weights are copied. Copies are waited for in order, so copies of later steps would
-     * delay the first activations. Meanwhile the next weights are prefetched into the L2 cache,
-     * which no thread waits for. */
+    /* Only weights are read before the wait, since no kernel writes them. Only the first step's
+     * weights are copied. Copies are waited for in order, so copies of later steps would delay
+     * the first activations. Meanwhile the next weights are prefetched into the L2 cache, which
+     * no thread waits for. */
     load_weights(begin, 0);
 #pragma unroll
     for (uint32_t i = 1; i <= gemm_prefetched<F, GROUP>(NB, MT); i++)

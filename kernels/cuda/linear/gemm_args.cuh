@@ -58,10 +58,10 @@ __host__ __device__ constexpr uint32_t gemm_blocks_of(uint32_t nb)
 
 /* GEMM_PREFETCH_BYTES is the number of bytes of weights, for each multiprocessor, that are
  * prefetched before the previous kernel has ended. These bytes follow a block's first step and
- * are 2 to 4 steps. A kernel without weights (a norm, a merge, an activation) leaves the memory
- * idle for 2 to 5 us. In that time the memory could bring 2 to 5 times 23 KB to each of 132
- * multiprocessors. More bytes would wait in L2 while the memory is idle, because the ring asks
- * the memory for nothing until it has passed these steps. The effect was not measured. */
+ * are 2 to 4 steps. During a kernel without weights (a norm, a merge, an activation), the memory
+ * is idle for 2 to 5 us. In that time, the memory could deliver 2 to 5 times 23 KB to each of
+ * 132 multiprocessors. More bytes would wait in L2 while the memory is idle, because the ring
+ * loads nothing from memory until it has passed these steps. The effect was not measured. */
 static constexpr uint32_t GEMM_PREFETCH_BYTES = 128 << 10;
 template <enum gpu_format F, uint32_t GROUP>
 __host__ __device__ constexpr uint32_t gemm_prefetched(uint32_t nb, uint32_t mt)

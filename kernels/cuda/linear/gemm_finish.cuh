@@ -1,5 +1,6 @@
 #pragma once
-/* Implements the end of gemm.cuh's products: from the warps' sums to rows of the result. */
+/* Implements the last part of gemm.cuh's products: it adds the warps' sums and stores rows of
+ * the result. */
 #include "kernels/cuda/device/activation.cuh"
 #include "kernels/cuda/linear/gemm_args.cuh"
 
@@ -30,8 +31,8 @@ __device__ __forceinline__ float gemm_rounded(float v)
 }
 
 /* Stores output `n` of a gated product. Gate and up are rounded as two launches would store
- * them. If K is cut in the same way, a row therefore has the same bits beside rows with
- * adapters, for which the launches are separate. */
+ * them. If K is cut in the same way, a row therefore has the same bits in a pass with adapters,
+ * which launches two products. */
 __device__ __forceinline__ void gemm_store_gated(const gemm_args &a, uint32_t n, uint32_t col,
                                                  float gate, float up)
 {
@@ -113,7 +114,7 @@ __device__ __forceinline__ void gemm_finish(const gemm_args &a, const float (&su
     __syncthreads();
     if (n_arrived != gridDim.y - 1)
         return;
-    __threadfence(); /* arrivals are read before the others' sums */
+    __threadfence(); /* arrivals are read before the sums of other blocks */
     gemm_store_all(a, first, outputs, [&](uint32_t col, uint32_t row) {
         float v = 0.0f;
         for (uint32_t j = 0; j < gridDim.y; j++)

@@ -1,6 +1,6 @@
 #pragma once
 /* Cuts the products of gemm.cuh into blocks and launches them. The kernels of each format are
- * compiled in a file of their own (FORMAT.cu); linear.cu calls them by the table below. */
+ * compiled in a separate file (FORMAT.cu), and linear.cu calls them through a table. */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/linear/gemm.cuh"
 
@@ -43,9 +43,9 @@ struct gemm_plan {
 
 /* The cost of a launch is its bytes, divided by how busy the blocks keep the device. Bytes come
  * from memory (weights) and from the faster L2 cache (activations of each block, partial sums).
- * When blocks meet to add sums, that costs about a microsecond more. The memory's latency needs
- * about 60 KB in flight for each multiprocessor, and codes take instructions, which more warps
- * interleave better. None of these figures has been measured yet. */
+ * When blocks meet to add sums, that costs about a microsecond more. To hide the memory's
+ * latency, each multiprocessor needs about 60 KB in flight. Codes need instructions, which more
+ * warps interleave better. None of these figures has been measured. */
 static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 60e3, GEMM_CACHED = 0.6;
 
 template <enum gpu_format F, uint32_t GROUP>

@@ -1,7 +1,7 @@
 #pragma once
 /* Implements the loads of gemm.cuh: a warp's copies from global into shared memory. In a decode
- * step this is overhead for every KB of weights. An address takes one product and one addition,
- * and only the end of K needs conditions. */
+ * step, the address computations are overhead for every KB of weights. An address costs one
+ * product and one addition, and only the end of K needs conditions. */
 #include "kernels/cuda/linear/gemm_args.cuh"
 
 /* `gemm_tile` holds a lane's addresses in one row tile: codes from the lane's own first 16 bytes
@@ -88,7 +88,7 @@ __device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_ti
 
 /* Prefetches into the L2 cache the data that gemm_load_tile copies. A lane prefetches 64 bytes,
  * so one instruction is enough for the codes of a row tile and one for its scales. A fill of
- * that cache may bring only 64 bytes of a line of 128, so each half is requested. */
+ * that cache may load only 64 bytes of a line of 128, so each half is requested. */
 template <enum gpu_format F, uint32_t GROUP>
 __device__ __forceinline__ void gemm_prefetch_tile(const gemm_args &a, const gemm_tile &t,
                                                    uint32_t k0, uint32_t lane)

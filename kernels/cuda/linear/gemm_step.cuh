@@ -17,8 +17,8 @@ template <uint32_t NB> __device__ __forceinline__ void gemm_clear(float (&sums)[
         sums[nb][0] = sums[nb][1] = sums[nb][2] = sums[nb][3] = 0.0f;
 }
 
-/* Returns the row to read. If there are fewer rows than the product has, the last row is used
- * again; the sums of such rows are not kept. */
+/* Returns the row to read. Beyond the last row, the last row is read again, and the sums of such
+ * rows are dropped. */
 __device__ __forceinline__ uint32_t gemm_row(uint32_t row, uint32_t n_rows)
 {
     return row < n_rows ? row : n_rows - 1;
@@ -70,9 +70,9 @@ __device__ __forceinline__ void gemm_scale(const weights_scale &s, const float (
         }
 }
 
-/* Loads the b operands of the s-th 16 inputs, counted from `first`. ldmatrix takes row j of
+/* Loads the b operands of the s-th 16 inputs, counted from `first`. ldmatrix reads row j of
  * matrix i from lane 8i + j. The four matrices are two times eight rows. With at most eight rows
- * the four matrices are two times 16 inputs, and the odd operands are in `more` already. */
+ * the four matrices are two times 16 inputs, and the odd operands are already in `more`. */
 template <enum gpu_format F, uint32_t NB>
 __device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t first, uint32_t s,
                                             uint32_t (&more)[2], uint32_t (&b)[NB][2])
@@ -148,7 +148,7 @@ __device__ __forceinline__ void gemm_coded_part(const gemm_step &step, uint32_t 
 template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
 __device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&sums)[MT][NB][4])
 {
-#pragma unroll 1 /* unrolled with many rows, both halves would not fit into registers */
+#pragma unroll 1 /* not unrolled: with many rows, both halves would not fit into registers */
     for (uint32_t i = 0; i < gemm_traits<F, GROUP>::STEP_K / GPU_STEP_K; i++)
         gemm_coded_part<F, GROUP, NB, MT>(step, i, sums);
 }

@@ -22,8 +22,8 @@ enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
     l->n_multiprocessors = info->n_multiprocessors;
     l->shared_bytes = info->shared_bytes - OWN_SHARED_BYTES;
     l->arrived = static_cast<uint32_t *>(arrived);
-    /* cuBLASLt is loaded here, so that a missing library shows now and not at the first long
-     * prompt */
+    /* cuBLASLt is loaded here, so that a missing library is reported at the start and not at the
+     * first long prompt */
     const enum status st = blas_new(&l->blas, err);
     if (st != STATUS_OK) {
         gpu_linear_free(l);

@@ -7,7 +7,7 @@ extern "C" {
 }
 
 /* `blas` is cuBLASLt, ready for products (blas.cu). blas_new returns STATUS_UNSUPPORTED when
- * cuBLASLt is missing; the text says how to install it. */
+ * cuBLASLt is missing; the error text explains how to install it. */
 struct blas;
 MUST_USE enum status blas_new(struct blas **out, struct error *err);
 void blas_free(struct blas *b); /* the pointer may be NULL */

@@ -1,7 +1,7 @@
 #pragma once
 /* Declares mixtures, products of heads and adapters on the device. This is a C ABI: all pointers
- * except those to the structs themselves are device pointers. Calls enqueue work. The host
- * counts only rows, so a recorded pass is right for any choice of experts. */
+ * except those to the structs themselves are device pointers. Calls enqueue work. The host needs
+ * only the number of rows, so a recorded pass is valid for any choice of experts. */
 #include "kernels/cuda/device/abi.h"
 
 #ifdef __cplusplus
@@ -23,15 +23,15 @@ MUST_USE enum status cuda_head_table_fill(const struct weight *const *w, uint32_
 MUST_USE enum status cuda_route(struct gpu_stream *s, const struct route_params *p,
                                 bool logits_are_float, struct error *err);
 
-/* `cuda_room` is the scratch of an operator, aligned to 256 bytes. No other work may use it
- * meanwhile. */
+/* `cuda_room` is the scratch of an operator, aligned to 256 bytes. No other work may use this
+ * scratch meanwhile. */
 struct cuda_room {
     void *ptr;
     uint64_t n_bytes;
 };
-/* Returns the scratch for a mixture. Rows are processed in turns if necessary, so that the
- * scratch stays below a limit (half a GiB, or the need of one row). n is the number of experts
- * on this rank. */
+/* Returns the bytes of scratch for a mixture. Rows are processed in turns if necessary, so that
+ * the scratch stays below a limit (half a GiB, or the scratch for one row). n is the number of
+ * experts on this rank. */
 uint64_t cuda_moe_scratch(uint32_t n_rows, uint32_t n_chosen, uint32_t dim, uint32_t width,
                           uint32_t n);
 /* p->experts is read for the shapes only; the experts come from p->table, and p's scratch views
@@ -40,8 +40,8 @@ MUST_USE enum status cuda_moe(struct gpu_stream *s, const struct moe_params *p,
                               const struct cuda_room *room, uint32_t n_multiprocessors,
                               struct error *err);
 
-/* Returns the scratch for inputs that are not whole, aligned pieces of 16 bytes; other inputs
- * need no scratch. With less scratch, the operator takes more turns. */
+/* Returns the bytes of scratch for inputs that are not whole, aligned pieces of 16 bytes; other
+ * inputs need no scratch. With less scratch, the operator takes more turns. */
 uint64_t cuda_heads_scratch(uint32_t n_rows, uint32_t n_heads, uint32_t k);
 MUST_USE enum status cuda_heads(struct gpu_stream *s, const struct heads_params *p,
                                 const struct cuda_room *room, uint32_t n_multiprocessors,
@@ -54,8 +54,9 @@ struct grouped_tile {
 
 /* `cuda_adapter_rows` holds a pass's rows by adapter, on the device, sent in one upload: the
  * numbers of tiles of few rows and of many rows, the list, then the tiles. Its length and layout
- * follow from the numbers of rows and adapters alone. The launches of a pass that may be
- * recorded do so too, except for most_few, which has only a few possible values. */
+ * follow from the numbers of rows and adapters alone. In a pass that may be recorded, this is
+ * also true for the launches, except that they depend on most_few, which has only a few possible
+ * values. */
 #define CUDA_ADAPTER_FEW 64u /* a pass of at most this many rows has no tiles of many rows */
 struct cuda_adapter_rows {
     const uint32_t *n_tiles; /* on the device: [0] number of tiles of few rows, [1] of many rows */
@@ -67,9 +68,9 @@ struct cuda_adapter_rows {
     uint32_t few_rows, most_few, most_many;
 };
 uint64_t cuda_adapter_rows_bytes(uint32_t n_rows, uint32_t n_adapters);
-/* Fills `host` with cuda_adapter_rows_bytes() bytes, which must be sent to `device`. is_recorded
- * means that the pass may be recorded: all tiles then have few rows, and their number is rounded
- * up. */
+/* Fills `host` with cuda_adapter_rows_bytes() bytes, which the caller must send to `device`.
+ * is_recorded means that the pass may be recorded: all tiles then have few rows, and their
+ * number is rounded up. */
 void cuda_adapter_rows_fill(const struct adapter_rows *rows, bool is_recorded, void *host,
                             const void *device, struct cuda_adapter_rows *out);
 
@@ -77,8 +78,8 @@ uint64_t cuda_adapter_bytes(void);
 /* Fills `out` on the host. The table in use is the device's copy. */
 MUST_USE enum status cuda_adapter_table_fill(const struct lora_pair *pairs, uint32_t n, void *out,
                                              struct error *err);
-/* Returns the scratch for adapters of at most `rank` over k inputs. With less scratch, the
- * operator takes more turns. */
+/* Returns the bytes of scratch for adapters of at most `rank` over k inputs. With less scratch,
+ * the operator takes more turns. */
 uint64_t cuda_adapters_scratch(uint32_t n_rows, uint32_t rank, uint32_t k);
 MUST_USE enum status cuda_adapters(struct gpu_stream *s, const struct adapters_params *p,
                                    const struct cuda_adapter_rows *rows,

@@ -2,13 +2,13 @@
 /* Declares grouped products: rows of many groups, each multiplied by its group's matrix, in one
  * launch. Groups are experts of a mixture, heads of latent attention, or adapters. A launch
  * covers a list of tiles on the device (consecutive rows of one group in `places`), or every row
- * for every group. The host therefore need not count anything. There are two kernels.
- * grouped_small.cu reads each matrix once for few rows and is bound by memory; grouped_large.cu
- * shares tiles of both operands through shared memory and is bound by the tensor cores. Both add
- * over K in float, in an order that follows from the launch's shape. Both end in
- * grouped_finish.cuh: bias, activation, scale, rounding, storing.
+ * for every group. The host therefore needs no counts. There are two kernels. grouped_small.cu
+ * reads each matrix once for few rows and is bound by memory; grouped_large.cu shares tiles of
+ * both operands through shared memory and is bound by the tensor cores. Both add over K in
+ * float, in an order that follows from the launch's shape. Both end in grouped_finish.cuh: bias,
+ * activation, scale, rounding, storing.
  *
- * Rows of x must be aligned to 16 bytes and hold numbers or zeros up to k rounded up to 8
+ * Rows of x must be aligned to 16 bytes and contain numbers or zeros up to k rounded up to 8
  * elements (grouped_pad makes such rows). */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/weights/formats.cuh"
@@ -32,8 +32,8 @@ struct gpu_expert {
     struct grouped_matrix gate, up, down;
 };
 
-/* `gpu_adapter` is an adapter table's entry for one matrix. a.w.n is 0 when the adapter has
- * nothing for it. */
+/* `gpu_adapter` is an adapter table's entry for one matrix. a.w.n is 0 when the adapter has no
+ * matrices for it. */
 struct gpu_adapter {
     struct grouped_matrix a, b;
     float scale;
@@ -55,7 +55,7 @@ struct grouped_out {
 
 struct grouped_args {
     /* Group g has its grouped_matrix at table + g * table_stride, and its second matrix (up)
-     * `second` bytes further. The n_parts parts lie side by side in the table. Part i is i *
+     * `second` bytes further. The n_parts parts are side by side in the table. Part i is i *
      * part_stride bytes further, and its rows of x are i * x_part_stride elements further. Its
      * results go to outs[i]. */
     const char *table;

@@ -15,9 +15,9 @@ __device__ inline float grouped_activation(float g, float u, enum activation act
 }
 
 /* `grouped_sums` holds the sums of a block: sums[row * stride + output], in n_parts pieces
- * part_stride apart that are added in order. In a gated result the first n_outputs columns
- * belong to the first matrix, the columns behind them to the second. Rows are the tile's;
- * outputs begin at `first`. */
+ * part_stride apart that are added in order. In a gated result, the first n_outputs columns
+ * belong to the first matrix and the remaining columns to the second. Rows are those of the
+ * tile; outputs begin at `first`. */
 struct grouped_sums {
     const float *sums;
     uint32_t stride, n_parts, part_stride;

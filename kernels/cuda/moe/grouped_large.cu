@@ -1,14 +1,14 @@
 /* Computes grouped products of many rows (grouped.cuh). A block of four warps computes 128
  * outputs x 128 rows. In a gated product these are 64 outputs of each matrix, so that gate and
  * up of an output are in one block. A warp has 64 x 64 of these results, in 128 registers of
- * each lane. K goes in pieces of 64 through three stages of 32 KiB. Asynchronous 16-byte copies
- * bring activations, gathered by place, and bfloat16 weights. Codes of a quantised weight are
- * loaded into registers one piece ahead, 16 bytes a lane. The codes are written as scaled
- * bfloat16 while the tensor cores work on the piece before. Two blocks share a multiprocessor,
+ * each lane. K is processed in pieces of 64, in three stages of 32 KiB. Asynchronous 16-byte
+ * copies load activations, gathered by place, and bfloat16 weights. Codes of a quantised weight
+ * are loaded into registers one piece ahead, 16 bytes a lane. The codes are written as scaled
+ * bfloat16 while the tensor cores work on the previous piece. Two blocks share a multiprocessor,
  * so that one block computes while the other waits.
  *
  * The order of a piece's inputs among the products is free as long as both operands agree. Lane
- * t of a quad takes 8 consecutive inputs, 16 bytes, for two products of 16. Both operands are
+ * t of a quad reads 8 consecutive inputs, 16 bytes, for two products of 16. Both operands are
  * therefore read from shared memory 16 bytes a lane. The 16-byte pieces of a row are permuted by
  * the row's number, so the eight lanes of a phase touch each bank once. The lanes that write
  * converted codes, 4 bytes each of 8 rows, also touch each bank once. */
@@ -25,7 +25,7 @@ constexpr uint32_t CHUNK = 8, ROW_CHUNKS = TILE_K / CHUNK;
 /* OPERAND is the number of elements of one operand in a stage. */
 constexpr uint32_t OPERAND = TILE_OUTPUTS * TILE_K;
 constexpr uint32_t STAGE_BYTES = 2 * OPERAND * sizeof(uint16_t);
-/* with this stride, the rows of quads lie 8 banks apart */
+/* with this stride, the rows of quads are 8 banks apart */
 constexpr uint32_t SUMS_STRIDE = TILE_OUTPUTS + 4;
 constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES;
 /* number of rows that the block copies at once */
@@ -150,8 +150,8 @@ __device__ inline uint32_t scaled(uint32_t pair, float scale, float offset)
                      fmaf(__uint_as_float(pair & 0xffff0000u), scale, offset));
 }
 
-/* Writes rows row .. row + 15 of a stage's weights. Inputs beyond k are multiplied by zeros of
- * x. */
+/* Writes rows row .. row + 15 of a stage's weights. Inputs beyond k may have any value, because
+ * x is zero there. */
 template <enum gpu_format F>
 __device__ inline void piece_put(const struct gpu_matrix &w, uint32_t row_tile, uint32_t i_k,
                                  const struct piece &p, uint32_t row, uint16_t *to)
@@ -308,8 +308,8 @@ __global__ __launch_bounds__(THREADS, 2) void large_kernel(const __grid_constant
     copies_make(a, w.tile, &k);
     const uint32_t n_k = (w.w[0].k + TILE_K - 1) / TILE_K, warp = threadIdx.x / WARP;
     const uint32_t first_row = warp / 2 * 64;
-    /* The lines below set the first output of the warp's tiles, and the distance to its other
-     * two tiles. */
+    /* These lines set the first output of the warp's tiles, and the distance to its other two
+     * tiles. */
     const bool gated = a.result == GROUPED_GATED;
     const uint32_t output = warp % 2 * (gated ? 32 : 64), step = gated ? HALF : 32;
     const uint32_t n_row_tiles =

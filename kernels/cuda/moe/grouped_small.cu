@@ -1,16 +1,16 @@
 /* Computes grouped products of few rows (grouped.cuh). When decoding with a mixture, the cost is
  * the reading of the chosen experts. A warp streams 16-byte pieces of two tiles of 16 outputs
  * (gate and up of the same outputs, or two neighbours) from memory into fragments of the tensor
- * core. Each lane loads one batch of 64 to 128 bytes ahead of its products; a product takes 8
+ * core. Each lane loads one batch of 64 to 128 bytes ahead of its products; a product has 8
  * rows. The warps of a block have different outputs or, if there are few outputs, different
- * parts of K. Parts meet in shared memory and are added in order.
+ * parts of K. Parts are added in order through shared memory.
  *
- * Activations of the block's rows lie in shared memory: one span of K in use, and the next span
- * arriving by asynchronous copies. The 16-byte pieces of a row are permuted by the row's number,
- * so that both ways of reading have no bank conflicts. One way is ldmatrix (inputs in order, as
- * quantised weights are packed). The other is 16 bytes a lane: 8 consecutive inputs for each
- * lane of a quad, as lanes read bfloat16 weights. Both operands have the same order, so the sum
- * is the same.
+ * Activations of the block's rows are in shared memory. One span of K is in use while
+ * asynchronous copies load the next span. The 16-byte pieces of a row are permuted by the row's
+ * number, so that both ways of reading have no bank conflicts. One way is ldmatrix (inputs in
+ * order, as quantised weights are packed). The other is 16 bytes a lane: 8 consecutive inputs
+ * for each lane of a quad, as lanes read bfloat16 weights. Both operands have the same order, so
+ * the sum is the same.
  *
  * Codes are multiplied unscaled, exact in bfloat16; a group's scale is applied to its sums. */
 #include "kernels/cuda/moe/grouped_finish.cuh"
@@ -19,7 +19,7 @@ namespace
 {
 constexpr uint32_t THREADS = 256, N_WARPS = THREADS / WARP;
 constexpr uint32_t OUTPUTS = 32; /* number of outputs of a warp: two tiles of 16 */
-/* STRIDE is the row stride of the sums; with it, rows of quads lie 8 banks apart. */
+/* STRIDE is the row stride of the sums; with it, rows of quads are 8 banks apart. */
 constexpr uint32_t STRIDE = OUTPUTS + 4;
 constexpr uint32_t PIECE = 64;         /* number of inputs of a piece */
 constexpr uint32_t SPAN_BYTES = 32768; /* bytes of activations of a span; there are two spans */
@@ -47,7 +47,7 @@ __device__ inline void span_load(const struct grouped_args &a, const struct grou
     const uint16_t *x =
         a.x + (size_t)t.group * a.x_group_stride + (size_t)blockIdx.z * a.x_part_stride;
     const uint32_t n_rows = (t.n + 7) / 8 * 8;
-    /* The copy goes up to the end of the last piece; behind k there are zeros. */
+    /* The copy ends at the end of the last piece, with zeros behind k. */
     const uint32_t left = (k - first + PIECE - 1) / PIECE * (PIECE / 8);
     const uint32_t n_chunks = left < CHUNKS ? left : CHUNKS;
     for (uint32_t row = threadIdx.x / WARP; row < n_rows; row += N_WARPS) {
@@ -402,7 +402,8 @@ cudaError_t enqueue(const struct gpu_stream *s, const small_args &a, dim3 grid)
 }
 } // namespace
 
-/* K is cut until there are two blocks for each multiprocessor, which is as many as it holds. */
+/* Launches the kernel. K is cut until there are two blocks for each multiprocessor, which holds
+ * no more. */
 cudaError_t grouped_small(const struct gpu_stream *s, const struct grouped_args &a,
                           uint32_t n_multiprocessors)
 {

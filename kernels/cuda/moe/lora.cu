@@ -1,10 +1,11 @@
-/* Computes the sums that adapters add. All rows with adapters go through two grouped products
- * (grouped.cuh): down to each adapter's rank into scratch, then back up and added to the rows'
- * results. backend/moe.c calls this file, and makes the tables when an adapter is loaded.
- * An adapter is a group, read from a table on the device. Its rows are a list of tiles that
- * comes with the pass's uploads. The launches are therefore the same for any mix of adapters and
- * may be recorded. Blocks of tiles that do not exist end at once, and so do blocks behind a
- * smaller rank. Matrices over one input (Q, K, V; gate, up) go together, as the third dimension
+/* Computes the sums that adapters add. Two grouped products (grouped.cuh) cover all rows with
+ * adapters. The first multiplies by each adapter's A into scratch. The second multiplies by B
+ * and adds to the rows' results. backend/moe.c calls this file, and makes the tables when an
+ * adapter is loaded.
+ * An adapter is a group, read from a table on the device. Its rows are a list of tiles in the
+ * pass's uploads. The launches are therefore the same for any mix of adapters and may be
+ * recorded. Blocks of tiles that do not exist end at once, and so do blocks behind a smaller
+ * rank. Matrices with the same input (Q, K, V; gate, up) share a launch, as the third dimension
  * of the grid. A row belongs to one adapter, so no two blocks add to the same element.
  *
  * Bytes: with few rows (grouped_small.cu) a block streams an adapter's A with all of its warps
@@ -29,8 +30,8 @@ struct turn {
     const struct gpu_stream *stream;
 };
 
-/* Returns the arguments that both products share. If the rank is only a few tiles, most of a
- * large block would have no work. */
+/* Returns the arguments that both products share. Small tiles are used for a small rank, because
+ * most of a large block would have no work. */
 struct grouped_args product_of(const struct turn &t, size_t matrix, uint32_t n, uint32_t k)
 {
     const struct cuda_adapter_rows *r = t.rows;

@@ -2,11 +2,11 @@
  * ids and shares from route.cu. A kernel sorts the pairs (row, expert) by expert, with rows in
  * order, and writes the tiles of rows. Two grouped products (grouped.cuh) run over those tiles:
  * gate and up with the activation, then down. A last kernel adds up each row's experts in
- * ascending order, in float, times their shares. The result of a pair lies in scratch at the
+ * ascending order, in float, times their shares. The result of a pair is in scratch at the
  * pair's place, so sums need no atomics and have one order.
  *
  * Sorting: a block for each expert reads all ids twice, 4 bytes a lane, side by side (the ids
- * lie in the L2 cache). The first time it counts the pairs of all experts; the second time it
+ * are in the L2 cache). The first time it counts the pairs of all experts; the second time it
  * places the pairs of its own expert. No block waits for another block. */
 #include "kernels/cuda/moe/grouped_run.cuh"
 

@@ -1,10 +1,10 @@
-/* Chooses a row's experts. backend/moe.c calls cuda_route; ids and shares go to device memory,
- * where moe.cu reads them. A warp has one row, with its scores in shared memory. The logits are
- * therefore read once, and neighbouring lanes read neighbouring words.
+/* Chooses a row's experts. backend/moe.c calls cuda_route; ids and shares are written to device
+ * memory, where moe.cu reads them. A warp has one row, with its scores in shared memory. The
+ * logits are therefore read once, and neighbouring lanes read neighbouring words.
  * The choice equals the CPU's (kernels/cpu/backend/moe.c) for the same logits. Exponentials are
  * computed in double and rounded once, so that scores which tie on the CPU tie here. Among equal
- * scores the lower number wins, and a NaN is never chosen twice. The cost of a launch is its
- * latency: n_chosen maxima over the warp. */
+ * scores, the lower number is chosen, and a NaN is never chosen twice. The cost of a launch is
+ * its latency: n_chosen maxima over the warp. */
 #include "kernels/cuda/device/launch.cuh"
 
 extern "C" {
@@ -45,7 +45,8 @@ __device__ inline float warp_max(float v)
 {
 #pragma unroll
     for (uint32_t step = WARP / 2; step > 0; step /= 2)
-        v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, step)); /* fmaxf prefers a number to a NaN */
+        /* fmaxf returns the other operand when one is NaN */
+        v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, step));
     return v;
 }
 
@@ -101,7 +102,7 @@ __device__ inline uint32_t warp_best(const float *x, uint32_t n, uint32_t lane)
 }
 
 /* Returns the best score of a group, or the sum of its two best scores. Groups of neighbouring
- * lanes may lie in the same bank, so each lane begins at another element. */
+ * lanes may be in the same bank, so each lane begins at another element. */
 __device__ inline float group_score(const float *x, uint32_t n, uint32_t begin, bool by_two)
 {
     float best = -INFINITY, second = -INFINITY;
@@ -117,7 +118,7 @@ __device__ inline float group_score(const float *x, uint32_t n, uint32_t begin, 
     return by_two && n > 1 ? best + second : best;
 }
 
-/* Sets the experts outside the best groups to zero. */
+/* Sets the ranked scores of experts outside the best groups to zero. */
 __device__ inline void leave_groups_out(const struct route_params &p, float *ranked, float *groups,
                                         uint32_t lane)
 {
@@ -167,8 +168,8 @@ __device__ inline void score(const route_args &a, uint32_t row, float *scores, f
     __syncwarp();
 }
 
-/* Collects the chosen experts, marked -infinity in `ranked`, in ascending order. It writes their
- * ids and scores. */
+/* Collects the chosen experts, marked -infinity in `ranked`, in ascending order. The function
+ * writes their ids and scores. */
 __device__ inline void collect(const struct route_params &p, const float *scores,
                                const float *ranked, uint32_t *ids, float *shares, uint32_t lane)
 {

@@ -1,8 +1,8 @@
 #pragma once
 /* Declares the operators on rows except products, in bfloat16 unless float is mentioned. This is
  * a C ABI: pointers are device pointers, and calls enqueue work (device/abi.h explains the
- * errors). Any alignment works; rows at multiples of 16 bytes move in words of that size, with
- * the same bits. */
+ * errors). Rows may have any alignment. Rows at multiples of 16 bytes are read and written in
+ * words of that size, with the same bits. */
 #include "kernels/cuda/device/abi.h"
 
 #ifdef __cplusplus

@@ -37,7 +37,7 @@ __global__ __launch_bounds__(THREADS < BLOCK_THREADS ? BLOCK_THREADS
 {
     const uint32_t thread = threadIdx.x % THREADS;
     const uint32_t unit = blockIdx.x * (blockDim.x / THREADS) + threadIdx.x / THREADS;
-    /* Threads beyond the last unit take part in their warp's sums with zeros. */
+    /* Threads beyond the last unit add zeros to their warp's sums. */
     const uint32_t dim = unit < a.n_units ? a.dim : 0;
     const size_t row = unit / a.n_parts;
     const size_t column = (size_t)(unit % a.n_parts) * a.dim;

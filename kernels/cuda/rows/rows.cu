@@ -1,9 +1,9 @@
 /* Implements element-wise operators over bfloat16 rows, behind rows/abi.h; backend/rows.c calls
  * them. They are bound by memory: a thread processes one chunk of 16 bytes of each operand, and
- * neighbours process neighbouring chunks. Blocks of 256 threads lie along a row and rows along
+ * neighbours process neighbouring chunks. Blocks of 256 threads are along a row and rows along
  * the grid's second dimension, so that a pass of one row still has several blocks.
- * Each kernel is launched early (launch.cuh): between two kernels of a decode step, only the
- * data is waited for. Rows may have any alignment; the bits do not depend on it. */
+ * Each kernel is launched early (launch.cuh): between two kernels of a decode step, a kernel
+ * waits only for its data. Rows may have any alignment; the bits do not depend on it. */
 #include "kernels/cuda/device/activation.cuh"
 #include "kernels/cuda/device/chunks.cuh"
 #include "kernels/cuda/device/launch.cuh"
@@ -177,7 +177,7 @@ struct copy_heads_chunk {
 /* ---- rotary embedding ---- */
 
 /* In `rope_chunk`, a unit is 8 pairs of one head: elements from `first` on, and their partners,
- * which lie half a vector further or beside them. */
+ * which are half a vector further or next to them. */
 struct rope_chunk {
     rows_out x;
     const float2 *cos_sin; /* `cos_sin` has the shape [rows][half] */

@@ -2,7 +2,7 @@
  * best logits, sums of exponentials. backend/rows.c calls them through rows/abi.h. A block has
  * one row. Its threads read neighbouring words of 16 bytes in turn, with several loads in
  * flight, and reduce their results at the end. A row of logits is as long as the vocabulary
- * (half a MiB) and is read once. The order of a sum follows from the row's length alone. */
+ * (half a MiB) and is read once. The order of a sum depends only on the row's length. */
 #include "kernels/cuda/device/chunks.cuh"
 #include "kernels/cuda/device/launch.cuh"
 

@@ -1,8 +1,8 @@
 #pragma once
 /* Declares sampling on the device, by the rules of worker/sampling/sampler.h and in its order.
- * The device samples the same ids for the same logits, unless two scores are equal to within
- * double's rounding. This is a C ABI: all pointers except those to the structs themselves are
- * device pointers. */
+ * The device samples the same ids as the host for the same logits, unless two scores are equal
+ * to within double's rounding. This is a C ABI: all pointers except those to the structs
+ * themselves are device pointers. */
 #include "kernels/cuda/device/abi.h"
 
 /* `gpu_bias` is an id and the number that is added to its logit. -INFINITY means that the id may
@@ -12,7 +12,7 @@ struct gpu_bias {
     float value;
 };
 
-/* `gpu_sample_row` holds one row's parameters, uploaded. Its lists lie in the arrays of
+/* `gpu_sample_row` holds one row's parameters, uploaded. Its lists are in the arrays of
  * gpu_sample_params. The host has checked the ranges of all numbers. */
 struct gpu_sample_row {
     uint64_t seed;
@@ -42,7 +42,7 @@ struct gpu_sample_row {
 struct gpu_sampled {
     uint32_t id;
     float gap;     /* distance of the two best scores, as in struct sampler_choice */
-    float best;    /* largest raw logit; -INFINITY or FLT_MAX: the weights are broken */
+    float best;    /* largest raw logit; -INFINITY or FLT_MAX: the weights are damaged */
     uint32_t rank; /* rank of the id by raw logit, from 1; 0 = no log-probabilities */
     float logprob;
     uint32_t n_top;

@@ -1,6 +1,6 @@
 /* Implements min_p, top_k and top_p as one number for each row: the least order of the ids that
- * pass. Each of the three filters keeps the best ids, so each filter cuts the result of the
- * filter before. A block has one row; a row without filters only costs its launch. top_p adds
+ * pass. Each of the three filters keeps the best ids, so each filter shortens the result of the
+ * previous filter. A block has one row; a row without filters only costs its launch. top_p adds
  * float probabilities, while the host's sampler adds double probabilities: an id whose sum is
  * within a millionth of the edge may be on either side. */
 #include "kernels/cuda/sample/select.cuh"

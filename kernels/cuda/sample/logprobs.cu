@@ -27,8 +27,8 @@ __device__ double sum_exp(const float *logits, uint32_t n, float shift)
     return sums[0];
 }
 
-/* Returns a finite number even if there is no log-probability, because texts and messages could
- * not carry an infinite number. */
+/* Returns a finite number even if there is no log-probability, because texts and messages cannot
+ * contain an infinite number. */
 __device__ inline float log_probability(float logit, float best, double sum)
 {
     const double v = (double)sample_number(logit) - (double)best - log(sum);

@@ -1,15 +1,15 @@
 /* Implements sampling on the device (abi.h); backend/sampler.c calls this file. SAMPLE_SLICES
  * blocks share a row, so that a step does not wait for one row of 128,000 logits. Only a later
  * kernel adds up results of blocks, in order.
- * Launches: first the best two of each slice. With changes (biases, masks, penalties), next the
- * changes, and the best two again. With filters, next the least order that passes. With a
- * temperature, next each slice's best two scores. Last, one warp for each row stores the id for
+ * Launches: first the best two of each slice. With changes (biases, masks, penalties), then the
+ * changes, and the best two again. With filters, then the least order that passes. With a
+ * temperature, then each slice's best two scores. Last, one warp for each row stores the id for
  * the next step. A greedy row reads its logits once.
  *
  * Draws are those of worker/sampling/draw.h: Gumbel noise by Philox, a function of (seed,
- * prompt, choice; position, id). Only few scores are computed, in double. An id is skipped in
- * float if its noise would have to be larger than its random bits allow, with more slack than
- * float rounds away. */
+ * prompt, choice; position, id). Only few scores are computed, in double. An id is skipped by a
+ * float comparison if it would need more noise than its random bits allow, with a margin for
+ * float rounding. */
 #include "kernels/cuda/sample/args.cuh"
 
 namespace
@@ -202,7 +202,7 @@ __device__ inline bool may_exceed(uint32_t bits, float t)
     return !(t > 0.0f) || (float)(0xffffffffu - bits) <= __expf(-t) * 4294967296.0f * 1.001f + 2.0f;
 }
 
-/* `draw_bounds` holds the bounds for a row's slices, which look for ids whose score may be one
+/* `draw_bounds` holds the bounds for a row's slices, which search for ids whose score may be one
  * of the two best. The scores of the two largest logits are known beforehand. */
 struct draw_bounds {
     float inverse, floor, slack; /* 1 / temperature; least score that matters; rounding slack */

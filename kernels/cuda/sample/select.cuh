@@ -1,8 +1,8 @@
 #pragma once
 /* Finds the least order (args.cuh) of the best ids of a row: a given number of ids, or as few as
  * reach a given weight. A block of SAMPLE_ROW_THREADS reads the row a few times. A histogram of
- * the eligible ids tells the bin in which the edge lies, and the next histogram divides that
- * bin, until a whole bin is inside. The least order in that bin is the answer.
+ * the eligible ids gives the bin that contains the edge, and the next histogram divides that
+ * bin, until a whole bin is selected. The least order in that bin is the result.
  * Bins are distances from the row's largest logit in steps of 1/64, then of 1/131072, which
  * spreads logits evenly. Bins by a float's bits would put most of a vocabulary into a few bins,
  * whose atomics wait for each other. For logits that are closer than 1/131072, the bins are the

@@ -1,8 +1,8 @@
 /* Converts codes to bfloat16, for products of many rows (blas.cu). A warp has one row tile and
  * 64 inputs. It reads its tiles of codes 16 bytes a lane, and converts them as the kernels of
- * few rows do. The values pass through shared memory, so that each row's 128 bytes are written
- * at once, 16 bytes a lane. Writing is the limit: 2 bytes for half a byte or one byte that is
- * read. */
+ * few rows do. The values are stored in shared memory first, so that each row's 128 bytes are
+ * written at once, 16 bytes a lane. Writing is the limit: 2 bytes for half a byte or one byte
+ * that is read. */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/weights/dequantise.cuh"
 
@@ -26,7 +26,7 @@ __global__ __launch_bounds__(32 * WARPS) void dequantise_kernel(const dequantise
     __shared__ __align__(16) dequantise_lines lines[WARPS];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t unit = blockIdx.x * WARPS + warp;
-    dependency_wait(); /* the product before it reads the buffer that is written here */
+    dependency_wait(); /* the previous product reads the buffer that this kernel writes */
     dependency_launch();
     if (unit >= a.n_units)
         return;

@@ -1,12 +1,12 @@
 #pragma once
-/* Converts weights to bfloat16 in shared memory: one warp takes a row tile of 16 outputs and
- * SPAN inputs at a time. dequantise.cu and expansion.cu write the result out, each in its own
- * order. */
+/* Converts weights to bfloat16 in shared memory: one warp converts a row tile of 16 outputs and
+ * SPAN inputs at a time. dequantise.cu and expansion.cu store the result, each in its own order. */
 #include "kernels/cuda/weights/formats.cuh"
 
 constexpr uint32_t DEQUANTISE_SPAN = 64; /* number of inputs of a warp */
 /* DEQUANTISE_LINE is the number of words of a row in shared memory. It is 4 more than necessary,
- * so that 8 neighbouring rows lie in different banks, and so do 32 neighbouring inputs of a row. */
+ * so that 8 neighbouring rows are in different banks, and so are 32 neighbouring inputs of a
+ * row. */
 constexpr uint32_t DEQUANTISE_LINE = DEQUANTISE_SPAN / 2 + 4;
 using dequantise_lines = uint32_t[GPU_TILE_N][DEQUANTISE_LINE];
 
@@ -55,7 +55,7 @@ __device__ __forceinline__ void dequantise_span(dequantise_lines &lines, const u
     }
 }
 
-/* Copies inputs of BF16 in the same way; its rows are filled up to pieces of 16 bytes
+/* Copies inputs of BF16 in the same way. Rows of BF16 are filled up to pieces of 16 bytes
  * (gpu_padded_k). */
 template <>
 __device__ __forceinline__ void dequantise_span<GPU_BF16>(dequantise_lines &lines,

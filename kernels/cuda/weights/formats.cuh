@@ -108,12 +108,12 @@ __device__ __forceinline__ struct weights_scale weights_scales(const uint8_t *gr
     return s;
 }
 
-/* Converts two codes. Codes of 4 bits lie at bits 0 and 16, codes of 8 bits in bytes 0 and 2.
+/* Converts two codes. Codes of 4 bits are at bits 0 and 16, codes of 8 bits in bytes 0 and 2.
  * Other bits may have any value. */
 template <enum gpu_format F>
 __device__ __forceinline__ uint32_t weights_pair(uint32_t v, uint32_t minus)
 {
-    if (F == GPU_U4 || F == GPU_U4_MIN) /* this puts the code into the last bits of 128 */
+    if (F == GPU_U4 || F == GPU_U4_MIN) /* puts the code into the last bits of 128 */
         return bf16x2_add(and_or(v, 0x000f000fu, 0x43004300u), minus);
     /* exponent and fraction bit move to bfloat16's place, which makes the value 2^126 times too
      * small */
@@ -123,8 +123,7 @@ __device__ __forceinline__ uint32_t weights_pair(uint32_t v, uint32_t minus)
      */
     if (F == GPU_F8)
         return bf16x2_mul((v << 8 & 0x80008000u) | (v << 4 & 0x07f007f0u), 0x7b807b80u);
-    /* This puts seven bits into the last bits of 128, then subtracts 128, or 256 if the sign is
-     * set. */
+    /* Puts seven bits into the last bits of 128, then subtracts 128, or 256 if the sign is set. */
     return bf16x2_add(and_or(v, 0x007f007fu, 0x43004300u), and_or(v, 0x00800080u, 0xc300c300u));
 }
 

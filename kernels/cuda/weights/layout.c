@@ -5,7 +5,7 @@
 #include "kernels/host/blocks.h"
 
 /* `row` is the format of a dtype, and the number of inputs that share a scale when the source
- * does not say. */
+ * does not give it. */
 struct row {
     enum gpu_format format;
     uint32_t group;

@@ -1,23 +1,24 @@
 #pragma once
 /* clang-format off */
 /* Defines weights as the CUDA kernels read them (docs/develop/gpu.md, "Weights"): the format of
- * each dtype, and the places of codes and scales. Shared by C and CUDA, without CUDA types.
+ * each dtype, and the places of codes and scales. C and CUDA share this header, which has no
+ * CUDA types.
  * pack.h packs weights on the host; formats.cuh reads them on the device.
- *
+ * 
  * Outputs are cut into row tiles of 16; the last tile is filled up with zeros. A row tile is its
  * codes, then its scales, at a multiple of 128 bytes from the first tile:
- *
+ * 
  *   BF16     [16 rows][k padded to 8]: all of a matrix is row-major, as cuBLAS needs it
- *
+ * 
  *   4 bits   [tile of 64 inputs][lane][16 bytes]: word j of lane 4g + t is its operand of mma.m16n8k16
  *            for inputs 16j .. 16j + 15: pair p (a0 .. a3: row g, or g + 8 for odd p;
  *            inputs 2t, 2t + 1, of the upper eight for p > 1) has its codes at bits 4p and 16 + 4p
- *
+ * 
  *   8 bits   [tile of 32 inputs][lane][16 bytes]: words 2j and 2j + 1 are for inputs 16j ..: bytes
  *            0 and 2 are pair a0 (a2 in the second word), bytes 1 and 3 pair a1 (a3)
- *
+ * 
  *   scales   [group][16 rows] of gpu_scale_bytes each
- *
+ * 
  * Inputs are in order: any multiple of 16 may be a group. Codes of inputs beyond k have no
  * meaning; kernels treat x beyond k as zero. */
 /* clang-format on */
@@ -49,7 +50,7 @@ enum gpu_format {
 /* GPU_MAX_K is the limit of k. With it, sizes fit in 64 bits, and sizes of a row tile in 32. */
 #define GPU_MAX_K (1u << 20)
 
-/* `gpu_matrix` is a packed matrix in the form that kernels take. Row tile i has its codes at
+/* `gpu_matrix` is a packed matrix in the form that kernels use. Row tile i has its codes at
  * codes + i * tile_bytes and its scales at scales + i * tile_bytes. */
 struct gpu_matrix {
     enum gpu_format format;

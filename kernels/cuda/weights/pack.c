@@ -1,8 +1,8 @@
 /* Packs rows of weights into row tiles in the layout of layout.h, on the host.
  * backend/pack.c calls `gpu_pack_tile` from several threads while a model is loaded; `rows` have
- * the file's layout, and the tile goes to a pinned buffer. Plain numbers become bfloat16. Codes
- * are unpacked by kernels/host/blocks.c, widened to 8 bits if the format needs that, and put in
- * the order of mma.m16n8k16. Scales follow the codes.
+ * the file's layout, and the tile is written to a pinned buffer. Plain numbers become bfloat16.
+ * Codes are unpacked by kernels/host/blocks.c, widened to 8 bits if the format needs that, and
+ * put in the order of mma.m16n8k16. Scales follow the codes.
  * All tile_bytes of a tile are written; rows beyond n and inputs beyond k become zeros.
  * Functions keep no state. */
 #include "kernels/cuda/weights/pack.h"
@@ -17,7 +17,8 @@ enum { STEP = 16 };
 
 /* ---- plain numbers ---- */
 
-/* Converts a half to bfloat16. It has no branch, so that loops over it become vectors. */
+/* Converts a half to bfloat16. The function has no branch, so that compilers vectorize loops
+ * over it. */
 static uint16_t bf16_from_f16(uint16_t h)
 {
     uint32_t abs = (uint32_t)(h & 0x7fffu) << 13;

@@ -4,7 +4,7 @@
  * that are products of two (the 4-bit K formats) are rounded to float16. */
 #include "kernels/cuda/weights/layout.h"
 
-/* Packs row tile i_tile of m into `to`, which gets tile_bytes. `rows` are the rows of the whole
+/* Packs row tile i_tile of m into `to`, which has tile_bytes. `rows` are the rows of the whole
  * matrix, in dtype's own layout. Several threads may pack tiles at once. */
 void gpu_pack_tile(const struct gpu_matrix *m, enum dtype dtype, const struct weight_rows *rows,
                    uint32_t i_tile, uint8_t *to);

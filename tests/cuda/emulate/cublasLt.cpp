@@ -1,8 +1,8 @@
 /* Implements the stand-in for cuBLASLt. An algorithm is refused in three cases, so that a caller
- * who keeps algorithms must ask again. First, a product has more columns than the algorithm was
- * asked for, or less than an eighth of them. Second, operands have less alignment than was
- * declared (256 bytes if nothing was). Third, the product has another epilogue. No algorithm is
- * given to a caller who allows parts of a sum to be rounded to the result's type.
+ * that keeps algorithms must query again. First, a product has more columns than were given when
+ * the algorithm was chosen, or less than an eighth of them. Second, operands have less alignment
+ * than was declared (256 bytes if nothing was). Third, the product has another epilogue. No
+ * algorithm is given to a caller who allows parts of a sum to be rounded to the result's type.
  * blas.cu calls the stand-in instead of NVIDIA's library; products run in the stream's order on
  * the host (work.h). */
 #include "cublasLt.h"

@@ -1,6 +1,6 @@
 #pragma once
-/* Declares the part of cuBLASLt that kernels/cuda/linear/blas.cu uses, as plain loops: products
- * of bfloat16 with sums in float. Names and values are NVIDIA's. */
+/* Declares the part of cuBLASLt that kernels/cuda/linear/blas.cu uses, as plain loops. The
+ * products are of bfloat16, with sums in float. Names and values are NVIDIA's. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,7 +52,7 @@ typedef struct emulate_blas_product *cublasLtMatmulDesc_t;
 typedef struct emulate_blas_layout *cublasLtMatrixLayout_t;
 typedef struct emulate_blas_preference *cublasLtMatmulPreference_t;
 struct cublasLtMatmulAlgo_t {
-    /* Entry 0 is the number of columns that the algorithm was made for. Entries 1 to 4 are the
+    /* Entry 0 is the number of columns for which the algorithm was made. Entries 1 to 4 are the
      * alignments of a, b, c and d. Entry 5 is the epilogue. */
     uint64_t data[8];
 };

@@ -16,10 +16,10 @@
 #define __grid_constant__
 #define __align__(n)           __attribute__((aligned(n)))
 #define __launch_bounds__(...) /* the launch itself refuses blocks with too many threads */
-/* Host threads run their grids side by side, so each host thread has its own variables.
- * AddressSanitizer knows the bounds of global variables only, so with it grids take turns
- * (engine.cpp). The variables are not poisoned before a block, unlike dynamic shared memory:
- * they still hold the last block's values. */
+/* Host threads run their grids side by side, so each host thread has its own __shared__
+ * variables. AddressSanitizer checks the bounds of global variables only, so with it the grids
+ * run one at a time (engine.cpp). The variables are not poisoned before a block, unlike dynamic
+ * shared memory: they still hold the last block's values. */
 #ifdef __SANITIZE_ADDRESS__
 #define __shared__ static
 #else
@@ -152,7 +152,7 @@ inline uint32_t __reduce_xor_sync(uint32_t mask, uint32_t v)
     return emulate::reduce(mask, emulate::REDUCE_XOR, false, v);
 }
 
-/* All threads of a grid run on one host thread, so there is nothing to order. */
+/* Does nothing, because all threads of a grid run on one host thread. */
 inline void __threadfence()
 {
 }

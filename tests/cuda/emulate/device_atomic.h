@@ -1,6 +1,6 @@
 #pragma once
 /* Implements atomics and cached loads. Grids of several streams may run side by side, so the
- * atomics are real. */
+ * atomics are those of the host. */
 #include <stdint.h>
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * has ended, its fiber takes the next thread that has not begun, so a kernel without barriers
  * and shuffles runs on one fiber, as a plain loop. A warp continues until all of its lanes wait
  * for other warps. Threads start, and are woken, in ascending order in one block and in
- * descending order in the next. Code that is right in one order only (a missing barrier)
- * therefore does not pass.
+ * descending order in the next. Code that is correct in one order only, because of a missing
+ * barrier, therefore fails.
  * launch.h enqueues grids, stream.cpp calls run_grid, and the emulated intrinsics (device.h,
  * ptx.cuh) call meet(), barrier() and the copies. Each host thread owns an engine, which is
  * freed when that thread ends. */
@@ -50,7 +50,7 @@ struct fiber {
 };
 
 struct warp {
-    uint32_t ready; /* lanes that may run and do not run now */
+    uint32_t ready; /* lanes that are ready but not running */
     uint32_t waiting, at_barrier, alive;
     fiber *fibers[WARP]; /* fiber of each lane; null: the lane's thread has not begun */
     uint32_t masks[WARP];
@@ -277,7 +277,7 @@ bool is_same_meeting(const warp *w, uint32_t lanes, uint32_t mask, const warp_ca
     return true;
 }
 
-/* Runs the meeting of `mask` if all lanes of `mask` that have not left the kernel are there. */
+/* Runs the meeting of `mask` if all lanes of `mask` that have not left the kernel have arrived. */
 HOT bool meeting_run(warp *w, uint32_t mask, const warp_call *call)
 {
     const uint32_t lanes = mask & w->alive;
@@ -488,7 +488,7 @@ void prefetch_used(const void *ptr)
 }
 
 /* Begins a copy, whose data arrives with the wait. Until then the destination holds NaN, so that
- * an early read shows. */
+ * an early read gives NaN. */
 void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid)
 {
     engine *e = self;

@@ -1,7 +1,8 @@
 #pragma once
 /* Declares the functions of the emulation's engine (engine.cpp) that its headers use. A grid
  * runs on the host thread that calls run_grid, one block at a time. The threads of a block are
- * fibers that take turns where they meet. Each host thread has its own engine. */
+ * fibers, which switch at meetings: the points where threads wait for each other. Each host
+ * thread has its own engine. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,22 +23,22 @@ struct grid {
 };
 void run_grid(const grid &g);
 
-/* `exchange` holds the data that the lanes of a warp bring to a meeting and take from it. */
+/* `exchange` holds the inputs and results of the lanes of a warp in a meeting. */
 struct exchange {
     uint64_t values[WARP], results[WARP];
     uint32_t params[WARP];
     alignas(64) unsigned char tile[2048]; /* operands of mma */
     uint32_t loaded[WARP][4];             /* results of ldmatrix */
 };
-/* `warp_call` describes a meeting of lanes of one warp. The last lane of `mask` to come runs the
- * meeting for all lanes. `lanes` are the lanes of `mask` that have not left the kernel. */
+/* `warp_call` describes a meeting of lanes of one warp. The last lane of `mask` to arrive runs
+ * the meeting for all lanes. `lanes` are the lanes of `mask` that have not left the kernel. */
 struct warp_call {
     const char *name;
     void (*run)(exchange *x, uint32_t lanes);
 };
-/* Returns the exchange of the warp. A lane writes data besides `value` and `param` into its own
- * places, and has a place of its own for its result. This is needed because lanes that continue
- * may come to the next meeting while others have not left this meeting. */
+/* Returns the exchange of the warp. Apart from `value` and `param`, each lane has separate
+ * places for its inputs and its result. The reason is that lanes that continue may arrive at the
+ * next meeting while others have not left this meeting. */
 exchange *warp_exchange();
 /* Runs a meeting and returns the lane's result. */
 uint64_t meet(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param);
@@ -62,7 +63,7 @@ void copy_wait(unsigned n_groups_left);
 /* Prefetches memory. A device ignores a prefetch outside of its memory and an unused prefetch.
  * Here a prefetch outside of the memory is an error. A piece of 64 bytes that the block
  * prefetched and did not read is an error too. An asynchronous copy counts as a read, and so
- * does a load that says so (prefetch_used). */
+ * does a load that calls prefetch_used. */
 void prefetch(const void *ptr);
 void prefetch_used(const void *ptr);
 bool is_of_device(const void *ptr); /* implemented in memory.cpp */

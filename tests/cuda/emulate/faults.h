@@ -6,7 +6,7 @@
  *   COX_EMULATE_DEVICES          number of devices (1)
  *   COX_EMULATE_MULTIPROCESSORS  of each device (4)
  *   COX_EMULATE_MEMORY_MB        memory of each device (2048)
- *   COX_EMULATE_TAKEN_MB         part of that memory that others use
+ *   COX_EMULATE_TAKEN_MB         part of that memory that other processes use
  *   COX_EMULATE_NO_BLAS=1        cuBLASLt does not start
  *   COX_EMULATE_NO_IPC=1         no process can open another's memory
  *   COX_EMULATE_NO_PEERS=1       no device can reach another
@@ -19,9 +19,9 @@ extern "C" {
 void emulate_fail_launch(unsigned n);
 /* Makes the n-th allocation of device memory from now on fail. With 0, no allocation fails. */
 void emulate_fail_alloc(unsigned n);
-/* Makes the n-th call in the life of a capture from now on fail, while the device still works:
- * its begin, each launch in it, its end, its instantiation, each launch of a graph. With 0, no
- * call fails. Returns the rest of the previous count, which is 0 if that refusal took place. */
+/* Makes the n-th call of a capture from now on fail, while the device still works: the begin,
+ * each launch, the end, the instantiation, and each launch of a graph. With 0, no call fails.
+ * Returns the rest of the previous count, which is 0 if that refusal took place. */
 unsigned emulate_refuse_capture(unsigned n);
 /* Returns how often cudaFuncSetAttribute lowered a kernel's limit of shared memory. Work that
  * was captured before may not fit any more. */
@@ -42,7 +42,7 @@ void emulate_n_enqueued(struct emulate_enqueued *out);
 /* Returns the operations of the tensor cores' instruction and of cuBLASLt's products since the
  * start. Each product and each sum is one operation. */
 unsigned long long emulate_n_operations(void);
-/* Returns how often cuBLASLt was asked for an algorithm. */
+/* Returns how often cuBLASLt was queried for an algorithm. */
 unsigned long long emulate_n_algorithms(void);
 #ifdef __cplusplus
 }

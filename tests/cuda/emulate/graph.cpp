@@ -17,7 +17,7 @@ std::vector<std::shared_ptr<capture>> &captures() /* returns the captures in pro
     return *all;
 }
 
-/* Returns whether all work of other streams in the capture is waited for. */
+/* Returns whether the capture's first stream waits for all work of the other streams. */
 bool is_joined(const capture &c)
 {
     for (const auto &[s, n] : c.n_of_stream) {

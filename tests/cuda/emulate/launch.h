@@ -46,9 +46,9 @@ struct closure {
     virtual ~closure() = default;
     virtual void call() const = 0; /* called by each thread of the grid */
 };
-/* Enqueues a grid of threads that call c. The launch owns c from then on, also after an error. A
- * launch is refused when a device would refuse it: an empty grid, too many threads, shared
- * memory that was not asked for, arguments that are too large. */
+/* Enqueues a grid of threads that call c. The function takes ownership of c, even after an
+ * error. A launch is refused when a device would refuse it: an empty grid, too many threads, too
+ * much shared memory, arguments that are too large. */
 cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, const char *name,
                    size_t n_argument_bytes, const closure *c);
 } // namespace emulate
@@ -68,8 +68,8 @@ inline cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute at
                : cudaSuccess;
 }
 
-/* Returns the attributes of a kernel. There is no device compiler to ask, so the version is 9.0
- * unless faults.h says otherwise. The static shared memory is that of a kernel with dynamic
+/* Returns the attributes of a kernel. Without a device compiler, the version is 9.0 unless a
+ * test sets another (faults.h). The static shared memory is that of a kernel with dynamic
  * memory: the kernel's own 128 bytes and the system's 1 KiB, whether or not a device counts that
  * KiB. */
 inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *kernel)

@@ -1,9 +1,9 @@
-/* Implements device memory and pinned host memory of the emulation. The CUDA calls at the end of
- * the file use it; allocations are in a table under `lock`.
+/* Implements device memory and pinned host memory of the emulation. The CUDA calls are at the
+ * end of the file. Allocations are in a table that `lock` guards.
  * Every allocation has its own pages and ends where a page ends; the pages before and behind it
  * fault. The space between the first page and the allocation, and the rest behind its end, hold
  * a pattern that is checked when the allocation is freed. AddressSanitizer refuses access to
- * that space at once. When a handle for other processes is asked for, the pages are replaced by
+ * that space at once. When a handle for other processes is requested, the pages are replaced by
  * those of an unnamed file. */
 #include <fcntl.h>
 #include <stdint.h>
@@ -48,8 +48,7 @@ struct allocation {
 /* `ipc_handle` is the content of a handle. */
 struct ipc_handle {
     int pid, fd;
-    /* The fields below are the bytes of all pages, of the space before the allocation, and of
-     * the allocation. */
+    /* Bytes of all pages, of the space before the allocation, and of the allocation. */
     size_t n_pages_bytes, n_before, n_bytes;
 };
 static_assert(sizeof(ipc_handle) <= sizeof(cudaIpcMemHandle_t), "a handle");

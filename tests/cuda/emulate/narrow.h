@@ -1,7 +1,7 @@
 #pragma once
 /* Implements rounding to the narrow formats, to nearest even. Sums and products of two narrow
- * values are exact enough in float to be rounded twice. A fused operation goes through a float
- * that is rounded to odd. */
+ * values are exact enough in float to be rounded twice. A fused operation is first rounded to
+ * odd as a float. */
 #include <math.h>
 #include <stdint.h>
 
@@ -58,7 +58,7 @@ inline float fma_to_odd(float a, float b, float c)
     double odd = s;
     if (error != 0) {
         uint64_t bits = bits_as<uint64_t>(s);
-        bits -= (error < 0) == (s > 0); /* s lies beyond the exact sum */
+        bits -= (error < 0) == (s > 0); /* s is beyond the exact sum */
         odd = bits_as<double>(bits | 1);
     }
     const float f = (float)odd;

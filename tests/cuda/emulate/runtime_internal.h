@@ -1,9 +1,10 @@
 #pragma once
 /* Declares how the runtime is emulated. A stream is a queue, and a host thread that runs the
- * queue in order. The thread runs only as far as a caller waits for or asks about (or a host
- * function is enqueued). Memory that is read or overwritten too early, without waiting, is
- * therefore found. The default stream runs work at once. While a stream is captured, its work
- * goes to a list in the order of the calls, which is one of the orders that a graph allows. */
+ * queue in order. The thread runs only the work that a caller waits for or queries (or until an
+ * enqueued host function). Therefore, the emulation detects memory that is read or overwritten
+ * too early, without waiting. The default stream runs work at once. While a stream is captured,
+ * its work is appended to a list in the order of the calls, which is one of the orders that a
+ * graph allows. */
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -47,7 +48,7 @@ struct stream {
     bool is_closed = false;
 };
 
-/* Returns e and keeps it as the thread's last error. For a lost device it returns the error of
+/* Returns e and stores it as the thread's last error. For a lost device it returns the error of
  * that device. */
 cudaError_t told(cudaError_t e);
 /* Returns told(cudaSuccess), which is an error only if the device is lost. */

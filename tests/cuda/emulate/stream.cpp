@@ -1,5 +1,5 @@
 /* Implements streams, their threads, and events of the emulated runtime (runtime_internal.h
- * explains the rules). Calls of CUDA's runtime come from any thread. Each stream has a lock, a
+ * explains the rules). Any thread may make calls of CUDA's runtime. Each stream has a lock, a
  * queue and a thread that runs the queue; the stream's handle and its thread share ownership. */
 #include <atomic>
 #include <chrono>
@@ -56,7 +56,7 @@ void stream_main(std::shared_ptr<stream> s)
     }
 }
 
-/* Lets s run until n_done operations are done. */
+/* Tells the thread of s to run until n_done operations are done. */
 void want(stream *s, uint64_t n_done)
 {
     if (s->n_wanted >= n_done)
@@ -156,7 +156,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
         return e;
     auto s = std::make_shared<stream>();
     s->device = emulate::device_current();
-    sigset_t all, before; /* the program's own threads handle signals */
+    /* signals are blocked here, since the program's own threads handle them */
+    sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     std::thread(stream_main, s).detach();
@@ -332,7 +333,7 @@ static cudaError_t wait_captured(cudaStream_t s, cudaEvent_t event)
     n = n > event->captured_n ? n : event->captured_n;
     if (!s->capture) {
         s->capture = capture;
-        capture->n_of_stream[s] = 1; /* s must be waited for even if it has no work */
+        capture->n_of_stream[s] = 1; /* the origin must wait for s even if s has no work */
     }
     return cudaSuccess;
 }

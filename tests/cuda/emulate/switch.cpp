@@ -4,8 +4,8 @@
 #include <string.h>
 
 #ifdef __x86_64__
-/* This code returns with the same `ret` as a call, so that calls and returns stay paired. The
- * processor then predicts the return of lanes that come from the same place. */
+/* The switch ends with a `ret` like a call, so that calls and returns stay paired. The processor
+ * then predicts the return address of lanes that switched at the same place. */
 asm(R"(
     .text
     .p2align 4
@@ -45,8 +45,8 @@ void *stack_prepare(char *stack, size_t n_bytes, void (*main)())
 #include <new>
 #include <ucontext.h>
 
-/* A context lies on top of its own stack. A host thread has no such stack here; its context is a
- * local variable. */
+/* A context is on top of its own stack. A host thread has no such stack; its context is a local
+ * variable. */
 extern "C" void emulate_stack_switch(void **from, void *to)
 {
     ucontext_t here;

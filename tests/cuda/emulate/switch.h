@@ -1,7 +1,7 @@
 #pragma once
-/* Switches between stacks. On x86-64 this takes a few instructions for the registers that a call
- * preserves; fibers share signal masks and floating-point modes. On other processors it uses
- * ucontext. */
+/* Switches between stacks. On x86-64, this needs a few instructions for the registers that a
+ * call preserves; fibers share signal masks and floating-point modes. On other processors it
+ * uses ucontext. */
 #include <stddef.h>
 
 namespace emulate

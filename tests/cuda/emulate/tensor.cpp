@@ -120,8 +120,8 @@ void mma_run(exchange *x, uint32_t lanes)
     multiply(reinterpret_cast<mma_tile *>(x->tile));
 }
 
-/* Loads the matrices of ldmatrix. Lane 8 i + j brings the address of row j of matrix i. Lane l
- * gets elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of the matrix, or of its transpose. */
+/* Loads the matrices of ldmatrix. Lane 8 i + j gives the address of row j of matrix i. Lane l
+ * receives elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of the matrix, or of its transpose. */
 void ldmatrix_load(exchange *x, uint32_t lanes, unsigned n_matrices, bool trans)
 {
     need_all(lanes, "ldmatrix");

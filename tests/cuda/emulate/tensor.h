@@ -1,7 +1,7 @@
 #pragma once
 /* Declares the tensor core's instructions, over the fragments of PTX ISA 9.7.14 ("Matrix
- * fragments for mma.m16n8k16", "ldmatrix"). All 32 lanes take part. dot() is a product for loops
- * on the host. */
+ * fragments for mma.m16n8k16", "ldmatrix"). All 32 lanes must call them. dot() is a product for
+ * loops on the host. */
 #include <stdint.h>
 
 namespace emulate

@@ -1,6 +1,6 @@
-/* Tests the requests of blas.cu to the stand-in for cuBLASLt. blas.cu must ask for an algorithm
- * once for a shape, also after the algorithm for rounded-up rows was refused. It must never ask
- * for an algorithm that rounds parts of a sum. */
+/* Tests the requests of blas.cu to the stand-in for cuBLASLt. blas.cu must query an algorithm
+ * once for a shape, even after the algorithm for rounded-up rows was refused. It must never
+ * accept an algorithm that rounds parts of a sum. */
 #include <cublasLt.h>
 
 #include "tests/cuda/emulate/faults.h"
@@ -53,7 +53,7 @@ struct rig {
         gpu_device_close(device);
     }
 
-    /* Returns how often an algorithm is asked for in a product of n_rows rows. */
+    /* Returns how often a product of n_rows rows queries an algorithm. */
     unsigned long long asks(uint32_t n_rows)
     {
         const unsigned long long before = emulate_n_algorithms();

@@ -41,8 +41,8 @@ unsigned largest(const format &f) /* returns the largest finite code */
     return f.has_infinity ? ones - (1u << f.n_fraction) : ones - 1;
 }
 
-/* Every value must convert back to itself. A number between two neighbours must go to the nearer
- * neighbour, and a number midway to the even neighbour. */
+/* Every value must convert back to itself. A number between two neighbours must convert to the
+ * nearer neighbour, and a number midway to the even neighbour. */
 void test_conversion(const format &f, float (*from)(unsigned), unsigned (*to)(float))
 {
     const unsigned sign = 1u << (f.n_exponent + f.n_fraction);
@@ -54,7 +54,7 @@ void test_conversion(const format &f, float (*from)(unsigned), unsigned (*to)(fl
             continue;
         const float next = (float)value_of(f, bits + 1), middle = v + (next - v) / 2;
         if ((double)middle * 2 != (double)v + (double)next)
-            continue; /* no float lies between the two values */
+            continue; /* no float is between the two values */
         CHECK(to(middle) == bits + (bits & 1));
         CHECK(to(nextafterf(middle, v)) ==
               (nextafterf(middle, v) >= middle ? bits + (bits & 1) : bits));
@@ -111,7 +111,7 @@ template <class T> void check_arithmetic(const format &f, T (*of)(unsigned), uns
 {
     for (unsigned i = 0; i < 200000; i++) {
         unsigned b[3] = {next_value(f), next_value(f), next_value(f)};
-        /* every fourth sum nearly cancels, or lies near the middle of two values */
+        /* every fourth sum nearly cancels, or is near the middle of two values */
         if (i % 4 == 0) {
             b[2] = bits(of(b[0]) * of(b[1]) * (i % 8 ? -1.0f : 256.0f));
         }

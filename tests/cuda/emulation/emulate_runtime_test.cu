@@ -94,7 +94,7 @@ void test_copies()
     CHECK(cudaMemcpy2DAsync(r.device, 4 * 4, pageable, 8 * 4, 2 * 4, 3, cudaMemcpyHostToDevice,
                             r.a) == cudaSuccess);
     CHECK(cudaMemcpy(back, r.device, 4, cudaMemcpyDeviceToHost) == cudaSuccess &&
-          back[0] == 7); /* this reads the memory without waiting */
+          back[0] == 7); /* this read does not wait for the stream */
     CHECK(cudaStreamSynchronize(r.a) == cudaSuccess);
     CHECK(cudaMemcpy(back, r.device, 48, cudaMemcpyDeviceToHost) == cudaSuccess);
     CHECK(back[1] == 0 && back[2] == 1002 && back[8] == 0 && back[9] == 0 && back[10] == 1010);
@@ -243,7 +243,7 @@ void test_faults()
     CHECK(cudaMalloc(&ptr, 16) == cudaSuccess && cudaFree(ptr) == cudaSuccess);
     emulate_fail_launch(2);
     CHECK(r.update(r.a, 1, 1) == cudaSuccess && r.update(r.a, 1, 1) == cudaSuccess);
-    /* the failure has not been noticed yet */
+    /* the failure has not been reported yet */
     CHECK(r.update(r.a, 1, 1) == cudaSuccess && r.fetch(r.a) == cudaSuccess);
     CHECK(cudaStreamSynchronize(r.a) == cudaErrorLaunchFailure);
     CHECK(r.pinned[0] == 0); /* work behind the failure did not run */
@@ -282,7 +282,8 @@ void test_ends_of_memory()
 int main()
 {
     checks_begin("emulate_runtime_test.cu");
-    test_ends_of_memory(); /* this test comes before there are threads, because it forks children */
+    /* this test must be before the first thread, because it forks children */
+    test_ends_of_memory();
     test_order();
     test_copies();
     test_host_function();

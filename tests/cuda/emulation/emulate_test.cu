@@ -33,8 +33,8 @@ void test_indices()
         CHECK(seen[i] == 1 + i % 70 % 32);
 }
 
-/* Every thread reads, in turns, what its neighbours in other warps wrote. A third of the threads
- * leaves early, and the barriers then count only the remaining threads. */
+/* In turns, every thread reads the numbers that its neighbours in other warps wrote. A third of
+ * the threads leaves early, and the barriers then count only the remaining threads. */
 __global__ void barrier_kernel(unsigned *out, unsigned n_threads)
 {
     __shared__ unsigned values[1024];
@@ -101,7 +101,7 @@ __global__ void shuffle_kernel(shuffled *out)
     o.smallest = __reduce_min_sync(all, lane == 3 ? (int)0x80000000u : (int)lane);
     o.same = __match_any_sync(all, lane % 5);
     o.half = 0;
-    if (lane < 16) /* half a warp runs alone, while the other half is elsewhere */
+    if (lane < 16) /* half a warp runs this branch alone */
         o.half = __shfl_xor_sync(0x0000ffffu, lane, 15);
     else if (lane > 20)
         o.half = __reduce_add_sync(0xffe00000u, 1u);
@@ -147,7 +147,7 @@ __global__ void mma_kernel(const uint16_t *a, const uint16_t *b, float *d, bool 
     uint32_t fa[4], fb[2];
     ldmatrix_x4(fa, sa + (lane % 16) * 16 + lane / 16 * 8);
     if (b_is_transposed) {
-        uint32_t twice[4]; /* these are the same two matrices again */
+        uint32_t twice[4]; /* the same two matrices, loaded by another instruction */
         ldmatrix_x4_trans(twice, sb + lane % 16 * 8);
         fb[0] = twice[0], fb[1] = twice[1];
     } else {
@@ -184,7 +184,7 @@ void test_fragments()
     }
 }
 
-/* Tests x4, with and without trans: lanes 8 i + j give the rows of matrix i of the four. */
+/* Tests x4, with and without trans: lanes 8 i + j give the rows of matrix i. */
 __global__ void ldmatrix_kernel(uint32_t *out)
 {
     __shared__ __align__(16) uint16_t shared[4][8][8];

@@ -1,4 +1,4 @@
-"""Asks a server for one greedy answer until it comes, or until the process PID has ended.
+"""Requests one greedy answer from a server until it arrives, or until the process PID has ended.
   ask.py PORT SECONDS TOKENS PID
 Prints the seconds until the answer, then its text. Exit status 1 means no answer; the last line gives the reason."""
 import json

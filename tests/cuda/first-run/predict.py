@@ -2,9 +2,9 @@
 """Predicts the time of a step and of a prompt on an H100: the table of docs/develop/gpu-day.md.
   tests/cuda/first-run/predict.py [--check docs/develop/gpu-day.md | --write docs/develop/gpu-day.md]
 
-This is a model, not a measurement. Shapes come from bench/models/*/config.json. Bytes and operations are those of
-bench/gpu/work.h, which cuda_model_bench counts. Rates, gaps and latencies are the assumptions named below. The floor of a row is
-its bytes at the copy's rate, or its operations at cuBLAS's rate, whichever takes longer.
+This is a model, not a measurement. Shapes come from bench/models/*/config.json. Bytes and operations are those that
+bench/gpu/work.h counts for cuda_model_bench. Rates, gaps and latencies are the assumptions named below. The floor of a row is its
+bytes at the copy's rate, or its operations at cuBLAS's rate, whichever takes longer.
 
   decode: weights / (COPY x their rate) + KV / (COPY x its rate) + kernels x gap + layers x merge + mixtures x sum
   prefill: operations of products, mixtures and attention, each at its own rate, + the conversion of codes to bfloat16
@@ -30,9 +30,9 @@ PREFETCH_GAP = 1.2e-6  # LAUNCH_GAP with the next stages prefetched into L2; the
 # Rates of weights and KV as shares of COPY, at 1 row and at 64 rows (review, section 2 and finding 5).
 WEIGHTS = {"bf16": {1: 1.0, 64: 0.82}, "int4": {1: 0.95, 64: 0.40}}
 EXPERTS = {1: 0.95, 64: 0.80}  # rates of grouped products of any format; an estimate, not a figure of the review
-KV = {"heads": 0.88, "latent": 0.80}  # attention of 32 x 8k without its merge; review: 0.85-0.92 and 0.75-0.85
-# Seconds to merge the splits of a layer (finding 1), at a context of 1.2k. Before: splits x dims / 64 loads of 0.19 us, one after
-# the other. After: a block for each (row, head), whose warps share out the splits; it costs the latency of a few loads.
+KV = {"heads": 0.88, "latent": 0.80}  # attention of 32 x 8k without its merge; review: 0.85-0.92 and 0.75-0.85 Seconds to merge the splits of a
+                                      # layer (finding 1), at a context of 1.2k. Before: splits x dims / 64 loads of 0.19 us, one after the other.
+                                      # After: a block for each (row, head), whose warps divide the splits; it costs the latency of a few loads.
 MERGE_BEFORE = {("heads", 1): 7e-6, ("heads", 64): 2e-6, ("latent", 1): 50e-6, ("latent", 64): 25e-6}
 MERGE_AFTER = {("heads", 1): 2.5e-6, ("heads", 64): 2e-6, ("latent", 1): 4e-6, ("latent", 64): 4e-6}
 SUM_BEFORE, SUM_AFTER = 4e-6, 1.5e-6  # seconds of a mixture's sum beyond its bytes (finding 3: 3 to 5 us)

@@ -8,7 +8,7 @@ up_to() { # up_to SECONDS: prints at most SECONDS, at most the time that is left
     [ "$n" -le "$(left)" ] || n=$(left)
     echo $((n > 1 ? n : 1))
 }
-serve_start() { # serve_start NAME SHAPE FLAGS...: starts `cox up` in a session of its own and waits for an answer
+serve_start() { # serve_start NAME SHAPE FLAGS...: starts `cox up` in a separate session and waits for an answer
     local name=$1 shape=$2
     shift 2
     port=$((port + 10))
@@ -43,7 +43,7 @@ load() { # load NAME SHAPE STREAMS PROMPTS IN OUT: measures one figure
 serve() { # serve NAME SHAPE MOST_SECONDS LOADS FLAGS...: measures the loads; LOADS: STREAMS:PROMPTS:IN:OUT,..
     local name=$1 shape=$2 most=$3 loads=$4 from=$SECONDS result=passed l a b c d
     shift 4
-    case ,${COX_FIRST_RUN_SERVE:-$name}, in *",$name,"*) ;; *) return ;; esac # COX_FIRST_RUN_SERVE selects names, for a try without a device
+    case ,${COX_FIRST_RUN_SERVE:-$name}, in *",$name,"*) ;; *) return ;; esac # COX_FIRST_RUN_SERVE selects names, for a trial without a device
     if [ "$(left)" -lt "$most" ]; then
         row "serve-$name" "no time left" 0 ""
         return

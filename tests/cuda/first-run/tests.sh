@@ -45,7 +45,7 @@ goldens() { # goldens NAME OPTIONS... -- FOLDER...: runs the models that are in 
 tests_part() {
     local name
     at_most 30
-    start cuda_copy_test tests/cuda_copy_test # this test runs alone and first, to check that the device answers at all
+    start cuda_copy_test tests/cuda_copy_test # this test runs alone and first, to check that the device works
     reap_all
     for name in norm route elementwise linear attention latent moe sample products runner steps pack; do
         [ ! -x "tests/cuda_${name}_test" ] || start "small-$name" "tests/cuda_${name}_test" --small

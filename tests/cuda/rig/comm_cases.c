@@ -17,7 +17,7 @@
 /* ---- numbers ---- */
 
 /* MOST_APART bounds the error of a sum of four values up to 125 in bfloat16, added in any order
- * and rounded on the way. */
+ * with rounding after each sum. */
 static const float MOST_APART = 4;
 
 static float value(uint32_t rank, size_t i)
@@ -173,7 +173,7 @@ bool comm_broadcasts(struct rank *r)
     return true;
 }
 
-/* With two stages of two ranks, each position's number goes to the next stage. */
+/* With two stages of two ranks, each position's number is sent to the next stage. */
 static bool pass_on(struct rank *r, size_t n_bytes)
 {
     uint8_t *host = mem_alloc(n_bytes);
@@ -206,8 +206,8 @@ bool comm_stages_of_two(struct rank *r)
 
 enum { COMM_ASKED_IN_VAIN = RANKS_MAX + 1 };
 
-/* Returns the number of devices. It asks CUDA in a process that ends, because a process that has
- * used CUDA cannot fork ranks. */
+/* Returns the number of devices. CUDA is called in a separate process, because a process that
+ * has used CUDA cannot fork ranks. */
 uint32_t comm_devices(void)
 {
     int status = 0;

@@ -18,7 +18,7 @@ bool comm_leaves(struct rank *r)
                    &err);
 }
 
-/* Acts like the head's Abort, which comes when a rank's end was seen elsewhere. */
+/* Acts like the head's Abort, which arrives when another process has detected a rank's end. */
 void *comm_interrupt_on_loss(void *arg)
 {
     struct rank *r = arg;
@@ -62,7 +62,7 @@ static void be_killed(struct rank *r)
         pause();
 }
 
-/* Rank 1 is killed while the others wait for it in a sum. */
+/* Runs the case in which rank 1 is killed while the others wait for it in a sum. */
 bool comm_lose_rank_1(struct rank *r, uint32_t tp, uint32_t pp)
 {
     void *x;

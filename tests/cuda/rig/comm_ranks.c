@@ -55,7 +55,8 @@ static bool rank_main(const struct ranks_case *c, struct ranks_shared *shared, u
     r.options.no_one_shot = !c->one_shot || (c->off_on_1 && i == 1);
     RANK_TRY(&r, gpu_comm_open(&r.options, &r.comm, why));
     bool ok = c->fn(&r);
-    /* A rank that exits looks lost to ranks that still wait for data, so all ranks wait here. */
+    /* A rank that exits counts as lost for ranks that still wait for data, so all ranks wait
+     * here. */
     atomic_fetch_add(&shared->n_done, 1);
     while (ok && atomic_load(&shared->n_done) < c->n)
         usleep(100);
@@ -77,7 +78,7 @@ static pid_t start_rank(const struct ranks_case *c, struct ranks_shared *shared,
     pid_t pid = fork();
     if (pid != 0)
         return pid;
-    alarm(CASE_SECONDS); /* the alarm makes a rank that waits for ever a failure */
+    alarm(CASE_SECONDS); /* the alarm ends a rank that waits for ever, which is a failure */
     if (c->loss)
         setenv("FAKENCCL_LOSS", c->loss, 1);
     if (c->version)
@@ -89,7 +90,7 @@ static pid_t start_rank(const struct ranks_case *c, struct ranks_shared *shared,
     _exit(ok ? 0 : 1);
 }
 
-/* Acts as the supervisor of rank 1: kills it and starts it again. */
+/* Acts as the supervisor of rank 1: kills and restarts the rank. */
 static bool kill_and_restart(const struct ranks_case *c, struct ranks_shared *shared, pid_t *pid)
 {
     int status;

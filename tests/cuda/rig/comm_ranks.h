@@ -13,7 +13,7 @@ struct ranks_shared {
     _Atomic uint32_t has_id[4];
     _Atomic uint32_t at[RANKS_MAX]; /* progress of each rank, in the test's own numbers */
     _Atomic uint32_t n_done;
-    _Atomic uint32_t killed; /* set when rank 1's end was seen */
+    _Atomic uint32_t killed; /* set when the end of rank 1 was detected */
     _Atomic uint64_t killed_ns, ready_ns;
 };
 
@@ -27,7 +27,7 @@ struct rank {
     bool any_order; /* whether the library may add in any order */
 };
 
-/* Does the work of one rank. Returns false after it has printed the fault. */
+/* Runs one rank of a case. Returns false after it has printed the fault. */
 typedef bool rank_fn(struct rank *r);
 
 struct ranks_case {
@@ -35,7 +35,7 @@ struct ranks_case {
     uint32_t n;
     rank_fn *fn;
     const char *loss, *version; /* values of FAKENCCL_LOSS and FAKENCCL_VERSION; or NULL */
-    /* whether rank i has device i; otherwise all ranks have the first device */
+    /* whether rank i has device i; otherwise all ranks use the first device */
     bool devices_of_their_own;
     bool any_order; /* whether the library may add in any order */
     bool one_shot;  /* whether ranks allow small sums over peer memory */
@@ -50,10 +50,10 @@ struct ranks_case {
 /* Runs a case. Returns whether all ranks returned true. */
 bool ranks_run(const struct ranks_case *c);
 
-/* Gets the epoch's id: rank 0 makes the id, the other ranks wait for it. */
+/* Writes the epoch's id to `out`: rank 0 makes the id, the other ranks wait for it. */
 bool rank_id(struct rank *r, uint32_t epoch, uint8_t out[GPU_COMM_ID_BYTES]);
 bool rank_join(struct rank *r, uint32_t epoch, uint32_t tp, uint32_t pp, struct error *err);
-/* Returns `holds`. If it is false, prints the line in the file and the error. */
+/* Returns `holds`. If `holds` is false, prints the line number and the error. */
 bool rank_is(struct rank *r, int line, bool holds, const char *what, const struct error *err);
 #define RANK_TRY(r, call)                                                                          \
     do {                                                                                           \

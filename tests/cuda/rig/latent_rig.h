@@ -101,8 +101,8 @@ static double deviation(const float *x, uint64_t n)
     return sqrt(squares / (double)n);
 }
 
-/* Returns the scale with which scores deviate by `want`. It estimates this scale from a few
- * queries and keys. */
+/* Returns a scale with which scores deviate by about `want`, estimated from a few queries and
+ * keys. */
 static float scale_for(const struct scene *s, const float *queries, const float *keys, double want)
 {
     const uint32_t dim = latent_dim(s->c), n_queries = s->n_rows * s->c->n_heads;

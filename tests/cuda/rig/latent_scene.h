@@ -119,8 +119,8 @@ static void heads_close(struct device *gpu, uint32_t n_heads, struct heads_pair 
     mem_free(h->weights);
 }
 
-/* Returns whether something begins or ends at a position, or whether the pass writes the
- * position. */
+/* Returns whether a position is at an edge (of a block, unit, chunk or sequence), or is written
+ * by the pass. */
 static bool is_edge(const struct latent_case *c, const struct sequence *s, uint32_t position)
 {
     return position % 32 == 0 || position % 32 == 31 || position % c->block_tokens == 0 ||
@@ -146,7 +146,7 @@ static void rows_make(struct scene *s)
         const struct sequence *q = &c->sequences[i];
         s->tables[i] = mem_array(s->n_blocks, sizeof *s->tables[i]);
         for (uint32_t b = 0; b <= (q->before + q->n) / c->block_tokens; b++)
-            s->tables[i][b] = next++ * 7 % s->n_blocks; /* the blocks are in no particular order */
+            s->tables[i][b] = next++ * 7 % s->n_blocks; /* the blocks are in an arbitrary order */
         for (uint32_t k = 0; k < q->before + q->n; k++) {
             const struct kv_row row = {s->tables[i], 0, k};
             s->all_rows[n_all++] = row;

@@ -88,7 +88,7 @@ struct both_weight {
     struct weight gpu;
 };
 
-/* Gives all blocks of a group the scale and zero of the group's first block. */
+/* Copies the scale and zero of a group's first block to all blocks of the group. */
 static void share_scales(struct matrix *m, uint32_t group)
 {
     const struct dtype_traits t = dtype_traits(m->w.dtype);
@@ -135,7 +135,7 @@ static void weight_free(struct rig *r, struct both_weight *w)
 
 static struct cuda_room room_new(struct rig *r, uint64_t n_bytes)
 {
-    /* No operator may use memory that it has not written. As an index, this value is beyond all
+    /* No operator may use memory that it has not written. The fill value is an index beyond all
      * memory. */
     uint8_t *fill = mem_array(n_bytes + 1, 1);
     memset(fill, 0x7f, n_bytes);

@@ -1,6 +1,6 @@
 #pragma once
-/* Ends programs that need a device and more of the host (cuBLAS, memory). On a host with a
- * device, a missing part is a failure; only a host without a device skips. */
+/* Ends programs that need a device and other parts of the host (cuBLAS, memory). A missing part
+ * is a failure on a host with a device, and a skip on a host without one. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -70,7 +70,7 @@ static inline void open_engine(struct side *s, const char *folder, uint32_t n_lo
     open_engine_of(s, folder, n_loras, WORKER_LOAD_AUTO, PASS_ROWS);
 }
 
-/* Returns the block table of sequence i, which has four blocks in no particular order. */
+/* Returns the block table of sequence i, which has four blocks in an arbitrary order. */
 static inline const uint32_t *table_of(uint32_t i_sequence)
 {
     static uint32_t tables[MOST_SEQUENCES][4];

@@ -1,5 +1,5 @@
-"""Stands in for the platform's library that an application imports. It sends each call to test_notebook_platform.py, which starts
-the pods."""
+"""Replaces the platform's library that an application imports. It sends each call to test_notebook_platform.py, which starts the
+pods."""
 import json
 import os
 import socket

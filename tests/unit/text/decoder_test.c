@@ -1,4 +1,4 @@
-/* Tests the decoding of a stream: the text that each token gives out, holds back, replaces or
+/* Tests the decoding of a stream: the text that each token returns, holds back, replaces or
  * flushes. */
 #include "text_fixture.h"
 
@@ -136,7 +136,7 @@ static void prompt_comes_before(void **state)
     text_tokenizer_free(t);
 }
 
-/* Any bytes are decoded in whole characters. All parts together are equal to the text that is
+/* Arbitrary bytes are decoded into whole characters. The parts together equal the text that is
  * decoded at once. */
 static void random_bytes_agree_with_decode(void **state)
 {

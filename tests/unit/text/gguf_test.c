@@ -1,7 +1,8 @@
 /* Tests vocabularies and chat templates in GGUF files. Each test writes metadata byte by byte,
  * opens it through text.h and compares ids, text and template output. Other files are cut or
- * have changed bytes. Invariants: a broken file is refused with a text or opens as another valid
- * file, and the Rust library never panics. Files are in a folder of this program or in memory. */
+ * have changed bytes. Invariants: a damaged file is refused with an error text or opens as
+ * another valid file, and the Rust library never panics. Files are in a folder of this program
+ * or in memory. */
 #include "text_fixture.h"
 
 #include <sys/mman.h>

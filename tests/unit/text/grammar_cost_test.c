@@ -1,7 +1,7 @@
 /* Tests the limits on the cost of grammars and of their masks, over builtin:bytes. The tests
  * compile grammars that would explode, and follow texts through matchers while they count the
  * cost. Invariants: an explosive grammar is refused before it costs much, and the error names
- * the reason. Counts are the same each time, and a sequence that costs too much ends alone. A
+ * the reason. Counts are the same in each run, and only the sequence that costs too much ends. A
  * replay of its tokens does not fail earlier. A compile that may end the process runs in a fork. */
 #include "text_fixture.h"
 
@@ -122,7 +122,7 @@ static void lark_patterns(struct text *t)
     add(t, "\n");
 }
 
-/* Adds copies of a large schema for each of many options. Only the allocator can notice the size
+/* Adds copies of a large schema for each of many options. Only the allocator can detect the size
  * of the copies. */
 static void copies(struct text *t)
 {
@@ -178,8 +178,8 @@ static int compile_copies(char err[TEXT_ERR_MAX])
     return rc;
 }
 
-/* A compile that no check stops may end the process if that is allowed. Otherwise the result of
- * the compile is thrown away. */
+/* A compile that no check stops may end the process if that is allowed. Otherwise, the result of
+ * the compile is dropped. */
 static void what_no_check_sees_ends_the_compile(void **state)
 {
     char err[TEXT_ERR_MAX] = "";
@@ -236,7 +236,7 @@ static struct text_matcher *matcher(const struct text_grammar *g)
     return m;
 }
 
-/* Makes masks and takes the bytes of a text, again and again. Returns the number of masks. */
+/* Makes a mask and accepts the next byte of a text, repeatedly. Returns the number of masks. */
 static int follow(struct text_matcher *m, const char *around, int n, char err[TEXT_ERR_MAX])
 {
     uint32_t words[WORDS];

@@ -1,9 +1,9 @@
 /* Tests grammars of each kind: JSON schema, regex, Lark and GBNF, structural tag, behind
  * reasoning. Most tests use builtin:bytes, where a token is a byte, and follow a text: how many
- * bytes fit, and whether the text may end there. Other tests have tokens of several characters,
- * refusals with their texts, and grammars that would explode. Invariants: the mask allows
- * exactly the tokens that the matcher accepts, and every call returns. The vocabulary is shared
- * and read-only. */
+ * bytes are allowed, and whether the text may end there. Other tests have tokens of several
+ * characters, refusals with their texts, and grammars that would explode. Invariants: the mask
+ * allows exactly the tokens that the matcher accepts, and every call returns. The vocabulary is
+ * shared and read-only. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257 };
@@ -226,12 +226,12 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
          "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"x\"]}",
          TEXT_INVALID},
         {(enum text_grammar_kind)9, "a", TEXT_INVALID},
-        /* llguidance would lose the text behind these patterns (text/src/schema/check.rs). */
+        /* llguidance would ignore the text behind these patterns (text/src/schema/check.rs). */
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^\\\"[a-z]+$\"}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"items\":{\"pattern\":\"\\\\\\\\[0-9]\"}}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"patternProperties\":{\"^a\\\\n.\":{}}}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^[\\\\x22](a|b)$\"}", TEXT_INVALID},
-        /* Each item would need a rule or a state, and the limits of the llguidance crate come
+        /* Each item would need a rule or a state, and the limits of the llguidance crate apply
          * too late. */
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"minItems\":1000000000}", TEXT_LIMIT},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"items\":[{\"type\":\"array\",\"maxItems\":2e5}]}",
@@ -282,8 +282,8 @@ static void any_bytes_are_no_special_token(void **state)
     text_matcher_free(m);
 }
 
-/* The compile of an explosive grammar returns, whether the grammar is accepted or refused. The
- * masks of an accepted grammar return, too. */
+/* The compile of an explosive grammar ends, whether the grammar is accepted or refused. The
+ * masks of an accepted grammar also end. */
 static void bombs_come_back(void **state)
 {
     char chain[200000], *at = chain;
@@ -469,7 +469,7 @@ static void masks_are_what_is_accepted(void **state)
         {TEXT_GRAMMAR_REGEX, "[a-z ]{3,9}|\u65e5+|[^<]{4}<", "abcdef"},
         {TEXT_GRAMMAR_REGEX, "[^\"]*", "a </t>\n{"},
         {TEXT_GRAMMAR_REGEX, "(a1|[b-zA-Z0-9])[A-Za-z0-9]{0,3};",
-         "Ab12;"}, /* the characters "a" and "1" lead to another part of the pattern */
+         "Ab12;"}, /* the characters "a" and "1" continue in another part of the pattern */
         {TEXT_GRAMMAR_REGEX, "(\u00e9|a){2,30}b?", "\u00e9aa"},
         {TEXT_GRAMMAR_LARK, "start: A B\nA: /[a-z]{1,4}/\nB: /[0-9a-z ]+/", "ab12 hello"},
         {TEXT_GRAMMAR_LARK, "start: W (\",\" W)*\nW: /[A-Za-z0-9]+/", "abc,12,Ab"},

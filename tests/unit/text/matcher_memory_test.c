@@ -1,6 +1,6 @@
 /* Tests that the memory of grammars and matchers is counted, over builtin:bytes. Copies of a
- * matcher leave no memory behind. A matcher that needs too much memory ends with an error that
- * says so. A replay passes at least up to the last position of the original. */
+ * matcher leave no memory behind. A matcher that needs too much memory ends with an error about
+ * that. A replay passes at least up to the last position of the original. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257, ALTERNATIVES = 180 };
@@ -57,8 +57,8 @@ static void take(struct text_matcher *m, const char *around, uint32_t i)
         fail_msg("%u: %s", i, err);
 }
 
-/* Makes masks and takes the bytes of a text, again and again. Returns the number of bytes before
- * a mask failed. */
+/* Makes a mask and accepts the next byte of a text, repeatedly. Returns the number of bytes
+ * before a mask failed. */
 static uint32_t follow(struct text_matcher *m, const char *around, uint32_t n,
                        char err[TEXT_ERR_MAX])
 {

@@ -1,8 +1,8 @@
 /* Tests JSON schemas as common generators write them, over builtin:bytes. A row has a schema, a
- * text that it accepts and a text that it does not accept. Other rows are refused with a text
- * that names the reason. tests/golden/schema_suite.py tests each keyword by itself; the tests
- * here have keywords without effect, values beyond bounds, and recursion. Invariant: a schema is
- * either enforced exactly or refused. */
+ * text that it accepts and a text that it does not accept. Other rows are refused with an error
+ * text that names the reason. tests/golden/schema_suite.py tests each keyword by itself; the
+ * tests here have keywords without effect, values beyond bounds, and recursion. Invariant: a
+ * schema is either enforced exactly or refused. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257 };
@@ -214,7 +214,7 @@ static const struct taken taken[] = {
     {"{\"$schema\":\"http://json-schema.org/draft-04/"
      "schema#\",\"type\":\"number\",\"minimum\":0,\"exclusiveMinimum\":true,\"maximum\":0.25}",
      "0.2", "0.0"},
-    /* multipleOf also holds for numbers below 0, and it may be a fraction. */
+    /* multipleOf also applies to numbers below 0, and it may be a fraction. */
     {"{\"type\":\"integer\",\"multipleOf\":5}", "-10", "-7"},
     {"{\"type\":\"integer\",\"multipleOf\":5,\"minimum\":-12,\"maximum\":7}", "-10", "-15"},
     {"{\"type\":\"integer\",\"multipleOf\":5,\"exclusiveMinimum\":-10}", "-5", "-10"},
@@ -340,7 +340,7 @@ static void what_asks_for_little_is_taken(void **state)
 
 #define NODE "\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"c\":{\"$ref\":\"#/$defs/n\"}}"
 
-/* A recursive schema without a finite text is refused, whatever way its references take. A
+/* A recursive schema without a finite text is refused, whatever path its references take. A
  * recursive schema with a finite text is accepted. */
 static const struct taken recursive[] = {
     {"{\"$ref\":\"#/$defs/n\"," NODE ",\"required\":[\"c\"]}}}", NULL, NULL},
@@ -462,8 +462,8 @@ static char *numbered(const char *head, const char *part, int n, const char *tai
     return out;
 }
 
-/* Schemas that the llguidance crate would compile for minutes are refused at once. Schemas of
- * the size that people write are accepted. */
+/* Schemas that the llguidance crate would compile for minutes are refused at once. Schemas of a
+ * usual size are accepted. */
 static void what_is_too_much_is_refused(void **state)
 {
     static const struct {
@@ -527,7 +527,7 @@ static const struct taken options[] = {
     {BOTH ",\"$defs\":{\"A\":{\"type\":\"object\",\"required\":[\"p\"]},\"B\":{\"type\":\"object\","
           "\"properties\":{\"q\":{}},\"additionalProperties\":false}}}",
      "{\"p\":1}", "{\"r\":1}"},
-    /* The member that tells the options apart becomes required. Without that member, both
+    /* The member that distinguishes the options becomes required. Without that member, both
      * options could match. */
     {BOTH ",\"discriminator\":{\"propertyName\":\"k\",\"mapping\":{\"a\":\"#/$defs/A\"}},"
           "\"$defs\":{\"A\":" KIND("a", "") ",\"B\":" KIND("b", "") "}}",
@@ -540,8 +540,8 @@ static const struct taken options[] = {
      "\"object\",\"properties\":{\"k\":{\"const\":\"n\"},\"c\":{\"$ref\":\"#/$defs/N\"}},"
      "\"required\":[\"k\",\"c\"]}]},\"L\":" KIND("l", ",\"required\":[\"k\"]") "}}",
      "{\"k\":\"n\",\"c\":{\"k\":\"l\"}}", "{\"k\":\"n\",\"c\":{}}"},
-    /* A schema has a pattern and a length. Only a longer search shows whether some text has
-     * both. */
+    /* These schemas have a pattern and a length. Only a longer search shows whether a text
+     * satisfies both. */
     {"{\"type\":\"string\",\"maxLength\":8,\"pattern\":\"" HOST "\"}", "\"ab.cd.ef\"",
      "\"ab.cd.efg\""},
     {IN("{\"type\":[\"string\",\"null\"],\"maxLength\":253,\"pattern\":\"" HOST "\"}"),

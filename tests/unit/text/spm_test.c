@@ -1,8 +1,8 @@
 /* Tests SentencePiece models (tokenizer.model) through text.h. The tests write a small model and
  * the JSON files beside it, open the folder and compare ids, text and errors. Cases: settings in
  * the JSON files, BPE and unigram, normalisation, ties, broken or cut models, limits.
- * Invariants: a broken file is refused with a text, and a cut model never opens as the whole
- * one. tests/golden (text_golden.py spm) compares ids of large models. */
+ * Invariants: a damaged file is refused with an error text, and a cut model never opens as the
+ * complete model. tests/golden (text_golden.py spm) compares ids of large models. */
 #include "text_fixture.h"
 
 /* Holds a ModelProto under construction. */
@@ -47,7 +47,7 @@ static void put_piece(struct proto *p, const char *text, float score, int kind)
     put_byte(p, (unsigned)kind);
 }
 
-/* Writes trainer_spec and normalizer_spec. The normalizer keeps blanks and puts one more blank
+/* Writes trainer_spec and normalizer_spec. The normalizer keeps spaces and puts one more space
  * before the text. */
 static void put_specs(struct proto *p, int algorithm, bool byte_fallback)
 {
@@ -138,7 +138,7 @@ static void ids_follow_the_files_beside_it(void **state)
         {{"{" NAMED "\"legacy\":0}"}, "hell<s>hell", IDS(1, B_HELL, 1, HELL)},
         {{"{" NAMED "\"add_bos_token\":null}"}, "hell", IDS(B_HELL)},
         {{"{" NAMED "\"legacy\":false,\"add_prefix_space\":null}"}, "hell", IDS(1, HELL)},
-        /* A named token that the model lacks gets a new id behind all others. */
+        /* A named token that the model lacks gets a new id after all others. */
         {{"{" NAMED "\"pad_token\":\"<pad>\"}"}, "he<pad>", IDS(1, BLANK, HE, 13)},
     };
     struct proto p = make(BPE, false);
@@ -286,7 +286,7 @@ static void small_files_are_bounded_objects(void **state)
     free(many);
 }
 
-/* Writes a charsmap with one rule, from "e" to n times "h". */
+/* Writes a charsmap with one rule, that replaces "e" by n times "h". */
 static void put_rule(struct proto *p, size_t n)
 {
     enum { LEAF = 0x100, ROOT = 0, VALUE = 1, N_UNITS = 128 };
@@ -304,7 +304,7 @@ static void put_rule(struct proto *p, size_t n)
     for (size_t i = 0; i < n; i++)
         put_byte(p, 'h');
     put_byte(p, 0);
-    put(p, (const uint8_t[]){0x20, 0}, 2); /* the normalizer keeps all blanks */
+    put(p, (const uint8_t[]){0x20, 0}, 2); /* the normalizer keeps all spaces */
 }
 
 static void a_charsmap_makes_no_text_without_bound(void **state)
@@ -432,7 +432,7 @@ static void a_cut_model_never_opens_as_a_whole_one(void **state)
         p.len = len;
         int rc = open_folder(&p, (const char *[3]){NULL}, &t, err);
         assert_int_not_equal(rc, TEXT_INTERNAL);
-        /* A model with fewer pieces is another model, not a broken file. */
+        /* A model with fewer pieces is another valid model, not a damaged file. */
         if (rc == TEXT_OK)
             text_tokenizer_free(t);
         else

@@ -55,7 +55,7 @@ static void additional_templates(void **state)
 
     fixture_write("chat_template.jinja", "PLAIN", 5);
     write_named("rag.jinja", "RAG{{ bos_token }}");
-    write_named("broken.jinja", "{% if %}"); /* no request asks for the broken template */
+    write_named("broken.jinja", "{% if %}"); /* no request uses the invalid template */
     write_named("README.md", "{% if %}");
     assert_renders(NULL, none, "PLAIN");
     assert_renders(NULL, "{\"tools\":null}", "PLAIN");

@@ -1,13 +1,13 @@
 /* Tests chat templates. The tests render a source with a JSON context and compare text or error
- * with those of transformers. Other tests show the order of sources in a model's folder,
- * built-in formats, and hostile templates. Invariants: the fuel of a rendering limits its work
+ * with those of transformers. Other tests check the order of sources in a model's folder,
+ * built-in formats, and malicious templates. Invariants: the fuel of a rendering limits its work
  * and memory, and deep nesting is an error. Each rendering owns its template and result, and
  * frees both. */
 #include "text_fixture.h"
 #include <sys/stat.h>
 #include <time.h>
 
-/* Most seconds that one rendering may take, with room for slow machines and sanitizers. */
+/* Most seconds that one rendering may take, with a margin for slow machines and sanitizers. */
 #define MOST_SECONDS 20
 #define NOON         1721995200 /* 2024-07-26 12:00:00 UTC in Unix seconds */
 
@@ -130,8 +130,8 @@ static const char *const heads[] = {
     "{% set s = 'a' * 1000000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}",
     "{% set s = 'é' * 500000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}"};
 
-/* An expression that is short but touches many bytes costs as many steps. Each expression ends
- * with an error within the budget of a request. */
+/* A short expression that processes many bytes costs as many steps. Each expression ends with an
+ * error within the budget of a request. */
 static void work_is_charged(void **state)
 {
     enum { FUEL = 500000 };
@@ -213,7 +213,8 @@ static void work_is_charged(void **state)
     }
 }
 
-/* Scopes of macros, namespaces and iterators live until the end, so they count as memory. */
+/* Scopes of macros, namespaces and iterators exist until the end of the rendering, so they count
+ * as memory. */
 static void held_values_are_counted(void **state)
 {
     static const char *const kept[] = {"macro m() %}{% endmacro", "set n = namespace(a=1)",
@@ -270,7 +271,7 @@ static void many_keywords_are_read_once(void **state)
     free(context);
 }
 
-/* A hostile template gets neither the time nor the memory that it asks for, whatever value it
+/* A malicious template cannot use more than the limits of time and memory, whatever value it
  * makes larger. */
 static void growth_is_bounded(void **state)
 {
@@ -337,8 +338,8 @@ static void growth_is_bounded(void **state)
     }
 }
 
-/* The time is in the server's zone, as datetime.now() gives it. The name and offset of the zone
- * are empty, because such a time has none. */
+/* The time is in the server's time zone, like that of datetime.now(). The name and offset of the
+ * zone are empty, because such a time has none. */
 static void the_time_is_local(void **state)
 {
     char out[256];
@@ -489,8 +490,8 @@ static void families_have_a_format(void **state)
     assert_int_equal(text_template_open(fixture_dir, NULL, "llama", &t, err), TEXT_UNSUPPORTED);
 }
 
-/* A tokenizer may name no end token. A model that was trained with an end token then gets it as
- * text. */
+/* A tokenizer may name no end token. For a model that was trained with an end token, the token
+ * is then encoded as text. */
 static void built_in_formats_want_no_tokens(void **state)
 {
     static const char context[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"

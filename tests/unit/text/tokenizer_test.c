@@ -1,8 +1,8 @@
 /* Tests tokenizers through text.h: tokenizer.json and builtin:bytes. The tests write small
  * files, open them, and compare ids, text, limits and errors. Other tests damage the compiled
  * file in the cache, or name a cache that cannot be written. Invariants: a damaged cache is
- * rebuilt, a text that is too long costs little memory, and a broken file is refused with a
- * text. Tests of memory peaks run in a forked child. */
+ * rebuilt, a text that is too long costs little memory, and a damaged file is refused with an
+ * error text. Tests of memory peaks run in a forked child. */
 #include "text_fixture.h"
 
 #include <dirent.h>
@@ -178,8 +178,8 @@ static long peak_kib(void)
     return use.ru_maxrss;
 }
 
-/* A text far over the limit is refused after its beginning. That needs less memory than a copy
- * of the text. */
+/* A text far above the limit is refused after only its beginning is encoded. This needs less
+ * memory than a copy of the text. */
 static void a_text_far_too_long_is_refused_by_its_beginning(void **state)
 {
     static const struct {

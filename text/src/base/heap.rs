@@ -1,12 +1,12 @@
 //! Counts the bytes that each thread takes from the allocator. This measures and bounds the work of a grammar compile,
-//! even in third-party code that has no limits of its own. `trim` returns memory that was freed to the system.
+//! even in third-party code that has no limits of its own. `trim` returns freed memory to the system.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Limits of one compile: bytes allocated in all, and bytes allocated at one time. They are 13 times the bytes of the
-/// largest honest grammars (docs/develop/structured-outputs.md).
+/// largest legitimate grammars (docs/develop/structured-outputs.md).
 const MOST_TAKEN: u64 = 3 << 29;
 const MOST_ALIVE: u64 = 256 << 20;
 /// Limit of the bytes that a compile may keep when it is done.
@@ -37,7 +37,7 @@ thread_local! {
     };
 }
 
-/// Exit code of a process whose compile exceeds its limits; 0 = the process goes on.
+/// Exit code of a process whose compile exceeds its limits; 0 = the process continues.
 static EXIT_CODE: AtomicI32 = AtomicI32::new(0);
 
 pub fn may_end_process(exit_code: i32) {
@@ -51,7 +51,7 @@ fn exceeded(c: &Counts) {
         // SAFETY: _exit may be called anywhere; nothing in this process is needed any more.
         unsafe { libc::_exit(code) };
     }
-    // An allocator must not unwind: `measure` reports the excess when the compile is done.
+    // An allocator must not unwind, so `measure` reports the excess when the compile is done.
     c.most_taken.set(u64::MAX);
     c.most_alive.set(u64::MAX);
 }
@@ -100,7 +100,7 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static HEAP: Counted = Counted;
 
-/// Holds the bytes that a piece of work has taken: in all, at its peak, and in its result.
+/// Holds the bytes that a compile has allocated: in total, at its peak, and in its result.
 #[derive(Clone, Copy, Default)]
 pub struct Taken {
     pub bytes: u64,
@@ -119,8 +119,8 @@ pub fn growth<T>(f: impl FnOnce() -> T) -> (i64, T) {
     (alive().wrapping_sub(before), made)
 }
 
-/// Runs `f` under the limits of one compile. The thread must not have measured anything before. Returns None for the
-/// result when `f` exceeded the limits; the result is then dropped.
+/// Runs `f` under the limits of one compile. A thread may call it only once. Returns None for the result when `f`
+/// exceeded the limits; the result is then dropped.
 pub fn measure<T>(f: impl FnOnce() -> T) -> (Taken, Option<T>) {
     let (taken, alive) = COUNTS.with(|c| {
         let taken = c.taken.get();
@@ -142,7 +142,7 @@ pub fn measure<T>(f: impl FnOnce() -> T) -> (Taken, Option<T>) {
 }
 
 /// Returns freed pages to the system. A vocabulary and its tries consist of millions of small pieces, and most of them
-/// are free once it has been built or dropped.
+/// are free once the vocabulary has been built or dropped.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: any thread may call malloc_trim at any time.

@@ -1,4 +1,4 @@
-//! Holds the errors of text.h and the byte counts of a compile. Every other folder of the crate uses them.
+//! Contains the error type and the byte counts of a compile, which all other modules of the crate use.
 
 pub mod error;
 pub mod heap;

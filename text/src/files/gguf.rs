@@ -1,6 +1,6 @@
 //! Reads the metadata of a GGUF file (versions 2 and 3); it ignores the tensors. The bytes are not trusted: every length
-//! is checked against the bytes that remain. Every count is checked against the fewest bytes that so many elements need.
-//! Strings are checked for UTF-8 only when they are read as text.
+//! is checked against the bytes that remain. Every count is checked against the fewest bytes that this number of elements
+//! needs. Strings are checked for UTF-8 only when they are read as text.
 
 use crate::base::error::{invalid, Result};
 use std::collections::HashMap;
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
             return Err(invalid(format!("the GGUF file has an array of the unsupported type {kind}")));
         }
         for _ in 0..n {
-            self.text()?; // each element takes at least 8 bytes, so a loop with a false count ends at the file's end
+            self.text()?; // each element takes at least 8 bytes, so a loop with a wrong count ends at the file's end
         }
         Ok(Array { kind, n, bytes: &self.all[from..self.at] })
     }

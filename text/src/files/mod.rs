@@ -1,4 +1,4 @@
-//! Reads the files of a model: it opens them, and it reads the small JSON files of the tokenizer and GGUF metadata.
+//! Opens the files of a model, and reads the tokenizer's small JSON files and GGUF metadata.
 
 pub mod gguf;
 pub mod json_limits;

@@ -1,4 +1,4 @@
-//! Opens a model's files with checks: it opens only regular files, and small files only up to a size limit.
+//! Opens a model's files. Only regular files are opened, and small files have a size limit.
 
 use crate::base::error::{fail, invalid, io, Code, Result};
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Size limit of a small file in bytes (Gemma's tokenizer_config.json has 1.2 MB).
 pub const MAX_SMALL_FILE: u64 = 64 << 20;
 pub fn map_file(path: &Path) -> Result<memmap2::Mmap> {
-    // The check comes before the file is opened, because opening a FIFO would wait for a writer.
+    // The file's type is checked before the file is opened, because opening a FIFO would wait for a writer.
     if !std::fs::metadata(path).map_err(|e| io(path.display(), e))?.is_file() {
         return Err(invalid(format!("{} is not a regular file", path.display())));
     }

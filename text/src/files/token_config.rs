@@ -29,9 +29,9 @@ pub fn read_json(path: &Path) -> Result<Option<Map<String, Value>>> {
 }
 
 /// Merges tokenizer_config.json and special_tokens_map.json as transformers does. When the first file has no
-/// added_tokens_decoder, the files are from before 2023 and the second file wins. Otherwise the second file is ignored,
-/// unless `fill` is true. With `fill`, the second file adds the entries that the first file lacks. (transformers takes
-/// these entries from a class that this crate need not know.)
+/// added_tokens_decoder, the files are from before 2023 and the second file overrides the first. Otherwise, the second
+/// file is ignored, unless `fill` is true. With `fill`, the second file adds the entries that the first file lacks.
+/// (transformers takes these entries from the tokenizer's class, which this crate does not have.)
 pub fn token_config(folder: &Path, fill: bool) -> Result<Value> {
     let mut config = read_json(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
     let listed = config.get("added_tokens_decoder").is_some_and(Value::is_object);

@@ -92,7 +92,7 @@ impl Reader<'_> {
         behind.len() < self.rest.len() && behind.trim_start().starts_with("::=")
     }
 
-    /// Reads an escape. The reader stands behind the backslash.
+    /// Reads an escape. The backslash has been read.
     fn escaped(&mut self) -> Result<char> {
         let n_digits = match self.next() {
             Some('n') => return Ok('\n'),
@@ -166,7 +166,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the counts of a repetition, M}, M,} or M,N}. The reader stands behind the `{`.
+    /// Reads the counts of a repetition, M}, M,} or M,N}. The `{` has been read.
     fn bounds(&mut self) -> Result<String> {
         let least = self.number()?;
         let is_range = self.eat(',');
@@ -287,8 +287,8 @@ fn each_use<'a>(body: &'a Alternatives, f: &mut dyn FnMut(&'a str)) {
     }
 }
 
-/// Returns for each rule whether it leads to a recursive rule. A rule is removed when none of its references can lead to
-/// a recursive rule. When no more rules can be removed, the remaining rules lead to a recursive rule.
+/// Returns for each rule whether it leads to a recursive rule. The algorithm removes a rule when none of its references
+/// can lead to a recursive rule. When no more rules can be removed, the remaining rules lead to a recursive rule.
 fn recursive(rules: &[Rule], places: &HashMap<&str, usize>) -> Result<Vec<bool>> {
     let mut left = vec![0usize; rules.len()];
     let mut users = vec![Vec::new(); rules.len()];

@@ -1,6 +1,6 @@
-//! Compiles grammars over a tokenizer's vocabulary, with the crate llguidance. A source becomes a compiled grammar, and a
-//! matcher tells which tokens may come next. Clients send the sources, so this file limits the cost of a grammar: its
-//! bytes, nesting and size, and the fuel of the compile and of each mask.
+//! Compiles grammars over a tokenizer's vocabulary, with the crate llguidance. A source is compiled to a grammar, and a
+//! matcher returns the tokens that are allowed next. Clients send the sources, so this file limits the cost of a grammar.
+//! The limits are for bytes, nesting and size, and for the fuel of the compile and of each mask.
 
 use super::mask_budget::Budget;
 use super::masks::{Masks, INSIDE_STRING};
@@ -24,19 +24,19 @@ use llguidance::toktrie::{
 use llguidance::ParserFactory;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Longest token in bytes that the trie has room for; longer tokens are never allowed.
+/// Longest token in bytes that the trie can hold; longer tokens are never allowed.
 const MAX_TOKEN_BYTES: usize = 1000;
 const MAX_TOKENS: u32 = 1 << 22;
 /// Stack of the compile thread in bytes. llguidance follows a schema's references recursively, a few calls for each.
-/// Pages that are not touched cost nothing.
+/// Untouched pages use no memory.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Limits of the parser's items in one mask (MOST_ITEMS) and at one position of the text (MOST_OF_ROW). Honest grammars
-/// need at most 5,800 and 2,000 items. With 1,000 optional properties they need 12,000 and 4,000.
+/// Limits of the parser's items in one mask (MOST_ITEMS) and at one position of the text (MOST_OF_ROW). Legitimate
+/// grammars need at most 5,800 and 2,000 items. With 1,000 optional properties they need 12,000 and 4,000.
 const MOST_ITEMS: usize = 25_000;
 const MOST_OF_ROW: usize = 4_200;
-/// Most tokens that may be taken without a mask in between. llguidance gives its lexer new fuel only with a mask. A
-/// replay takes tokens without masks, and its lexer needs fuel as well.
+/// Most tokens that are accepted without a mask in between. A mask is then computed, because llguidance gives its lexer
+/// new fuel only with a mask. A replay, which needs no masks, would run out of fuel.
 const MOST_WITHOUT_MASK: u32 = 16;
 
 fn limits() -> ParserLimits {
@@ -50,7 +50,7 @@ fn limits() -> ParserLimits {
     }
 }
 
-/// Keeps only the first line of llguidance's error: its internal state and backtraces are not for clients.
+/// Keeps only the first line of llguidance's error: clients must not see its internal state and backtraces.
 fn crate_error(e: impl std::fmt::Display) -> TextError {
     let text = e.to_string();
     let text = match text.contains("coerce_one_of") {
@@ -127,7 +127,7 @@ impl Vocabulary {
             let bytes = t.token_bytes(id).unwrap_or_default();
             match (bytes.len() > MAX_TOKEN_BYTES, t.is_special(id)) {
                 (true, _) => Vec::new(),
-                // a special token is not a text of an answer; only a grammar that names the token allows it
+                // a special token is not text, so only a grammar that names the token allows it
                 (_, true) => [&[TokTrie::SPECIAL_TOKEN_MARKER], bytes].concat(),
                 (_, false) => bytes.to_vec(),
             }
@@ -154,14 +154,14 @@ impl Vocabulary {
 /// Holds a compiled grammar, before its first token.
 pub struct Grammar {
     fresh: Mutex<llguidance::Matcher>,
-    /// Bytes that a clone of `fresh` takes.
+    /// Size in bytes of a clone of `fresh`.
     first_bytes: u64,
     eos: u32,
     growth: Growth,
     cost: Cost,
 }
 
-/// Holds the cost of a compile; the layout is that of text.h's struct text_compile_cost.
+/// Holds the cost of a compile, with the layout of text.h's struct text_compile_cost.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Cost {
@@ -259,8 +259,8 @@ const TOO_LARGE: &str =
 
 const DEAD_END: &str = "the grammar requires more text, but no token of the vocabulary can continue it";
 
-/// Converts an error of llguidance's mask. llguidance fails when no token may come and when a mask exceeds its limits.
-/// Only the text of the error tells the first case from the second.
+/// Converts an error of llguidance's mask. llguidance fails when no token is allowed, and when a mask exceeds its limits.
+/// Only the text of the error distinguishes the two cases.
 fn mask_error(e: impl std::fmt::Display) -> TextError {
     let e = e.to_string();
     match e.lines().next().unwrap_or_default().contains("NoExtensionBias") {
@@ -276,9 +276,9 @@ pub struct Matcher {
     ended: bool,
     budget: Budget,
     memory: Memory,
-    /// The error that ended this matcher's masks; None = masks are still possible.
+    /// Error that ended this matcher's masks; None = masks are still possible.
     spent: Option<TextError>,
-    /// Tokens taken since the last mask.
+    /// Number of tokens accepted since the last mask.
     n_taken: u32,
 }
 
@@ -306,7 +306,7 @@ impl Matcher {
         }
     }
 
-    /// Returns a copy that may take tokens ahead of this matcher.
+    /// Returns a copy, which may accept tokens that this matcher has not accepted.
     pub fn copy(&self) -> Matcher {
         let (taken, (inner, eos, spent)) =
             heap::growth(|| (self.inner.clone(), self.eos.clone(), self.spent.clone()));
@@ -360,8 +360,8 @@ impl Matcher {
         Ok(Some((mask, may_end)))
     }
 
-    /// Sets bit i % 32 of word i / 32 when token i may come next. At the end of the grammar and on an error, only the
-    /// tokens that end an answer are allowed.
+    /// Sets bit i % 32 of word i / 32 when token i may be the next token. At the end of the grammar and on an error, only
+    /// the tokens that end an answer are allowed.
     pub fn mask(&mut self, words: &mut [u32]) -> Result<()> {
         let (grown, masked) = heap::growth(|| self.fill(words));
         self.memory.grew(grown);

@@ -1,10 +1,10 @@
-//! Counts the cost of masks and limits how much of it a sequence may use. A unit is about 0.1 us on the machine where
+//! Counts the cost of masks and limits the cost that a sequence may cause. A unit is about 0.1 us on the machine where
 //! these numbers were measured. The result of a check follows from counts alone, so it is the same on every machine.
 //!
 //! A replay never fails where the original passed. The charge for a mask follows from the grammar and from the text
-//! before it (rows and items of the parser, nodes of the trie), not from the lexer's earlier work. A matcher that takes a
-//! text without masks is charged nothing and keeps a full allowance. It therefore has at least as much left at each
-//! position as the original had. The lexer's fuel depends on earlier work, so it is reported and not charged. llguidance
+//! before it (rows and items of the parser, nodes of the trie), not from the lexer's earlier work. A matcher that accepts
+//! a text without masks is charged nothing and keeps its full allowance. At each position, it therefore has at least as
+//! much left as the original had. The lexer's fuel depends on earlier work, so it is reported and not charged. llguidance
 //! limits that fuel for each mask, and the number of lexer states for each matcher.
 
 use super::recursion::Growth;
@@ -13,10 +13,10 @@ use llguidance::earley::ParserStats;
 
 /// Units that one mask may use: 100 ms.
 pub const MOST_OF_MASK: u64 = 1_000_000;
-/// Units that the masks of a sequence may use above OF_EACH: 200 ms. None of the measured honest masks
-/// (docs/develop/structured-outputs.md) exceeds OF_EACH, so this is a reserve for grammars that were not foreseen.
+/// Units that the masks of a sequence may use above OF_EACH: 200 ms. None of the measured legitimate masks
+/// (docs/develop/structured-outputs.md) exceeds OF_EACH, so this is a reserve for grammars that were not measured.
 const MOST_AHEAD: u64 = 2_000_000;
-/// Units that each mask may use on average: 15 ms. A walk over all tokens of the largest vocabularies takes this time.
+/// Units that each mask may use on average: 15 ms. A walk over all tokens of the largest vocabularies takes 15 ms.
 const OF_EACH: u64 = 150_000;
 
 /// Prices of a mask. ROW and ITEM are the units for one row and one item; NODES is the number of trie nodes for one unit.
@@ -35,7 +35,7 @@ fn charged(s: &ParserStats, growth: Growth) -> u64 {
 pub struct Budget {
     growth: Growth,
     left: u64,
-    /// Units since the matcher was made, the lexer's included.
+    /// Cost in units since the matcher was made, including the lexer's.
     pub cost: u64,
 }
 
@@ -51,7 +51,7 @@ impl Budget {
         own
     }
 
-    /// Charges one mask, after it was made. Fails when the mask or the whole sequence exceeds its limit.
+    /// Charges the cost of one mask after it was computed. Fails when the mask or the whole sequence exceeds its limit.
     pub fn charge(&mut self, s: &ParserStats) -> Result<()> {
         let own = self.report(s);
         self.left = (self.left + OF_EACH).min(MOST_AHEAD + OF_EACH);

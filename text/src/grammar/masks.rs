@@ -1,11 +1,11 @@
 //! Computes the set of allowed tokens over a large vocabulary. llguidance walks a trie of all tokens byte by byte. Where
-//! a string may hold anything, that is 600,000 nodes.
+//! a string may contain any text, the walk visits 600,000 nodes.
 //!
 //! Here tokens are sorted into classes by the characters in them. Some lexemes continue in the same way after each
-//! character of a class; the inside of a string is an example. Then the number of characters that may follow tells which
-//! of the class's tokens are allowed, and only the other tokens are walked. A few first characters may lead elsewhere,
-//! such as the next character of a marker or of a property's name. Tokens that begin with one of these characters are
-//! walked as well. The masks are equal to llguidance's own masks, bit for bit.
+//! character of a class; the inside of a string is an example. There, the number of characters that may follow determines
+//! which tokens of the class are allowed, and only the other tokens are walked. A few first characters may lead
+//! elsewhere, such as the next character of a marker or of a property's name. Tokens that begin with one of these
+//! characters are walked as well. The masks are equal to llguidance's own masks, bit for bit.
 
 use llguidance::derivre::StateID;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
@@ -15,11 +15,11 @@ use std::ops::RangeInclusive;
 /// Longest token of a class in characters. Longer tokens are few and are always walked.
 const MAX_CHARS: usize = 16;
 
-/// Matches the inside of a JSON string, as a pattern of llguidance. Where the whole pattern may follow, the lexer's
+/// Matches the inside of a JSON string, as a pattern of llguidance. Where the complete pattern may follow, the lexer's
 /// states need not be checked.
 pub const INSIDE_STRING: &str = r#"[^"\\\x00-\x1F\x7F]{1,16}"#;
 
-/// Describes a class: its ASCII bytes, and whether all other characters belong to it. The most useful rules come first.
+/// Describes a class: its ASCII bytes, and whether all other characters belong to it. The most useful rules are first.
 struct ClassRule {
     ascii: fn(u8) -> bool,
     wide: bool,
@@ -106,7 +106,7 @@ impl Masks {
         Masks { env: env.clone(), parts: parts.iter().map(part).collect(), classes, special }
     }
 
-    /// Finds the first class for which exactly the tokens up to some number of characters may follow.
+    /// Finds the first class whose tokens are allowed exactly up to some number of characters.
     fn reach(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<Reach> {
         if rec.lexer_mut().subsume_possible(state)
             && rec.lexer_mut().check_subsume(state, 0, SUBSUME_BUDGET).unwrap_or(false)
@@ -122,8 +122,8 @@ impl Masks {
             .or_else(|| self.classes.iter().enumerate().find_map(|(i, c)| self.reach_apart(rec, state, i, c)))
     }
 
-    /// Does the same as `reach` for all tokens except those with a few first bytes. Returns None when too many tokens
-    /// begin with these bytes.
+    /// Works like `reach`, for all tokens except those that begin with one of a few bytes. Returns None when too many
+    /// tokens begin with these bytes.
     fn reach_apart(
         &self,
         rec: &mut ParserRecognizer<'_>,
@@ -141,7 +141,7 @@ impl Masks {
         Some(Reach { class, chars, apart })
     }
 
-    /// Decides the tokens that begin with `byte` by the grammar, not by their class.
+    /// Checks the tokens that begin with `byte` against the grammar instead of their class.
     fn walk_apart(&self, rec: &mut ParserRecognizer<'_>, byte: u8, set: &mut SimpleVob) {
         let trie = self.env.tok_trie();
         for n in first_nodes(trie, byte) {
@@ -154,8 +154,8 @@ impl Masks {
     }
 }
 
-/// Says that the tokens of `class` with up to `chars` characters may follow. Tokens that begin with a byte of `apart`
-/// must be walked.
+/// Describes the tokens that may follow: those of `class` with up to `chars` characters. Tokens that begin with a byte of
+/// `apart` must be walked.
 struct Reach {
     class: usize,
     chars: usize,
@@ -168,8 +168,8 @@ fn first_nodes(trie: &TokTrie, byte: u8) -> impl Iterator<Item = &TrieNode> {
     trie.node_children(trie.root()).filter(move |n| n.byte() == byte)
 }
 
-/// Removes the tokens below a node from the set. It calls itself once for each byte of a token; grammar.rs limits the
-/// bytes (MAX_TOKEN_BYTES).
+/// Removes the tokens below a node from the set. The recursion is one call for each byte of a token, and grammar.rs
+/// limits these bytes (MAX_TOKEN_BYTES).
 fn disallow(trie: &TokTrie, n: &TrieNode, set: &mut SimpleVob) {
     n.token_id().into_iter().for_each(|id| set.disallow_token(id));
     trie.node_children(n).for_each(|c| disallow(trie, c, set));
@@ -188,7 +188,8 @@ fn walk(trie: &TokTrie, n: &TrieNode, rec: &mut ParserRecognizer<'_>, set: &mut 
 
 const SUBSUME_BUDGET: u64 = 1000;
 
-/// Steps the lexer without the parser. No lexeme ends here unless the next state is dead or belongs to a lazy match.
+/// Steps the lexer by one byte without the parser. No lexeme ends with the byte unless the next state is dead or belongs
+/// to a lazy match.
 fn step(rec: &mut ParserRecognizer<'_>, state: StateID, byte: u8) -> StateID {
     rec.lexer_mut().transition_start_state(state, Some(byte))
 }
@@ -256,7 +257,7 @@ impl Class {
     fn first_step(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<(StateID, Vec<u8>)> {
         let nexts: Vec<_> = self.ascii.iter().map(|&b| step(rec, state, b)).collect();
         let mut next = nexts[0];
-        let mut lead = 0; // votes by which `next` leads in the majority vote
+        let mut lead = 0; // lead of `next`, in votes, in the majority vote
         for &n in &nexts {
             match (n == next, lead) {
                 (true, _) => lead += 1,

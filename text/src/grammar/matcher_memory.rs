@@ -1,32 +1,32 @@
 //! Limits the memory of a matcher, as the crate's allocator counts it. The result of the check follows from the grammar
 //! and the text, and is the same on every machine.
 //!
-//! A matcher begins as a clone of its grammar's first state. The clone grows: the lexer gets the states that masks look
-//! at, and the parser gets rows and items of the text. A replay makes no more states, rows or items than the original
-//! did, since it has the same text before it and looked at fewer masks.
+//! A matcher begins as a clone of its grammar's first state. The clone grows: the lexer gets the states that masks visit,
+//! and the parser gets rows and items of the text. A replay makes no more states, rows or items than the original did,
+//! since it has the same text and computes fewer masks.
 //!
 //! The capacity of a vector depends on the steps in which the vector grew, and it is less than twice its length. A
-//! matcher that took tokens without masks (a replay, or draft tokens) may therefore have twice as much memory, so that no
-//! replay fails where the original passed.
+//! matcher that accepted tokens without masks (a replay, or draft tokens) may therefore have twice as much memory, so
+//! that no replay fails where the original passed.
 
 use crate::base::heap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 
 /// A matcher may use TIMES_FIRST times its first size, plus AHEAD bytes, plus OF_EACH bytes for each token of its text.
-/// docs/develop/structured-outputs.md lists the memory of honest matchers.
+/// docs/develop/structured-outputs.md lists the memory of legitimate matchers.
 const TIMES_FIRST: u64 = 4;
 const AHEAD: u64 = 24 << 20;
 const OF_EACH: u64 = 2 << 10;
 
 pub struct Memory {
-    /// Bytes that the grammar's first state takes.
+    /// Size in bytes of the grammar's first state.
     first: u64,
-    /// Bytes that the matcher's own calls have taken. A copy starts with its original's value.
+    /// Bytes that the matcher's own calls have allocated. A copy starts with its original's value.
     own: i64,
     /// Bytes that destroyed copies have left in the lexer, which all copies share.
     by_copies: Arc<AtomicI64>,
-    /// Set in a copy: the bytes that were taken to make the copy, and `own` at that time.
+    /// Set in a copy: the bytes that were allocated to make the copy, and `own` at that time.
     copied: Option<(i64, i64)>,
     n_taken: u64,
     is_without_masks: bool,
@@ -38,7 +38,7 @@ impl Memory {
         Memory { first, own, by_copies, copied: None, n_taken: 0, is_without_masks: false }
     }
 
-    /// Returns the memory of a copy. `taken` is the number of bytes that were taken to make the copy.
+    /// Returns the memory of a copy. `taken` is the number of bytes that were allocated to make the copy.
     pub fn copy(&self, taken: i64) -> Memory {
         let own = self.now();
         Memory { own, by_copies: self.by_copies.clone(), copied: Some((taken, own)), ..*self }
@@ -72,7 +72,7 @@ impl Memory {
     }
 }
 
-/// Drops `it`, to which `memory` belongs. The bytes that a copy leaves behind are in the shared lexer.
+/// Drops `it`, to which `memory` belongs. The bytes that a copy does not free are in the shared lexer.
 pub fn free<T>(it: T, memory: impl FnOnce(&T) -> &Memory) {
     let m = memory(&it);
     let left = m.copied.map(|(taken, own)| (taken + m.own - own, m.by_copies.clone()));

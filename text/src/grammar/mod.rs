@@ -1,8 +1,8 @@
-//! Compiles grammars over a tokenizer's vocabulary. `source` reads a client's source, and `grammar` compiles it and tells
-//! which tokens may come next.
+//! Compiles grammars over a tokenizer's vocabulary. `source` reads a client's source. `grammar` compiles it and computes
+//! the tokens that are allowed next.
 
 mod gbnf;
-#[allow(clippy::module_inception)] // the module `grammar` holds the type that the folder is named after
+#[allow(clippy::module_inception)] // the module and its folder are both named after the type Grammar
 mod grammar;
 mod mask_budget;
 mod masks;

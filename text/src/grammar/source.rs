@@ -1,4 +1,4 @@
-//! Turns the sources of grammars into llguidance's form: JSON schemas, patterns, Lark or GBNF, structural tags, and any
+//! Converts the sources of grammars to llguidance's form: JSON schemas, patterns, Lark or GBNF, structural tags, and any
 //! of these after a model's reasoning.
 
 use super::gbnf;
@@ -70,8 +70,8 @@ struct Reasoning {
     source: String,
 }
 
-/// A `Special` function returns the id of the special token with a name, if there is one. A marker may be a special token
-/// or plain text.
+/// A function that returns the id of the special token with a name, if there is one. A marker may be a special token or
+/// plain text.
 type Special<'a> = dyn Fn(&str) -> Option<u32> + 'a;
 
 fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
@@ -114,8 +114,8 @@ fn after_reasoning(source: &str, special: &Special<'_>, numbers: &Numbers) -> Re
     Ok(top)
 }
 
-/// Translates a source of this kind. `numbers` collects stand-ins for the schemas' numbers. The caller replaces the
-/// stand-ins by the numbers' texts after llguidance has made its lexemes.
+/// Translates a source of kind `kind` to an llguidance grammar. `numbers` collects stand-ins for the schemas' numbers.
+/// The caller replaces the stand-ins by the numbers' texts after llguidance has made its lexemes.
 pub fn top_level(
     kind: i32,
     source: &str,

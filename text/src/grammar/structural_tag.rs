@@ -1,6 +1,6 @@
 //! Translates structural tags, as in xgrammar and vLLM: a tree of formats, each for one piece of the answer. The older
-//! form with structures and triggers is translated to triggered_tags. A piece of free text ends at the text that follows
-//! it. The piece and the following text are one lazy rule, which stops at the first possible end.
+//! form with structures and triggers is translated to triggered_tags. A piece of free text ends where the following text
+//! begins. The piece and the following text are one lazy rule, which stops at the first possible end.
 
 use super::gbnf;
 use crate::base::error::{invalid, Result, TextError};
@@ -20,7 +20,7 @@ fn quote(s: &str) -> String {
     Value::from(s).to_string()
 }
 
-/// Holds the members of a format. A member that the format's type does not know is allowed only when it is null.
+/// Holds the members of a format. A member that the format's type does not have is allowed only when it is null.
 struct Format<'a> {
     name: &'a str,
     members: &'a Map<String, Value>,
@@ -120,7 +120,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// Returns true when the piece goes on until a following text ends it.
+    /// Returns true when the piece continues until a following text ends it.
     fn is_unlimited(&self) -> Result<bool> {
         match self.name {
             "any_text" => Ok(true),
@@ -146,7 +146,7 @@ struct Builder<'n> {
     grammars: Vec<GrammarWithLexer>,
 }
 
-/// Holds the text that follows a piece, in Lark's spelling; None = the end of the answer.
+/// The text that follows a piece, in Lark's spelling; None = the end of the answer.
 type End<'a> = Option<&'a str>;
 
 fn then(piece: &str, end: End<'_>) -> String {
@@ -276,7 +276,7 @@ impl Builder<'_> {
         self.terminal(&format!("{any} & ~{has}"))
     }
 
-    /// Returns the Lark for a format and the end that follows it.
+    /// Returns Lark source for a format and the end that follows it.
     fn build(&mut self, v: &Value, end: End<'_>) -> Result<String> {
         let f = Format::of(v)?;
         if is_regular(v)? && has_regex(v)? {

@@ -101,7 +101,7 @@ pub struct MacroDef {
 
 pub enum Stmt {
     Text(String),
-    /// an expression whose value is written out, and its line
+    /// an expression whose value is output, and its line
     Out(Expr, u32),
     If(Vec<(Expr, Vec<Stmt>)>, Vec<Stmt>, u32),
     For(Arc<For>, u32),
@@ -114,7 +114,8 @@ pub enum Stmt {
     With(Vec<(Target, Expr)>, Vec<Stmt>),
     /// a scope: variables that are set in it end with it
     Scope(Vec<Stmt>),
-    /// The block sees the template's own variables. It sees the variables around it only when it is `scoped` (the bool).
+    /// a block, which can read the template's own variables; it can read the variables around it only when the bool
+    /// (`scoped`) is true
     Block(Vec<Stmt>, bool),
     Break,
     Continue,

@@ -1,14 +1,14 @@
-//! Limits one rendering: its steps of work and its bytes of memory. Templates come from models and contexts from clients,
-//! so every operation whose result grows checks the limits first. A thread renders one template at a time, and the
-//! counters belong to the thread.
+//! Limits one rendering: its steps of work and its bytes of memory. Templates and contexts are not trusted, so every
+//! operation whose result grows checks the limits first. A thread renders one template at a time, and the counters belong
+//! to the thread.
 
 use super::fail::{Fail, R};
 use std::cell::Cell;
 
-/// Limit of texts and lists that are alive at one time: MAX_LIVE bytes, plus LIVE_PER_BYTE for each byte of the context.
+/// Limit of texts and lists that exist at one time: MAX_LIVE bytes, plus LIVE_PER_BYTE for each byte of the context.
 const MAX_LIVE: i64 = 128 << 20;
 const LIVE_PER_BYTE: i64 = 8;
-/// Bytes that a text or a list takes in addition to its own bytes or items.
+/// Bytes that a text or a list uses in addition to its own bytes or items.
 pub const OVERHEAD: usize = 64;
 
 thread_local! {
@@ -44,23 +44,24 @@ pub fn fits(bytes: usize) -> R<()> {
     }
 }
 
-/// Pays for comparing or counting bytes. The processor handles many of these bytes at once.
+/// Uses up the steps for comparing or counting bytes. The processor handles many such bytes at once.
 pub fn glance(bytes: usize) -> R<()> {
     spend(bytes / 128)
 }
 
-/// Pays for searching, hashing or reading bytes one by one.
+/// Uses up the steps for searching, hashing or reading bytes one by one.
 pub fn scan(bytes: usize) -> R<()> {
     spend(bytes / 16)
 }
 
-/// Pays for looking up each character of a text. ASCII characters are found at once, other characters in tables.
+/// Uses up the steps for a table look-up of each character of a text. ASCII characters need no look-up.
 pub fn letters(text: &str) -> R<()> {
     scan(text.len())?;
     spend(if text.is_ascii() { text.len() / 8 } else { text.len() })
 }
 
-/// Checks the memory limit and pays for the work. It is called before a text or a list of this size is made.
+/// Checks the memory limit and uses up the steps for making a text or a list of this size. It is called before the text
+/// or list is made.
 pub fn room(bytes: usize) -> R<()> {
     fits(bytes)?;
     spend(bytes / 64)

@@ -1,4 +1,4 @@
-//! Implements Python's equality of values, and dictionaries, which use it to look up their keys.
+//! Implements Python's equality of values, and dictionaries, which compare their keys by it.
 
 use super::budget;
 use super::fail::R;
@@ -7,7 +7,7 @@ use super::value::{deeper, item_bytes, Dict, Kind, Value};
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-/// A dictionary with more keys than this has an index.
+/// Number of keys above which a dictionary has an index.
 const INDEX_FROM: usize = 8;
 
 impl Dict {
@@ -128,7 +128,7 @@ pub fn numbers(a: &Value, b: &Value) -> Option<Option<Ordering>> {
     })
 }
 
-/// Pays for reading integers beyond 128 bits, which are kept as texts and read in each comparison.
+/// Uses up the steps for reading integers beyond 128 bits, which are kept as texts and read in each comparison.
 pub fn spend_big(a: &Value, b: &Value) -> R<()> {
     match (a, b) {
         (Value::Big(x), Value::Big(y)) => budget::glance(x.len().min(y.len())),

@@ -1,5 +1,5 @@
 //! Renders a tree. Scopes are searched from the inside out, as jinja2's compiler resolves names. Namespaces and macros
-//! with their scopes may refer to each other in cycles; they are emptied at the end.
+//! with their scopes may form reference cycles, so they are emptied at the end.
 
 mod attributes;
 mod calls;
@@ -16,9 +16,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Limit of nested calls; each node inside another node is one nested call.
+/// Limit of nested calls; each level of nested nodes is one call.
 const MAX_DEPTH: usize = 2000;
-/// Bytes that a scope, a namespace or an iterator takes, together with its holder.
+/// Size in bytes of a scope, a namespace or an iterator, including its holder.
 const TRACKED_BYTES: usize = 256;
 const MAX_OUTPUT: usize = 64 << 20;
 
@@ -82,8 +82,8 @@ pub fn render(tree: &Tree, context: &Value, now_unix: i64) -> Result<String, (Fa
     let done = e.body(&tree.body, &scope);
     let line = e.line;
     let out = std::mem::take(&mut e.out);
-    // This loop empties the values, so that no cycle is left. Below, the youngest value is dropped first, when only this
-    // list still holds it.
+    // This loop empties the values, so that no reference cycle is left. Below, the values are dropped, the newest first,
+    // when only this list still holds them.
     for t in &e.tracked {
         match t {
             Tracked::Scope(s) => drop(s.vars.take()),

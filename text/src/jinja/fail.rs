@@ -1,6 +1,6 @@
 //! Defines the reason why a rendering ends early. Nearly every function of this folder returns it.
 
-/// Says why a rendering ends early.
+/// Gives the reason why a rendering ends early.
 #[derive(Debug)]
 pub enum Fail {
     /// the message of raise_exception

@@ -1,4 +1,4 @@
-//! Implements Python's ways to write values: str, repr, % and str.format, and HTML escapes.
+//! Implements Python's formatting of values (str, repr, % and str.format), and HTML escapes.
 
 mod numbers;
 mod percent;

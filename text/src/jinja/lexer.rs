@@ -18,7 +18,7 @@ pub enum Token {
     End,
 }
 
-/// Operators of the template language. Longer operators come before their prefixes.
+/// Operators of the template language. Longer operators are listed before their prefixes.
 const OPERATORS: [&str; 26] = [
     "**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<",
     "=", ".", ":", "|", ",", ";",
@@ -115,7 +115,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Moves behind the end of a tag. `close` begins at `end`, and `sign` is a `-` or `+` in front of it.
+    /// Moves `at` behind the end of a tag. `close` begins at `end`, and `sign` is a `-` or `+` in front of it.
     fn close(&mut self, end: usize, sign: Option<u8>, close: &str, trims: bool) {
         self.at = end + close.len();
         let rest = &self.source[self.at..];
@@ -170,7 +170,7 @@ impl Lexer<'_> {
         self.fail("Missing end of raw directive")
     }
 
-    /// Returns the sign and the position of the tag's end when the end stands at the present position.
+    /// Returns the sign and the position of the tag's end when the end is at the current position.
     fn end_here(&self, close: &str, plus: bool) -> Option<(usize, Option<u8>)> {
         let rest = self.rest();
         if rest.starts_with(close) {

@@ -15,8 +15,8 @@ pub fn as_int(v: &Value) -> Option<i128> {
 pub fn as_float(v: &Value) -> Option<f64> {
     match v {
         Value::Float(f) => Some(*f),
-        // A number with more than 400 digits is beyond all doubles. It may be as long as the context, so its digits are
-        // not read.
+        // A number with more than 400 digits is beyond all doubles. Its digits are not read, because they may be as long
+        // as the context.
         Value::Big(digits) if digits.len() > 400 => {
             Some(if digits.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })
         }

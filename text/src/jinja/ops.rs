@@ -156,8 +156,8 @@ fn integers(op: Op, x: i128, y: i128) -> R<Value> {
         Op::Div | Op::FloorDiv | Op::Mod if y == 0 => return wrong("division by zero"),
         Op::Div => {
             let (f, g) = (x as f64, y as f64);
-            // When a conversion is not exact, the quotient of the floats need not be nearest to the quotient of the
-            // integers.
+            // When a conversion is not exact, the quotient of the floats may not be the float nearest to the quotient of
+            // the integers.
             if f as i128 != x || g as i128 != y {
                 return wrong("the division of integers beyond 2**53 is not supported");
             }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Deepest nesting of an expression's tree and of statements, in the levels that `deeper` counts.
 const MAX_DEPTH: usize = 400;
-/// Levels that a bracket or a statement counts as. It uses more nested calls than a link of a chain.
+/// Levels that a bracket or a statement counts as, because it uses more nested calls than an operator in a chain.
 const NESTED: usize = 4;
 
 pub struct Parser {
@@ -184,7 +184,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Parses a block up to its end tag, which has nothing but its name.
+    /// Parses a block up to its end tag, which contains only its name.
     fn whole(&mut self, end: &str) -> R<Vec<Stmt>> {
         let (body, _) = self.block(&[end])?;
         self.block_end()?;

@@ -136,8 +136,8 @@ fn is(name: &str, v: &Value) -> R<bool> {
     })
 }
 
-/// Implements Python's `is`. Values that Python has only once (none, booleans, small numbers) are compared by value, all
-/// others by address.
+/// Implements Python's `is`. Values of which Python has one object (none, booleans, small numbers) are compared by value,
+/// all others by address.
 fn same(a: &Value, b: &Value) -> R<bool> {
     use std::rc::Rc;
     Ok(match (a, b) {

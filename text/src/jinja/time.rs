@@ -10,7 +10,7 @@ pub fn strftime(format: &str, unix: i64) -> R<String> {
     if format.len() > MAX_FORMAT {
         return wrong(format!("strftime_now: the format is longer than {MAX_FORMAT} bytes"));
     }
-    // The price covers libc's look-up of the zone, and the memory for the longest possible text.
+    // The steps cover libc's look-up of the time zone, and the memory for the longest possible text.
     budget::spend(100 + 3 * format.len())?;
     let (mut own, mut rest) = (String::new(), format);
     while let Some(at) = rest.find('%') {
@@ -28,8 +28,8 @@ pub fn strftime(format: &str, unix: i64) -> R<String> {
     if own.is_empty() {
         return Ok(own);
     }
-    // The format gets a mark character in front, because strftime returns 0 both for an empty text and for a buffer that
-    // is too small.
+    // A mark character is put in front of the format, because strftime returns 0 both for an empty text and for a buffer
+    // that is too small.
     let Ok(marked) = std::ffi::CString::new(format!("x{own}")) else {
         return wrong("embedded null character");
     };

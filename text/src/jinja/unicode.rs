@@ -1,4 +1,4 @@
-//! Holds Unicode tables that Python's str needs. Neither Rust's char nor the tokenizers' classes have them.
+//! Contains the Unicode tables of Python's str that neither Rust's char nor the tokenizers' character classes have.
 
 /// First digit of each set of ten decimal digits (isdecimal).
 pub const TENS: [u32; 66] = [
@@ -110,7 +110,7 @@ pub const NUMERIC: [(u32, u32); 72] = [
     (0x2F890, 0x2F890),
 ];
 
-/// Letters that a title leaves as they are.
+/// Letters that title() does not change.
 pub const TITLE_SAME: [(u32, u32); 12] = [
     (0x1C5, 0x1C5),
     (0x1C8, 0x1C8),

@@ -11,7 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Deepest nesting of lists. Functions that walk or drop nested lists call themselves for each level.
+/// Deepest nesting of lists. It is limited because functions that walk or drop nested lists are recursive.
 const MAX_NESTED: u32 = 300;
 pub struct TextBuf {
     pub s: String,
@@ -29,7 +29,7 @@ fn text_bytes(s: &str) -> i64 {
     (s.len() + budget::OVERHEAD) as i64
 }
 
-/// Returns the bytes of n items with `values` values each.
+/// Returns the size in bytes of n items with `values` values each.
 pub(super) fn item_bytes(n: usize, values: usize) -> usize {
     n * values * size_of::<Value>() + budget::OVERHEAD
 }
@@ -106,7 +106,7 @@ impl Drop for Dict {
     }
 }
 
-/// Tells a generator, which can be walked once, from a view of a dictionary.
+/// Distinguishes a generator, which can be walked once, from a view of a dictionary.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
     Generator,
@@ -202,7 +202,7 @@ pub enum Value {
     None,
     Bool(bool),
     Int(i128),
-    /// An integer in a context with more than 128 bits, as its digits.
+    /// An integer of more than 128 bits from a context, as its digits.
     Big(Rc<str>),
     Float(f64),
     Str(Text),

@@ -103,7 +103,7 @@ fn is_blank(c: char) -> bool {
     "\t\n\u{b}\u{c}\r ".contains(c)
 }
 
-/// Splits a line into words and the blanks between them. A word with hyphens is split behind each hyphen.
+/// Splits a line into words and the white space between them. A word with hyphens is split behind each hyphen.
 fn pieces(line: &str, hyphens: bool) -> R<Vec<String>> {
     let mut out: Vec<String> = Vec::new();
     let chars: Vec<char> = line.chars().collect();
@@ -125,7 +125,7 @@ fn pieces(line: &str, hyphens: bool) -> R<Vec<String>> {
         }
         let mut start = from;
         for at in from + 1..i {
-            // true when two letters stand before the hyphen and two behind it
+            // true when two letters precede the hyphen and two follow it
             let before = at >= start + 2 && letter(at - 1) && letter(at - 2);
             if chars[at] == '-'
                 && before

@@ -1,7 +1,6 @@
-//! Checks schemas; this file is the entry of the folder. `rules.rs` rewrites a schema for llguidance, and this file
-//! refuses schemas that llguidance must not get. It refuses counts for which llguidance makes one rule each before any of
-//! its limits applies: one small number can ask for a billion rules. It also refuses patterns that llguidance reads
-//! wrongly (pattern_check.rs).
+//! Checks schemas, as the entry of this folder. `rules.rs` rewrites a schema for llguidance, and this file refuses
+//! schemas that llguidance must not get. It refuses large counts, because llguidance makes a rule for each unit of a
+//! count before any of its limits applies. It also refuses patterns that llguidance reads wrongly (pattern_check.rs).
 
 use super::joins;
 use super::number_text::multiple;
@@ -22,8 +21,8 @@ const MAX_LENGTH: f64 = 1_000_000.0;
 /// square of the number of properties.
 const MAX_PROPERTIES: usize = 2_000;
 
-/// Longest run of optional properties. After each property, a mask looks at all properties up to the next required one.
-/// llguidance allows MOST_OF_ROW items (grammar.rs), and each property takes four items.
+/// Longest run of optional properties. After each property, a mask visits all properties up to the next required one.
+/// llguidance allows MOST_OF_ROW items (grammar.rs), and each property uses four items.
 const MAX_OPTIONAL: usize = 1_000;
 
 /// Refuses a run of optional properties that is too long, in an object and the parts of its allOf.
@@ -137,8 +136,7 @@ pub fn check_schema(schema: Value, numbers: &Numbers) -> Result<Value> {
     Ok(schema)
 }
 
-/// Checks each schema inside a Lark grammar in the same way. llguidance reports an error for a value there that is not a
-/// schema.
+/// Checks each schema inside a Lark grammar in the same way. llguidance itself reports a value that is not a schema.
 pub fn check_lark(source: &str, numbers: &Numbers) -> Result<String> {
     const MARKER: &str = "%json";
     let (mut out, mut rest) = (String::with_capacity(source.len()), source);

@@ -1,12 +1,13 @@
-//! Handles numbers that serde_json would round. They are read as texts with a mark in front; the functions here recognise
-//! these texts.
+//! Handles numbers that serde_json would round. Such numbers are read as strings with a mark in front, and the functions
+//! in this file recognise these strings.
 
 use serde_json::Value;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
-/// Returns the mark in front of such a number. The mark is random, so that no client can write it.
+/// Returns the mark that replaces a number's type: it is in front of the digits. The mark is random, so that no client
+/// can write it.
 pub fn far_mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     MARK.get_or_init(|| {
@@ -22,7 +23,7 @@ fn is_far(number: &str) -> bool {
     number.parse::<f64>().is_ok_and(|f| f.is_infinite() || is_integer() && !is_held())
 }
 
-/// Parses JSON. A number that serde_json would round becomes a text with the mark in front.
+/// Parses JSON. A number that serde_json would round becomes a string with the mark in front.
 pub fn read(source: &str) -> serde_json::Result<Value> {
     let mut out = String::new();
     let (mut from, mut at, bytes) = (0, 0, source.as_bytes());

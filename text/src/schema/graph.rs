@@ -6,17 +6,18 @@ use crate::base::error::{fail, invalid, Code, Result};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
 
-/// Types of values, one bit each; integers are numbers.
+/// Types of JSON values, one bit each; integers count as numbers.
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
 pub const ARRAY: u8 = 1 << 4;
 pub const OBJECT: u8 = 1 << 5;
 pub const ALL: u8 = (1 << 6) - 1;
-/// Bits for a schema that closes an object (additionalProperties), and for a schema that names members by patterns.
+/// Bits for the shapes of a schema: it closes the object (additionalProperties), or it has members by pattern
+/// (patternProperties).
 const CLOSED: u8 = 1;
 const PATTERNS: u8 = 2;
 
-/// Most patterns that one text must match. Each pattern doubles llguidance's work to find out whether any text matches
-/// all of them.
+/// Most patterns that one text must match. Each pattern doubles llguidance's work to check whether any text matches all
+/// of them.
 const MOST_PATTERNS: u8 = 8;
 
 type Members = Map<String, Value>;
@@ -129,8 +130,8 @@ impl<'a> Graph<'a> {
             self.target(s).into_iter().for_each(ask);
         }
         let mut known = vec![0; n];
-        // Parts come after the schema that contains them. The queue starts from the end, so most parts are known when
-        // they are needed.
+        // Parts are listed after the schema that contains them. The queue starts from the end, so most parts are known
+        // when they are needed.
         let mut waiting: VecDeque<usize> = (0..n).rev().collect();
         let mut waits = vec![true; n];
         while let Some(i) = waiting.pop_front() {
@@ -148,7 +149,7 @@ impl<'a> Graph<'a> {
         known
     }
 
-    /// Returns the types that may have a finite value that satisfies the schema, as far as this can be told.
+    /// Returns the types that may have a finite value that satisfies the schema, as far as the graph shows.
     fn types(&self, known: &[u8], s: &'a Members) -> u8 {
         let mut types = match s.get("type") {
             Some(Value::String(t)) => bit_of(t),
@@ -225,8 +226,8 @@ fn has_items(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     first.all(|(i, v)| i as f64 >= least || has(v)) && (least <= n_first as f64 || rest.map_or(true, has))
 }
 
-/// Visits the schemas in the order of Graph's nodes. A schema that nothing satisfies becomes `false`. A schema with inner
-/// schemas keeps them, because references may lead there, and gets an empty enum.
+/// Visits the schemas in the order of Graph's nodes. An unsatisfiable schema becomes `false`. If it has inner schemas, it
+/// keeps them and gets an empty enum instead, because references may lead to them.
 fn prune(v: &mut Value, types: &[u8], next: &mut usize) {
     let Value::Object(s) = v else { return };
     let own = *next;

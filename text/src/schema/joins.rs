@@ -1,7 +1,7 @@
 //! Counts the parts of a schema that llguidance would join, before llguidance does so. llguidance merges the schemas of
 //! one value (from allOf and from $ref with other keywords) into one, together with the schemas of their members and
 //! items. The copies multiply, and none of llguidance's own limits applies. For several patterns of one text, llguidance
-//! looks at the combinations of their ways for each byte; the number of combinations is the product of the ways.
+//! visits the combinations of their ways for each byte (regex_ways.rs). Their number is the product of the ways.
 
 use super::graph::{joins_parts, Graph};
 use super::regex_ways::{ways, MOST_WAYS, WAYS_OF_FORMAT, WAYS_OF_LENGTH};
@@ -13,7 +13,7 @@ type Members = Map<String, Value>;
 
 /// Most schemas that apply to one value. A schema that occurs several times counts each time.
 const MOST_JOINED: usize = 4_000;
-/// Most schemas that are looked at for a whole request, all members of joined schemas included.
+/// Most schemas that are visited for a whole request, all members of joined schemas included.
 const MOST_LOOKS: usize = 100_000;
 /// Depth at which llguidance gives up on endless references.
 const MOST_DEPTH: usize = 128;
@@ -29,7 +29,8 @@ struct Walk<'a> {
     graph: &'a Graph<'a>,
     looks: usize,
     ways: HashMap<&'a str, f64>,
-    /// Schemas on the way to the present one. llguidance refuses a schema that leads back to itself, or does not join it.
+    /// Schemas on the path to the current one. llguidance refuses a schema that leads back to itself, or does not join
+    /// it.
     path: Vec<&'a Members>,
 }
 
@@ -46,8 +47,8 @@ fn too_many<T>() -> Result<T> {
 }
 
 impl<'a> Said<'a> {
-    /// Collects the schemas that apply where `v` does, through references and combined parts. `left` is the number of
-    /// schemas that may still be joined.
+    /// Collects the schemas that apply to the same value as `v`, through references and combined parts. `left` is the
+    /// number of schemas that may still be joined.
     fn of(w: &mut Walk<'a>, v: &'a Value, left: &mut usize) -> Result<Said<'a>> {
         match v {
             Value::Object(s) => Said::of_schema(w, s, left),
@@ -68,7 +69,7 @@ impl<'a> Said<'a> {
                 all.push(Said::of(w, part, left)?);
             }
             for options in ["anyOf", "oneOf"].into_iter().filter_map(|key| list(s, key)) {
-                // Only one option applies at a time, so each option may use all that is left.
+                // Only one option applies at a time, so each option may use the whole rest.
                 let mut least = *left;
                 let mut any = Vec::with_capacity(options.len());
                 for option in options {
@@ -91,7 +92,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Returns the largest number of schemas for which `says` holds and that are joined at once.
+    /// Returns the largest number of schemas for which `says` is true and that are joined at once.
     fn joined(&self, says: &impl Fn(&'a Members) -> bool) -> usize {
         match self {
             Said::Own(s) => says(s) as usize,

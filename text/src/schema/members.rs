@@ -1,5 +1,5 @@
-//! Rewrites keywords of objects and arrays that llguidance does not know, or applies only in part. The result has only
-//! keywords that llguidance knows.
+//! Rewrites keywords of objects and arrays that llguidance does not support, or applies only in part. The result contains
+//! only supported keywords.
 
 use super::walk::{also, is_anything};
 use crate::base::error::{fail, invalid, Code, Result};
@@ -189,8 +189,8 @@ fn names(s: &mut Members, room: &Room) -> Result<()> {
     Ok(())
 }
 
-/// Rewrites a dependency as a choice. Either the name is absent, or the dependency holds: the required names are there,
-/// or the value satisfies the schema.
+/// Rewrites a dependency as a choice. Either the name is absent, or the dependency is satisfied: the required names are
+/// present, or the value satisfies the schema.
 fn dependencies(s: &mut Members, is_old: bool) {
     let keys = ["dependencies", "dependentRequired", "dependentSchemas"];
     let n: usize = keys.iter().filter_map(|k| s.get(*k).and_then(Value::as_object)).map(Map::len).sum();

@@ -1,5 +1,5 @@
-//! Rewrites JSON schemas into the form that llguidance takes. `check` is the entry: `rules` rewrites a schema pass by
-//! pass, and schemas that would cost too much or be read wrongly are refused.
+//! Rewrites JSON schemas for llguidance. `check` is the entry. `rules` rewrites a schema pass by pass, and schemas that
+//! would cost too much or be read wrongly are refused.
 
 pub mod check;
 pub mod far;

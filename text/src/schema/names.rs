@@ -1,6 +1,6 @@
-//! Gives each member's name one spelling. llguidance tells listed names from other names by their text, but accepts any
-//! escape in the other names. The name "\u0061" would be an "a" to which `properties` does not apply. After this rewrite,
-//! such a name has exactly the escapes that serde_json writes.
+//! Gives each member's name one spelling. llguidance distinguishes listed names from other names by their text, but
+//! accepts any escape in the other names. The name "\u0061" would be an "a" to which `properties` does not apply. After
+//! this rewrite, such a name has exactly the escapes that serde_json writes.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use llguidance::derivre::{ExprRef, RegexAst};
@@ -13,13 +13,13 @@ const ONE_SPELLING: &str = r#""(\\([\"\\bfnrt]|u00(0[0-7bef]|1[0-9a-f]))|[^\"\\\
 /// Returns the expression that llguidance made for a lexeme. Returns None when the lexeme stands for special tokens.
 pub fn expression(spec: &LexerSpec, i: usize) -> Option<ExprRef> {
     let lexeme = &spec.lexemes[i];
-    // llguidance shows a lexeme's expression only in its text, as a number
+    // llguidance returns a lexeme's expression only as a number in the lexeme's text
     let text = lexeme.to_string(1 << 20, None);
     let number: u32 = text.rsplit_once(" (ExprRef ")?.1.strip_suffix(')')?.trim().parse().ok()?;
     Some(ExprRef::new(number))
 }
 
-/// Patterns that each match all texts of such a lexeme and more. llguidance merges lexemes with equal expressions. An
+/// Patterns that each match all texts of a name lexeme and more. llguidance merges lexemes with equal expressions. An
 /// intersection with one of these patterns is a different expression for the same texts.
 const ROOMS: [&str; 3] = ["(?s:.*)", "[^\\x00]*", "[^\\x01]*"];
 

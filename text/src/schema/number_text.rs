@@ -6,9 +6,9 @@ use llguidance::derivre::{RegexAst, RegexBuilder};
 
 /// Most digits on one side of the point; doubles have no more.
 pub const MOST_DIGITS: i64 = 340;
-/// Largest multipleOf without its trailing zeros. It becomes an automaton with at least that many states.
+/// Largest multipleOf, without its trailing zeros. A multipleOf becomes an automaton with at least that many states.
 const MOST_MULTIPLE: u32 = 2_000;
-/// Most digits of a multipleOf behind the point: llguidance's automaton counts in 32 bits.
+/// Most digits of a multipleOf behind the point, because llguidance's automaton counts in 32 bits.
 const MOST_SCALE: i64 = 8;
 
 /// Holds a number as written, without leading and trailing zeros; 0 has no digits at all.
@@ -86,7 +86,7 @@ impl Decimal {
     }
 }
 
-/// Holds a bound, and whether the bound itself is excluded.
+/// A bound, and whether the bound itself is excluded.
 pub type Bound = (Decimal, bool);
 
 /// Holds the keywords of a schema that apply to a number.
@@ -127,7 +127,7 @@ fn literal(digits: &[u8]) -> RegexAst {
 }
 
 /// Returns an expression for the digits above (or below) the given digits. Such digits are equal to the given ones up to
-/// some digit, and that digit is larger (or smaller). With `as_many`, as many digits follow as in the given ones;
+/// some digit, and that digit is larger (or smaller). With `as_many`, the result has as many digits as the given ones;
 /// otherwise any number of digits may follow.
 fn beyond(digits: &[u8], above: bool, as_many: bool, last: RegexAst, least_first: u8) -> RegexAst {
     let mut answer = last;
@@ -207,7 +207,7 @@ fn fractions(n: u32, scale: u32, digits: u32) -> RegexAst {
 }
 
 impl Span {
-    /// Returns true when some keyword limits the number.
+    /// Returns true when a keyword limits the number.
     pub fn is_bounded(&self) -> bool {
         self.low.is_some() || self.high.is_some() || self.multiple.is_some()
     }
@@ -252,8 +252,8 @@ impl Span {
         RegexAst::Or(options)
     }
 
-    /// Returns true when no number satisfies the keywords. The check is here because a mask would notice the problem too
-    /// late. All checks of a request share the fuel.
+    /// Returns true when no number satisfies the keywords. The check is made here, because a mask would detect the
+    /// problem too late. All checks of a request share the fuel.
     pub fn is_empty(&self, fuel: &mut u64) -> Result<bool> {
         if self.low.is_none() || self.high.is_none() {
             return Ok(false); // there is no largest multiple

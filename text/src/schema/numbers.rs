@@ -15,7 +15,7 @@ type Members = Map<String, Value>;
 
 /// Largest integer up to which every integer is an exact double.
 const EXACT: i128 = 1 << 53;
-/// Largest double below 2^63: llguidance counts in i64.
+/// Largest double below 2^63, because llguidance counts in i64.
 pub const LARGEST: i128 = (1 << 63) - 1024;
 /// Smallest number above 0 for llguidance. When an exclusive bound is a whole number and the other bound has a fraction,
 /// llguidance wrongly allows the whole number. The next number is therefore given as an inclusive bound.
@@ -37,7 +37,7 @@ fn bound(
     };
     let own = read(inclusive)?;
     let strict = match s.get(exclusive) {
-        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4 has a flag for the inclusive bound
+        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4: a flag for minimum
         _ => read(exclusive)?,
     };
     Ok(match (own, strict) {
@@ -140,7 +140,7 @@ fn each(
     Ok(())
 }
 
-/// Rewrites the numbers of all schemas, after the schemas have got their final form for llguidance.
+/// Rewrites the numbers of all schemas, after all other passes over the schemas.
 pub fn apply(root: &mut Value, numbers: &Numbers, has_names: bool) -> Result<()> {
     let mut joined = joined(root);
     if has_names || root.get("$defs").is_some_and(|v| !v.is_object()) {
@@ -167,7 +167,7 @@ pub fn double(v: i128, down: bool) -> f64 {
     let beyond = if down { f as i128 > v } else { (f as i128) < v };
     match (beyond, f > 0.0) {
         (false, _) => f,
-        // this is one step towards that side: the bits of doubles have the same order as the doubles
+        // moves one step to that side, since the bits of doubles are ordered like the doubles
         (true, positive) => f64::from_bits(if positive == down { f.to_bits() - 1 } else { f.to_bits() + 1 }),
     }
 }
@@ -178,7 +178,7 @@ fn doubles(s: &mut Map<String, Value>) -> Result<()> {
     for (inclusive, exclusive, upper) in
         [("maximum", "exclusiveMaximum", true), ("minimum", "exclusiveMinimum", false)]
     {
-        // for integers, an exclusive bound equals the next integer as an inclusive one
+        // for integers, an exclusive bound equals the next integer as an inclusive bound
         let strict = s.get(exclusive).and_then(Value::as_number).and_then(integer_of);
         if let (true, Some(v), true) = (only_integers, strict, strict.is_some_and(|v| v.abs() >= EXACT)) {
             let bound = if upper { v - 1 } else { v + 1 };
@@ -206,8 +206,8 @@ fn doubles(s: &mut Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// Replaces an excluded whole number by the next double as an inclusive bound, when the range lies on the side of the
-/// number that is away from 0.
+/// Replaces an excluded whole number by the next double as an inclusive bound, when the range is on the number's side
+/// away from 0.
 fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str, upper: bool) -> Result<()> {
     let Some(v) = s.get(exclusive).and_then(Value::as_f64) else { return Ok(()) };
     if v.fract() != 0.0 || v != 0.0 && (v < 0.0) != upper || v.abs() >= EXACT as f64 / 2.0 {

@@ -1,6 +1,6 @@
-//! Rewrites a oneOf whose options exclude each other as anyOf, which llguidance supports. llguidance itself notices such
+//! Rewrites a oneOf whose options exclude each other as anyOf, which llguidance supports. llguidance itself detects such
 //! options only when they are written out. This file also follows references, joins allOf and expands nested options.
-//! Sometimes a member that is not required tells the options apart, such as a discriminator with a default. The member
+//! Sometimes a member that is not required distinguishes the options, such as a discriminator with a default. That member
 //! becomes required, because a value without it could satisfy two options.
 
 use super::graph::{bit_of, bit_of_value, percent_decoded, ALL, ARRAY, OBJECT};
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 type Members = Map<String, Value>;
 
-/// Most options of a oneOf when one constant for each option tells them apart.
+/// Most options of a oneOf that are distinguished by one constant each.
 const MOST_CONSTANTS: usize = 10_000;
 /// Most options of a oneOf that are compared pair by pair.
 const MOST_PAIRED: usize = 100;
@@ -19,11 +19,11 @@ const MOST_PAIRED: usize = 100;
 const MOST_DEEP: usize = 12;
 /// Most forms that one schema is expanded into; a schema with more is not expanded.
 const MOST_FORMS: usize = 64;
-/// Most keywords, names and pairs that are visited for one document. A repeated visit costs the same again.
+/// Most keywords, names and pairs that are visited for one document. A repeated visit counts again.
 const MOST_LOOKS: usize = 500_000;
 
-/// Holds one of the forms of a schema. Each value that satisfies the schema has at least one of the schema's forms. A
-/// form states only what is certain. It allows everything that it does not mention.
+/// Holds one form of a schema. Each value that satisfies the schema has at least one of its forms. A form contains only
+/// certain conditions, and it allows everything that it does not mention.
 #[derive(Clone)]
 struct Form<'a> {
     types: u8,
@@ -45,8 +45,8 @@ struct Look<'a> {
     left: Cell<usize>,
 }
 
-/// Returns one spelling for each value that is neither an object nor an array. Numbers that are the same double get the
-/// same spelling.
+/// Returns one spelling for each value that is neither an object nor an array. Numbers with the same double have the same
+/// spelling.
 fn spelling(v: &Value) -> Option<String> {
     let is_whole = v.is_object() || v.is_array();
     (!is_whole).then(|| v.as_f64().map_or_else(|| v.to_string(), |f| format!("{f:e}")))
@@ -232,8 +232,8 @@ impl<'a> Look<'a> {
         options.len() <= MOST_PAIRED && options.iter().enumerate().all(apart)
     }
 
-    /// Finds a member that tells the options apart by its constants, provided that all options have the member. It tries
-    /// the name in the schema's discriminator first, then the names of the first option.
+    /// Finds a member that distinguishes the options by its constants, provided that all options have the member. It
+    /// tries the name in the schema's discriminator first, then the names of the first option.
     fn teller(&self, options: &[Vec<Form<'a>>], named: Option<&str>) -> Option<String> {
         let own = options.first()?.first()?;
         let names = named.into_iter().chain(own.members.iter().map(|(name, _)| *name));
@@ -284,7 +284,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Rewrites all schemas. `root` is a copy of the schema that was made before any change.
+/// Rewrites all schemas. `root` is a copy of the unchanged schema.
 pub fn apply(schema: &mut Value, root: &Value, follows: bool, is_old: bool) {
     Look { root, follows, is_old, left: Cell::new(MOST_LOOKS) }.apply(schema);
 }

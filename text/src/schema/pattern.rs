@@ -1,4 +1,4 @@
-//! Translates the patterns of JSON schemas, which are ECMA-262's, to the syntax of Rust's regex, which llguidance reads.
+//! Translates the patterns of JSON schemas, from the syntax of ECMA-262 to that of Rust's regex, which llguidance reads.
 //! A construct that has the same spelling but another meaning in Rust's syntax is written out. The file also has patterns
 //! for the formats that llguidance's own patterns match wrongly.
 
@@ -41,8 +41,8 @@ pub fn of_ecma(pattern: &str) -> Result<String> {
 }
 
 impl Reader<'_> {
-    /// Returns true when the reader stands behind the brace of a repetition count: digits, then perhaps a comma and
-    /// digits, then a brace.
+    /// Returns true when the brace that was just read begins a repetition count: digits, optionally a comma and digits,
+    /// then a brace.
     fn is_count(&self) -> bool {
         let inner: String = self.rest.clone().take_while(|c| *c != '}').take(24).collect();
         let (least, most) = inner.split_once(',').unwrap_or((&inner, ""));
@@ -102,8 +102,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Escapes brackets, ampersands and tildes in a class, where ECMA-262 takes them as plain characters. Returns None
-    /// when the class is empty or has no end.
+    /// Escapes brackets, ampersands and tildes in a class, where they are plain characters in ECMA-262. Returns None when
+    /// the class is empty or has no end.
     fn class(&mut self) -> Option<()> {
         let is_not = self.rest.next_if_eq(&'^').is_some();
         if self.rest.next_if_eq(&']').is_some() {
@@ -134,7 +134,7 @@ impl Reader<'_> {
 }
 
 /// Returns the pattern of a whole text in this format. Returns None when llguidance's own pattern is right, or when
-/// llguidance has none.
+/// llguidance does not have the format.
 pub fn of_format(name: &str) -> Option<String> {
     let leap = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
     let date = format!(

@@ -8,8 +8,8 @@ fn is_escaped_in_json(c: char) -> bool {
     c < ' ' || "\"\\\u{7f}".contains(c)
 }
 
-/// Returns the character that an escape stands for, and the rest behind the escape. The character is None for a class or
-/// an anchor.
+/// Returns the character that an escape stands for, and the rest of the pattern. The character is None for a class or an
+/// anchor.
 fn unescape(rest: &str) -> (Option<char>, &str) {
     let mut chars = rest.chars();
     let c = chars.next();
@@ -33,7 +33,7 @@ fn unescape(rest: &str) -> (Option<char>, &str) {
     }
 }
 
-/// Returns the literal at the start of the pattern, also from a class of one character, and the rest behind the literal.
+/// Returns the literal at the start of the pattern, which may be a class of one character, and the rest of the pattern.
 /// The literal is None for any other start.
 fn literal(pattern: &str) -> (Option<char>, &str) {
     let mut chars = pattern.chars();

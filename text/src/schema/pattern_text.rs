@@ -43,8 +43,8 @@ impl PatternText {
         RegexAst::JsonQuote(Box::new(self.text()), options)
     }
 
-    /// Returns true when no text satisfies the pattern and the length. Returns None when the fuel is not enough to tell,
-    /// or when llguidance has to report an error.
+    /// Returns true when no text satisfies the pattern and the length. Returns None when the fuel is used up before the
+    /// answer is known, or when llguidance has to report an error.
     pub fn look(&self, fuel: &mut u64) -> Option<bool> {
         if self.most.is_some_and(|most| most < self.least) {
             return Some(true);

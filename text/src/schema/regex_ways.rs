@@ -1,6 +1,6 @@
-//! Counts the ways of a pattern: the largest number of byte sets in the pattern that contain the same byte. For an
-//! intersection of patterns, derivre's work grows with the product of their ways, within a single step that no fuel
-//! interrupts.
+//! Counts the ways of a pattern. Its ways are the largest number of byte sets in the pattern that contain the same byte.
+//! For an intersection of patterns, derivre's work grows with the product of their ways, within a single step that no
+//! fuel interrupts.
 
 use llguidance::derivre::raw::{DerivCache, ExprSet};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
@@ -52,7 +52,7 @@ fn overlap(set: &mut ExprSet, sets: &[ExprRef]) -> usize {
     (0..=u8::MAX).map(|b| of(b)).max().unwrap_or(0)
 }
 
-/// Returns the ways of one of derivre's expressions. `known` caches the ways of expressions already counted.
+/// Returns the ways of one of derivre's expressions. `known` caches the ways of the expressions counted before.
 pub fn ways_of(set: &mut ExprSet, own: ExprRef, known: &mut HashMap<ExprRef, f64>) -> f64 {
     if let Some(n) = known.get(&own) {
         return *n;

@@ -1,7 +1,7 @@
-//! Rewrites JSON schemas as generators write them into the form that llguidance takes. It drops keywords that demand
-//! nothing, unknown formats (they are annotations), and bounds that no answer reaches. Numbers become numbers that
-//! llguidance holds exactly. A schema that nothing satisfies is refused (graph.rs). Every text that the result allows is
-//! valid by the given schema. Where llguidance cannot express something, the result allows less or is refused.
+//! Rewrites JSON schemas, as generators write them, for llguidance. It drops keywords that require nothing, unknown
+//! formats (they are annotations), and bounds that no answer reaches. Numbers become numbers that llguidance holds
+//! exactly. An unsatisfiable schema is refused (graph.rs). Every text that the result allows is valid by the given
+//! schema. Where llguidance cannot express something, the result allows less or is refused.
 
 use super::far::{far, far_mark};
 use super::graph::{check_patterns, check_shapes, keep_finite, percent_decoded};
@@ -15,8 +15,8 @@ use super::walk::{also, inner, inner_mut, is_anything, MAPS};
 use crate::base::error::{fail, invalid, Code, Result};
 use serde_json::{Map, Value};
 
-/// Keywords that constrain a value or say where schemas are, and the annotations that llguidance accepts. All other
-/// keywords are dropped.
+/// Keywords that constrain a value or contain schemas, and the annotations that llguidance accepts. All other keywords
+/// are dropped.
 #[rustfmt::skip]
 const KEYWORDS: [&str; 56] = [
     "$schema", "$id", "id", "$anchor", "$ref", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$defs",
@@ -152,8 +152,8 @@ fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     members::apply(s, d.is_old, &d.room)
 }
 
-/// Drops the keywords beside a $ref, which old drafts ignore. Members that references may lead into stay, and they still
-/// apply.
+/// Drops the keywords beside a $ref, which old drafts ignore. Members that a reference may lead into are kept, and they
+/// still apply.
 fn beside_reference(s: &mut Map<String, Value>) {
     s.retain(|key, v| key.starts_with('$') || key == "x-guidance" || v.is_object() || v.is_array());
     ["type", "enum", "const", "required"].iter().for_each(|key| {
@@ -161,7 +161,7 @@ fn beside_reference(s: &mut Map<String, Value>) {
     });
 }
 
-/// Turns dynamic references into ordinary ones. In a schema without inner names, both kinds lead to the same place.
+/// Replaces dynamic references by ordinary ones. In a schema without inner names, both kinds have the same target.
 fn dynamic(s: &mut Map<String, Value>) {
     let pairs = [("$dynamicRef", "$ref"), ("$recursiveRef", "$ref"), ("$dynamicAnchor", "$anchor")];
     for (key, plain) in pairs {
@@ -178,7 +178,7 @@ fn dynamic(s: &mut Map<String, Value>) {
 
 // ---- keywords that demand nothing ----
 
-/// Normalizes the name of the draft in $schema. For a dialect that is not JSON Schema's own the keyword is dropped, and
+/// Normalizes the name of the draft in $schema. For a dialect that is not JSON Schema's own, the keyword is dropped, and
 /// the newest draft applies.
 fn dialect(s: &mut Map<String, Value>) {
     let Some(name) = s.get("$schema").and_then(Value::as_str) else { return };
@@ -232,7 +232,7 @@ fn drop_idle(s: &mut Map<String, Value>, is_old: bool) {
             continue;
         }
         // When no keyword applies further schemas, `unevaluated…` means the same as its plain keyword. When the plain
-        // keyword is there as well, nothing is left unevaluated, so `unevaluated…` is dropped.
+        // keyword is present as well, nothing is left unevaluated, so `unevaluated…` is dropped.
         if let (Some(v), false) = (s.shift_remove(key), s.contains_key(plain)) {
             s.insert(plain.to_owned(), v);
         }

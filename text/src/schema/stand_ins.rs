@@ -16,10 +16,10 @@ use std::sync::OnceLock;
 
 type Members = Map<String, Value>;
 
-/// Most digits in all bounds of a request that are written out. Each digit becomes a few nodes in llguidance.
+/// Most digits in all bounds of a request that are written out. llguidance makes a few nodes for each digit.
 const MOST_DIGITS: usize = 20_000;
 
-/// A schema that has only these keywords can be split by types, because no reference leads into it.
+/// Keywords of a schema that can be split by types, because no reference leads into such a schema.
 #[rustfmt::skip]
 pub const SIMPLE: [&str; 17] = [
     "$schema", "$anchor", "type", "minLength", "maxLength", "pattern", "title", "description", "default", "examples",
@@ -63,8 +63,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Returns true when `text` allows no text. A known text allows some text, so the answer is false. For any other
-    /// text, `look` gives the answer and uses the fuel that is left.
+    /// Returns true when `text` allows no text. The result is false for a text that already has a stand-in. For any other
+    /// text, `look` computes the result with the remaining fuel.
     pub fn is_empty(&self, text: &Text, look: impl FnOnce(&mut u64) -> Result<bool>) -> Result<bool> {
         if self.known.borrow().contains_key(text) {
             return Ok(false);

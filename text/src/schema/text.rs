@@ -1,6 +1,6 @@
-//! Handles texts with a pattern and a length. llguidance refuses such a schema when a small check does not show whether
-//! any text has both. The check in this file may cost more. A stand-in takes the place of the text until llguidance has
-//! made its lexemes (stand_ins.rs).
+//! Handles texts with a pattern and a length. llguidance refuses such a schema when a small check does not decide whether
+//! any text satisfies both. The check in this file may use more fuel. A stand-in takes the place of the text until
+//! llguidance has made its lexemes (stand_ins.rs).
 
 use super::graph::joined;
 use super::pattern_check;
@@ -36,7 +36,8 @@ fn property_with<'a>(v: &'a Value, pattern: &str, name: &'a str) -> Option<&'a s
     found
 }
 
-/// Rewrites the texts of all schemas, after the numbers. When several schemas apply to one text, llguidance joins them.
+/// Rewrites the keywords for texts in all schemas, after those for numbers. When several schemas apply to one text,
+/// llguidance joins them.
 pub fn apply(root: &mut Value, numbers: &Numbers) -> Result<()> {
     let joined = joined(root);
     let (mut made, mut refused) = (Members::new(), None);
@@ -91,7 +92,7 @@ fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members, refused: &mut O
     Ok(())
 }
 
-/// Rewords llguidance's error for a text to which several schemas apply.
+/// Replaces llguidance's error for a text to which several schemas apply by a clearer one.
 pub fn plain_words(text: &str) -> Option<String> {
     let is_unknown = text.contains("determine if regex is empty");
     if !is_unknown && !text.contains("Regex is empty") {

@@ -1,12 +1,12 @@
-//! Encodes texts with SentencePiece. `Spm` turns the text between two added tokens into ids. `Frame` adds bos, eos and
-//! blanks around a whole text.
+//! Encodes texts with SentencePiece. `Spm` encodes the text between two added tokens. `Frame` adds bos, eos and spaces
+//! around a whole text.
 
 use super::model::Model;
 use crate::base::error::Result;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Turns the text between two added tokens into ids.
+/// Encodes the text between two added tokens.
 pub struct Spm {
     model: Model,
     legacy: bool,
@@ -38,7 +38,7 @@ impl Spm {
             self.model.encode(text, false, &mut ids)?;
             return Ok(ids);
         }
-        // The model would drop blanks at the beginning, so transformers puts the unknown token's text in front of them.
+        // The model would drop spaces at the beginning, so transformers puts the unknown token's text in front of them.
         self.model.encode(&format!("{}{text}", self.unk), false, &mut ids)?;
         if ids.len() >= self.n_unk {
             ids.drain(..self.n_unk);
@@ -58,18 +58,18 @@ impl Spm {
         self.by_id.iter().map(|(&id, text)| (text.as_str(), id))
     }
 
-    /// Returns the ids of the model's control pieces. A control piece that no file names is never the result of encoding
-    /// a text. Decoding hides control pieces.
+    /// Returns the ids of the model's control pieces. Encoding never returns a control piece that no file names, and
+    /// decoding hides control pieces.
     pub fn controls(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.model.n_pieces()).filter(|&id| self.model.is_control(id))
     }
 
-    /// Returns true when the normalizer changes nothing but blanks.
+    /// Returns true when the normalizer changes only spaces.
     pub fn keeps_characters(&self) -> bool {
         self.model.normalizer.is_identity()
     }
 
-    /// Returns true when the normalizer keeps all characters and all blanks, and an unknown character becomes as many ids
+    /// Returns true when the normalizer keeps all characters and all spaces, and an unknown character becomes as many ids
     /// as it has bytes.
     pub fn keeps_length(&self) -> bool {
         self.keeps_characters() && !self.model.normalizer.remove_extra_whitespaces && self.model.has_bytes()
@@ -80,12 +80,12 @@ impl Spm {
     }
 }
 
-/// Does the work on a whole text, before and after its parts become ids.
+/// Changes a whole text before its parts are encoded, and completes its ids afterwards.
 pub struct Frame {
     pub(super) bos: Option<u32>,
     pub(super) eos: Option<u32>,
     pub(super) legacy: bool,
-    /// true: a blank is put before the text, unless the text begins with a named special token
+    /// true: a space is put before the text, unless the text begins with a named special token
     pub(super) prefix_space: bool,
     pub(super) blank: Option<u32>,
     pub(super) named: Vec<(u32, String)>,
@@ -100,7 +100,7 @@ impl Frame {
         Cow::Owned(format!("{prefix}{}", text.replace('▁', " ")))
     }
 
-    /// Completes the ids of `text`: removes the blank before a special token, and adds bos and eos.
+    /// Completes the ids of `text`: removes the space before a special token, and adds bos and eos.
     pub fn after(&self, text: &str, mut ids: Vec<u32>, add_special: bool) -> Vec<u32> {
         if let ([blank, special, ..], false) = (ids.as_slice(), self.legacy) {
             // An unknown character has the id of a special token too, so the text is compared as well.

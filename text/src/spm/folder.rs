@@ -18,9 +18,9 @@ pub const NAMES: [&str; 7] =
 
 struct Class {
     name: &'static str,
-    /// tokens of the class that apply when the files name none
+    /// default tokens of the class, used when the files name none
     defaults: &'static [(&'static str, &'static str)],
-    /// true when the class puts a blank before the text and has a legacy mode
+    /// true when the class puts a space before the text and has a legacy mode
     is_llama: bool,
 }
 
@@ -42,7 +42,7 @@ const CLASSES: [Class; 2] = [
     },
 ];
 
-/// Number of blanks that decoding strips when the model drops all blanks at the beginning of a text.
+/// Number of spaces that decoding strips when the model drops all spaces at the beginning of a text.
 const ALL_BLANKS: usize = 1 << 20;
 
 /// Holds a model, the parts of a tokenizer.json around it (as JSON), and the tokens that are added to texts.
@@ -77,7 +77,7 @@ fn class_of(config: &Value) -> Result<Option<&'static Class>> {
     }
 }
 
-/// Reads a flag by Python's truth rules. null is false; the default applies only when the key is missing.
+/// Reads a flag by Python's truth rules. A null is false, and the default applies only when the key is missing.
 fn flag(config: &Value, name: &str, default: bool) -> bool {
     match config.get(name) {
         None => default,
@@ -152,7 +152,7 @@ pub fn open(bytes: &[u8], folder: Option<&Path>) -> Result<Opened> {
     Ok(Opened { spm: Spm::new(model, legacy, unk, extra)?, config, frame, special })
 }
 
-/// Builds a tokenizer.json without a model. `strip` is the number of blanks that decoding removes from the beginning of a
+/// Builds a tokenizer.json without a model. `strip` is the number of spaces that decoding removes from the beginning of a
 /// text.
 fn pipeline(added: &[Added], strip: usize, byte_fallback: bool) -> String {
     let mut decoders = vec![json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "})];
@@ -262,7 +262,7 @@ fn of_added_json(list: Map<String, Value>, named: &[Named]) -> Result<Vec<Added>
     Ok(added)
 }
 
-/// Adds the named tokens, which are special. A token that is not listed takes the id of the model's piece, or a new id
+/// Adds the named tokens, which are special. A token that is not listed gets the id of the model's piece, or a new id
 /// after all other ids.
 fn add_named(added: &mut Vec<Added>, named: &[Named], model: &Model) {
     let beyond = added.iter().filter(|a| a.id >= model.n_pieces()).count() as u32;

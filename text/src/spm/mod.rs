@@ -1,6 +1,6 @@
-//! Reads tokenizer.model: SentencePiece without a tokenizer.json, as Vicuna and open_llama were published. The pipeline
-//! of the tokenizers crate finds added tokens and decodes ids, as for every other file. This folder normalizes and cuts
-//! the text between added tokens.
+//! Reads tokenizer.model: SentencePiece without a tokenizer.json, as in the published Vicuna and open_llama. The pipeline
+//! of the tokenizers crate finds added tokens and decodes ids, as for every other file. This folder normalizes the text
+//! between added tokens and splits it into pieces.
 
 mod encoder;
 mod folder;

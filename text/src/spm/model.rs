@@ -1,4 +1,4 @@
-//! Cuts a text into pieces as SentencePiece does. BPE merges the two neighbours whose joined text is the piece with the
+//! Splits a text into pieces as SentencePiece does. BPE merges the two neighbours whose joined text is the piece with the
 //! best score, leftmost first. Unigram takes the path through the text with the largest sum of scores. Both follow the
 //! papers (Sennrich et al. 2016, Kudo 2018). Ties, unknown characters and user-defined symbols follow the library,
 //! because the ids must be equal to its ids.
@@ -90,7 +90,7 @@ impl Model {
                 Algorithm::Unigram => of_kind(&[Kind::Normal, Kind::UserDefined, Kind::Unused]),
                 Algorithm::Bpe => Trie::default(),
             },
-            // The library starts its search for the maximum at the smallest positive number.
+            // As in SentencePiece, the search for the maximum starts at the smallest positive number.
             min_score: normal().fold(f32::MAX, f32::min),
             max_score: normal().fold(f32::MIN_POSITIVE, f32::max),
             pieces,
@@ -157,8 +157,8 @@ impl Model {
         let mut ends = vec![End { score: 0.0, from: NOWHERE, id: 0 }; bytes.len() + 1];
         for (at, c) in text.char_indices() {
             let (here, one, mut alone) = (ends[at].score, c.len_utf8(), false);
-            // The library compares a piece's sum in double precision and keeps it in single precision. An unknown
-            // character's sum is single from the start. These types decide ties.
+            // SentencePiece compares a piece's sum in double precision and stores it in single precision. The sum of an
+            // unknown character is always in single precision. These types decide ties.
             let mut offer = |len: usize, id: u32, sum: f64| {
                 let end = &mut ends[at + len];
                 if end.from == NOWHERE || sum > f64::from(end.score) {
@@ -187,7 +187,7 @@ impl Model {
     }
 }
 
-/// Turns pieces into ids. An unknown piece becomes its bytes, or one id together with its unknown neighbours.
+/// Converts pieces to ids. An unknown piece becomes its bytes, or one id together with its unknown neighbours.
 struct Ids<'a> {
     model: &'a Model,
     out: &'a mut Vec<u32>,
@@ -217,7 +217,7 @@ struct Symbol {
 
 const END: u32 = u32::MAX;
 
-/// Holds a possible merge. The merge with the best score comes first; among equal scores, the leftmost one comes first.
+/// Holds a possible merge. The merge with the best score is first. Among equal scores, the leftmost merge is first.
 struct Pair {
     score: f32,
     left: u32,
@@ -255,7 +255,7 @@ struct Merger<'a> {
 }
 
 impl<'a> Merger<'a> {
-    /// Cuts the text into characters and user-defined symbols. User-defined symbols are never merged.
+    /// Splits the text into characters and user-defined symbols. User-defined symbols are never merged.
     fn cut(&mut self) {
         let mut at = 0;
         while at < self.text.len() {
@@ -306,7 +306,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// Emits a piece. An unused piece is split again until no part of it is unused.
+    /// Appends the ids of a piece. An unused piece is split again until no part of it is unused.
     fn give_out(&self, piece: &'a str, ids: &mut Ids) {
         let mut stack = vec![piece];
         while let Some(text) = stack.pop() {

@@ -1,5 +1,5 @@
 //! Implements SentencePiece's normalizer. The longest matching rule of the model's charsmap (such as nmt_nfkc; empty =
-//! identity) replaces characters. Blanks are reduced and escaped, and a dummy blank is put before the text. User-defined
+//! identity) replaces characters. Spaces are merged and escaped, and a dummy space is put before the text. User-defined
 //! symbols stay unchanged.
 //!
 //! A charsmap consists of the size of a double array (Darts), the array, and the replacements, each ended by a zero byte.
@@ -12,7 +12,8 @@ use crate::base::error::{fail, invalid, Code, Result};
 /// Longest replacement in bytes; no rule of a real charsmap gives more than 33.
 const MAX_REPLACEMENT: usize = 256;
 /// Growth limits: each byte of a text may become MAX_GROWTH bytes, plus GROWTH_SLACK bytes for a short text. Real rules
-/// make at most 13 bytes from one byte (with its blanks escaped). A hostile model must not turn a prompt into gigabytes.
+/// make at most 13 bytes from one byte (with escaped spaces). The limit prevents that a malicious model expands a prompt
+/// to gigabytes.
 const MAX_GROWTH: usize = 32;
 const GROWTH_SLACK: usize = 64;
 /// Longest key in bytes that is looked up.
@@ -28,7 +29,7 @@ pub struct Normalizer {
     escape_whitespaces: bool,
 }
 
-/// Returns a field of a unit of the array, as Darts-clone packs it. The functions below read the other fields.
+/// Returns a field of a unit of the array, as Darts-clone packs it.
 fn offset(unit: u32) -> usize {
     ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
 }
@@ -92,13 +93,13 @@ impl Normalizer {
             }
         }
         let (from, n) = longest?;
-        // A rule that ends inside a character or points outside the replacements comes from a damaged file and is
-        // ignored.
+        // A rule that ends inside a character or points outside the replacements is ignored, because the file is
+        // damaged.
         let replacement = self.replacements.get(from..).filter(|_| text.is_char_boundary(n))?;
         Some((replacement.split('\0').next().unwrap_or(""), n))
     }
 
-    /// Normalizes a text. `add_dummy_prefix` is the model's setting, or false when the caller adds the blank itself.
+    /// Normalizes a text. `add_dummy_prefix` is the model's setting, or false when the caller adds the space itself.
     pub fn normalize(&self, text: &str, user_defined: &Trie, add_dummy_prefix: bool) -> Result<String> {
         let blank = if self.escape_whitespaces { BLANK } else { " " };
         let mut left = text;

@@ -1,13 +1,13 @@
-//! Reads tokenizer.model, a protobuf of SentencePiece (sentencepiece_model.proto), without a protobuf library. It reads
-//! the pieces with scores and types, the normalization, and the few trainer settings that change ids. The bytes are not
-//! trusted: every length is checked against the bytes that remain, unknown fields are skipped, and a known field with
+//! Reads tokenizer.model, a protobuf of SentencePiece (sentencepiece_model.proto), without a protobuf library. This file
+//! reads the pieces with scores and types, the normalization, and the few trainer settings that change ids. The bytes are
+//! not trusted: every length is checked against the bytes that remain, unknown fields are skipped, and a known field with
 //! another wire type is an error.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use crate::vocab::table::MAX_ID;
 
-/// Longest allowed piece in bytes. Trainers cut pieces at 16 characters. The encoder compares the text with the longest
-/// piece, byte by byte, from every position of the text.
+/// Longest allowed piece in bytes. Trainers cut pieces at 16 characters. It is limited because the encoder may compare
+/// that many bytes at every position of a text.
 const MAX_PIECE: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +183,7 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
     while let Some((number, field)) = r.next()? {
         match (number, field) {
             (1, f) => p.text = f.text(&format!("piece {id}"))?,
-            (2, Field::Fixed32(bits)) => p.score = f32::from_bits(bits) + 0.0, // + 0.0 turns -0 into 0
+            (2, Field::Fixed32(bits)) => p.score = f32::from_bits(bits) + 0.0, // adding 0.0 converts -0 to 0
             (2, _) => return Err(other_type("a score")),
             (3, f) => {
                 p.kind = match f.number("a type")? {

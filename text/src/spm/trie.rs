@@ -1,4 +1,4 @@
-//! Holds a set of texts, and finds the texts that another text begins with. There is one node for each byte; a node's
+//! Holds a set of texts, and finds those with which another text begins. There is one node for each byte; a node's
 //! children are adjacent and sorted by their byte. The trie never changes after it is made.
 
 #[derive(Clone, Copy)]

@@ -1,5 +1,5 @@
 //! Finds places where a long text may be cut without a change of its ids, and a lower bound for the number of its ids.
-//! With both results, a text that is far too long is refused after a look at its beginning.
+//! With both results, a text that is far too long is refused after only its beginning is encoded.
 //!
 //! A token covers characters that are adjacent in its text. When no token contains the neighbours x and y, no token
 //! covers the border between them. BPE merges nothing across that border, and the ids before the border depend only on
@@ -20,7 +20,7 @@ pub struct Borders {
     by_bytes: bool,
     /// A normalizer of Unicode forms runs first, so only characters that no form changes may be at a border.
     stable_only: bool,
-    /// Characters (byte-level: bytes) of the longest token; None when normalization may shorten a text.
+    /// Length of the longest token in characters (byte-level: bytes); None when normalization may shorten a text.
     longest: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ impl Borders {
     }
 
     /// Makes the table for a tokenizer.model. Returns None for a model that replaces characters. Both SentencePiece
-    /// algorithms end a token at a border. They cut the text before the border as if nothing followed.
+    /// algorithms end a token at a border. They split the text before the border as if the text ended there.
     pub fn of_spm(spm: &Spm, added: &[AddedToken]) -> Option<Borders> {
         if !spm.keeps_characters() {
             return None;
@@ -76,7 +76,8 @@ impl Borders {
         Some(b.with(spm.texts().map(|(text, _)| text.as_bytes()), added, spm.keeps_length()))
     }
 
-    /// Adds the tokens. `keeps_length` means that no character vanishes and that each character gets at least one id.
+    /// Adds the tokens to the table. `keeps_length` means that no character is removed and that each character gets at
+    /// least one id.
     fn with<'t>(
         mut self,
         tokens: impl Iterator<Item = &'t [u8]>,
@@ -109,8 +110,8 @@ impl Borders {
     }
 
     fn may_cut(&self, x: char, y: char) -> bool {
-        // No border is next to these characters. The ids of blanks depend on the text that follows, digits are grouped,
-        // and a "▁" may have been a space.
+        // No border is next to these characters. The ids of white space depend on the text that follows, digits are
+        // grouped, and a "▁" may have been a space.
         if x.is_whitespace() || x.is_numeric() || x == '▁' || y == '▁' {
             return false;
         }

@@ -1,6 +1,6 @@
-//! Implements BPE over a compiled vocabulary. It has the same symbols, the same order of merges, and the same rules for
+//! Implements BPE over a compiled vocabulary. It uses the same symbols, the same order of merges, and the same rules for
 //! unknown characters and byte fallback as `tokenizers::models::bpe`, without that crate's maps of strings. The rest of
-//! the pipeline is the tokenizers crate's own, so only this file can differ from that crate.
+//! the pipeline is that crate's own code.
 
 use super::compiled::Compiled;
 use crate::spm::Spm;
@@ -21,8 +21,8 @@ pub enum AnyModel {
 }
 
 thread_local! {
-    /// Number of ids that the running `encode` may still make. The text is cut off inside the pipeline, not after it, so
-    /// that the work on a hostile input is limited.
+    /// Number of ids that the running `encode` may still make. The limit applies inside the pipeline, not after it, so
+    /// that the work for a malicious input is limited.
     static BUDGET: RefCell<usize> = const { RefCell::new(usize::MAX) };
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
@@ -54,7 +54,7 @@ const END: u32 = u32::MAX;
 #[derive(Default)]
 struct Scratch {
     symbols: Vec<Symbol>,
-    /// (rank << 32 | position, merged id): the lowest rank comes first, then the leftmost position
+    /// (rank << 32 | position, merged id): ordered by rank, then by position
     queue: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
@@ -138,7 +138,7 @@ fn fill_symbols(c: &Compiled, word: &str, out: &mut Scratch) {
             out.add(id, len);
             continue;
         }
-        // In the tokenizers crate, a pending unknown run stays pending and comes after the bytes. The same happens here.
+        // As in the tokenizers crate, a pending run of unknown characters is appended after the bytes.
         if c.byte_fallback && s.bytes().all(|b| c.byte_id(b).is_some()) {
             s.bytes().for_each(|b| out.add(c.byte_id(b).unwrap_or(0), 1));
             continue;
@@ -159,7 +159,7 @@ fn fill_symbols(c: &Compiled, word: &str, out: &mut Scratch) {
     }
 }
 
-/// Appends the ids of a word. They are those of `tokenize`, without an object for each token.
+/// Appends the ids of a word. The ids equal those of `tokenize`, but no object is made for each token.
 pub fn append_ids(c: &Compiled, word: &str, out: &mut Vec<u32>) {
     if c.ignore_merges {
         if let Some(id) = c.id(word) {
@@ -177,7 +177,7 @@ pub fn append_ids(c: &Compiled, word: &str, out: &mut Vec<u32>) {
 }
 
 /// Returns the tokens of a word with empty texts. The pipeline reads only ids and offsets, and a String for each token
-/// would take a fifth of the time.
+/// would take a fifth of the encoding time.
 fn tokenize(c: &Compiled, word: &str) -> Result<Vec<Token>> {
     if word.is_empty() {
         return Ok(vec![]);

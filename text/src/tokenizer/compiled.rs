@@ -1,5 +1,5 @@
 //! Defines the compiled form of a BPE tokenizer: one little-endian file that is memory-mapped and used without decoding.
-//! It has token texts and raw bytes by id, a hash table from text to id, a hash table of merges, and the light parts of
+//! It contains the text and raw bytes of each token, hash tables of ids by text and of merges, and the small parts of
 //! tokenizer.json as JSON. `compile` makes the file once for each source file. `Compiled::open` checks all of it (size,
 //! checksum, every offset and id), so look-ups need no checks of their own. A file that fails the check is rebuilt.
 //!
@@ -24,12 +24,12 @@ enum Section {
     Texts,   // UTF-8 texts of all ids, one after another
     BytesAt, // u32[n_ids + 1]: start of an id's raw bytes
     Bytes,
-    IdSlots, // u32[2^k]: id + 1 by hash of the text; 0 = free
+    IdSlots, // u32[2^k]: id + 1 by hash of the text; 0 = free slot
     Merges,  // u32[4][2^k]: left, right, rank, merged; left NONE = free
     ByteIds, // u32[256]: the id of "<0xNN>"; NONE = absent
     Prefix,  // text of continuing_subword_prefix
     Suffix,  // text of end_of_word_suffix
-    Config,  // light parts of tokenizer.json, as JSON
+    Config,  // small parts of tokenizer.json, as JSON
     Count,
 }
 const N_SECTIONS: usize = Section::Count as usize;
@@ -382,7 +382,7 @@ fn place_merges(merges: &[(u32, u32, u32)], n_slots: usize, out: &mut Vec<u64>) 
     }
 }
 
-/// Writes to a temporary file and renames it, so that a reader sees the old file or the whole new file.
+/// Writes to a temporary file and renames it, so that a reader sees the old file or the complete new file.
 pub fn write_atomically(words: &[u64], path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(|e| io(folder.display(), e))?;

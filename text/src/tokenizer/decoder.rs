@@ -1,7 +1,7 @@
 //! Decodes a stream of tokens. The bytes of tokens are joined, and every complete character is returned at once. An
-//! incomplete tail that is valid so far waits. Bytes that can no longer become valid turn into one U+FFFD for each
-//! maximal subpart (as in `String::from_utf8_lossy`). Decoders that look at neighbours (WordPiece, CTC) use the stream of
-//! the tokenizers crate instead.
+//! incomplete tail that may become valid is kept for the next call. Bytes that cannot become valid are replaced by one
+//! U+FFFD for each maximal subpart (as in `String::from_utf8_lossy`). Decoders that depend on neighbouring tokens
+//! (WordPiece, CTC) use the stream of the tokenizers crate instead.
 
 use super::tokenizer::Tokenizer;
 use crate::base::error::{Code, Result, TextError};
@@ -10,7 +10,7 @@ use crate::vocab::pieces::Start;
 pub struct Decoder<'t> {
     tokenizer: &'t Tokenizer,
     skip_special: bool,
-    /// rule for the next token with bytes: which of its first bytes are dropped
+    /// rule for the next token with bytes: how many of its first bytes are dropped
     start: Start,
     held: Vec<u8>,
     delta: String,
@@ -25,7 +25,7 @@ struct Whole {
     prefix_index: usize,
 }
 
-/// Number of ids at the end of a prompt that are given to the tokenizers crate's stream.
+/// Number of ids at the end of a prompt that are passed to the tokenizers crate's stream.
 const LOOK_BACK: usize = 16;
 
 impl<'t> Decoder<'t> {

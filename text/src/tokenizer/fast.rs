@@ -1,7 +1,7 @@
-//! Implements the fast path from a text to ids. It handles byte-level BPE with a pattern that `splits` knows, and BPE
-//! over "▁" without a pattern, cut where nothing merges (`joins`). It avoids a copy of the text with offsets and regular
-//! expressions, and it does not merge a piece again that it has merged before. Its ids are those of the pipeline. When it
-//! cannot guarantee that, it returns nothing and the caller uses the pipeline.
+//! Implements the fast path from a text to ids. It handles byte-level BPE with a pattern that `splits` implements. It
+//! also handles BPE over "▁" without a pattern, where the text is cut at places without merges (`joins`). It is fast
+//! because it makes no copy with offsets, uses no regular expressions, and caches the ids of pieces. Its ids equal those
+//! of the pipeline. When it cannot guarantee that, it returns nothing and the caller uses the pipeline.
 
 use super::bpe;
 use super::compiled::Compiled;
@@ -99,8 +99,8 @@ impl Cache {
     }
 }
 
-/// Holds the added tokens of one kind. Where an added token may begin in a text, a few look-ups are enough. Their number
-/// does not depend on the number of added tokens.
+/// Holds the added tokens of one kind. A search needs a few look-ups at each place where an added token may begin,
+/// whatever the number of added tokens is.
 struct Added {
     ids: HashMap<Box<[u8]>, u32>,
     /// for each first byte, the lengths of the tokens that begin with it, longest first
@@ -129,7 +129,7 @@ impl Added {
         a
     }
 
-    /// Finds the leftmost added token, and the longest one at that place. Returns its position, length and id.
+    /// Finds the leftmost added token, and the longest one if several begin there. Returns its position, length and id.
     fn find(&self, bytes: &[u8]) -> Option<(usize, usize, u32)> {
         if self.ids.is_empty() {
             return None;
@@ -145,7 +145,7 @@ impl Added {
     }
 }
 
-/// Describes how the text between added tokens becomes pieces.
+/// Describes how the text between added tokens is split into pieces.
 enum Cut {
     /// the bytes of a piece are written in the byte alphabet
     Pattern { split: Split, alphabet: [char; 256], nfc: bool },
@@ -162,8 +162,8 @@ pub struct Fast {
     behind: Vec<u32>,
 }
 
-/// Returns true when NFC leaves the character as it is, next to any other such character. Such a character is its own
-/// form, has no combining class, and is the second character of no composition.
+/// Returns true when NFC does not change the character, even next to another such character. Such a character is its own
+/// NFC form, has no combining class, and is the second character of no composition.
 fn is_nfc(c: char) -> bool {
     matches!(c, '\0'..='\u{2ff}' | '\u{391}'..='\u{3c9}' | '\u{400}'..='\u{482}' | '\u{48a}'..='\u{52f}'
         | '\u{1e00}'..='\u{1eff}' | '\u{2002}'..='\u{205e}' | '\u{2070}'..='\u{20cf}' | '\u{2190}'..='\u{22ff}'
@@ -211,7 +211,7 @@ fn marks_of(v: &Value) -> Option<bool> {
     }
 }
 
-/// Returns true when the pre-tokenizer splits only at spaces, of which the normalizer has left none.
+/// Returns true when the pre-tokenizer splits only at spaces, which the normalizer has all replaced.
 fn cuts_nothing(pre: &Value) -> bool {
     pre.is_null() || (pre["type"] == "Split" && pre["pattern"]["String"] == " " && pre["invert"] == false)
 }
@@ -290,8 +290,8 @@ impl Fast {
         Some((fits && out.len() <= max_ids).then_some(out))
     }
 
-    /// Appends the ids of added tokens of this kind. The text between these tokens is searched for the next kind, and in
-    /// the end split into pieces.
+    /// Appends the ids of added tokens of this kind. The text between these tokens is searched for the next kind, and
+    /// finally split into pieces.
     fn between(
         &self,
         c: &Compiled,

@@ -1,6 +1,6 @@
 //! Converts the vocabulary in a GGUF file to a `Source`, as transformers does for the same models. SentencePiece scores
-//! become ranked merges; byte-level BPE has its own merges. The name in tokenizer.ggml.pre selects a published
-//! pre-tokenizer.
+//! are converted to ranked merges, and byte-level BPE has its own merges. The name in tokenizer.ggml.pre selects a
+//! published pre-tokenizer.
 
 use super::pre_tokenizers;
 use crate::base::error::{fail, invalid, Code, Result};
@@ -45,7 +45,7 @@ fn read_tokens<'a>(meta: &Metadata<'a>) -> Result<Tokens<'a>> {
         let text = std::str::from_utf8(bytes)
             .map_err(|_| invalid(format!("token {id} of the GGUF file is not UTF-8")))?;
         texts.push(text);
-        // When two ids have the same text, the first one is the token: a text can only become one of them.
+        // When two ids have the same text, the first id is the token, because a text can only have one id.
         if !text.is_empty() && vocab.id(text).is_none() {
             vocab.insert(text, id as u32)?;
         }
@@ -153,8 +153,8 @@ fn read_spm(meta: &Metadata, t: Tokens) -> Result<Source> {
     })
 }
 
-/// Makes a merge for every way to split a token into two tokens. Merges of a token with a better score come first. For
-/// one token, merges with a longer left part come first. This is the order of transformers' generate_merges.
+/// Makes a merge for every way to split a token into two tokens. Merges of a token with a better score are first. For one
+/// token, merges with a longer left part are first. This is the order of transformers' generate_merges.
 fn merges_of_scores(t: &Tokens, scores: &[f32]) -> Vec<Merge> {
     let mut found: Vec<(f32, u16, u16, Merge)> = Vec::new();
     for (id, text) in t.texts.iter().enumerate() {

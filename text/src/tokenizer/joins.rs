@@ -1,5 +1,5 @@
 //! Finds places where BPE without a pre-tokenizer cannot merge. When two characters are adjacent in no token's text, no
-//! token ever covers both, whatever the merges. A text may be cut between two such characters, and each piece encoded
+//! token ever covers both, whatever the merges are. A text may be cut between two such characters, and each piece encoded
 //! alone.
 
 use super::compiled::Compiled;

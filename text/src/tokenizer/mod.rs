@@ -1,4 +1,4 @@
-//! Converts a text to ids and back. `source` finds a model's tokenizer and caches its compiled form (`compiled`).
+//! Encodes and decodes texts. `source` finds a model's tokenizer and caches its compiled form (`compiled`).
 //! `tokenizer_json` and `gguf_vocab` read the sources of the compiled form. `tokenizer` is the opened object, and
 //! `decoder` decodes a stream of ids.
 
@@ -13,7 +13,7 @@ mod pipeline;
 mod pre_tokenizers;
 mod source;
 mod splits;
-#[allow(clippy::module_inception)] // the module `tokenizer` holds the type that the folder is named after
+#[allow(clippy::module_inception)] // the module and its folder are both named after the type Tokenizer
 mod tokenizer;
 mod tokenizer_json;
 

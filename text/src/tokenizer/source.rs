@@ -65,8 +65,8 @@ pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
     Ok(Opened { model, special: special_of_folder(&folder_of(&file))? })
 }
 
-/// Returns the path itself when it is a file, or else the tokenizer's file in the folder. tokenizer.json is complete on
-/// its own and comes first; a tokenizer.model needs the files beside it.
+/// Returns the path itself when it is a file, or else the tokenizer's file in the folder. tokenizer.json is preferred,
+/// because it is complete, while a tokenizer.model needs the files beside it.
 fn tokenizer_file(path: &Path) -> Option<PathBuf> {
     match path.is_dir() {
         true => ["tokenizer.json", "tokenizer.model"].iter().map(|n| path.join(n)).find(|f| f.exists()),

@@ -18,7 +18,7 @@ pub enum Split {
     DeepseekV3,
 }
 
-/// Holds one text. A pattern never looks behind the end of the text.
+/// Holds one text. A pattern never reads beyond the end of the text.
 #[derive(Clone, Copy)]
 struct Text<'t> {
     text: &'t str,
@@ -184,7 +184,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// Matches `U*l+`: takes all upper-case characters. When no lower-case character follows, it goes back to the last
+    /// Matches `U*l+`: takes all upper-case characters. When no lower-case character follows, it steps back to the last
     /// character that counts as both.
     fn ends_lower(&self, at: usize) -> Option<usize> {
         let (mut upper, mut both) = (at, None);
@@ -375,7 +375,7 @@ fn pattern_of(step: &Value) -> Option<&str> {
     (isolated || (removed && of_one)).then_some(pattern)
 }
 
-/// Compares a pattern with DeepSeek-V3's. DeepSeek's own file has line ends in the pattern where other files have
+/// Returns true for DeepSeek-V3's pattern. DeepSeek's own file has newlines in the pattern where other files have
 /// escapes.
 fn is_deepseek_v3(pattern: &str) -> bool {
     pattern.replace('\r', r"\r").replace('\n', r"\n") == known::DEEPSEEK_V3_SPLIT

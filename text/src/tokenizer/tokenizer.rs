@@ -57,7 +57,7 @@ fn crate_error(e: tokenizers::Error) -> TextError {
     TextError { code: Code::Invalid, message: e.to_string() }
 }
 
-/// Returns the ids of a text, or None when it has more than max_ids.
+/// Returns the ids of a text, or None when there are more than max_ids.
 fn within(p: &Pipeline, text: &str, add_special: bool, max_ids: usize) -> Result<Option<Vec<u32>>> {
     bpe::set_budget(max_ids);
     let encoded = p.encode_fast(text, add_special);
@@ -240,7 +240,7 @@ impl Tokenizer {
         self.encode_by(text, add_special, max_ids, true)
     }
 
-    /// Encodes a text. `fast` allows the fast path, when it gives the same ids as the pipeline.
+    /// Encodes a text. With `fast`, the fast path is used if the tokenizer has one.
     pub fn encode_by(&self, text: &str, add_special: bool, max_ids: usize, fast: bool) -> Result<Vec<u32>> {
         let over = || fail(Code::Limit, format!("the text is longer than {max_ids} tokens"));
         // Normalizers may shorten a text (NFC), but never to an eighth. Such a text is refused without running the

@@ -1,4 +1,4 @@
-//! Reads a tokenizer.json into a `Source` without a JSON tree. The light parts stay raw text, and the vocabulary and
+//! Reads a tokenizer.json into a `Source` without a JSON tree. The small parts stay raw text, and the vocabulary and
 //! merges are streamed into flat tables.
 
 use crate::base::error::{not_valid, Result};
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Most JSON values of a model that is left to the tokenizers crate. That crate builds a tree first. A vocabulary of
-/// 256,000 pieces has 800,000 values.
+/// Most JSON values of a model that is left to the tokenizers crate. The crate builds a JSON tree, so the number is
+/// limited. A vocabulary of 256,000 pieces has 800,000 values.
 const MAX_MODEL_VALUES: usize = 1 << 22;
 
 #[derive(Deserialize)]
@@ -53,10 +53,10 @@ struct Model<'a> {
     merges: Option<&'a RawValue>,
 }
 
-/// Tells the two kinds of tokenizer.json apart.
+/// Distinguishes the two kinds of tokenizer.json.
 pub enum Parsed {
     Bpe(Source),
-    /// another model, or a BPE that is left to the tokenizers crate: the raw text of `model` and the light parts
+    /// another model, or a BPE that is left to the tokenizers crate: the raw text of `model` and the small parts
     Other {
         model: String,
         config: String,
@@ -79,7 +79,7 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
         check_values(file.model.get(), MAX_MODEL_VALUES, "the model in tokenizer.json")?;
         Ok(Parsed::Other { model: file.model.get().to_owned(), config })
     };
-    // Models of another kind have fields of other types, so only the kind is read first.
+    // Only the model's kind is read first, because the types of the other fields depend on it.
     #[derive(Deserialize)]
     struct Kind {
         #[serde(rename = "type", default)]

@@ -1,5 +1,5 @@
-//! Holds the character classes of the pre-tokenizers' patterns. The regular expression engine is asked once for each page
-//! of 256 characters, so its Unicode tables are the only ones.
+//! Holds the character classes of the pre-tokenizers' patterns. The classes of each page of 256 characters are computed
+//! once by the regular expression engine, so only its Unicode tables are used.
 
 use std::sync::{LazyLock, OnceLock};
 use tokenizers::utils::SysRegex;

@@ -1,4 +1,4 @@
-//! Holds vocabularies before any algorithm uses them: texts and ids, the bytes of a token, and character classes.
+//! Holds the data of vocabularies, without algorithms: texts and ids, the bytes of a token, and character classes.
 
 pub mod classes;
 pub mod pieces;

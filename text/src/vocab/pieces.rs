@@ -1,6 +1,6 @@
-//! Converts a token's text to the bytes that the text stands for. This is the part of a tokenizer's decoder that looks at
-//! a single token. It undoes byte-level alphabets, "▁" for a space, and "<0xNN>". The space that is dropped at the start
-//! of a text depends on the position, so it has its own rule, `Start`.
+//! Converts a token's text to the bytes that the text stands for. This is the part of a tokenizer's decoder that needs
+//! only a single token. It undoes byte-level alphabets, "▁" for a space, and "<0xNN>". The space that is dropped at the
+//! start of a text depends on the position, so it has its own rule, `Start`.
 
 use crate::base::error::{not_valid, Result};
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub enum Start {
     Keep,
     /// up to this many leading spaces of the text are dropped
     Strip(usize),
-    /// Metaspace: the first token loses all its replacement characters
+    /// Metaspace: all replacement characters of the first token are dropped
     DropAll,
 }
 

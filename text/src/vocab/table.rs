@@ -26,7 +26,7 @@ pub struct Vocab {
 }
 
 impl Vocab {
-    /// Adds a text. Ids must be unique; a text that comes twice takes the later id, as in a map.
+    /// Adds a text. Ids must be unique; a text that occurs twice gets the later id, as in a map.
     pub fn insert(&mut self, text: &str, id: u32) -> Result<()> {
         if id >= MAX_ID {
             return Err(invalid(format!("token id {id} is larger than {MAX_ID}")));
@@ -107,7 +107,7 @@ impl Vocab {
 /// Holds the ids (left, right, merged) of a merge; the position in the list is the rank.
 pub type Merge = (u32, u32, u32);
 
-/// Holds the content of a compiled tokenizer. `config` is the light part of tokenizer.json: an object with normalizer,
+/// Holds the content of a compiled tokenizer. `config` has the small parts of tokenizer.json: an object with normalizer,
 /// pre_tokenizer, post_processor, decoder and added_tokens.
 pub struct Source {
     pub vocab: Vocab,

@@ -1,4 +1,4 @@
-/* Tests the natural order of names, in which "a9" comes before "a10". */
+/* Tests the natural order of names, in which "a9" is before "a10". */
 #include "cli/base/natural.h"
 
 #include <setjmp.h>

@@ -54,7 +54,7 @@ static void links_are_swept(void **state)
     assert_int_equal(symlink("/proc/0/fd/9", path), 0);
     put(t.path, "model.safetensors.part.ranges");
     put(t.path, "head.key.new");
-    close(t.lock_fd); /* the folder is now in the state after its owner was killed */
+    close(t.lock_fd); /* this is the state after the owner was killed */
     close(t.dir_fd);
     age(t.path);
     throw_away_sweep(parent);
@@ -78,7 +78,7 @@ static void each_kind_is_made_removed_and_swept(void **state)
         put(left.path, kinds[i][1]);
         age(t.path);
         age(left.path);
-        close(left.lock_fd); /* the folder is now in the state after its owner was killed */
+        close(left.lock_fd); /* this is the state after the owner was killed */
         close(left.dir_fd);
         throw_away_sweep(parent);
         assert_true(is_there(t.path));
@@ -98,5 +98,5 @@ int main(void)
     if (!mkdtemp(parent))
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return rmdir(parent) == 0 ? failed : 1; /* rmdir fails when anything is left */
+    return rmdir(parent) == 0 ? failed : 1; /* rmdir fails when an entry is left */
 }

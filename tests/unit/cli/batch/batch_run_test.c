@@ -21,7 +21,7 @@ static void test_lines(void **state)
     } cases[] = {
         {"a", 200, STR("{\"n\":1}"),
          ID "\"a\",\"response\":{\"status_code\":200," REQUEST "{\"n\":1}},\"error\":null}\n"},
-        /* Line ends between JSON tokens become blanks; escapes inside strings stay. */
+        /* Newlines between JSON tokens become spaces; escapes inside strings stay. */
         {"q\"\n", 200, STR("{\n  \"t\": \"a\\nb\"\r\n}\n"),
          ID "\"q\\\"\\n\",\"response\":{\"status_code\":200," REQUEST
             "{   \"t\": \"a\\nb\"  } },\"error\":null}\n"},

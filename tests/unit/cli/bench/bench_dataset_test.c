@@ -111,7 +111,8 @@ static void test_sharegpt(void **state)
     struct bench_prompts p;
     struct error err = {0};
     assert_int_equal(load(text, ".json", o, &p, &err), STATUS_OK);
-    assert_int_equal(p.n, 4); /* the file has two prompts, and each of them is used twice */
+    /* the file has four conversations, of which two are usable; each of these is used twice */
+    assert_int_equal(p.n, 4);
     assert_string_equal(p.items[0].owned_text, "one two three four five");
     assert_int_equal(p.items[0].n_prompt_tokens, 5);
     assert_int_equal(p.items[0].n_output_tokens, 6);

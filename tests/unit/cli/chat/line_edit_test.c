@@ -54,7 +54,7 @@ static void keys(void **state)
         {"a\nb\r", "a\nb", LINE_DONE},
         {"a\033\rb\r", "a\nb", LINE_DONE},
         {"abc\nd" UP "X" DOWN "Y\r", "aXbc\ndY", LINE_DONE},
-        {"ab\ncd\001X\005\025\r", "ab\n", LINE_DONE}, /* the keys affect the current line only */
+        {"ab\ncd\001X\005\025\r", "ab\n", LINE_DONE}, /* the keys change only the current line */
         {PASTE("a\r\nb\rc\n") "d\r", "a\nb\nc\nd", LINE_DONE},
         {PASTE("\003\004\033[A\177x\033[200~\tz") "\r", "[Ax[200~\tz", LINE_DONE},
         {PASTE("a\033[201b") "\r", "a[201b", LINE_DONE},
@@ -66,7 +66,7 @@ static void keys(void **state)
         /* the sequence is too long to be a key */
         {"a\033[99;99;99;99;99;99;99;99X\r", "a", LINE_DONE},
         {"a\033[5~b\033zc\r", "abc", LINE_DONE},
-        /* The history holds "old" and then the two lines of "new". */
+        /* The history contains "old" and then the two lines of "new". */
         {UP "\r", "new\nline", LINE_DONE},
         {UP UP UP "\r", "old", LINE_DONE},
         {"draft" UP UP UP DOWN DOWN DOWN "!\r", "draft!", LINE_DONE},
@@ -116,7 +116,7 @@ static void put(struct screen *s, struct str out, size_t columns)
             assert_true(s->row < 16 && s->column < columns);
             s->cells[s->row][s->column++] = (unsigned char)*c < 0x80 ? *c : '*';
             i += (unsigned char)*c >= 0xE0 ? 2 : (unsigned char)*c >= 0xC0 ? 1 : 0;
-            /* the three-byte characters of this test take two columns */
+            /* the three-byte characters of this test have a width of two columns */
             if ((unsigned char)*c >= 0xE0)
                 s->cells[s->row][s->column++] = '*';
         }
@@ -155,7 +155,7 @@ static void drawn(void **state)
         for (size_t k = 0; k < strlen(cases[i].keys); k++) {
             (void)type(&e, cases[i].keys + k, 1);
             if (((unsigned char)cases[i].keys[k + 1] & 0xC0) == 0x80)
-                continue; /* the byte is inside a character */
+                continue; /* skips bytes inside a character */
             strbuf_reset(&out);
             line_edit_draw(&e, "> ", 10, false, &out);
             put(&s, strbuf_str(&out), 10);

@@ -62,7 +62,8 @@ static void test_completion(void **state)
         /* the script also has flags of the worker */
         assert_non_null(strstr(b.ptr, "null-stall-after-step"));
         assert_null(strstr(b.ptr, "enable-dbo"));
-        assert_non_null(strstr(b.ptr, "terminate")); /* the script also has flags of `cox run` */
+        /* the script also has the subcommands of `cox run` */
+        assert_non_null(strstr(b.ptr, "terminate"));
     }
     assert_false(completion_write(&commands, "tcsh", &b));
     strbuf_fini(&b);
@@ -121,8 +122,8 @@ static void test_groups(void **state)
     }
 }
 
-/* Checks that a table has each name in a list of groups. A name that no table has belongs to an
- * option that no longer exists. */
+/* Checks that a table has each name in a list of groups. A name without a table row belongs to a
+ * removed option. */
 static void check_names_of_groups(const struct option_group *groups)
 {
     for (const struct option_group *g = groups; g->key; g++) {
@@ -315,7 +316,7 @@ static void test_command_lines_of_vllm(void **state)
     }
 }
 
-/* Every row says how the flag is handled. The row of a refused flag says what to use instead. */
+/* Every row specifies how the flag is handled. The row of a refused flag has advice. */
 static void test_rows_of_vllm(void **state)
 {
     for (size_t i = 0; i < up_n_specs; i++) {

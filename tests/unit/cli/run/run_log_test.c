@@ -36,8 +36,8 @@ static long long size_of(const char *folder, const char *name)
     return stat(path, &st) == 0 ? (long long)st.st_size : -1;
 }
 
-/* When the log's folder is gone, no new file can be created. Lines are lost then, but the last
- * line is known, and the log continues when the folder is back. */
+/* When the log's folder is removed, no new file can be created. Lines are lost then, but the
+ * last line is kept, and the log continues when the folder exists again. */
 static void test_a_log_that_cannot_be_made_anew(void **state)
 {
     char folder[] = "/tmp/coxrunlog-XXXXXX", line[1000];
@@ -51,7 +51,7 @@ static void test_a_log_that_cannot_be_made_anew(void **state)
     run_log_write(&l, line, sizeof line);
     assert_int_equal(size_of(folder, "log"), sizeof line);
     remove_folder(folder);
-    run_log_write(&l, line, sizeof line); /* the file of the log is full now */
+    run_log_write(&l, line, sizeof line); /* the log's file is now full */
     assert_int_equal(l.fd, -1);
     run_log_write(&l, "lost\n", 5);
     assert_string_equal(l.last, "lost");

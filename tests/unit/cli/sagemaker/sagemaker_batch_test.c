@@ -1,4 +1,4 @@
-/* Tests how the variables of SageMaker's batch transform become arguments of `cox up`. */
+/* Tests the conversion of SageMaker's batch transform variables to arguments of `cox up`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static bool gives(char *const *environ_, const char *flag, const char *value)
     return found;
 }
 
-/* A batch job writes a payload of 0 MB to ask for no limit. The server's own limit stays. */
+/* A batch job requests no limit by a payload of 0 MB. The server's own limit is kept. */
 static void test_no_bound(void **state)
 {
     char *alone[] = {(char[]){"SAGEMAKER_MAX_PAYLOAD_IN_MB=0"}, NULL};

@@ -1,7 +1,7 @@
-/* Tests how the settings of DJL Serving's containers become arguments of `cox up`. The input is
- * an environment and the text of serving.properties; the output is a list of arguments and
- * warnings, or an error. Invariant: a setting without effect gives a warning and never stops the
- * start. A number in a comment is the number of a statement in docs/develop/gateway.md. */
+/* Tests the conversion of the settings of DJL Serving's containers to arguments of `cox up`. The
+ * input is an environment and the text of serving.properties; the output is a list of arguments
+ * and warnings, or an error. Invariant: a setting without effect gives a warning and never stops
+ * the start. A number in a comment is the number of a statement in docs/develop/gateway.md. */
 #include "cli/sagemaker/log.h"
 #include "cli/sagemaker/settings.h"
 
@@ -16,7 +16,7 @@
 
 enum { MAX_VARIABLES = 16, JOINED_BYTES = 2048 };
 
-/* Writes all arguments to `out`, separated by blanks, or the error. Warnings follow behind a |.
+/* Writes all arguments to `out`, separated by spaces, or the error. Warnings follow behind a |.
  * `env` holds lines NAME=VALUE. */
 static void read_settings(const char *env, const char *properties, uint32_t n_gpus, char *out)
 {
@@ -84,10 +84,10 @@ static void check_settings(const struct settings_case *cases, size_t n)
 static void test_settings(void **state)
 {
     static const struct settings_case cases[] = {
-        /* Statement 13: an option comes from the file or from the environment. */
+        /* Statement 13: an option is set by the file or by the environment. */
         {"", "option.max_model_len=77\n", "--max-model-len 77", 0},
         {"OPTION_MAX_MODEL_LEN=77", "", "--max-model-len 77", 0},
-        /* statement 14: the file wins over the environment */
+        /* statement 14: the file overrides the environment */
         {"OPTION_DTYPE=bf16", " # x\noption.dtype : fp32\r\n", "--dtype float32", 0},
         {"OPTION_DTYPE=", "", "!--dtype", 0}, /* statement 16: an empty variable is not set */
         {"OPTION_DTYPE=bf16", "option.dtype=\n", "--dtype bfloat16", 0},
@@ -122,7 +122,7 @@ static void test_settings(void **state)
         {"OPTION_ROLLING_BATCH=fast", "", "rolling_batch=fast is not supported: use", 0},
         {"OPTION_MAX_NUM_SEQS=4\nMAX_BATCH_SIZE=5", "", "--max-num-seqs 4", 0},
         {"OPTION_MAX_NUM_SEQS=4\nOPTION_MAX_ROLLING_BATCH_SIZE=5", "", "Set only one of them", 0},
-        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* 3: this sets the port */
+        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* statement 3: sets the port */
         {"SERVING_JOB_QUEUE_SIZE=7", "", "--max-waiting 7", 0},
         {"SERVING_JOB_QUEUE_SIZE=7", "job_queue_size=9", "--max-waiting 9", 0},
         {"OPTION_ENFORCE_EAGER=true", "", "--enforce-eager", 0},
@@ -149,7 +149,7 @@ static void test_settings(void **state)
         {"SERVING_THROTTLE_ERROR_HTTP_CODE=429", "", "--invocations-statuses throttle_error=429",
          0},
         {"", "", "!--invocations-statuses", 0},
-        /* Statement 53: the option turns on TGI's form of answers. */
+        /* Statement 53: the option enables TGI's form of answers. */
         {"OPTION_ROLLING_BATCH=vllm\nOPTION_TGI_COMPAT=true", "", "--invocations tgi", 0},
         {"OPTION_ROLLING_BATCH=auto\nOPTION_TGI_COMPAT=true", "", "--invocations async", 0},
         /* Statement 45: disable means static batches. */

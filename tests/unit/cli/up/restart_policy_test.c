@@ -52,7 +52,7 @@ static void test_configuration_errors(void **state)
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {5, 2, 0, 800, true});
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
-          /* the configuration errors are not three in a row */
+          /* no three configuration errors are in a row */
           {5, 1, 0, 800, false}, {5, 2, 0, 1600, false});
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {6000, 2, 0, 800, true}); /* a slow start is still a start */
@@ -69,7 +69,7 @@ static void test_configuration_errors(void **state)
     CHECK({5, 2, 9, 100, false}); /* a signal ended the child */
 }
 
-/* A child that has run once is restarted without end. A configuration error may then be
+/* A child that has run well once is always restarted. A configuration error may then be
  * temporary, such as a moved file or too little memory, and the rest of the cluster serves. */
 static void test_what_ran_is_never_given_up(void **state)
 {

@@ -50,7 +50,7 @@ static void test_orders(void **state)
     }
 }
 
-/* Answers that no head of Coxswain gives do not break the sort. */
+/* Answers that no head of Coxswain gives cause no crash. */
 static void test_nothing_to_sort(void **state)
 {
     static const char *const strange[] = {"{}", "{\"workers\":{},\"nodes\":5,\"groups\":[1,null]}",

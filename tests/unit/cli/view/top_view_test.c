@@ -1,5 +1,5 @@
 /* Tests the screen of `cox top`: its contents, that it stays within the columns and rows, and
- * that no malformed answer breaks it. */
+ * that no malformed answer causes a crash. */
 #include "cli/view/top_view.h"
 
 #include <setjmp.h>
@@ -156,7 +156,7 @@ static void test_a_sentence_keeps_to_the_window(void **state)
             if (width_of(line, (size_t)(end - line)) > most)
                 fail_msg("%u columns: %.*s", columns, (int)(end - line), line);
         assert_null(strchr(b.ptr, '\x1b'));
-        for (size_t i = 0; i < b.len; i++) /* no text is lost: only some blanks became line ends */
+        for (size_t i = 0; i < b.len; i++) /* no text is lost: only some spaces became newlines */
             if (b.ptr[i] != text[i] && text[i] != '\x1b' &&
                 !(b.ptr[i] == '\n' && (text[i] == ' ' || !text[i])))
                 fail_msg("%u columns: at %zu: %s", columns, i, b.ptr);
@@ -173,7 +173,7 @@ static void test_a_word_longer_than_a_line(void **state)
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
     top_view_render_text(text, &shape, &b);
-    assert_int_equal(b.len, 2 * 41); /* the last row of the screen stays free */
+    assert_int_equal(b.len, 2 * 41); /* the last row of the screen stays empty */
     strbuf_fini(&b);
 }
 

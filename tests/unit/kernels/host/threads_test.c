@@ -1,8 +1,8 @@
 /* Tests the thread pool. The tests run tasks by `pool_run` from the caller's thread, with 1 to
- * many threads, and count which thread ran which task. Other tests compute the CPUs that pools
- * of several ranks get on a host. Invariants: each task runs once, a run ends after all its
- * tasks, sleeping threads are woken, and a pool keeps to its share of the CPUs. Machines with
- * sockets are made up by the test. */
+ * many threads, and count which thread ran which task. Other tests compute the CPUs of the pools
+ * of several ranks on a host. Invariants: each task runs once, a run ends after all its tasks,
+ * sleeping threads are woken, and a pool keeps to its share of the CPUs. Machines with sockets
+ * are made up by the test. */
 #include "kernels/host/threads.h"
 
 #include <sched.h>
@@ -142,7 +142,7 @@ static void test_shares_of_cpus(void **state)
         {"one each", 1, 2, 2, 1, 1, 2},
         {"four on two", 2, 4, 2, 1, 0, 1},
         {"halves", 1, 2, 64, 32, 32, 64},
-        {"thirds of eight", 1, 3, 8, 2, 0, 8}, /* two CPUs are left for others */
+        {"thirds of eight", 1, 3, 8, 2, 0, 8}, /* two CPUs are left for other processes */
         {"thirds of seven, the middle", 1, 3, 7, 2, 0, 7},
         {"thirds of six, the middle", 1, 3, 6, 2, 2, 4},
         {"a machine that they do not fill", 0, 2, 64, 1, 0, 64},
@@ -199,8 +199,8 @@ static void note_cpu(void *ctx, uint32_t i_task, uint32_t i_thread)
     atomic_fetch_or((atomic_ullong *)ctx, 1ull << sched_getcpu() % 64);
 }
 
-/* Pools must keep to their share. A CPU is one bit of 64 here, so on a larger machine two CPUs
- * may look like one. */
+/* Pools must keep to their share. The test has one bit of 64 for each CPU, so on a larger
+ * machine two CPUs may share a bit. */
 static void test_pools_keep_to_their_share(void **state)
 {
     cpu_set_t all;

@@ -1,5 +1,4 @@
-//! Implements `value.name` and `value[key]`. They give items, and those of Python's own attributes that the sandbox
-//! allows.
+//! Implements `value.name` and `value[key]`. They return items, and the Python attributes that the sandbox allows.
 
 use crate::jinja::budget;
 use crate::jinja::fail::{wrong, R};
@@ -9,7 +8,7 @@ use crate::jinja::methods::has;
 use crate::jinja::number::as_int;
 use crate::jinja::value::*;
 
-/// Returns value.name for the filter `attr`, which reads only Python's own attributes.
+/// Returns value.name for the filter `attr`, which returns only Python's own attributes.
 pub fn get_attr_only(of: &Value, name: &str) -> R<Value> {
     match python_attr(of, name)? {
         Some(v) => Ok(v),
@@ -97,7 +96,7 @@ fn python_attr(of: &Value, name: &str) -> R<Option<Value>> {
     }
 }
 
-/// Returns value.name: Python's own attribute first, then value["name"].
+/// Returns value.name: Python's own attribute if there is one, or else value["name"].
 pub fn get_attr(of: &Value, name: &str) -> R<Value> {
     if let Some(v) = python_attr(of, name)? {
         return Ok(v);

@@ -27,8 +27,8 @@ impl Eval<'_> {
                 Value::Dict(d) => {
                     budget::spend(d.entries.len())?;
                     for (k, v) in &d.entries {
-                        // A dictionary has each key once, so a name can only be given twice when the call also writes
-                        // that name out.
+                        // A dictionary has each key once, so a name is given twice only when the call also contains it
+                        // as a keyword.
                         match k.as_str() {
                             Some(k) if args.kw.iter().all(|(name, _)| name != k) => {
                                 budget::spend(args.kw.len() / 4)?;

@@ -7,8 +7,8 @@ use crate::jinja::fail::{wrong, R};
 /// 65,535.
 const MOST_DIGITS: usize = 1_100;
 
-/// Pays for the digits of f. Exact digits are computed one by one from a long integer, so the cost grows with the
-/// exponent and with the precision.
+/// Uses up the steps for the digits of f. Exact digits are computed one by one from a long integer, so the cost grows
+/// with the exponent and with the precision.
 pub fn spend_digits(f: f64, precision: usize) -> R<()> {
     let exponent = ((f.to_bits() >> 52 & 0x7FF) as usize).abs_diff(1023) * 3 / 10;
     budget::spend(10 + 2 * (exponent + precision.min(MOST_DIGITS)) + precision / 16)
@@ -114,7 +114,7 @@ pub(super) fn int_form(i: i128, kind: char) -> String {
     }
 }
 
-/// Limit of a precision or a width. No real format uses more, and format! panics at a larger one.
+/// Limit of a precision or a width. No real format exceeds it, and format! panics at larger values.
 pub(super) const MOST_WIDE: usize = 65_535;
 
 pub(super) fn small(text: &str) -> R<usize> {

@@ -138,7 +138,7 @@ struct Field {
     /// flag z: a value that rounds to zero has no sign
     no_minus_zero: bool,
     alternate: bool,
-    /// a 0 stands before the width: zeros fill the space between the sign and the number
+    /// the width begins with 0, so zeros fill the space between the sign and the number
     zeros: bool,
     width: usize,
     comma: Option<char>,
@@ -193,7 +193,7 @@ fn field_spec(spec: &str) -> R<Field> {
     Ok(Field { fill, align, sign, no_minus_zero, alternate, zeros, width, comma, precision, kind })
 }
 
-/// Holds a number, split into the parts that are written one after another. Separators go into `integral`.
+/// Holds a number, split into the parts that are written one after another. Separators are inserted into `integral`.
 struct Number {
     negative: bool,
     prefix: String,

@@ -80,7 +80,7 @@ fn repr_namespace(n: &Rc<Namespace>, out: &mut String, open: &mut Vec<*const ()>
     Ok(())
 }
 
-/// Appends the digits of an integer beyond 128 bits. There may be as many as the context has bytes.
+/// Appends the digits of an integer beyond 128 bits. Their number is limited only by the size of the context.
 pub fn push_big(digits: &str, out: &mut String) -> R<()> {
     budget::fits(out.len() + digits.len())?;
     budget::spend(digits.len() / 64)?;
@@ -157,7 +157,7 @@ fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
             out.push('>');
         }
         Value::Loop(l) => drop(write!(out, "<LoopContext {}/{}>", l.at.get() + 1, l.items.len())),
-        // Python writes the memory address of these values. An address has no use in a text, so this is an error.
+        // Python writes the memory address of these values. An address is useless in a text, so this is an error.
         Value::Iter(_) => return wrong("a generator cannot be written as text; add |list or |join to it"),
         Value::Method(m) => return wrong(format!("the method {} is not text; call it with ()", m.name)),
         Value::Func("self") => return wrong("self is not supported"),
@@ -168,7 +168,7 @@ fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
 }
 
 /// Implements Python's str.isprintable. It is false for control characters, unassigned characters, and white space other
-/// than the blank. Rust's escape_debug escapes the same characters, and also a combining character at the start of a
+/// than the space. Rust's escape_debug escapes the same characters, and also a combining character at the start of a
 /// text.
 pub fn is_printable(c: char) -> bool {
     match c {
@@ -196,7 +196,7 @@ pub(super) fn push_code(c: char, out: &mut String) {
     }
 }
 
-/// Pays for looking up each character in the tables of printable characters.
+/// Uses up the steps for looking up each character in the tables of printable characters.
 fn spend_repr(text: &str) -> R<()> {
     budget::letters(text)?;
     budget::spend(if text.is_ascii() { text.len() / 8 } else { text.len() })

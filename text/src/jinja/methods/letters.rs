@@ -1,10 +1,10 @@
-//! Implements the character properties of Python's str: case, classes, digits.
+//! Implements the character properties that Python's str uses: case, classes, digits.
 
 use crate::jinja::format;
 use crate::jinja::unicode;
 use crate::vocab::classes::{class_of, LETTER, NUMBER};
 
-/// Implements Python's str.isspace. It counts four separators that Unicode's White_Space does not have.
+/// Implements Python's str.isspace. It also accepts four separators that Unicode's White_Space does not have.
 pub fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1C}'..='\u{1F}').contains(&c)
 }
@@ -75,7 +75,7 @@ fn lower_of(text: &str, range: std::ops::Range<usize>) -> String {
         .collect()
 }
 
-/// Returns true for common characters that stand within words and are not letters (the most common characters of
+/// Returns true for common characters that occur within words and are not letters (the most common characters of
 /// Unicode's Case_Ignorable).
 fn is_ignored(c: char) -> bool {
     "'.:^`\u{a8}\u{ad}\u{af}\u{b4}\u{b7}\u{b8}\u{2018}\u{2019}\u{2024}\u{2027}\u{200d}".contains(c)

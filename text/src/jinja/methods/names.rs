@@ -51,7 +51,7 @@ const STR: [&str; 47] = [
     "upper",
     "zfill",
 ];
-/// Methods whose result counts as escaped when their text counts as escaped.
+/// Methods whose result is marked as escaped when their text is marked as escaped.
 pub const KEEP_MARK: [&str; 21] = [
     "capitalize",
     "casefold",

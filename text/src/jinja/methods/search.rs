@@ -1,4 +1,4 @@
-//! Implements the methods of str that find, split and replace. They count in characters.
+//! Implements the methods of str that find, split and replace. Positions and counts are in characters.
 
 use super::letters::is_space;
 use crate::jinja::budget;
@@ -29,7 +29,7 @@ pub(super) fn str_arg<'a>(v: &'a Option<Value>, what: &str) -> R<&'a str> {
 }
 
 /// Returns the part of the text from start to end, as in a slice, and the number of characters before it. Returns None
-/// when not even an empty text can be found there.
+/// when the range cannot contain even an empty text.
 fn window(text: &str, start: Option<Value>, end: Option<Value>) -> R<Option<(&str, usize)>> {
     if start.is_none() && end.is_none() {
         return Ok(Some((text, 0)));
@@ -245,7 +245,8 @@ pub(super) fn splitlines(text: &str, args: Args) -> R<Value> {
 pub fn replaced(text: &str, old: &str, new: &str, n: i128) -> R<Value> {
     let most = usize::try_from(n).unwrap_or(usize::MAX);
     budget::scan(text.len() + old.len())?;
-    // The divided length is the most times that `old` can occur.
+    // `old` occurs at most text.len()
+    // old.len() times.
     budget::spend(text.len() / old.len().max(1) / 4)?;
     if new.len() > old.len() {
         let found = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() };

@@ -1,2 +1,1 @@
-"""This module is the platform's library under its newer name. It has a folder of its own, so that a test can choose between the two
-names."""
+"""Replaces the platform's library under its newer name. It is in a separate folder, so that a test can choose between the two names."""

@@ -1,4 +1,4 @@
-"""This module offers the calls of `cdsw` under the library's newer name. Each call passes that name on."""
+"""Provides the calls of `cdsw` under the library's newer name. Each call forwards that name."""
 import cdsw
 
 

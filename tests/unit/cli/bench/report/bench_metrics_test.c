@@ -85,9 +85,8 @@ static void test_lists(void **state)
         assert_int_equal(bench_goodput_parse(&g, pairs[i], &err), STATUS_INVALID);
 }
 
-/* Gaps between the pieces of the answers. Three requests are successful and one failed. Two
- * answers have the first token after 100 ms and then one token each 10 ms. One answer has a
- * single token, one second later. */
+/* Three requests are successful and one has failed. Two answers have the first token after 100
+ * ms and then one token each 10 ms. One answer has a single token, one second later. */
 static uint64_t gaps[] = {10 * NS_PER_MS, 10 * NS_PER_MS, 10 * NS_PER_MS};
 static const struct bench_result results[] = {
     {.ok = true,
@@ -208,7 +207,7 @@ static void test_nothing_succeeded(void **state)
     bench_metrics_fini(&m);
 }
 
-/* Every value is in one bin. The last bin holds the values above P99. */
+/* Every value is in exactly one bin. The last bin holds the values above P99. */
 static void test_histograms(void **state)
 {
     static double one[] = {5}, same[] = {3, 3, 3}, all[201];

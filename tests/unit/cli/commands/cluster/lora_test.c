@@ -1,5 +1,5 @@
-/* Tests how far an adapter's load or unload has come, by the head's list of adapters. While one
- * version replaces another, the name is in the list twice, in either order. */
+/* Tests the states of an adapter's load or unload, read from the head's list of adapters. While
+ * one version replaces another, the name is in the list twice, in either order. */
 #include "cli/commands/cluster/lora.c"
 
 #include <setjmp.h>
@@ -21,8 +21,8 @@ static void test_look(void **state)
         {{"leaving"}, PROGRESS_GONE, PROGRESS_WAITS},
         {{"unloading"}, PROGRESS_GONE, PROGRESS_WAITS},
         {{"failed"}, PROGRESS_FAILED, PROGRESS_FAILED},
-        /* While the adapter is replaced, the old version serves, then leaves, and then it is
-         * gone. */
+        /* While the adapter is replaced, the old version serves, then leaves, and then is
+         * removed from the list. */
         {{"ready", "loading"}, PROGRESS_WAITS, PROGRESS_WAITS},
         {{"loading", "ready"}, PROGRESS_WAITS, PROGRESS_WAITS},
         {{"ready", "failed"}, PROGRESS_FAILED, PROGRESS_FAILED},

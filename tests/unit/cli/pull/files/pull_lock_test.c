@@ -17,8 +17,8 @@
 #include "cli/pull/files/lock.h"
 
 static char dir[64], path[96];
-static int looks;      /* number of calls of `is_done` */
-static int stop_after; /* number of looks after which the wait stops; 0 = never */
+static int looks;      /* number of calls of `is_done` so far */
+static int stop_after; /* number of calls after which `is_done` returns true; 0 = never */
 static int done_after;
 static char said[256];
 
@@ -96,8 +96,8 @@ static bool is_done_when_held(void *ctx)
     return access(path, F_OK) == 0;
 }
 
-/* Another pull may end between the first look and the lock, or a cache of names (NFS) may hide
- * its end. Therefore `is_done` is asked again while the lock is held. */
+/* Another pull may end between the first check and the lock, or a cache of names (NFS) may hide
+ * its end. Therefore, `is_done` is called again while the lock is held. */
 static void test_done_just_before(void **state)
 {
     struct pull_lock a;
@@ -109,7 +109,7 @@ static void test_done_just_before(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* The lock of a process that died on this machine is taken over at once. */
+/* The lock of a process that has ended on this machine is taken over at once. */
 static void test_died(void **state)
 {
     struct pull_lock a;
@@ -137,7 +137,7 @@ static void put(const char *text)
 }
 
 /* A holder on another machine counts as dead only when the file has not changed for some time.
- * The same holds for a holder whose name cannot be read. */
+ * The same is true for a holder whose name cannot be read. */
 static void test_silence(void **state)
 {
     static const char *const records[] = {
@@ -155,12 +155,12 @@ static void test_silence(void **state)
         looks = stop_after = 0;
         w = waiting(0.25);
         assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
-        assert_true(looks >= 3); /* the lock is not taken over at the first look */
+        assert_true(looks >= 3); /* the lock is not taken over at the first check */
         pull_lock_release(&a);
     }
 }
 
-static bool beats; /* true = a holder on another machine writes a new count before each look */
+static bool beats; /* true = a holder on another machine writes a new count before each check */
 
 static bool is_done_elsewhere(void *ctx)
 {
@@ -190,7 +190,7 @@ static void test_beats_elsewhere(void **state)
     pull_lock_release(&a);
 }
 
-/* A holder that was declared dead by mistake notices that it lost the lock. */
+/* A holder that was declared dead by mistake detects that it lost the lock. */
 static void test_lost(void **state)
 {
     struct pull_lock a, b;

@@ -23,7 +23,7 @@ static void draw(const char *name, uint64_t done, uint64_t total, uint64_t per_s
 }
 
 /* Returns the columns of the widest line. A character outside ASCII counts as two columns,
- * because some of these characters take two. */
+ * because some of these characters are two columns wide. */
 static size_t widest(const char *s)
 {
     size_t n = 0;

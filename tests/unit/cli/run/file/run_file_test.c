@@ -291,7 +291,7 @@ static void test_all_at_once(void **state)
     strbuf_fini(&many);
 }
 
-/* VESSL's own example, with a different command, is a valid run file. */
+/* VESSL's example, with a different command, is a valid run file. */
 static void test_of_another_platform(void **state)
 {
     struct parsed p;
@@ -301,7 +301,7 @@ static void test_of_another_platform(void **state)
     assert_int_equal(run_file_read("tests/e2e/runs/vessl.yaml", &text, &err), STATUS_OK);
     parse(&p, text.ptr);
     assert_int_equal(p.problems.n, 0);
-    /* there is one note for the cluster and one for the preset */
+    /* one note is for the cluster and one for the preset */
     assert_int_equal(p.problems.n_notes, 2);
     assert_string_equal(p.file.commands.items[0].workdir, "/code/vllm-run");
     assert_int_equal(p.file.ports.n, 2);
@@ -323,7 +323,7 @@ static void test_artifacts(void **state)
               "  /root/.cache/huggingface/: vessl-artifact://{ORGANIZATION}/{PROJECT}/models\n"
               "  /out: vessl-artifact://o/p/data\n");
     assert_int_equal(p.problems.n, 0);
-    assert_int_equal(p.problems.n_notes, 2); /* there is one note for each name in braces */
+    assert_int_equal(p.problems.n_notes, 2); /* each name in braces has one note */
     const struct run_import *im = p.file.imports.items, *ex = p.file.exports.items;
     assert_int_equal(im[0].kind, RUN_IMPORT_ARTIFACT);
     assert_string_equal(im[0].what, "{ORGANIZATION}/{PROJECT}/models");

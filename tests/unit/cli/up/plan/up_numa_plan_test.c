@@ -1,4 +1,4 @@
-/* Tests the NUMA nodes, CPUs and threads that `cox up` gives its workers (`--numa-bind`).
+/* Tests the NUMA nodes, CPUs and threads that `cox up` assigns to its workers (`--numa-bind`).
  * `plan_of` parses a command line and plans for a described machine; `write_places` prints the
  * places. Invariants: workers use only the CPUs that this process may use, and processes other
  * than workers have no place. */
@@ -26,7 +26,8 @@ static void one_unknown(void)
     machine = (struct machine){.n_cores = 12};
 }
 
-/* Plans with a model in front, because otherwise the last word of a list would be the model. */
+/* Makes a plan from a command line with a model in front, because otherwise the last word of a
+ * list would be the model. */
 static enum status plan_of(struct parsed *p, const char *const *args, struct error *err)
 {
     const char *all[16] = {"a-model"};

@@ -267,7 +267,7 @@ static const char *const of_head[] = {
     "max-groups",                   /* --dp beside --workers sets this flag */
     "redis",        "cluster-name", /* this flag and the next two are set only with a standby */
     "lease-ttl",    "advertise-host", "model", /* `cox up` sets the model from the served name */
-    "scale-min",                               /* these flags are for people who use `cox scale` */
+    "scale-min",                               /* these flags have no use beside `cox scale` */
     "scale-max",    "scale-ttft-ms",  "scale-calm-s",
     "scale-idle-s", "scale-start-s",  NULL};
 
@@ -295,7 +295,7 @@ static const char *unusual(const struct option_spec *s, char *out, size_t size)
     return out;
 }
 
-/* Appends the flags that this flag needs beside it. */
+/* Appends the other flags that this flag requires. */
 static void append_needs(const char *name, const char **args)
 {
     static const struct {
@@ -375,7 +375,7 @@ static void test_cores_are_shared_out(void **state)
         {"demo", {"--workers", "5"}, "2"},
         {"demo", {"--workers", "100"}, "1"},
         {"demo", {"--workers", "3", "--tp", "2"}, "6"}, /* a spare computes nothing */
-        /* the fourth rank may come from another machine */
+        /* the fourth rank may be on another machine */
         {"demo", {"--workers", "3", "--tp", "4"}, "4"},
         {"demo", {"--workers", "2", "--threads", "12"}, "12"},
         {"demo", {"--device", "null"}, NULL},
@@ -405,7 +405,7 @@ static void test_counts_and_refusals(void **state)
     } cases[] = {
         {{"--tp", "2", "--pp", "3", "--dp", "2"}, 12, ""},
         {{"--tp", "2", "--workers", "3"}, 3, ""},
-        /* the other ranks may come from another machine */
+        /* the other ranks may be on another machine */
         {{"--tp", "2", "--workers", "1"}, 1, ""},
         {{"--tp", "2", "--dp", "2", "--workers", "3"}, 0, "too few"},
         {{"--spec-method", "eagle"}, 0, "\"eagle\" is not supported; choose ngram"},

@@ -132,7 +132,7 @@ static struct attention_params params_of(const struct batch *b, float *out)
 }
 
 /* Runs attention with tiles of `per_tile` rows. 0 = each row alone, with its own kernel. The
- * scratch has exactly the required size, so that a sanitizer notices a longer access. It is full
+ * scratch has exactly the required size, so that a sanitizer detects a longer access. It is full
  * of NaN. */
 static void run(const struct cpu_kernels *kernels, const struct attention_params *p,
                 uint32_t per_tile)
@@ -244,8 +244,8 @@ static void test_latents(void **state)
         }
 }
 
-/* A rejected draft token may leave any numbers behind a row. Here the numbers are NaN, at the
- * place of the tile's last row. */
+/* A rejected draft token may leave any numbers behind a row. In this test, the numbers are NaN,
+ * at the place of the tile's last row. */
 static void test_later_rows_do_not_matter(void **state)
 {
     static const struct span span = {260, 20};

@@ -1,9 +1,9 @@
 /* Tests attention for one row, in every kernel level this CPU has. The tests write keys and
  * values of a sequence into scattered blocks of a cache. They compare the output with a plain
- * sum in double over the numbers that the cache gives back (kv_plain.h). Invariants: all levels
+ * sum in double over the numbers that the cache returns (kv_plain.h). Invariants: all levels
  * with fused multiply-adds give the same bits, and these do not depend on where blocks are, how
  * large they are or how many are left. Memory that is not written is NaN, so that a wrong read
- * shows. */
+ * changes the result. */
 #define ISA scalar_fma
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
@@ -90,14 +90,14 @@ static void store_all(struct sequence_kv *t, const struct set *set)
 }
 
 /* Fills the cache. Positions that are not written are NaN, so that a read beyond the tokens
- * shows. */
+ * changes the result. */
 static void sequence_init(struct sequence_kv *t, const struct shape *s, struct rng *r)
 {
     uint32_t n_blocks = s->position / s->block_tokens + 1, n_cache = n_blocks * 2 + 1;
     size_t row = (size_t)s->n_kv_heads * s->head_dim, n = (size_t)(s->position + 1) * row;
     uint32_t first = s->window && s->position + 1 > s->window ? s->position + 1 - s->window : 0;
     *t = (struct sequence_kv){.s = *s, .n_dropped = first / s->block_tokens};
-    /* There are foreign bytes between two blocks. */
+    /* Other data is between two blocks. */
     bool latent = s->v_dim > 0;
     size_t keys = kv_keys_bytes(s->dtype, s->n_kv_heads, s->head_dim, s->block_tokens, latent);
     size_t stride = (latent ? 1 : 2) * keys + 48;
@@ -130,7 +130,7 @@ static void sequence_init(struct sequence_kv *t, const struct shape *s, struct r
     for (size_t i = 0; i < row * s->group; i++)
         t->q[i] = 2.0f * uniform(r);
     store_all(t, &sets[0]);
-    /* The plain version sees the numbers that the cache gives back. */
+    /* The plain sum uses the numbers that the cache returns. */
     for (size_t i = 0; i < n; i += s->head_dim) {
         kv_plain_head(t->k + i, &t->kv, s->dtype);
         kv_plain_head(t->v + i, &t->kv, s->dtype);
@@ -199,7 +199,7 @@ static void run(const struct set *set, const struct sequence_kv *t, float *out)
     struct kv_row row = {t->blocks, t->n_dropped, t->s.position};
     struct attention_params p = params_of(t, &row, out);
     uint64_t n = attention_scratch_floats(t->s.group, &t->kv);
-    /* The size is exact, so that a sanitizer sees a longer access. */
+    /* The size is exact, so that a sanitizer detects a longer access. */
     float *scratch = mem_array(n, sizeof(float));
     memset(scratch, 0xff, n * sizeof(float)); /* old content must not matter */
     for (uint32_t h = 0; h < t->s.n_kv_heads; h++)
@@ -263,8 +263,8 @@ static void test_dims_and_groups(void **state)
         }
 }
 
-/* The cases have a latent that all heads share, and sinks that take nearly all, half or nothing
- * of the weight. */
+/* The cases have a latent that all heads share, and sinks with nearly all, half or none of the
+ * weight. */
 static void test_latents_and_sinks(void **state)
 {
     static const uint32_t v_dims[] = {8, 16, 24, 40, 64};
@@ -342,7 +342,7 @@ static void test_bits_do_not_depend_on_blocks(void **state)
     sequence_fini(&b);
 }
 
-/* Scores differ so much that whole splits have no weight. The split with all of the weight comes
+/* Scores differ so much that whole splits have no weight. The split with all of the weight is
  * first, in the middle and last. */
 static void test_splits_far_apart(void **state)
 {

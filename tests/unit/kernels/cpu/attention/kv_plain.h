@@ -1,13 +1,12 @@
 #pragma once
-/* Computes numbers as the KV cache gives them back, written plainly from the definitions of the
- * formats. */
+/* Computes the numbers that the KV cache returns, directly from the definitions of the formats. */
 #include <math.h>
 #include <stdint.h>
 
 #include "kernels/host/f16.h"
 #include "kernels/kv_layout.h"
 
-/* Rounds x to `bits` bits behind the first bit, but no finer than 2^least. */
+/* Rounds x to `bits` bits behind the first bit, or to a multiple of 2^least if that is coarser. */
 static inline float kv_plain_round(float x, int bits, int least)
 {
     int last = x == 0 ? least : ilogbf(x) - bits;

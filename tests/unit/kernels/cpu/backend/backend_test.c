@@ -1,9 +1,8 @@
 /* Tests the operators of the CPU device. Each operator runs on three devices with 1, 2 and 5
  * threads, at sizes that are cut into tasks. All devices must give the bits of one thread that
  * computes row by row. Values are checked where the backend adds something to the kernels, which
- * have tests of their own. Invariants: an operator writes only its output, and bits do not
- * depend on threads or on the number of rows. Rows, weights and caches come from seeded random
- * numbers. */
+ * have separate tests. Invariants: an operator writes only its output, and bits do not depend on
+ * threads or on the number of rows. Rows, weights and caches are seeded random numbers. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -126,7 +125,8 @@ static void check_linear(const struct linear_case *c, struct rng *r)
     for (uint32_t d = 0; d < N_DEVICES; d++) {
         memcpy(out, fresh, n_floats * sizeof *out);
         run_linear(devices[d], c, w[d], x, out);
-        assert_memory_equal(out, want, n_floats * sizeof *out); /* no other memory was written */
+        /* memory outside of the output was not written */
+        assert_memory_equal(out, want, n_floats * sizeof *out);
     }
     for (uint32_t i = 0, at = 0; i < 3; at += c->n[i++])
         for (uint32_t n = 0; n < c->n[i]; n += 7) {
@@ -372,7 +372,8 @@ static void test_rows(void **state)
             }
             /* the operator has changed the row */
             assert_true(memcmp(want, x, dim * sizeof *x) != 0);
-            for (uint32_t i = 0; i < n_rows; i++) /* the operator has stayed within the row */
+            /* the operator has not written outside of the row */
+            for (uint32_t i = 0; i < n_rows; i++)
                 assert_memory_equal(want + (size_t)i * stride + dim, x + (size_t)i * stride + dim,
                                     7 * sizeof *x);
             for (uint32_t i = 0; i < N_DEVICES; i++) {
@@ -639,7 +640,7 @@ static void test_alloc(void **state)
         d->ops->memory.release(d, p, n);
     }
     assert_null(d->ops->memory.alloc(d, UINT64_MAX));
-    assert_null(d->ops->memory.alloc(d, UINT64_MAX / 4)); /* no machine has so much memory */
+    assert_null(d->ops->memory.alloc(d, UINT64_MAX / 4)); /* no machine has this much memory */
     d->ops->memory.release(d, NULL, 5);
 }
 

@@ -1,6 +1,6 @@
-/* Tests the bits of the kernels, as digests that are written down here, for each level with
- * fused multiply-adds. All machines and architectures must give the same bits. A new digest
- * means that models give other output. */
+/* Tests the bits of the kernels, as digests in this file, for each level with fused
+ * multiply-adds. All machines and architectures must give the same bits. A changed digest means
+ * that the output of models changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -24,8 +24,8 @@ static void test_tables_are_full(void **state)
     assert_string_equal(cpu_isa_name(CPU_ISA_COUNT), "unknown");
 }
 
-/* --cpu-isa must accept each name. A level of another architecture is known, but no CPU here has
- * it. */
+/* --cpu-isa must accept each name. The name of another architecture's level is accepted, but
+ * this CPU does not have that level. */
 static void test_names(void **state)
 {
     static const char *const all[] = {"scalar", "avx2", "avx512", "neon"};

@@ -1,7 +1,7 @@
 /* Tests mixtures of experts on the CPU device. The choice of experts is compared with cases
  * computed by hand, and the weighted sum of their outputs with plain C. Invariants: a row's bits
  * do not depend on the rows beside it, and ranks with different experts add up to the whole. The
- * device has two threads; its weights come from seeded random numbers. */
+ * device has two threads; its weights are seeded random numbers. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -115,8 +115,8 @@ static void choices_are_these(void **state)
     }
 }
 
-/* Logits that are NaN or infinite come from a damaged model. The chosen experts must still be
- * distinct, and all experts must be chosen in turn. */
+/* A damaged model may give logits that are NaN or infinite. The four chosen experts must still
+ * be distinct. */
 static void numbers_that_are_none_choose_each_once(void **state)
 {
     static const float odd[] = {NAN, -INFINITY, INFINITY, -FLT_MAX};

@@ -80,7 +80,7 @@ static void test_codes(void **state)
         const struct format *f = format_of(dtype);
         struct block b;
         memset(&b, 0xa5, sizeof b);
-        /* The size is exact, so that a sanitizer sees a longer read. */
+        /* The size is exact, so that a sanitizer detects a longer read. */
         uint8_t *p = mem_array(f->block_bytes, 1);
         random_block(&r, dtype, p);
         if (f->code_bits > 0)

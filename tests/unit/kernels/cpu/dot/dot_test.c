@@ -2,12 +2,12 @@
  * kernels this CPU has. `spec` is the scalar set with fused multiply-adds. Codes and results of
  * all sets must equal its bits, however rows and panels are cut. Values are compared with a sum
  * in double over the codes, and over the original numbers. Invariants: sums of codes never
- * overflow, and nothing beside the output is written. */
+ * overflow, and memory outside of the output is not written. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* This header needs the header above it. */
+/* this header must be included after the header above it */
 #include "kernels/cpu/dot/vdot_scalar.h"
-/* This header needs the two headers above it. */
+/* this header must be included after the two headers above it */
 #include "kernels/cpu/dot/dot_impl.h"
 
 #include <setjmp.h>

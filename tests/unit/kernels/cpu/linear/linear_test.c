@@ -1,11 +1,11 @@
 /* Tests matrix products of floats with weights of every data type, in every level this CPU has,
  * over odd shapes. Values are compared with a sum in double. One more level, `spec`, is the
  * scalar set with fused multiply-adds, and the vector levels must equal its bits however rows
- * and panels are cut. Invariants: rows of input and output are wider than needed, and nothing
- * outside the output is written. */
+ * and panels are cut. Invariants: rows of input and output are wider than needed, and memory
+ * outside of the output is not written. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* This header needs the header above it. */
+/* this header must be included after the header above it */
 #include "kernels/cpu/formats/few_impl.h"
 #include "kernels/cpu/linear/linear_impl.h"
 
@@ -17,7 +17,7 @@
 
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
-/* FORMAT_SPEC defines a format that goes through dequantize for any number of rows. The gemv of
+/* FORMAT_SPEC defines a format whose products use dequantize for any number of rows. The gemv of
  * the other levels must give the same bits. */
 #define FORMAT_SPEC(dtype)                                                                         \
     FORMAT_DEQUANTIZE(dtype)                                                                       \

@@ -1,11 +1,11 @@
 /* Tests products of bfloat16 weights with inputs rounded to bfloat16, in every set of kernels
  * this CPU has. Each set must equal the bits of `spec`, the scalar set with fused multiply-adds,
  * however rows and panels are cut. Further tests have sums written out by hand, subnormal
- * numbers, infinities and NaN. Invariants: subnormal numbers count as zero, and a call leaves
- * the caller's floating-point mode as it was. */
+ * numbers, infinities and NaN. Invariants: subnormal numbers count as zero, and a call does not
+ * change the caller's floating-point mode. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* This header needs the header above it. */
+/* this header must be included after the header above it */
 #include "kernels/cpu/formats/few_impl.h"
 #include "kernels/cpu/linear/linear_impl.h"
 
@@ -240,7 +240,7 @@ static void test_sums(void **state)
         {{1, 1, 1, -1}, {1, 0x1p24f, 1, 0x1p24f}, 4, 0, 0, false},
         {{1, 1, 1, 1}, {0x1p24f, 1, 1, 1}, 4, 0, 0x1p24f, false},
         {{1, 1, 1}, {0x1p24f, 0x1.8p0f, 0}, 3, 0, 0x1.000002p24f, false},
-        {{1}, {0x1.01p0f}, 1, 0, 1, false}, /* a tie goes to the even number */
+        {{1}, {0x1.01p0f}, 1, 0, 1, false}, /* a tie rounds to the even number */
         {{1}, {0x1.03p0f}, 1, 0, 0x1.04p0f, false},
         {{1}, {0x1.010002p0f}, 1, 0, 0x1.02p0f, false},
         /* the product is the smallest normal number */

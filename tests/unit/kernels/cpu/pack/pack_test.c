@@ -1,8 +1,8 @@
 /* Tests values of quantised formats, and packed panels. Values are compared with hashes that
- * were made with `quants.dequantize` of the Python package gguf. Panels are read back by a
- * reader that is written from the description in pack.h, and must give the same values.
- * Invariants: all bytes of a panel have the described size, and outputs that fill up the last
- * panel are zero. All data come from seeded random numbers. */
+ * were made with `quants.dequantize` of the Python package gguf. A reader that follows the
+ * description in pack.h reads the panels back, which must give the same values. Invariants: all
+ * bytes of a panel have the described size, and outputs that fill up the last panel are zero.
+ * All data are seeded random numbers. */
 #include "kernels/cpu/pack/pack.h"
 
 #include <math.h>
@@ -209,7 +209,7 @@ static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, 
     case DTYPE_MXFP4:
         p = panel_block(m, i_panel, k / 32);
         return ldexpf(e2m1_value(code_at(dtype, p + 16 + k % 32 / 8 * 64, k % 8, j)), p[j] - 127);
-    default: /* the default case is for Q4_K and Q5_K */
+    default: /* default: Q4_K and Q5_K */
         bits = dtype == DTYPE_Q4_K ? 64 : 80;
         p = panel_block(m, i_panel, k / 256);
         group = p + 64 + k % 256 / 32 * (32 + 4 * bits);

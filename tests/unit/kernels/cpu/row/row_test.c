@@ -2,7 +2,7 @@
  * logits. Each operator runs in every level this CPU has, and in the scalar source with fused
  * multiply-adds. Values are compared with double precision, and all levels but level 0 must have
  * the same bits. Invariants: operators may work in place, and a guard value behind the output
- * stays untouched. All data come from seeded random numbers. */
+ * stays untouched. All data are seeded random numbers. */
 #define ISA scalar_fma
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
@@ -135,7 +135,7 @@ static void test_norm_of_zeros_uses_eps(void **state)
     norm(&sets[0], out, zero, w, 20, 1e-5f);
     for (int i = 0; i < 20; i++)
         assert_true(out[i] == 0.0f);
-    zero[3] = 1e-3f; /* the mean square is 5e-8, so eps decides */
+    zero[3] = 1e-3f; /* the mean square is 5e-8, so the result depends mostly on eps */
     norm(&sets[0], out, zero, w, 20, 1e-5f);
     check_close(&sets[0], "eps", (double)out[3], 1e-3 / sqrt(5e-8 + 1e-5), 1e-6);
 }
@@ -207,8 +207,8 @@ static void test_gated(void **state)
                         y = fmax(fmin(y, 1.5), -1.5) + 1;
                         want = silu(1.702 * x) / 1.702 * y;
                     }
-                    /* Far below zero the result is tiny, and shows the rounding of the
-                     * exponent's argument. */
+                    /* Far below zero, the result is tiny, and the rounding of the exponent's
+                     * argument is visible in it. */
                     double tol = 6e-7 * fabs(want) + 2e-8 * fabs(y);
                     check_close(&sets[k], "gated", (double)b.out[k][i], want, tol);
                 }

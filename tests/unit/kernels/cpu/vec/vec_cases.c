@@ -263,7 +263,7 @@ static void test_to_f16(void **state)
     }
 }
 
-/* Checks each code. The NaN codes 0x7f and 0xff count as the numbers that they would be. */
+/* Checks each code. The NaN codes 0x7f and 0xff are converted like ordinary codes. */
 static void test_from_e4m3(void **state)
 {
     for (int first = 0; first < 256; first += 16) {

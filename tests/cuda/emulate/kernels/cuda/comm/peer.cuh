@@ -10,8 +10,8 @@ template <class T> inline void peer_store_release(T *flag, T v)
     __atomic_store_n(flag, v, __ATOMIC_RELEASE);
 }
 
-/* Loads a flag. Polling a flag must let the other process run, so it sleeps shortly: on a busy
- * machine, a process that only yields would run after all others. */
+/* Loads a flag. The function sleeps for a short time, because the other process must run while a
+ * flag is polled: on a busy machine, a process that only yields would run after all others. */
 template <class T> inline T peer_load_acquire(const T *flag)
 {
     static thread_local const void *last;
