@@ -17,19 +17,22 @@ struct speculation_options {
 };
 
 /* S is the struct that the table fills. */
+#define SPECULATIVE_CONFIG_HELP                                                                    \
+    "Settings of speculative decoding, as vLLM's JSON, for example "                               \
+    "{\"method\":\"ngram\",\"num_speculative_tokens\":4}."
 #define ROWS_SPECULATION(S)                                                                        \
     {.name = "speculative-config",                                                                 \
      .aliases = "sc",                                                                              \
      .type = OPTION_STRING,                                                                        \
      .offset = offsetof(struct S, speculation.config),                                             \
-     .help = "Speculative decoding, as vLLM's JSON: "                                              \
-             "{\"method\":\"ngram\",\"num_speculative_tokens\":4}.",                               \
+     .help = SPECULATIVE_CONFIG_HELP,                                                              \
      .json = true},                                                                                \
         {.name = "spec-method",                                                                    \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, speculation.method),                                         \
-         .help = "Method of speculative decoding. ngram = propose the tokens that followed the "   \
-                 "same words before; draft_model = use --spec-model."},                            \
+         .help = "Method of speculative decoding. ngram: propose the tokens that followed the "    \
+                 "same tokens earlier in the sequence. draft_model: a model proposes tokens, see " \
+                 "--spec-model. Default: no speculative decoding."},                               \
         {.name = "spec-model",                                                                     \
          .aliases = "speculative-model",                                                           \
          .type = OPTION_STRING,                                                                    \
@@ -60,8 +63,8 @@ struct speculation_options {
     {                                                                                              \
         .name = "speculative-disable-by-batch-size", .type = OPTION_INT,                           \
         .offset = offsetof(struct S, speculation.disable_by_batch_size), .max = 65536, .def = "0", \
-        .help = "Propose no draft tokens in steps with more sequences than this. 0 = decided by "  \
-                "the device."                                                                      \
+        .help = "Maximum number of sequences in a step with draft tokens. Larger steps have no "   \
+                "draft tokens. 0 = choose automatically."                                          \
     }
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };
