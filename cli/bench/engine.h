@@ -6,8 +6,7 @@
 #include "cli/batch/cluster.h"
 #include "cli/bench/prepare.h"
 #include "common/options/kv_dtype.h"
-#include "common/options/rows.h"
-#include "common/options/speculation.h"
+#include "common/options/texts.h"
 
 enum { BENCH_ENGINE_FLAGS = 14 };
 

@@ -7,7 +7,6 @@
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
-#include "common/options/model.h"
 #include "common/options/rows.h"
 
 extern char **environ;

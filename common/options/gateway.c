@@ -3,7 +3,6 @@
 #include "common/options/bounds.h"
 #include "common/options/capacity.h"
 #include "common/options/front.h"
-#include "common/options/model.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
 

@@ -1,7 +1,6 @@
 #include "common/options/plan.h"
 
 #include "common/options/kv_dtype.h"
-#include "common/options/model.h"
 #include "common/options/rows.h"
 
 #define S plan_options

@@ -2,31 +2,8 @@
 /* Defines rows that the option tables of several programs share, so that a flag has the same
  * meaning and help everywhere. S is the struct that the table fills. */
 #include "common/config/config.h"
+#include "common/options/texts.h"
 
-/* Help texts that several tables share. The texts with UP_ are for `cox up` and for `cox bench`,
- * which passes these options on to `cox up`. */
-#define TP_HELP "Tensor parallel size: the number of ranks that share every layer."
-#define PP_HELP "Pipeline parallel size: the number of stages that the layers are divided into."
-#define MAX_MODEL_LEN_HELP                                                                         \
-    "Maximum length of a sequence, prompt and answer together, in tokens. 0 = the model's "        \
-    "maximum."
-#define UP_DP_HELP                                                                                 \
-    "Number of replicas that serve in parallel. With 2 or more, workers of --workers that no "     \
-    "replica needs are spares."
-#define UP_DEVICE_HELP                                                                             \
-    "Device that computes. auto: a GPU if there is one, else the CPU. null: no computation, for "  \
-    "the model null."
-#define UP_MAX_NUM_SEQS_HELP "Maximum number of sequences in one step. 0 = the head's default, 256."
-#define UP_MAX_BATCHED_TOKENS_HELP                                                                 \
-    "Maximum number of tokens in one step. 0 = the head's default, 8192."
-#define UP_LOAD_FORMAT_HELP                                                                        \
-    "Format of the weights to read. auto: the format that the model has. dummy: random weights "   \
-    "in the shapes of config.json. stream and runai_streamer: read a remote model (s3://, hf:, "   \
-    "https:) into memory without writing it to disk. hf and fastsafetensors: the same as auto."
-#define UP_THREADS_HELP                                                                            \
-    "Number of host threads of each worker, which compute on a CPU and pack weights for a GPU. 0 " \
-    "= divide the cores of this machine among the workers."
-#define UP_GPU_MEMORY_HELP GPU_MEMORY_HELP("each worker") " 0 = the worker's default, 0.92."
 /* ROW_SIZE is for --tp and --pp, at most 1024, with vLLM's long name as alias. */
 #define ROW_SIZE(S, field, nm, alias, h)                                                           \
     {                                                                                              \
@@ -40,6 +17,13 @@
         .offset = offsetof(struct S, cache_dir),                                                   \
         .help = "Folder of downloaded models and compiled tokenizers. Default: "                   \
                 "~/.cache/coxswain. COX_CACHE sets it for all programs."                           \
+    }
+#define ROW_OFFLINE(S, field)                                                                      \
+    {                                                                                              \
+        .name = "offline", .type = OPTION_BOOL, .offset = offsetof(struct S, field),               \
+        .env = "HF_HUB_OFFLINE,TRANSFORMERS_OFFLINE",                                              \
+        .help = "Download nothing: a model that is missing in the cache is an error. Default: "    \
+                "`cox` downloads a missing model as `cox pull` does."                              \
     }
 #define ROW_API_KEY(S)                                                                             \
     {                                                                                              \
@@ -168,9 +152,6 @@
     OPT_ENUM(S, load_format, "load-format", "auto|dummy|safetensors|gguf|pt", "auto",              \
              "Format of the weights to read. auto: the format that the model has. dummy: random "  \
              "weights in the shapes of config.json.")
-#define QUANTIZATION_HELP                                                                          \
-    "Number format to which float32, float16 and bfloat16 weights are converted while they are "   \
-    "loaded. int8 and int4 have one scale per 32 numbers, fp8 (e4m3) has one per output."
 #define ROW_QUANTIZATION(S, field)                                                                 \
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
 #define ROW_DTYPE(S) OPT_ENUM(S, dtype, "dtype", ACTIVATION_DTYPES, "auto", ACTIVATION_DTYPE_HELP)
@@ -194,16 +175,6 @@
     OPT_INT(S, step_timeout_s, "step-timeout", 1, 3600, "60",                                      \
             "Seconds that a GPU may take for one step, and that ranks may wait for each other in " \
             "a step. A GPU or a rank that takes longer counts as failed.")
-#define GPU_MEMORY_HELP(who)                                                                       \
-    "Fraction of the GPU's total memory that " who                                                 \
-    " may use, less the memory that other processes use."
-#define ENFORCE_EAGER_HELP "Launch the operators of a GPU step one by one, without CUDA graphs."
-#define NO_ONE_SHOT_HELP                                                                           \
-    "Use NCCL also for small all-reduces, instead of memory that the GPUs of one host share. "     \
-    "This is slower; use it for debugging."
-#define NO_EARLY_LAUNCH_HELP                                                                       \
-    "Start each GPU kernel only after the kernel before it has ended (no programmatic dependent "  \
-    "launch). This is slower; use it for debugging."
 #define ROW_ELASTIC_TP(S)                                                                          \
     OPT_BOOL(S, elastic_tp, "elastic-tp", NULL,                                                    \
              "Let a replica that lost a rank, and has no spare for it, serve with a smaller "      \

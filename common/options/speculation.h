@@ -2,6 +2,7 @@
 /* Reads the options of speculative decoding, in the form of vLLM's flags: one JSON text, or a
  * flag for each of its keys. `cox up` takes them for its workers, cox-worker for itself. */
 #include "common/config/config.h"
+#include "common/options/texts.h"
 
 #define SPECULATION_MAX_TOKENS  16
 #define SPECULATION_MAX_LOOKUP  64
@@ -17,9 +18,6 @@ struct speculation_options {
 };
 
 /* S is the struct that the table fills. */
-#define SPECULATIVE_CONFIG_HELP                                                                    \
-    "Settings of speculative decoding, as vLLM's JSON, for example "                               \
-    "{\"method\":\"ngram\",\"num_speculative_tokens\":4}."
 #define ROWS_SPECULATION(S)                                                                        \
     {.name = "speculative-config",                                                                 \
      .aliases = "sc",                                                                              \

@@ -1,7 +1,6 @@
 #include "common/options/worker.h"
 
 #include "common/options/lora_module.h"
-#include "common/options/model.h"
 #include "common/options/rows.h"
 
 #define S worker_options

@@ -13,7 +13,6 @@
 #include "common/options/capacity.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/lora_module.h"
-#include "common/options/model.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
 
@@ -35,7 +34,7 @@
 #define COMPILER    "All kernels are compiled in advance, so there is no compiler to configure."
 #define CONTEXT     "Context parallelism does not exist here. Use --tp and --pp to divide a model."
 #define CONFIG      "The model's own config.json is used. Change the value in that file."
-#define DOCS        "The gateway has no such pages. GET /openapi.json describes the API."
+#define DOCS        "The gateway has no /docs page. GET /openapi.json describes the API."
 #define EPLB        "The rank of each expert is fixed, so experts are never moved or copied."
 #define FINGERPRINT "Answers have the version of Coxswain as system_fingerprint."
 #define FRONT       "Each gateway is one event loop. Use --gateways to start more of them."
@@ -53,6 +52,7 @@
 #define NO_CODE     "No code of a model is run."
 #define NO_POOLING  "The route of a request chooses the task. /v1/embeddings gives vectors."
 #define OVERLAP     "Dual-batch overlap does not exist here."
+#define RANKS       "The head assigns the ranks of workers. A worker joins with `cox worker --join`."
 #define RAY         "Coxswain starts its own processes and does not use Ray."
 #define RENDEZVOUS                                                                                 \
     "Ranks learn each other's addresses from the head. Use --head-host and --head-port."
@@ -317,12 +317,12 @@ const struct option_spec up_specs[] = {
     REFUSED("data-parallel-external-lb", "dpe", NOTHING, NULL, SPREAD),
     REFUSED("data-parallel-hybrid-lb", "dph", NOTHING, NULL, SPREAD),
     REFUSED("data-parallel-multi-port-external-lb", NULL, NOTHING, NULL, SPREAD),
-    REFUSED("data-parallel-rank", "dpn", ONE, "0", HOSTS),
+    REFUSED("data-parallel-rank", "dpn", ONE, "0", RANKS),
     IGNORED("data-parallel-rpc-port", "dpp", ONE, RENDEZVOUS),
     REFUSED("data-parallel-size-local", "dpl", ONE, NULL,
             "`cox up` starts all replicas of --dp on this machine. Workers on other machines join "
             "with `cox worker`."),
-    REFUSED("data-parallel-start-rank", "dpr", ONE, "0", HOSTS),
+    REFUSED("data-parallel-start-rank", "dpr", ONE, "0", RANKS),
     IGNORED("dbo-decode-token-threshold", NULL, ONE, OVERLAP),
     IGNORED("dbo-prefill-token-threshold", NULL, ONE, OVERLAP),
     IGNORED("dcp-comm-backend", NULL, ONE, CONTEXT),
@@ -379,7 +379,7 @@ const struct option_spec up_specs[] = {
     REFUSED("enable-lora-bias", NULL, NOTHING, NULL,
             "Coxswain cannot load adapters with biases. Use an adapter without them."),
     IGNORED("enable-mfu-metrics", NULL, NOTHING,
-            "/metrics has no number of floating-point operations."),
+            "/metrics does not contain the number of floating-point operations."),
     IGNORED("enable-mm-embeds", NULL, NOTHING, MEDIA),
     IGNORED("enable-multimodal-encoder-data-parallel", NULL, NOTHING, MEDIA),
     IGNORED("enable-offline-docs", NULL, NOTHING, DOCS),
@@ -418,7 +418,8 @@ const struct option_spec up_specs[] = {
     IGNORED("guided-decoding-disable-fallback", NULL, NOTHING, GRAMMAR),
     IGNORED("h11-max-header-count", NULL, ONE, HEADERS),
     IGNORED("h11-max-incomplete-event-size", NULL, ONE, HEADERS),
-    REFUSED("headless", NULL, NOTHING, NULL, HOSTS),
+    REFUSED("headless", NULL, NOTHING, NULL,
+            "Run `cox worker` instead on a machine without a gateway; see `cox join-token`."),
     REFUSED("hf-config-path", NULL, ONE, NULL,
             "The config.json in the model's own folder is used."),
     REFUSED("hf-overrides", NULL, ONE, NULL, CONFIG),
@@ -427,8 +428,10 @@ const struct option_spec up_specs[] = {
     IGNORED("interleave-mm-strings", NULL, NOTHING, MEDIA),
     REFUSED("io-processor-plugin", NULL, ONE, NULL, "Coxswain loads no plugins."),
     IGNORED("kernel-config", NULL, ONE, KERNELS),
-    IGNORED("kv-cache-metrics", NULL, NOTHING, "/metrics has no lifetimes of KV blocks."),
-    IGNORED("kv-cache-metrics-sample", NULL, ONE, "/metrics has no lifetimes of KV blocks."),
+    IGNORED("kv-cache-metrics", NULL, NOTHING,
+            "/metrics does not contain the lifetimes of KV blocks."),
+    IGNORED("kv-cache-metrics-sample", NULL, ONE,
+            "/metrics does not contain the lifetimes of KV blocks."),
     REFUSED("kv-events-config", NULL, ONE, NULL, "The head does not publish events of KV blocks."),
     IGNORED("kv-offloading-backend", NULL, ONE, MEMORY),
     IGNORED("kv-offloading-size", NULL, ONE, MEMORY),
@@ -484,7 +487,7 @@ const struct option_spec up_specs[] = {
     IGNORED("moe-backend", NULL, ONE, KERNELS),
     IGNORED("multi-step-stream-outputs", NULL, NOTHING, STEP),
     REFUSED("nnodes", "n", ONE, "1", HOSTS),
-    REFUSED("node-rank", "r", ONE, "0", HOSTS),
+    REFUSED("node-rank", "r", ONE, "0", RANKS),
     IGNORED("num-lookahead-slots", NULL, ONE, "The head assigns the slots of draft tokens."),
     IGNORED("num-redundant-experts", NULL, ONE, EPLB),
     IGNORED("num-scheduler-steps", NULL, ONE, "The head plans every step separately."),
@@ -493,7 +496,8 @@ const struct option_spec up_specs[] = {
     IGNORED("offload-num-in-group", NULL, ONE, MEMORY),
     IGNORED("offload-prefetch-step", NULL, ONE, MEMORY),
     IGNORED("optimization-level", "O", ONE, COMPILER),
-    IGNORED("override-attention-dtype", NULL, ONE, ATTENTION),
+    IGNORED("override-attention-dtype", NULL, ONE,
+            "The worker chooses the number format of the attention kernel."),
     REFUSED("override-generation-config", NULL, ONE, NULL, SAMPLING),
     REFUSED("override-pooler-config", NULL, ONE, NULL, "Use --pooler-config."),
     IGNORED(
@@ -569,7 +573,7 @@ const struct option_spec up_specs[] = {
     IGNORED("video-pruning-rate", NULL, ONE, MEDIA),
     REFUSED("weight-transfer-config", NULL, ONE, NULL,
             "Weights cannot be changed while the cluster runs. Restart the cluster instead."),
-    IGNORED("worker-cls", NULL, ONE, "cox-worker is the only worker and cannot be replaced."),
+    IGNORED("worker-cls", NULL, ONE, "The worker is always cox-worker and cannot be replaced."),
     IGNORED("worker-extension-cls", NULL, ONE, "Coxswain loads no plugins."),
     IGNORED("worker-use-ray", NULL, NOTHING, RAY),
 };
