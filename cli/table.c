@@ -35,7 +35,7 @@ static const struct command rows[] = {
      cmd_gateway, .specs = gateway_options, .n_specs = &n_gateway_options, .groups = option_groups},
     {"status", "[OPTION...]", "Show the nodes, replicas, KV blocks and requests of a cluster.",
      cmd_status, TABLE(status)},
-    {"top", "[OPTION...]", "Show the same live: tokens per second, sequences and KV cache use.",
+    {"top", "[OPTION...]", "Show live tokens per second, sequences and KV cache use of a cluster.",
      cmd_top, TABLE(top)},
     {"chat", "[OPTION...]", "Chat with a model in the terminal.", cmd_chat, TABLE(chat)},
     {"complete", "[TEXT] [OPTION...]",

@@ -84,8 +84,8 @@ static void warn_if_open(const struct gateway_config *c)
     if (!c->uds && !has_keys && !host_is_loopback(str_from(c->host)))
         log_warn(
             "open_to_everybody", "host=%s text=%s", log_quote(c->host),
-            log_quote("everybody who can reach this address can use the model: set --api-key-file "
-                      "FILE, or put a proxy that authenticates clients in front"));
+            log_quote("all clients that can reach this address can use the model: set "
+                      "--api-key-file FILE, or put a proxy that authenticates clients in front"));
 }
 
 struct http_limits servers_limits(const struct gateway_config *c)

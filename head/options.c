@@ -41,11 +41,14 @@ enum status head_options_check(const struct head_options *o, struct error *err)
             "--max-num-batched-tokens %lld is less than --max-num-seqs %lld, but a step needs at "
             "least one token for each sequence: raise the first or lower the second",
             (long long)o->max_num_batched_tokens, (long long)o->max_num_seqs);
-    if (o->lora_modules.n_items > (o->enable_lora ? (size_t)o->max_loras : 0))
+    if (o->lora_modules.n_items > 0 && !o->enable_lora)
         return error_set(err, STATUS_INVALID,
-                         "--lora-modules names %zu adapters, more than are allowed: set "
-                         "--enable-lora and a large enough --max-loras",
-                         o->lora_modules.n_items);
+                         "--lora-modules requires --enable-lora: add this option");
+    if (o->lora_modules.n_items > (size_t)o->max_loras)
+        return error_set(
+            err, STATUS_INVALID,
+            "--lora-modules names %zu adapters, but --max-loras allows only %lld: raise it",
+            o->lora_modules.n_items, (long long)o->max_loras);
     for (size_t i = 0; i < o->lora_modules.n_items; i++) {
         struct lora_modules_item m;
         TRY(lora_module_read(o->lora_modules.items[i], &m, err));
@@ -71,7 +74,8 @@ enum status head_options_check(const struct head_options *o, struct error *err)
                          o->advertise_host);
     if (o->tp * o->pp > 1024)
         return error_set(err, STATUS_INVALID,
-                         "--tp %lld x --pp %lld is too large: a replica has at most 1024 ranks",
+                         "--tp %lld x --pp %lld is too large: a replica has at most 1024 ranks. "
+                         "Use lower values",
                          (long long)o->tp, (long long)o->pp);
     return STATUS_OK;
 }

@@ -373,7 +373,8 @@ enum status compute_push_plan(struct compute *c, const struct msg_plan *m, uint6
     struct job *j = job_take(c, JOB_PLAN);
     if (!strbuf_append_str(&j->frame, frame)) {
         job_give_back(c, j);
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a plan of %zu bytes",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for a plan of %zu bytes. Free memory on this machine",
                          frame.len);
     }
     j->term_epoch = m->term_epoch;
@@ -401,7 +402,8 @@ enum status compute_push_join(struct compute *c, const struct executor_comm *com
     uint8_t *id = arena_try_alloc(&j->arena, comm->id.n ? comm->id.n : 1);
     if (s != STATUS_OK || !id) {
         job_give_back(c, j);
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory to join a replica");
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory to join a replica. Free memory on this machine");
     }
     if (comm->id.n > 0)
         memcpy(id, comm->id.ptr, comm->id.n);

@@ -97,7 +97,8 @@ static enum status start(struct batch_cluster *c, struct bench_engine_options *o
     int first = free_ports(2 + n_workers(o));
     if (first == 0)
         return error_set(err, STATUS_LIMIT,
-                         "cannot start a cluster: too few ports between %d and %d are free",
+                         "cannot start a cluster: too few ports between %d and %d are free. Stop "
+                         "other programs that use them",
                          PORT_FROM, PORT_TO);
     while (extra && extra[n_extra])
         n_extra++;

@@ -5,6 +5,8 @@
 #include "cli/base/command_line.h"
 #include "cli/batch/cluster.h"
 #include "cli/bench/prepare.h"
+#include "common/options/kv_dtype.h"
+#include "common/options/texts.h"
 
 enum { BENCH_ENGINE_FLAGS = 14 };
 
@@ -16,9 +18,7 @@ struct bench_engine_options {
 
 extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
 
-#define BENCH_ENGINE_FLAG(S, i, nm, al)                                                            \
-    BENCH_TEXT(S, engine.flags[i], nm, al,                                                         \
-               "Option of the cluster that the benchmark starts; see `cox up --help=all`.")
+#define BENCH_ENGINE_FLAG(S, i, nm, al, h) BENCH_TEXT(S, engine.flags[i], nm, al, h)
 /* Lists the option rows for a struct S with a bench_engine_options called `engine`, in the order
  * of bench_engine_names. */
 #define BENCH_ENGINE_ROWS(S)                                                                       \
@@ -26,29 +26,31 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
         S, engine.access.model, "model", NULL,                                                     \
         "Model to start a cluster for, as with `cox up`; it ends after the benchmark. With "       \
         "--base-url, the name of the model there. Options of `cox up` may follow after --."),      \
-        BENCH_ENGINE_FLAG(S, 0, "tensor-parallel-size", "tp"),                                     \
-        BENCH_ENGINE_FLAG(S, 1, "pipeline-parallel-size", "pp"),                                   \
-        BENCH_ENGINE_FLAG(S, 2, "data-parallel-size", "dp"),                                       \
-        BENCH_ENGINE_FLAG(S, 3, "device", NULL), BENCH_ENGINE_FLAG(S, 4, "dtype", NULL),           \
-        BENCH_ENGINE_FLAG(S, 5, "max-model-len", NULL),                                            \
-        BENCH_ENGINE_FLAG(S, 6, "max-num-seqs", NULL),                                             \
-        BENCH_ENGINE_FLAG(S, 7, "max-num-batched-tokens", NULL),                                   \
-        BENCH_ENGINE_FLAG(S, 8, "gpu-memory-utilization", NULL),                                   \
-        BENCH_ENGINE_FLAG(S, 9, "kv-cache-dtype", NULL),                                           \
-        BENCH_ENGINE_FLAG(S, 10, "quantization", NULL),                                            \
-        BENCH_ENGINE_FLAG(S, 11, "load-format", NULL), BENCH_ENGINE_FLAG(S, 12, "threads", NULL),  \
-        BENCH_ENGINE_FLAG(S, 13, "speculative-config", NULL)
+        BENCH_ENGINE_FLAG(S, 0, "tensor-parallel-size", "tp", TP_HELP),                            \
+        BENCH_ENGINE_FLAG(S, 1, "pipeline-parallel-size", "pp", PP_HELP),                          \
+        BENCH_ENGINE_FLAG(S, 2, "data-parallel-size", "dp", UP_DP_HELP),                           \
+        BENCH_ENGINE_FLAG(S, 3, "device", NULL, UP_DEVICE_HELP),                                   \
+        BENCH_ENGINE_FLAG(S, 4, "dtype", NULL, ACTIVATION_DTYPE_HELP),                             \
+        BENCH_ENGINE_FLAG(S, 5, "max-model-len", NULL, MAX_MODEL_LEN_HELP),                        \
+        BENCH_ENGINE_FLAG(S, 6, "max-num-seqs", NULL, UP_MAX_NUM_SEQS_HELP),                       \
+        BENCH_ENGINE_FLAG(S, 7, "max-num-batched-tokens", NULL, UP_MAX_BATCHED_TOKENS_HELP),       \
+        BENCH_ENGINE_FLAG(S, 8, "gpu-memory-utilization", NULL, UP_GPU_MEMORY_HELP),               \
+        BENCH_ENGINE_FLAG(S, 9, "kv-cache-dtype", NULL, KV_CACHE_DTYPE_HELP),                      \
+        BENCH_ENGINE_FLAG(S, 10, "quantization", NULL, QUANTIZATION_HELP),                         \
+        BENCH_ENGINE_FLAG(S, 11, "load-format", NULL, UP_LOAD_FORMAT_HELP),                        \
+        BENCH_ENGINE_FLAG(S, 12, "threads", NULL, UP_THREADS_HELP),                                \
+        BENCH_ENGINE_FLAG(S, 13, "speculative-config", NULL, SPECULATIVE_CONFIG_HELP)
 /* Lists the flags of vLLM's offline scripts that have no effect here. */
 #define BENCH_OFFLINE_IGNORED                                                                      \
     OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),                 \
-        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "There is only one mode."),                       \
+        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "Each tokenizer has one implementation."),        \
         OPT_IGNORED("enforce-eager", TAKES_NOTHING,                                                \
                     "Give it after --, as an option of `cox up`."),                                \
         OPT_IGNORED("disable-detokenize", TAKES_NOTHING, "Answers are always read as text."),      \
         OPT_IGNORED("async-engine", TAKES_NOTHING, "There is only one engine."),                   \
         OPT_IGNORED("disable-frontend-multiprocessing", TAKES_NOTHING,                             \
                     "There is only one engine."),                                                  \
-        OPT_IGNORED("hf-max-batch-size", TAKES_ONE, "This backend does not exist here."),          \
+        OPT_IGNORED("hf-max-batch-size", TAKES_ONE, "The hf backend does not exist here."),        \
         OPT_REFUSED("use-beam-search", TAKES_NOTHING, NULL,                                        \
                     "Leave it out: beam search is not supported."),                                \
         OPT_REFUSED("profile", TAKES_NOTHING, NULL,                                                \

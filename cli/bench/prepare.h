@@ -18,24 +18,25 @@ struct bench_access {
     }
 /* Lists option rows; `at` is the path of a bench_access in the struct S. */
 #define BENCH_ACCESS_ROWS(S, at)                                                                   \
-    BENCH_TEXT(                                                                                    \
-        S, at.gateway.url, "base-url", "url",                                                      \
-        "Address of the server, which may be any with OpenAI's API. Default: http://HOST:PORT."),  \
+    BENCH_TEXT(S, at.gateway.url, "base-url", "url",                                               \
+               "URL of the server, which can be any server with OpenAI's API. Default: "           \
+               "http://HOST:PORT."),                                                               \
         OPT_STRING(S, at.host, "host", "127.0.0.1", "Address of the server, without --base-url."), \
         OPT_INT(S, at.port, "port", 1, 65535, "8000", "Port of the server, without --base-url."),  \
         OPT_STRING(S, at.gateway.cacert, "cacert", NULL,                                           \
-                   "Certificate authority of the server (PEM), for https."),                       \
-        OPT_STRING(S, at.gateway.cert, "cert", NULL,                                               \
-                   "Client certificate for a server that requires one (PEM), for https."),         \
+                   "File with the certificate authority of the server (PEM), for https."),         \
+        OPT_STRING(                                                                                \
+            S, at.gateway.cert, "cert", NULL,                                                      \
+            "File with a client certificate for a server that requires one (PEM), for https."),    \
         OPT_STRING(S, at.gateway.key, "key", NULL,                                                 \
-                   "Private key of --cert (PEM). Default: in --cert."),                            \
-        OPT_STRING(S, at.gateway.uds, "uds", NULL, "Unix socket of the server."),                  \
+                   "File with the private key of --cert (PEM). Default: the key is in --cert."),   \
+        OPT_STRING(S, at.gateway.uds, "uds", NULL, "Path of the server's Unix socket."),           \
         {.name = "api-key",                                                                        \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, at.gateway.api_key),                                         \
          .env = "VLLM_API_KEY,OPENAI_API_KEY",                                                     \
-         .help = "API key of the server. Better set COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY: " \
-                 "a command line is visible to others.",                                           \
+         .help = "API key of the server. Prefer COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY, "     \
+                 "since other users can see a command line.",                                      \
          .secret = true},                                                                          \
         OPT_STRING(S, at.tokenizer, "tokenizer", NULL,                                             \
                    "Tokenizer that counts prompts: a file, a folder or a GGUF file. Default: "     \
@@ -48,7 +49,8 @@ struct bench_access {
      .offset = offsetof(struct S, dataset.kind),                                                   \
      .choices = BENCH_DATASET_NAMES,                                                               \
      .def = "auto",                                                                                \
-     .help = "Source of the prompts. auto = decided by the file, random without a file.",          \
+     .help = "Source of the prompts. auto: the format of --dataset-path decides; without a file, " \
+             "random.",                                                                            \
      .instead = "prompts of another dataset can be given as JSON lines with --dataset-path"},      \
         BENCH_TEXT(S, dataset.path, "dataset-path", "dataset",                                     \
                    "File of prompts: ShareGPT's JSON, a poem (sonnet), or lines of {\"prompt\"[, " \
@@ -58,11 +60,11 @@ struct bench_access {
         OPT_INT(S, dataset.seed, "seed", 0, 9007199254740992.0, "0",                               \
                 "Seed of the prompts and the arrivals."),                                          \
         OPT_INT(S, dataset.input_len, "input-len", -1, 1 << 24, "-1",                              \
-                "Tokens in each prompt of the random and sonnet datasets. -1 = as the flags of "   \
-                "the dataset say."),                                                               \
-        OPT_INT(                                                                                   \
-            S, dataset.output_len, "output-len", -1, 1 << 24, "-1",                                \
-            "Tokens in each answer, for every dataset. -1 = as the flags of the dataset say."),    \
+                "Tokens in each prompt of the random and sonnet datasets. -1 = the value of the "  \
+                "dataset's own option."),                                                          \
+        OPT_INT(S, dataset.output_len, "output-len", -1, 1 << 24, "-1",                            \
+                "Tokens in each answer, for every dataset. -1 = the value of the dataset's own "   \
+                "option."),                                                                        \
         OPT_INT(S, dataset.random_input_len, "random-input-len", 1, 1 << 24, "1024",               \
                 "Tokens in each prompt of the random dataset."),                                   \
         OPT_INT(S, dataset.random_output_len, "random-output-len", 1, 1 << 24, "128",              \

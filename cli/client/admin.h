@@ -21,8 +21,8 @@ struct admin_access {
         {.name = "admin-key",                                                                      \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct admin_access, admin_key),                                       \
-         .help = "Key of the admin API. Better set COX_ADMIN_KEY: a command line is visible to "   \
-                 "others.",                                                                        \
+         .help = "Key of the admin API. Prefer COX_ADMIN_KEY, since other users can see a "        \
+                 "command line.",                                                                  \
          .secret = true},                                                                          \
         OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL,                           \
                    "File with the key of the admin API, in the head's format.")

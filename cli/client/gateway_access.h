@@ -13,20 +13,22 @@ struct gateway_access {
 
 /* Lists the option rows for a struct S with a gateway_access called `gateway`. */
 #define GATEWAY_ACCESS_ROWS(S)                                                                     \
-    OPT_STRING(S, gateway.url, "url", "http://127.0.0.1:8000", "Address of a gateway."),           \
+    OPT_STRING(S, gateway.url, "url", "http://127.0.0.1:8000", "URL of a gateway."),               \
         OPT_STRING(S, gateway.cacert, "cacert", NULL,                                              \
-                   "Certificate authority of the gateway (PEM), for https."),                      \
-        OPT_STRING(S, gateway.cert, "cert", NULL,                                                  \
-                   "Client certificate for a gateway that requires one (PEM), for https."),        \
+                   "File with the certificate authority of the gateway (PEM), for https."),        \
+        OPT_STRING(                                                                                \
+            S, gateway.cert, "cert", NULL,                                                         \
+            "File with a client certificate for a gateway that requires one (PEM), for https."),   \
         OPT_STRING(S, gateway.key, "key", NULL,                                                    \
-                   "Private key of --cert (PEM). Default: in --cert."),                            \
+                   "File with the private key of --cert (PEM). Default: the key is in --cert."),   \
         OPT_STRING(S, gateway.uds, "uds", NULL,                                                    \
-                   "Unix socket of the gateway. Only the scheme of --url counts then."),           \
+                   "Path of the gateway's Unix socket. With this option only the scheme of --url " \
+                   "is used."),                                                                    \
     {                                                                                              \
         .name = "api-key", .type = OPTION_STRING, .offset = offsetof(struct S, gateway.api_key),   \
         .env = "VLLM_API_KEY,OPENAI_API_KEY",                                                      \
-        .help = "API key of the gateway. Better set COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY: " \
-                "a command line is visible to others.",                                            \
+        .help = "API key of the gateway. Prefer COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY, "     \
+                "since other users can see a command line.",                                       \
         .secret = true                                                                             \
     }
 

@@ -48,8 +48,8 @@ const struct option_spec chat_specs[] = {
     OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1",
             "Seed of the sampling. -1 = a new one each time."),
     OPT_STRING(S, history, "history", "auto",
-               "File of the lines typed on a terminal; off = none; auto = coxswain/chat_history in "
-               "XDG_STATE_HOME or ~/.local/state."),
+               "File that keeps the lines typed on a terminal. off: no file. auto: "
+               "coxswain/chat_history in XDG_STATE_HOME or ~/.local/state."),
 };
 #undef S
 const size_t chat_n_specs = sizeof chat_specs / sizeof chat_specs[0];

@@ -46,16 +46,18 @@ const struct option_spec run_batch_specs[] = {
         "Folder that keeps the answers until they are sent to a URL. Default: TMPDIR, or /tmp."),
     {.name = "model",
      .type = OPTION_ARGUMENT,
-     .help = "Model to start a cluster for, as with `cox up`, the same as a bare MODEL. The "
-             "cluster ends after the file. The options of `cox up` are accepted too."},
+     .help =
+         "Model to start a cluster for, as with `cox up`, the same as a bare MODEL. The cluster "
+         "ends when the last line is answered. The options of `cox up` are accepted too."},
     OPT_INT(S, concurrency, "concurrency", 1, 1024, "32",
             "Number of lines in progress at the same time."),
     OPT_INT(S, timeout_s, "timeout", 1, 86400, "3600", "Seconds to wait for one answer."),
     OPT_INT(S, retry_s, "retry-timeout", 0, 86400, "300",
             "Seconds to keep trying while the gateway does not answer or answers 429, 502 or 503. "
-            "Then the command ends."),
-    OPT_BOOL(S, resume, "resume", NULL,
-             "Continue an existing output file. Lines that it answers are not sent again."),
+            "After that the command ends."),
+    OPT_BOOL(
+        S, resume, "resume", NULL,
+        "Continue an existing output file. Lines whose answers it contains are not sent again."),
     OPT_BOOL(S, fail_on_error, "fail-on-error", NULL,
              "End with exit code 1 if any line got an error."),
     GATEWAY_ACCESS_ROWS(S),

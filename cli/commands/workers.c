@@ -41,11 +41,11 @@ struct workers_options {
 
 #define S workers_options
 const struct option_spec workers_specs[] = {
-    OPT_INT(
-        S, ranks, "ranks", 1, RANKS_MAX, "1",
-        "Number of ranks to start. All other options are those of `cox worker` and apply to each "
-        "rank. --ordinal K is the pod's number; its ranks are K x N and following. /livez and "
-        "/readyz of all ranks are at --http-port (7001), those of one rank at the next ports."),
+    OPT_INT(S, ranks, "ranks", 1, RANKS_MAX, "1",
+            "Number of ranks to start. All other options are those of `cox worker` and apply to "
+            "each rank. --ordinal K is the number of the pod; the ordinals of its N ranks begin at "
+            "K x N. --http-port (7001) serves /livez and /readyz for all ranks together, and the "
+            "next ports for each rank."),
 };
 #undef S
 const size_t workers_n_specs = sizeof workers_specs / sizeof workers_specs[0];

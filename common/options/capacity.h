@@ -23,10 +23,10 @@
         OPT_FLOAT(S, queue_timeout_s, "queue-timeout", 0, 86400, "60",                             \
                   "Seconds that a request waits for a replica that is ready."),                    \
         OPT_FLOAT(S, head_timeout_s, "head-timeout", 0, 86400, "30",                               \
-                  "Seconds that a request waits for the head."),                                   \
-        OPT_FLOAT(                                                                                 \
-            S, pause_timeout_s, "pause-timeout", 0, 86400, "300",                                  \
-            "Seconds that a started stream is kept open while the head or the workers are away.")
+                  "Seconds that a request waits for a connection to the head."),                   \
+        OPT_FLOAT(S, pause_timeout_s, "pause-timeout", 0, 86400, "300",                            \
+                  "Seconds that a started stream is kept open while the head or the workers "      \
+                  "cannot be reached.")
 
 /* ROW_MAX_REQUEST_BYTES is a limit of the head, for cox-head and cox up. */
 #define ROW_MAX_REQUEST_BYTES(S)                                                                   \

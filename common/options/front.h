@@ -27,6 +27,6 @@ struct front_options {
                    "Path prefix that a proxy in front adds to every URL. Paths without the "       \
                    "prefix work too."),                                                            \
         OPT_STRING(S, front.access_log, "access-log", NULL,                                        \
-                   "File that gets one line of JSON per request. - = stdout."),                    \
+                   "File that gets one line of JSON per request. Use - for stdout."),              \
         OPT_BOOL(S, front.no_chat_page, "no-chat-page", NULL,                                      \
                  "Do not serve the chat page at GET /.")

@@ -3,7 +3,6 @@
 #include "common/options/bounds.h"
 #include "common/options/capacity.h"
 #include "common/options/front.h"
-#include "common/options/model.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
 
@@ -12,16 +11,17 @@
 const struct option_spec gateway_options[] = {
     OPT_STRING(S, model, "model", NULL, MODEL_HELP),
     OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
-              "Names of the model in /v1/models and in requests. Answers have the first one. Give "
-              "several values or repeat the option. Default: the model's own name."),
+              "Names of the model in /v1/models and in requests. Answers contain the first one. "
+              "Give several values or repeat the option. Default: the model's own name."),
     OPT_STRING(S, chat_template, "chat-template", NULL,
                "Chat template: a file, the name of a built-in template, or the template itself in "
                "one line. Default: the model's own."),
     ROW_CACHE_DIR(S),
     ROW_OFFLINE(S, offline),
     OPT_STRING(S, head, "head", "127.0.0.1:7000",
-               "HOST:PORT of the head. For several heads give all: A:7000,B:7000."),
-    OPT_STRING(S, keys_dir, "keys-dir", NULL, "Folder with gateway.key, gateway.pub and head.pub."),
+               "HOST:PORT of the head. Separate several heads with commas: A:7000,B:7000."),
+    OPT_STRING(S, keys_dir, "keys-dir", NULL,
+               "Folder with the files gateway.key, gateway.pub and head.pub."),
     OPT_BOOL(S, insecure, "insecure", NULL,
              "Use no encryption and no keys. Allowed with a head on this machine only."),
     OPT_BOOL(S, allow_remote_insecure, "allow-remote-insecure", NULL,
@@ -38,7 +38,7 @@ const struct option_spec gateway_options[] = {
                "[NAME]. Without it these calls do not exist."),
     OPT_STRING(S, admin_host, "admin-host", "127.0.0.1", "Address that --admin-port listens on."),
     OPT_INT(S, admin_port, "admin-port", -1, 65535, "-1",
-            "Port of the admin routes, /metrics, /livez and /readyz. 0 = any free port; -1 = these "
+            "Port of the admin routes, /metrics, /livez and /readyz. 0 = any free port. -1 = these "
             "routes are at --port."),
     OPT_BOOL(S, metrics_public, "metrics-public", NULL,
              "Serve /metrics without a key, even when requests need one or --admin-port is set."),
@@ -49,8 +49,8 @@ const struct option_spec gateway_options[] = {
                "there is no Files and Batches API."),
     ROWS_CAPACITY(S),
     OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "3600",
-              "Seconds that open requests may continue after SIGTERM. Wait about ten seconds "
-              "longer before SIGKILL: open streams are told then that they were ended."),
+              "Seconds that open requests may continue after SIGTERM. Send SIGKILL at least ten "
+              "seconds later, because open streams are first told that they have ended."),
     OPT_FLOAT(S, shutdown_delay_s, "shutdown-delay", 0, 3600, "0",
               "Seconds after SIGTERM in which requests are still accepted while the probes already "
               "fail, for a slow load balancer. --shutdown-timeout begins after it."),

@@ -13,10 +13,10 @@ enum activation_dtype {
 };
 #define ACTIVATION_DTYPES "auto|bfloat16|float16|half|float32|float"
 #define ACTIVATION_DTYPE_HELP                                                                      \
-    "Number format of the activations. auto = bfloat16 on a GPU, float32 on a CPU. A CPU uses "    \
-    "int8 with a scale per 32 numbers for quantised weights and bfloat16 for bfloat16 weights, "   \
-    "unless this is float32. A GPU accepts half (float16) with a warning and refuses float32; a "  \
-    "CPU ignores bfloat16 and half with a warning."
+    "Number format of the activations. auto: bfloat16 on a GPU, float32 on a CPU. A CPU "          \
+    "multiplies in int8 by quantised weights and in bfloat16 by bfloat16 weights; float32 turns "  \
+    "this off. A GPU accepts half (float16) with a warning and refuses float32. A CPU ignores "    \
+    "bfloat16 and half with a warning."
 
 /* The values have the same order as KV_CACHE_DTYPES. The last two are vLLM's names for our fp8
  * and int8: one scale for each token and head. */
@@ -34,5 +34,5 @@ enum kv_cache_dtype {
 #define KV_CACHE_DTYPES                                                                            \
     "auto|float32|float16|bfloat16|fp8|int8|fp8_e4m3|fp8_per_token_head|int8_per_token_head"
 #define KV_CACHE_DTYPE_HELP                                                                        \
-    "Number format of the KV cache. auto = bfloat16 on a GPU; on a CPU float16, or float32 for a " \
-    "float32 model. fp8 and int8 use one byte per number, with a scale per token and head."
+    "Number format of the KV cache. auto: bfloat16 on a GPU; on a CPU float16, or float32 for a "  \
+    "float32 model. fp8 and int8 use one byte per number and a scale per token and head."

@@ -2,6 +2,7 @@
 /* Defines rows that the option tables of several programs share, so that a flag has the same
  * meaning and help everywhere. S is the struct that the table fills. */
 #include "common/config/config.h"
+#include "common/options/texts.h"
 
 /* ROW_SIZE is for --tp and --pp, at most 1024, with vLLM's long name as alias. */
 #define ROW_SIZE(S, field, nm, alias, h)                                                           \
@@ -17,6 +18,13 @@
         .help = "Folder of downloaded models and compiled tokenizers. Default: "                   \
                 "~/.cache/coxswain. COX_CACHE sets it for all programs."                           \
     }
+#define ROW_OFFLINE(S, field)                                                                      \
+    {                                                                                              \
+        .name = "offline", .type = OPTION_BOOL, .offset = offsetof(struct S, field),               \
+        .env = "HF_HUB_OFFLINE,TRANSFORMERS_OFFLINE",                                              \
+        .help = "Download nothing: a model that is missing in the cache is an error. Default: "    \
+                "`cox` downloads a missing model as `cox pull` does."                              \
+    }
 #define ROW_API_KEY(S)                                                                             \
     {                                                                                              \
         .name = "api-key", .type = OPTION_LIST, .offset = offsetof(struct S, api_keys),            \
@@ -25,49 +33,49 @@
     }
 #define ROW_API_KEY_FILE(S)                                                                        \
     OPT_STRING(S, api_key_file, "api-key-file", NULL,                                              \
-               "File with one API key per line: KEY or sha256:HEX, then [tenant] [rate=R] "        \
-               "[tokens=N] [streams=N] [priority=N] [models=A,B]. # begins a comment. The file "   \
-               "is read again when it changes.")
+               "File with one API key per line, as KEY or sha256:HEX. After the key a line may "   \
+               "contain a tenant, rate=R, tokens=N, streams=N, priority=N and models=A,B. The "    \
+               "sign # begins a comment. The gateway reads the file again when it changes.")
 #define ROW_REDIS(S)                                                                               \
     {                                                                                              \
         .name = "redis", .type = OPTION_STRING, .offset = offsetof(struct S, redis),               \
-        .help = "Redis in which the gateways count the limits of keys together: "                  \
-                "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or "                                   \
-                "unix://[[USER]:PASSWORD@]/PATH[?db=DB]. For a URL with a password, better set "   \
-                "COX_REDIS.",                                                                      \
+        .help = "URL of the Redis in which all gateways share their counts for the quotas of API " \
+                "keys: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or "                             \
+                "unix://[[USER]:PASSWORD@]/PATH[?db=DB]. For a URL with a password, prefer "       \
+                "COX_REDIS, since other users can see a command line.",                            \
         .secret = true                                                                             \
     }
 #define LEASE_TTL_MAX_S 60
 #define ROW_LEASE_TTL(S)                                                                           \
     OPT_FLOAT(S, lease_ttl_s, "lease-ttl", 0.5, LEASE_TTL_MAX_S, "2",                              \
-              "Seconds after which a standby may replace a head that is gone.")
+              "Seconds after which a standby may replace a head that no longer renews its lease.")
 #define ROW_LONG_PREFILL(S)                                                                        \
     OPT_INT(S, long_prefill_token_threshold, "long-prefill-token-threshold", 0, 1 << 20, "0",      \
-            "Maximum number of tokens of one prompt in one step. 0 = no limit of its own on a "    \
-            "GPU, 256 on a CPU.")
+            "Maximum number of tokens of one prompt in one step. 0 = no limit on a GPU, 256 on a " \
+            "CPU.")
 #define ROW_PARTIAL_PREFILLS(S)                                                                    \
     OPT_INT(                                                                                       \
         S, max_partial_prefills, "max-num-partial-prefills", 0, 65536, "8",                        \
         "Maximum number of prompts that may be partly computed at the same time. 0 = no limit.")
 #define ROW_STATS_INTERVAL(S)                                                                      \
     OPT_FLOAT(S, stats_interval_s, "stats-interval", -1, 86400, "-1",                              \
-              "Seconds between two statistics lines in the log while requests run. 0 = no lines; " \
-              "-1 = 10, or 5 with --stats-format vllm0.")
+              "Seconds between two statistics lines in the log while requests run. 0 = no lines. " \
+              "-1 = 10 seconds, or 5 with --stats-format vllm0.")
 #define ROW_STATS_FORMAT(S)                                                                        \
     OPT_ENUM(S, stats_format, "stats-format", "vllm|vllm0", "vllm",                                \
-             "Wording of the statistics line. vllm = as vLLM's current engine; vllm0 = as its "    \
-             "first engine.")
+             "Wording of the statistics line. vllm: as in vLLM's current engine. vllm0: as in "    \
+             "vLLM's first engine.")
 #define ROW_STEP_TARGET(S)                                                                         \
     OPT_INT(S, step_target_ms, "step-target-ms", -1, 60000, "-1",                                  \
-            "Target time of a step in milliseconds: prompts are split so that a step takes about " \
-            "this long. 0 = off; -1 = 250 on CPUs, off elsewhere.")
+            "Target time of a step in milliseconds. Prompts are split so that a step takes about " \
+            "this long. 0 = no target. -1 = 250 on CPUs, no target on other devices.")
 #define ROW_PREFIX_CACHING(S)                                                                      \
     OPT_BOOL(S, enable_prefix_caching, "enable-prefix-caching", "true",                            \
              "Keep the KV blocks of prompts for later requests with the same prefix.")
 #define ROW_SCHEDULING_POLICY(S)                                                                   \
     OPT_ENUM(S, scheduling_policy, "scheduling-policy", "fcfs|priority", "fcfs",                   \
-             "Order of waiting requests. fcfs = first come, first served; priority = requests "    \
-             "may set a priority, lower values first.")
+             "Order of waiting requests. fcfs: first come, first served. priority: requests may "  \
+             "set a priority, and lower values go first.")
 #define ROW_ASYNC_SCHEDULING(S)                                                                    \
     OPT_BOOL(S, async_scheduling, "async-scheduling", "true",                                      \
              "Send step k+1 to the workers before the result of step k has arrived.")
@@ -80,9 +88,9 @@
             "Maximum size of the step log in bytes; recording stops there. 0 = no limit.")
 #define ROW_GENERATION_CONFIG(S)                                                                   \
     OPT_STRING(S, generation_config, "generation-config", "vllm",                                  \
-               "Source of temperature, top_p, top_k, min_p and repetition_penalty for requests "   \
-               "that do not set them. vllm = OpenAI's defaults; auto = the model's "               \
-               "generation_config.json; or a folder with such a file.")
+               "Source of the defaults of temperature, top_p, top_k, min_p and "                   \
+               "repetition_penalty. vllm: OpenAI's defaults. auto: the model's "                   \
+               "generation_config.json. A folder: the generation_config.json in it.")
 #define ROW_KEEP_ALIVE(S)                                                                          \
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "Seconds of silence after which a stream gets a comment line that keeps the "        \
@@ -94,12 +102,14 @@
               "limit.")
 #define INVOCATIONS_FORMS "rolling|async|static|tgi"
 #define INVOCATIONS_HELP                                                                           \
-    "Behaviour of /invocations, as DJL Serving's. rolling = rolling_batch=vllm; async = "          \
-    "async_mode; static = neither (lists, static batches); tgi = tgi_compat."
+    "Behaviour of /invocations, as in DJL Serving. rolling: as with `rolling_batch=vllm`. async: " \
+    "as with `async_mode`. static: as without both, with lists of inputs in static batches. tgi: " \
+    "as with `tgi_compat`."
 #define ROW_INVOCATIONS_STATUSES(S)                                                                \
     OPT_WORDS(S, invocations_statuses, "invocations-statuses", WORDS_ARE_VALUES,                   \
-              "HTTP statuses of /invocations that replace DJL's: bad_request=400, "                \
-              "throttle_error=503, wlm_error=503, server_error=500, timeout=504.")
+              "HTTP statuses of errors at /invocations, as NAME=STATUS. DJL's statuses are the "   \
+              "defaults: bad_request=400, throttle_error=503, wlm_error=503, server_error=500, "   \
+              "timeout=504.")
 #define ROW_MAX_BODY_BYTES(S)                                                                      \
     OPT_INT(S, max_body_bytes, "max-body-bytes", 1024, 1 << 30, "16Mi",                            \
             "Maximum bytes of one request body. Larger bodies get status 413.")
@@ -123,29 +133,25 @@
             "llama4_json, llama4_pythonic, longcat, mimo, minicpm5, minimax, minimax_m2, "         \
             "minimax_m3, mistral, muse, muse_glimmer, musespark1x, olmo3, openai, "                \
             "phi4_mini_json, plamo3, poolside_v1, pythonic, qwen3_coder, qwen3_json, qwen3_xml, "  \
-            "seed_oss, step3, step3p5, step5, xlam."),                                             \
+            "seed_oss, step3, step3p5, step5, xlam. Default: tool calls stay in the text."),       \
         OPT_BOOL(S, enable_auto_tool_choice, "enable-auto-tool-choice", NULL,                      \
                  "Let the model decide whether it calls a tool (tool_choice \"auto\"). Needs "     \
                  "--tool-call-parser."),                                                           \
         OPT_BOOL(S, trust_request_chat_template, "trust-request-chat-template", NULL,              \
-                 "Allow requests to bring their own chat template."),                              \
-        OPT_INT(                                                                                   \
-            S, max_logprobs, "max-logprobs", 0, 64, "20",                                          \
-            "Maximum that a request may ask for as logprobs, top_logprobs or prompt_logprobs."),   \
+                 "Allow requests to contain their own chat template."),                            \
+        OPT_INT(S, max_logprobs, "max-logprobs", 0, 64, "20",                                      \
+                "Maximum value of logprobs, top_logprobs and prompt_logprobs in a request."),      \
         OPT_STRING(S, pooler_config, "pooler-config", NULL,                                        \
                    "Embedding settings, as vLLM's JSON. enable_chunked_processing embeds texts "   \
-                   "longer than the context in pieces and joins their vectors; max_embed_len "     \
-                   "limits the length."),                                                          \
+                   "that are longer than the context in pieces and joins their vectors. "          \
+                   "max_embed_len limits the length of a text in tokens."),                        \
         OPT_ENUM(S, unknown_fields, "unknown-fields", "refuse|warn|ignore", "refuse",              \
-                 "Handling of request fields that this server does not know. refuse = answer 400 " \
-                 "with the field's name.")
+                 "Handling of request fields that this server does not know. refuse: answer with " \
+                 "status 400 and the field's name. warn: log a warning. ignore: do nothing.")
 #define ROW_LOAD_FORMAT(S)                                                                         \
     OPT_ENUM(S, load_format, "load-format", "auto|dummy|safetensors|gguf|pt", "auto",              \
-             "Format of the weights to read. auto = whatever the model has; dummy = random "       \
+             "Format of the weights to read. auto: the format that the model has. dummy: random "  \
              "weights in the shapes of config.json.")
-#define QUANTIZATION_HELP                                                                          \
-    "Quantise weights in float32, float16 or bfloat16 while they are loaded. int8 and int4 use "   \
-    "blocks of 32 numbers; fp8 (e4m3) uses one scale per output."
 #define ROW_QUANTIZATION(S, field)                                                                 \
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
 #define ROW_DTYPE(S) OPT_ENUM(S, dtype, "dtype", ACTIVATION_DTYPES, "auto", ACTIVATION_DTYPE_HELP)
@@ -154,33 +160,26 @@
         .name = "cpu-isa", .aliases = "isa", .type = OPTION_ENUM,                                  \
         .offset = offsetof(struct S, cpu_isa), .choices = "auto|scalar|avx2|avx512|neon",          \
         .def = "auto",                                                                             \
-        .help = "Highest CPU instruction set that the kernels use; neon is for arm64. auto = the " \
-                "best one, with VNNI, BF16 and AMX, or dotprod and i8mm, which the other values "  \
-                "leave out."                                                                       \
+        .help = "Highest CPU instruction set that the kernels use. auto: the best one of this "    \
+                "CPU, with the extensions VNNI, BF16 and AMX, or dotprod and i8mm. The other "     \
+                "values use no extensions. neon is for arm64."                                     \
     }
 #define ROW_NCCL_LIBRARY(S)                                                                        \
     OPT_STRING(S, nccl_library, "nccl-library", NULL,                                              \
                "NCCL library for ranks on GPUs, as a path or a name. Default: libnccl.so.2.")
 #define ROW_ZONE(S)                                                                                \
-    OPT_STRING(S, zone, "zone", NULL, "Location of this host (rack, zone), used to place ranks.")
+    OPT_STRING(                                                                                    \
+        S, zone, "zone", NULL,                                                                     \
+        "Location of this host, such as its rack or zone. The head uses it to place ranks.")
 #define ROW_STEP_TIMEOUT(S)                                                                        \
     OPT_INT(S, step_timeout_s, "step-timeout", 1, 3600, "60",                                      \
             "Seconds that a GPU may take for one step, and that ranks may wait for each other in " \
-            "it. After that they count as failed.")
-#define GPU_MEMORY_HELP(who)                                                                       \
-    "Fraction of the GPU's total memory that " who                                                 \
-    " may use, less the memory that other processes use."
-#define ENFORCE_EAGER_HELP "Launch the operators of a GPU step one by one, without CUDA graphs."
-#define NO_ONE_SHOT_HELP                                                                           \
-    "Use NCCL for small all-reduces too, not memory that the GPUs of one host share. Slower; use " \
-    "it to find a fault."
-#define NO_EARLY_LAUNCH_HELP                                                                       \
-    "Start a GPU kernel only when the one before it has ended (no programmatic dependent "         \
-    "launch). Slower; use it to find a fault."
+            "a step. A GPU or a rank that takes longer counts as failed.")
 #define ROW_ELASTIC_TP(S)                                                                          \
     OPT_BOOL(S, elastic_tp, "elastic-tp", NULL,                                                    \
              "Let a replica that lost a rank, and has no spare for it, serve with a smaller "      \
-             "tensor parallel size meanwhile. The head and the workers need this option.")
+             "tensor parallel size until a worker replaces the rank. Set the option for the head " \
+             "and for all workers.")
 #define ROW_ELASTIC_TP_WAIT(S)                                                                     \
     {                                                                                              \
         .name = "elastic-tp-wait", .type = OPTION_FLOAT,                                           \

@@ -96,7 +96,8 @@ static enum status decide_method(const struct speculation_options *o, struct spe
                          "--spec-model or \"model\" in --speculative-config");
     if (strlen(model) >= sizeof out->model)
         return error_set(err, STATUS_INVALID,
-                         "the name of the draft model has %zu bytes; at most %zu are allowed",
+                         "the name of the draft model has %zu bytes; at most %zu are allowed. Use "
+                         "a shorter name",
                          strlen(model), sizeof out->model - 1);
     out->method = SPECULATION_DRAFT_MODEL;
     strcpy(out->model, model);

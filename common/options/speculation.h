@@ -2,6 +2,7 @@
 /* Reads the options of speculative decoding, in the form of vLLM's flags: one JSON text, or a
  * flag for each of its keys. `cox up` takes them for its workers, cox-worker for itself. */
 #include "common/config/config.h"
+#include "common/options/texts.h"
 
 #define SPECULATION_MAX_TOKENS  16
 #define SPECULATION_MAX_LOOKUP  64
@@ -22,14 +23,14 @@ struct speculation_options {
      .aliases = "sc",                                                                              \
      .type = OPTION_STRING,                                                                        \
      .offset = offsetof(struct S, speculation.config),                                             \
-     .help = "Speculative decoding, as vLLM's JSON: "                                              \
-             "{\"method\":\"ngram\",\"num_speculative_tokens\":4}.",                               \
+     .help = SPECULATIVE_CONFIG_HELP,                                                              \
      .json = true},                                                                                \
         {.name = "spec-method",                                                                    \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, speculation.method),                                         \
-         .help = "Method of speculative decoding. ngram = propose the tokens that followed the "   \
-                 "same words before; draft_model = use --spec-model."},                            \
+         .help = "Method of speculative decoding. ngram: propose the tokens that followed the "    \
+                 "same tokens earlier in the sequence. draft_model: a model proposes tokens, see " \
+                 "--spec-model. Default: no speculative decoding."},                               \
         {.name = "spec-model",                                                                     \
          .aliases = "speculative-model",                                                           \
          .type = OPTION_STRING,                                                                    \
@@ -60,8 +61,8 @@ struct speculation_options {
     {                                                                                              \
         .name = "speculative-disable-by-batch-size", .type = OPTION_INT,                           \
         .offset = offsetof(struct S, speculation.disable_by_batch_size), .max = 65536, .def = "0", \
-        .help = "Propose no draft tokens in steps with more sequences than this. 0 = decided by "  \
-                "the device."                                                                      \
+        .help = "Maximum number of sequences in a step with draft tokens. Larger steps have no "   \
+                "draft tokens. 0 = choose automatically."                                          \
     }
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };

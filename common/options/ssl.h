@@ -12,20 +12,23 @@ struct ssl_options {
 
 #define ROWS_SSL(S)                                                                                \
     OPT_STRING(S, ssl.certfile, "ssl-certfile", NULL,                                              \
-               "Certificate with its chain (PEM). It turns on HTTPS, also at the admin address."), \
+               "File with the server's certificate and its chain (PEM). It turns on HTTPS, also "  \
+               "at the admin address."),                                                           \
         OPT_STRING(S, ssl.keyfile, "ssl-keyfile", NULL,                                            \
-                   "Private key of --ssl-certfile (PEM). Default: in --ssl-certfile."),            \
+                   "File with the private key of --ssl-certfile (PEM). Default: the key is in "    \
+                   "--ssl-certfile."),                                                             \
         {.name = "ssl-keyfile-password",                                                           \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, ssl.keyfile_password),                                       \
-         .help = "Password of the private key. Better set COX_SSL_KEYFILE_PASSWORD: a command "    \
-                 "line is visible to others.",                                                     \
+         .help = "Password of the private key. Prefer COX_SSL_KEYFILE_PASSWORD, since other "      \
+                 "users can see a command line.",                                                  \
          .secret = true},                                                                          \
-        OPT_STRING(S, ssl.ca_certs, "ssl-ca-certs", NULL,                                          \
-                   "Certificate authorities that client certificates must come from (PEM)."),      \
+        OPT_STRING(                                                                                \
+            S, ssl.ca_certs, "ssl-ca-certs", NULL,                                                 \
+            "File with the certificate authorities that may issue client certificates (PEM)."),    \
         OPT_INT(S, ssl.cert_reqs, "ssl-cert-reqs", 0, 2, "0",                                      \
-                "Check of client certificates. 0 = none is requested; 1 = checked if there is "    \
-                "one; 2 = required."),                                                             \
+                "Check of client certificates. 0 = no certificate is requested. 1 = a "            \
+                "certificate is checked if the client sends one. 2 = a certificate is required."), \
         OPT_STRING(                                                                                \
             S, ssl.ciphers, "ssl-ciphers", NULL,                                                   \
             "Ciphers of TLS 1.2, in OpenSSL's format. Default: those with forward secrecy."),      \

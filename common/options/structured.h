@@ -13,11 +13,12 @@
                     "guided-decoding-disable-any-whitespace",                                      \
          .type = OPTION_BOOL,                                                                      \
          .offset = offsetof(struct S, disable_any_whitespace),                                     \
-         .help = "Generate JSON without white space between tokens, for JSON schemas, "            \
-                 "json_object and forced tool calls. A schema's x-guidance can override this."},   \
+         .help =                                                                                   \
+             "Generate JSON without white space between tokens, for JSON schemas, json_object "    \
+             "and forced tool calls. The member x-guidance of a schema overrides this option."},   \
         OPT_INT(S, grammar_processes, "grammar-processes", 0, 32, "2",                             \
                 "Number of processes that compile grammars and the chat templates of requests. 0 " \
                 "= compile in the gateway itself, for debugging."),                                \
         OPT_INT(S, grammar_memory, "grammar-memory", 64 << 20, INT64_C(64) << 30, "640Mi",         \
                 "Bytes of memory that one grammar process may use beyond its size at the start. "  \
-                "A grammar that needs more gets status 503.")
+                "A request whose grammar needs more gets status 503.")

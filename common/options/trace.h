@@ -14,8 +14,8 @@ struct trace_options {
      .type = OPTION_STRING,                                                                        \
      .offset = offsetof(struct S, trace.endpoint),                                                 \
      .env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT",                      \
-     .help = "OpenTelemetry collector that gets a span of each request by OTLP/HTTP, for example " \
-             "http://HOST:4318. Default: none."},                                                  \
+     .help = "URL of the OpenTelemetry collector that gets a span of each request over "           \
+             "OTLP/HTTP, for example http://HOST:4318. Default: none."},                           \
         {.name = "otlp-service-name",                                                              \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, trace.service_name),                                         \
@@ -23,5 +23,5 @@ struct trace_options {
          .env = "OTEL_SERVICE_NAME",                                                               \
          .help = "Value of service.name in the spans."},                                           \
         OPT_FLOAT(S, trace.sampling, "otlp-sampling", 0, 1, "1",                                   \
-                  "Fraction of requests that get a span if they have no traceparent header. With " \
-                  "the header, its flag decides.")
+                  "Fraction of requests that get a span if they have no traceparent header. For "  \
+                  "other requests the flag in this header decides.")

@@ -119,8 +119,8 @@ enum status redis_url_parse(const char *url, struct redis_url *out, struct error
     bool is_unix = str_starts(s, STR("unix://")), is_tcp = str_starts(s, STR("redis://"));
     if (str_starts(s, STR("rediss://")))
         return error_set(err, STATUS_INVALID,
-                         "a Redis URL with rediss:// (TLS) is not supported. Use a TLS tunnel on "
-                         "this machine, or unix://");
+                         "Coxswain cannot use a Redis URL with rediss:// (TLS). Use a TLS tunnel "
+                         "on this machine, or unix://");
     if (!is_unix && !is_tcp)
         return error_set(err, STATUS_INVALID, "the Redis URL has a wrong scheme: " WANT);
     size_t n = is_unix ? sizeof "unix://" - 1 : sizeof "redis://" - 1;

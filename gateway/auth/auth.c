@@ -178,7 +178,8 @@ enum status auth_init(struct auth *a, const struct option_list *keys, const char
 {
     *a = (struct auth){.flags = keys, .file = file};
     if (sodium_init() < 0)
-        return error_set(err, STATUS_INTERNAL, "libsodium cannot be initialised");
+        return error_set(err, STATUS_INTERNAL,
+                         "cannot check API keys: the library libsodium cannot be initialised");
     enum status s = STATUS_OK;
     for (size_t i = 0; i < keys->n_items && s == STATUS_OK; i++)
         s = add_flag(a, str_from(keys->items[i]), err);

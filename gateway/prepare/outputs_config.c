@@ -56,7 +56,11 @@ bool outputs_make_compact(struct params *p, struct api_error *e)
     s = is_object ? behind_blanks((struct str){s.ptr + 1, s.len - 1}) : STR("}");
     bool has_members = s.len > 0 && s.ptr[0] != '}';
     char *out = arena_try_array(&p->arena, s.len + n + 1, 1);
-    if (!out || s.len + n + 1 > PROTO_MAX_GRAMMAR_BYTES)
+    if (!out)
+        return api_error_set(e, 400, p->grammar_field,
+                             "%s is too long: the server has no memory for its %zu bytes.",
+                             p->grammar_field, p->sampling.grammar.len);
+    if (s.len + n + 1 > PROTO_MAX_GRAMMAR_BYTES)
         return api_error_set(e, 400, p->grammar_field,
                              "%s is too long: it has %zu bytes, and this server accepts at most "
                              "%zu, because it adds a rule against white space.",

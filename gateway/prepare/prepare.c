@@ -118,8 +118,9 @@ static bool encode_bad_words(const struct prepare_model *m, struct params *p, st
         return true;
     ids = arena_try_array(&p->arena, MAX_BAD_WORD_IDS, sizeof *ids);
     if (!ids)
-        return api_error_set(e, 400, "bad_words",
-                             "bad_words have too many tokens. Send fewer of them.");
+        return api_error_set(
+            e, 413, "bad_words",
+            "The server has no memory for the tokens of bad_words. Send a shorter request.");
     for (size_t i = 0; i < json_array_size(p->bad_words); i++)
         if (!add_bad_word(m, json_string_value(json_array_get(p->bad_words, i)), ids, &n, e))
             return false;

@@ -130,7 +130,7 @@ static void note_end(struct standby *s, enum lease_question asked, const struct 
     if (a->left_ms >= 0)
         snprintf(left, sizeof left, "it expires in %.0f s", (double)a->left_ms / 1000);
     if (asked == LEASE_BOUND && a->holder == LEASE_OTHERS && !s->lease.longer.is)
-        log_warn("lease_bounded", "holder=%s ttl_ms=%llu why=\"nobody renewed it\"",
+        log_warn("lease_bounded", "holder=%s ttl_ms=%llu why=\"no head renewed it\"",
                  log_quote(s->holder), (unsigned long long)s->o.ttl_ms);
     if (!lease_has_no_end(&s->lease))
         s->endless[0] = '\0';

@@ -100,7 +100,8 @@ enum status shared_text_take(struct shared_texts *t, uint64_t tenant, struct str
         x = mem_try_alloc(sizeof *x + bytes.len);
         if (!x)
             return error_set(err, STATUS_NO_MEMORY,
-                             "the head has no memory for a grammar of %zu bytes", bytes.len);
+                             "the head has no memory for a grammar of %zu bytes. Try again later",
+                             bytes.len);
         *x = (struct shared_text){.owner = t, .hash = hash, .tenant = tenant, .len = bytes.len};
         memcpy(x->bytes, bytes.ptr, bytes.len);
         count_more(t, tenant, bytes.len);

@@ -281,7 +281,8 @@ enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err)
                          POOL_MAX_THREADS);
     struct pool *p = aligned_alloc(alignof(struct pool), sizeof *p);
     if (!p)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a pool of threads");
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for a pool of threads. Free memory on this machine");
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
     if (sched_getaffinity(0, sizeof p->cpus, &p->cpus) != 0)

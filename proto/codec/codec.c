@@ -80,7 +80,8 @@ enum status frame_parse_header(struct str frame, struct frame_header *out, struc
                          msg_type_name(out->type), out->body_bytes, frame.len - FRAME_HEADER_BYTES);
     if (out->body_bytes > ops->max_body_bytes)
         return error_set(err, STATUS_PROTOCOL,
-                         "a %s frame has %u body bytes; at most %u are allowed",
+                         "a %s frame has %u body bytes; at most %u are allowed. Run the same "
+                         "release on every machine",
                          msg_type_name(out->type), out->body_bytes, ops->max_body_bytes);
     return STATUS_OK;
 }

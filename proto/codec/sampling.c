@@ -64,11 +64,22 @@ void wire_get_sampling(struct wire *w, const Cox__Sampling *p, struct sampling_p
         wire_fail(w, STATUS_PROTOCOL, "the sampling parameters are missing. Report this bug");
         return;
     }
-    if (p->n_logit_bias_tokens != p->n_logit_bias_values ||
-        p->n_logprobs_plus_1 > PROTO_MAX_LOGPROBS + 1 ||
-        p->n_prompt_logprobs_plus_1 > PROTO_MAX_LOGPROBS + 1) {
+    if (p->n_logit_bias_tokens != p->n_logit_bias_values) {
         wire_fail(w, STATUS_PROTOCOL,
-                  "a count in the sampling parameters is out of range. Report this bug");
+                  "the sampling parameters do not have one logit bias for each of its tokens. "
+                  "Report this bug");
+        return;
+    }
+    if (p->n_logprobs_plus_1 > PROTO_MAX_LOGPROBS + 1) {
+        wire_fail(w, STATUS_PROTOCOL,
+                  "the number of log-probabilities in the sampling parameters is too large. Report "
+                  "this bug");
+        return;
+    }
+    if (p->n_prompt_logprobs_plus_1 > PROTO_MAX_LOGPROBS + 1) {
+        wire_fail(w, STATUS_PROTOCOL,
+                  "the number of prompt log-probabilities in the sampling parameters is too large. "
+                  "Report this bug");
         return;
     }
     struct logit_bias *bias = wire_array(w, p->n_logit_bias_tokens, sizeof *bias);

@@ -241,7 +241,7 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
     assert done.returncode == 0 and done.stdout.count(" seconds\n") == 7, done.stderr
     for args, words in ((["throughput"], "--model MODEL"), (["latency", "--base-url", cluster.url, "--tp", 2], "Remove one of the two"),
                         (["latency", "--use-beam-search", "--model", "null"], "beam search is not supported"),
-                        (["latency", "--model", tmp_path / "nothing"], "No such file"),
+                        (["latency", "--model", tmp_path / "nothing"], f"the model {tmp_path}/nothing is not a file or folder"),
                         (["throughput", "--model", "null", "--dataset", tmp_path / "nothing"], "No such file")):
         done = run_cox("bench", *args, env=env, timeout=30)
         assert done.returncode in (1, 2) and words in done.stderr, (args, done.stderr)
@@ -355,7 +355,7 @@ def test_startup(tmp_path):
     assert (len(r["cold_startup_times"]), len(r["warm_startup_times"])) == (1, 2) and all(t > 0 for t in r["warm_startup_times"])
     assert r["avg_warm_startup_time"] == pytest.approx(sum(r["warm_startup_times"]) / 2) and "no files" in done.stderr
     done = offline(tmp_path, "startup", "--model", tmp_path / "nothing")
-    assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert done.returncode == 1 and "is not a file or folder on this machine" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 # Lists the flags of vLLM's client, from the tests of vLLM's Rust client, with a value where needed. A flag works (""), has no effect ("ignored"),
 # or is refused because it would change the measurement ("refused").

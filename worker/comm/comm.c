@@ -272,7 +272,9 @@ enum status comm_make_room(struct comm *c, uint32_t n_ranks, bool sums, struct e
         c->scratch = mem_try_array(n_ranks * COMM_BLOCK_FLOATS, sizeof(float));
     if (c->exchange.peers && (!sums || c->scratch))
         return STATUS_OK;
-    return error_set(err, STATUS_NO_MEMORY, "not enough memory for the links of %u ranks", n_ranks);
+    return error_set(err, STATUS_NO_MEMORY,
+                     "not enough memory for the links of %u ranks. Free memory on this machine",
+                     n_ranks);
 }
 
 static enum status link_group(struct comm *c, const struct comm_group *g, struct error *err)

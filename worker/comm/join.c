@@ -224,7 +224,7 @@ static enum status pause_before_retry(struct join *j, uint32_t ms, struct error 
     if (until >= j->deadline_ns)
         return error_set(err, STATUS_TIMEOUT,
                          "cannot connect in time: that rank closed each connection, because it "
-                         "joins another replica or has given up. See its log");
+                         "joins another replica or has stopped joining. See its log");
     enum status s;
     do
         s = waiter_poll(&j->c->waiter, fds, 0, until, err);

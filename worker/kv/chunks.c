@@ -11,7 +11,8 @@ enum status kv_walk_check(const struct kv_walk *w, struct u32_span n_blocks, str
 {
     if (w->groups.n != 0 && w->groups.n != w->blocks.n)
         return error_set(err, STATUS_INVALID,
-                         "the transfer names %u KV groups, but %u blocks. Report this bug",
+                         "the KV transfer has %u group numbers for %u blocks, but needs one for "
+                         "each block or none. Report this bug",
                          w->groups.n, w->blocks.n);
     for (uint32_t i = 0; i < w->blocks.n; i++) {
         uint32_t g = group_of(w, i), block = w->blocks.ptr[i];

@@ -385,7 +385,9 @@ enum status kv_transfer_start(struct loop *l, const struct kv_transfer_options *
                                     .no_shared_memory = o->no_shared_memory};
     enum status s = comm_open(&co, &t->comm, err);
     if (s == STATUS_OK && !(t->buffer = mem_try_alloc(KV_CHUNK_BYTES)))
-        s = error_set(err, STATUS_NO_MEMORY, "not enough memory for the buffer of KV transfers");
+        s = error_set(
+            err, STATUS_NO_MEMORY,
+            "not enough memory for the buffer of KV transfers. Free memory on this machine");
     int rc = s == STATUS_OK ? pthread_create(&t->thread, NULL, transfer_main, t) : 0;
     if (rc != 0)
         s = error_set(err, STATUS_LIMIT, "cannot start the thread of KV transfers: %s",
@@ -440,7 +442,8 @@ static enum status make_order(const struct msg_kv_transfer *m, const struct kv_t
     if (msg_copy(&(struct msg){.type = MSG_KV_TRANSFER, .kv_transfer = *m}, &o->arena, &o->msg) !=
         STATUS_OK) {
         order_free(o);
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a list of %u blocks",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for a list of %u blocks. Free memory on this machine",
                          m->blocks.n);
     }
     *out = o;

@@ -164,7 +164,7 @@ static void keep(struct head_link *k, const struct msg *m)
     if (msg_copy(m, &i->arena, &i->msg) != STATUS_OK) {
         arena_fini(&i->arena);
         mem_free(i);
-        go_down(k, "not enough memory to keep a message for the head");
+        go_down(k, "not enough memory to keep a message for the head. Free memory on this machine");
         return;
     }
     if (k->out_last)

@@ -493,8 +493,10 @@ enum status lora_set_take(struct lora_set *l, const struct program *p, struct er
     TRY(lora_set_measure(l, p, &l->n_bytes, err));
     l->memory = d->ops->memory.alloc(d, l->n_bytes);
     if (!l->memory)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %llu bytes of adapters",
-                         (unsigned long long)l->n_bytes);
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "not enough memory for %llu bytes of adapters. Free memory on this machine",
+            (unsigned long long)l->n_bytes);
     l->p = p;
     TRY(lay_out(l, p, l->memory, &l->n_bytes, err));
     for (uint32_t i = 0; i < l->s.max_loras; i++)

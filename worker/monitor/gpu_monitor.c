@@ -63,7 +63,7 @@ static enum status load(struct gpu_monitor *m, const char *library, struct error
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *f = dlsym(m->library, calls[i].name);
         if (!f)
-            return error_set(err, STATUS_UNSUPPORTED, "%s lacks the function %s. Update it",
+            return error_set(err, STATUS_UNSUPPORTED, "%s lacks the function %s. Update the driver",
                              library, calls[i].name);
         memcpy(calls[i].at, &f, sizeof f);
     }

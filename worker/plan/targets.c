@@ -28,10 +28,10 @@ static enum status find_all(struct targets *t, const struct option_list *names, 
             at = at[n] == ',' ? at + n + 1 : NULL;
             struct target *one = name.len > 0 ? add(t) : NULL;
             if (!one && name.len > 0)
-                return error_set(
-                    err, STATUS_LIMIT,
-                    "--gpu and --instance name too many GPUs and machines: at most %d are possible",
-                    MOST_TARGETS);
+                return error_set(err, STATUS_LIMIT,
+                                 "--gpu and --instance name too many GPUs and machines: at most %d "
+                                 "are possible. Name fewer",
+                                 MOST_TARGETS);
             if (one)
                 TRY(find(name, &one->at, err));
         }

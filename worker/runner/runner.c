@@ -97,8 +97,10 @@ enum status runner_new(const struct runner_setup *s, struct runner **out, struct
     uint64_t n = runner_measure(p, s->device, s->pass_rows);
     void *memory = s->device->ops->memory.alloc(s->device, n);
     if (!memory)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %llu bytes of activations",
-                         (unsigned long long)n);
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "not enough memory for %llu bytes of activations. Free memory on this machine",
+            (unsigned long long)n);
     struct runner *r = mem_zalloc(sizeof *r);
     r->s = *s;
     r->ops = s->device->ops;

@@ -367,7 +367,8 @@ static enum status fill_row(const struct choosing *c, float *raw, uint32_t id, s
     const uint32_t *ids = arena_try_alloc(arena, (k + 1) * sizeof *ids);
     const float *values = arena_try_alloc(arena, (k + 1) * sizeof *values);
     if (!ids || !values)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u log-probabilities",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for %u log-probabilities. Free memory on this machine",
                          k + 1);
     struct sampler_row from = *c->r;
     from.logits = raw;

@@ -111,7 +111,8 @@ enum status draft_ngram_propose(struct draft_ngram *d, const struct draft_ngram_
         return STATUS_OK;
     uint32_t last = n_ids - 1; /* the last id is not in the index, because no id follows it yet */
     if (!size_heads(d, n_ids) || !room_for(&d->links, &d->links_cap, last, d->n_indexed))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the n-grams of %u ids",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the n-grams of %u ids. Free memory on this machine",
                          n_ids);
     index_ids(d, c->n_min, ids, last);
     uint32_t from = find(d, c, ids, last);

@@ -303,7 +303,8 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     TRY(check_admit(s, a, err));
     struct sequence *q = grow_slots(s, a->slot + 1) ? take_free(s) : NULL;
     if (!q)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a sequence");
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for a sequence. Free memory on this machine");
     s->slots[a->slot] = q;
     s->n_live++;
     q->slot = a->slot;
@@ -314,7 +315,8 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     q->n_pooled = 0;
     q->vector = (struct f32_span){0};
     if (!grow_u32(&q->ids, &q->ids_cap, a->ids.n) || !keep_sampling(q, &a->sampling))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the %u ids of slot %u",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the %u ids of slot %u. Free memory on this machine",
                          a->ids.n, a->slot);
     memcpy(q->ids, a->ids.ptr, a->ids.n * sizeof *q->ids);
     q->n_ids = a->ids.n;
@@ -370,7 +372,8 @@ static enum status extend_table(const struct sequences *s, struct sequence *q,
                          "exist. Report this bug",
                          q->slot, t->n, b->ids.n, g->n_blocks);
     if (!grow_u32(&t->ids, &t->cap, t->n + b->ids.n))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a block table");
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for a block table. Free memory on this machine");
     for (uint32_t i = 0; i < b->ids.n; i++) {
         uint32_t id = b->ids.ptr[i];
         if (id >= g->n_blocks)
@@ -521,7 +524,8 @@ static enum status resolve_run(struct sequences *s, struct sequence *q, const st
     q->n_computed = out->start + out->n_tokens;
     out->n_draft = r->n_draft > 0 ? draft_room(s, q, r) : 0;
     if (!grow_u32(&q->ids, &q->ids_cap, q->n_ids + out->n_draft))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u draft tokens",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for %u draft tokens. Free memory on this machine",
                          out->n_draft);
     return STATUS_OK;
 }
@@ -558,7 +562,8 @@ static enum status apply(struct sequences *s, const struct msg_plan *p, struct e
     for (uint32_t i = 0; i < p->n_admits; i++)
         TRY(admit(s, &p->admits[i], err));
     if (!grow_runs(s, p->n_runs))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u runs", p->n_runs);
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for %u runs. Free memory on this machine", p->n_runs);
     for (uint32_t i = 0; i < p->n_runs; i++)
         TRY(apply_run(s, p, &p->runs[i], err));
     if (p->digest == 0)

@@ -206,8 +206,10 @@ enum status dummy_pack(struct device *d, struct op_weight *x, const struct sourc
     uint64_t n = (uint64_t)(x->n_len - 1) * step + x->k_len / BLOCK + 2;
     uint8_t *line = mem_try_alloc((n + 1) * block_bytes);
     if (!line)
-        return error_set(err, STATUS_NO_MEMORY,
-                         "not enough memory for the random numbers of tensor %s", s->name);
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "not enough memory for the random numbers of tensor %s. Free memory on this machine",
+            s->name);
     make_line(format_of(s->dtype), seed_of(s, x), first + input / BLOCK, n, (uint32_t)block_bytes,
               line);
     d->ops->loading.weight_pack(d, &x->w, &(struct weight_rows){line + skip, step * block_bytes});

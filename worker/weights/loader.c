@@ -433,7 +433,8 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
         TRY(load_divisors(p, w, &p->ropes[i], err));
     out->memory = d->ops->memory.alloc(d, out->n_bytes);
     if (!out->memory)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %llu bytes of weights",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for %llu bytes of weights. Free memory on this machine",
                          (unsigned long long)out->n_bytes);
     struct loading l = {.files = w, .device = d, .memory = out->memory, .progress = progress};
     if (progress)

@@ -60,7 +60,7 @@ const struct option_spec bench_serve_specs[] = {
      .offset = offsetof(struct S, backend),
      .choices = BACKENDS,
      .def = "openai",
-     .help = "API of the server. All values are OpenAI's API; those with -chat use "
+     .help = "API of the server. Every value means OpenAI's API; values with -chat use "
              "/v1/chat/completions."},
     BENCH_TEXT(S, access.model, "model", NULL,
                "Name of the model at the server. Default: the first model that the server has."),
@@ -68,15 +68,15 @@ const struct option_spec bench_serve_specs[] = {
                "Name of the model at the server, if --model is a path."),
     BENCH_ACCESS_ROWS(S, access),
     OPT_STRING(S, endpoint, "endpoint", NULL,
-               "Path of the API. Default: /v1/completions, or as --backend says."),
+               "Path of the API. Default: /v1/completions, or the path of --backend."),
     OPT_WORDS(S, headers, "header", WORDS_ARE_VALUES,
-              "NAME=VALUE of a header for every request. Several are allowed."),
+              "Header of every request, as NAME=VALUE. Repeat the option for several headers."),
     OPT_STRING(S, request_rate, "request-rate", "inf",
                "Requests per second. Each request is sent at its time, whether or not earlier ones "
                "have ended. inf = all at once."),
     OPT_STRING(S, burstiness, "burstiness", "1.0",
-               "Burstiness of the arrivals. 1 = a Poisson process; lower = burstier (gamma); "
-               "higher = more even; inf = even."),
+               "Burstiness of the arrivals. 1 is a Poisson process. Lower values give bursts "
+               "(gamma distribution), higher values more even intervals, and inf equal intervals."),
     OPT_INT(
         S, max_concurrency, "max-concurrency", 0, 1 << 20, "0",
         "Maximum number of open requests; further ones wait before they are sent. 0 = no limit."),
@@ -90,8 +90,8 @@ const struct option_spec bench_serve_specs[] = {
     OPT_INT(S, warmups, "num-warmups", 0, 1 << 20, "0",
             "Number of requests before the measurement."),
     OPT_FLOAT(S, ready_s, "ready-check-timeout-sec", -1, 86400, "-1",
-              "Seconds to wait for the server to answer. 0 = send no request before the load; -1 = "
-              "600, but fail at once if the port on this machine is closed."),
+              "Seconds to wait for the server to answer. 0 = send no request before the load. -1 = "
+              "600 seconds, but fail at once if the server's port on this machine is closed."),
     OPT_WORDS(S, goodput, "goodput", WORDS_ARE_VALUES,
               "Targets in milliseconds, as ttft:MS tpot:MS e2el:MS. The result counts the requests "
               "that meet all of them."),
@@ -100,7 +100,8 @@ const struct option_spec bench_serve_specs[] = {
     OPT_STRING(S, metric_percentiles, "metric-percentiles", "99",
                "Percentiles to print, for example 50,90,99.9."),
     OPT_STRING(S, plot, "plot", NULL, "SVG file with histograms of the printed metrics."),
-    OPT_BOOL(S, histogram, "histogram", NULL, "Print the same histograms as text below the table."),
+    OPT_BOOL(S, histogram, "histogram", NULL,
+             "Print histograms of the printed metrics as text below the table."),
     OPT_BOOL(S, save_result, "save-result", NULL, "Write the results to a JSON file."),
     OPT_BOOL(S, save_detailed, "save-detailed", NULL, "Write the results of each request too."),
     OPT_BOOL(S, append_result, "append-result", NULL,
@@ -111,15 +112,16 @@ const struct option_spec bench_serve_specs[] = {
                "Name of the result file. Default: BACKEND-RATEqps-MODEL-DATE.json."),
     OPT_STRING(S, label, "label", NULL,
                "Label that replaces BACKEND in the result and its file name."),
-    OPT_WORDS(S, metadata, "metadata", WORDS_ARE_VALUES,
-              "NAME=VALUE to store with the results. Several are allowed."),
+    OPT_WORDS(
+        S, metadata, "metadata", WORDS_ARE_VALUES,
+        "Value to store with the results, as NAME=VALUE. Repeat the option for several values."),
     OPT_BOOL(S, dataset.quiet, "disable-tqdm", NULL, "Show no progress bar."),
     OPT_BOOL(S, ignore_eos, "ignore-eos", NULL,
              "Generate all tokens of each answer, even after an end token."),
     OPT_FLOAT(S, temperature, "temperature", 0, 10, "0", "Sampling temperature."),
     OPT_FLOAT(S, top_p, "top-p", 0, 1, "1", "Probability mass of the tokens to sample from."),
     OPT_INT(S, top_k, "top-k", -1, 1 << 30, "0",
-            "Number of most probable tokens to sample from. 0 = do not send it."),
+            "Number of most probable tokens to sample from. 0 = the server's default."),
     OPT_FLOAT(S, min_p, "min-p", 0, 1, "0",
               "Minimum probability of a token, relative to the most probable one."),
     OPT_FLOAT(S, frequency_penalty, "frequency-penalty", -2, 2, "0",
@@ -140,8 +142,9 @@ const struct option_spec bench_serve_specs[] = {
                "it. Default: no header."),
     OPT_WORDS(S, lora_modules, "lora-modules", WORDS_ARE_VALUES,
               "Names of adapters at the server. Each request uses one of them."),
-    OPT_ENUM(S, lora_assignment, "lora-assignment", "random|round-robin", "random",
-             "Choice of the adapter. random = by --seed; round-robin = in turn."),
+    OPT_ENUM(
+        S, lora_assignment, "lora-assignment", "random|round-robin", "random",
+        "Choice of the adapter of each request. random: chosen with --seed. round-robin: in turn."),
     OPT_BOOL(S, access.gateway.insecure, "insecure", NULL,
              "Accept any certificate, for example a self-signed one, for https."),
     BENCH_SERVE_FOREIGN,

@@ -12,7 +12,7 @@
 
 #define BENCH_SERVE_FOREIGN                                                                        \
     OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),                 \
-        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "There is only one mode."),                       \
+        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "Each tokenizer has one implementation."),        \
         OPT_IGNORED("skip-tokenizer-init", TAKES_NOTHING,                                          \
                     "Without --tokenizer the server counts the prompt tokens."),                   \
         OPT_IGNORED("skip-chat-template", TAKES_NOTHING,                                           \

@@ -24,15 +24,15 @@ struct throughput_options {
 #define S throughput_options
 const struct option_spec bench_throughput_specs[] = {
     OPT_ENUM(S, backend, "backend", "vllm|vllm-chat", "vllm",
-             "API of the requests: vllm = completions, vllm-chat = chats. Both use this program's "
-             "own engine, or --base-url."),
+             "API of the requests. vllm: completions. vllm-chat: chats. Both use a cluster that "
+             "the benchmark starts, or the server at --base-url."),
     BENCH_ENGINE_ROWS(S),
     BENCH_ACCESS_ROWS(S, engine.access),
     BENCH_DATASET_ROWS(S, "1000"),
     OPT_INT(S, n, "n", 1, 128, "1", "Number of answers per prompt."),
     OPT_INT(S, max_concurrency, "max-concurrency", 1, 1 << 20, "512",
-            "Maximum number of open requests. Use more than run at once, so that the queue is "
-            "never empty."),
+            "Maximum number of open requests. Use more than the server runs at the same time, so "
+            "that its queue is never empty."),
     OPT_FLOAT(S, temperature, "temperature", 0, 10, "1", "Sampling temperature."),
     OPT_STRING(S, output_json, "output-json", NULL, "File to write the results to."),
     OPT_BOOL(S, dataset.quiet, "disable-tqdm", NULL, "Show no progress bar."),

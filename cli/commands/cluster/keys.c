@@ -31,7 +31,7 @@ const struct option_spec keys_specs[] = {
     OPT_STRING(keys_options, rotate, "rotate", NULL,
                "Role that gets a new key beside the old one: head, worker, gateway or operator."),
     OPT_STRING(keys_options, retire, "retire", NULL,
-               "Role whose old key is no longer accepted; the end of --rotate."),
+               "Role whose old key is no longer accepted. This is the last step of a rotation."),
     OPT_BOOL(
         keys_options, reload, "reload", NULL,
         "Make the head at --address read the head.key of its own folder again, without a restart."),

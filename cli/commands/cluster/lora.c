@@ -17,8 +17,8 @@ const struct option_spec lora_specs[] = {
     ADMIN_FOLLOW_ROW,
     OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON (list only)."),
     OPT_BOOL(admin_access, in_place, "in-place", NULL,
-             "Replace an adapter of the same name (load only). Requests that use the old one end "
-             "with it, so there must be room for both (--max-loras)."),
+             "Replace an adapter of the same name (load only). Open requests keep the old adapter, "
+             "so --max-loras must allow both."),
     OPT_INT(
         admin_access, timeout_s, "timeout", 0, 86400, "300",
         "Seconds to wait until all workers have loaded or unloaded the adapter. 0 = do not wait."),

@@ -45,7 +45,7 @@ const struct option_spec run_list_specs[] = {
      .offset = offsetof(struct S, last),
      .max = 1e9,
      .def = "0",
-     .help = "Number of the newest runs to print. 0 = all. JSON output is at most 3 MiB then."},
+     .help = "Number of the newest runs to print. 0 = all runs, but at most 3 MiB of JSON."},
     RUN_ROW_DIR(S),
 };
 const struct option_spec run_show_specs[] = {ROW_JSON, RUN_ROW_DIR(S)};

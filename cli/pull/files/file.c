@@ -122,7 +122,8 @@ static bool on_data(void *ctx, struct str piece)
         return false;
     if (!pull_digests_add(&in->digests, piece.ptr, piece.len)) {
         error_set(&in->err, STATUS_INTERNAL,
-                  "cannot check the file's hash: OpenSSL failed. Run the same command again");
+                  "cannot check the hash of %s: OpenSSL failed. Run the same command again",
+                  in->f->name);
         return false;
     }
     in->at += piece.len;

@@ -100,13 +100,15 @@ enum status pull_digests_start(struct pull_digests *d, const struct pull_file *f
         if (!d->git || !digest_add(d->git, head, (size_t)n + 1))
             return error_set(
                 err, STATUS_INTERNAL,
-                "cannot check a file's hash: OpenSSL has no SHA-1. Check its configuration");
+                "cannot check the hash of %s: OpenSSL has no SHA-1. Check its configuration",
+                f->name);
     }
     return d->sha256
                ? STATUS_OK
                : error_set(
                      err, STATUS_INTERNAL,
-                     "cannot check a file's hash: OpenSSL has no SHA-256. Check its configuration");
+                     "cannot check the hash of %s: OpenSSL has no SHA-256. Check its configuration",
+                     f->name);
 }
 
 bool pull_digests_add(struct pull_digests *d, const void *bytes, size_t n)
@@ -134,7 +136,8 @@ enum status pull_digests_read(struct pull_digests *d, const struct fetch_net *ne
                                   path);
         else if (!pull_digests_add(d, block, (size_t)n))
             s = error_set(err, STATUS_INTERNAL,
-                          "cannot check a file's hash: OpenSSL failed. Run the same command again");
+                          "cannot check the hash of %s: OpenSSL failed. Run the same command again",
+                          path);
         else
             *at += (uint64_t)n;
     }

@@ -223,7 +223,8 @@ enum status hf_cache_list(const struct hf_cache *c, const struct model_ref *r, s
     json_decref(root);
     TRY(s);
     if (!text)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory to list the files of %s",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory to list the files of %s. Free memory on this machine",
                          snapshot);
     s = pull_hub_read(str_from(text), r, "", l, err);
     free(text);

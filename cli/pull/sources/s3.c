@@ -153,7 +153,8 @@ static enum status read_pages(const struct pull_source *source, struct listing *
             break;
         s = g->n_pages == MAX_PAGES
                 ? error_set(err, STATUS_LIMIT,
-                            "%s: the bucket's list has more than %d pages. Name a smaller folder",
+                            "%s: the bucket's list has more than %d pages, the most that cox "
+                            "reads. Name a smaller folder",
                             g->r->text, MAX_PAGES)
                 : pull_get_text(source->net, &call, &source->words, &answer, err);
         if (s == STATUS_OK) {

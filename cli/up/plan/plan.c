@@ -51,18 +51,23 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
         return error_set(err, STATUS_INVALID,
                          "--enable-lora requires --lora-root FOLDER: adapters are read only from "
                          "folders below it");
-    if (o->lora_modules.n_items > (o->enable_lora ? (size_t)UP_MAX_LORAS : 0))
+    if (o->lora_modules.n_items > 0 && !o->enable_lora)
         return error_set(err, STATUS_INVALID,
-                         "--lora-modules names %zu adapters, but it requires --enable-lora and "
-                         "allows at most %u adapters",
-                         o->lora_modules.n_items, UP_MAX_LORAS);
+                         "--lora-modules requires --enable-lora: add this option");
+    if (o->lora_modules.n_items > UP_MAX_LORAS)
+        return error_set(
+            err, STATUS_INVALID,
+            "--lora-modules names %zu adapters: at most %u are allowed. Remove some of them",
+            o->lora_modules.n_items, UP_MAX_LORAS);
     if (o->served_model_names.n_items > UP_MAX_NAMES)
-        return error_set(err, STATUS_INVALID,
-                         "--served-model-name has %zu names: at most %u are allowed",
-                         o->served_model_names.n_items, UP_MAX_NAMES);
+        return error_set(
+            err, STATUS_INVALID,
+            "--served-model-name has %zu names: at most %u are allowed. Remove some of them",
+            o->served_model_names.n_items, UP_MAX_NAMES);
     if (n_workers > 1024)
         return error_set(err, STATUS_INVALID,
-                         "%lld workers are too many for one machine: at most 1024 are allowed",
+                         "%lld workers are too many for one machine: at most 1024 are allowed. "
+                         "Start fewer workers",
                          (long long)n_workers);
     if (o->dp > 1 && n_workers < replica_ranks * o->dp)
         return error_set(

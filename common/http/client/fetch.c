@@ -368,7 +368,8 @@ static void set_options(struct transfer *t, const char *url, const struct origin
         curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
 }
 
-static enum status describe(CURLcode rc, const struct transfer *t, struct error *err)
+static enum status describe(CURLcode rc, const struct transfer *t, const char *url,
+                            struct error *err)
 {
     const char *host = t->answer->host, *why = curl_easy_strerror(rc);
     if (t->is_stopped || rc == CURLE_ABORTED_BY_CALLBACK)
@@ -398,7 +399,8 @@ static enum status describe(CURLcode rc, const struct transfer *t, struct error 
                          host, why);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
-        return error_set(err, STATUS_INVALID, "the address of %s is not valid (%s)", host, why);
+        return error_set(err, STATUS_INVALID, "the URL %.*s is not valid (%s)",
+                         (int)strcspn(url, "?"), url, why);
     default:
         return error_set(err, STATUS_IO, "the request to %s failed: %s", host, why);
     }
@@ -428,7 +430,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     set_options(t, url, o);
     struct curl_slist *headers = set_headers(t, url, o, is_own_host);
     CURLcode rc = curl_easy_perform(t->curl);
-    enum status s = rc == CURLE_OK ? STATUS_OK : describe(rc, t, err);
+    enum status s = rc == CURLE_OK ? STATUS_OK : describe(rc, t, url, err);
     t->answer->code = code_of(t->curl);
     (void)curl_easy_getinfo(t->curl, CURLINFO_RETRY_AFTER, &wait);
     t->answer->retry_after_s = wait > 0 && wait < 86400 ? (uint32_t)wait : 0;
@@ -455,7 +457,7 @@ static enum status follow(struct transfer *t, struct error *err)
         origin_of(url, &first)
             ? STATUS_OK
             : error_set(err, STATUS_INVALID,
-                        "the given address is not a valid http:// or https:// address. Correct it");
+                        "the given URL is not a valid http:// or https:// URL. Correct it");
     here = first;
     for (int i = 0; s == STATUS_OK; i++) {
         s = hop(t, url, &here, same_origin(&here, &first), &next, err);

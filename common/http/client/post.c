@@ -69,12 +69,14 @@ enum status http_target_parse(struct str url, const char *default_path, struct h
     struct str scheme = STR("http://");
     *out = (struct http_target){0};
     if (str_starts(url, STR("https://")))
-        return error_set(err, STATUS_INVALID,
-                         "https:// is not supported. Run a collector on this machine that forwards "
-                         "the data, and give its address, such as http://127.0.0.1:4318");
+        return error_set(
+            err, STATUS_INVALID,
+            "Coxswain cannot send data over https://. Run a collector on this machine that "
+            "forwards the data, and give its address, such as http://127.0.0.1:4318");
     if (str_starts(url, STR("grpc://")))
         return error_set(err, STATUS_INVALID,
-                         "gRPC is not supported. Use the HTTP port of the collector, usually 4318");
+                         "Coxswain cannot send data over gRPC. Use the HTTP port of the collector, "
+                         "usually 4318");
     if (!str_starts(url, scheme) || !is_plain(url))
         return error_set(err, STATUS_INVALID,
                          "the address must have the form http://HOST[:PORT][/PATH]");

@@ -174,17 +174,17 @@ static int on_headers_complete(llhttp_t *l)
         return fail(p, 405, "The method CONNECT is not supported: this server is not a proxy");
     l->upgrade = 0; /* a server may ignore an offer to upgrade (RFC 9110, 7.8) */
     if (l->http_major != 1 || l->http_minor > 1)
-        return fail(p, 505, "Only HTTP/1.0 and HTTP/1.1 are supported");
+        return fail(p, 505, "This server accepts only HTTP/1.0 and HTTP/1.1");
     field_value(p, "host", &n);
     if (n > 1 || (n == 0 && l->http_minor == 1))
         return fail(p, 400, "The request must have exactly one Host header");
     struct str coding = field_value(p, "transfer-encoding", &n);
     p->is_suspect = n > 0 && l->http_minor == 0;
     if (n > 1 || (n == 1 && (coding.len != 7 || strncasecmp(coding.ptr, "chunked", 7) != 0)))
-        return fail(p, 501, "The only supported Transfer-Encoding is chunked");
+        return fail(p, 501, "This server accepts only the Transfer-Encoding chunked");
     struct str expect = field_value(p, "expect", &n);
     if (n && (expect.len != 12 || strncasecmp(expect.ptr, "100-continue", 12) != 0))
-        return fail(p, 417, "Only Expect: 100-continue is supported");
+        return fail(p, 417, "This server accepts only Expect: 100-continue");
     p->length = l->flags & F_CONTENT_LENGTH ? l->content_length : 0;
     if (!takes_body(p)) {
         p->message.keep_alive = false;

@@ -52,7 +52,7 @@ static enum status check_rope(const struct model_info *m, const struct model_con
     if (r->scaling == ROPE_LONGROPE && r->n_rot > MODEL_MAX_ROT)
         return error_set(err, STATUS_UNSUPPORTED,
                          "%s: RoPE scaling longrope rotates %u dimensions of a head; this build "
-                         "supports at most %u",
+                         "supports at most %u. Use another model",
                          m->path, r->n_rot, MODEL_MAX_ROT);
     if (!isfinite(r->attention_factor))
         return error_set(err, STATUS_INVALID,

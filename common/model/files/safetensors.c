@@ -164,14 +164,16 @@ static enum status make_tables(struct safetensors *s, const json_t *root, struct
     uint64_t n = json_object_size(root);
     json_object_foreach((json_t *)root, name, o) n_name_bytes += strlen(name) + 1;
     if (n > MAX_TENSORS)
-        return error_set(err, STATUS_INVALID, "%s has %llu tensors; at most %d are allowed",
+        return error_set(err, STATUS_INVALID,
+                         "%s has %llu tensors; Coxswain reads at most %d. Use another model",
                          s->path, (unsigned long long)n, MAX_TENSORS);
     s->names = mem_try_array(n_name_bytes + 1, 1);
     s->entries = mem_try_array(n + 1, sizeof *s->entries);
     s->by_name = mem_try_array(n + 1, sizeof *s->by_name);
     s->tensors = mem_try_array(n + 1, sizeof *s->tensors);
     if (!s->names || !s->entries || !s->by_name || !s->tensors)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the tensor list of %s. Free memory on this machine",
                          s->path);
     return STATUS_OK;
 }

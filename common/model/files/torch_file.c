@@ -88,8 +88,8 @@ static enum status open_archive(struct torch_file *f, struct error *err)
                          f->path);
     if (order && !str_eq_c((struct str){(const char *)order->data, order->n_bytes}, "little"))
         return error_set(err, STATUS_UNSUPPORTED,
-                         "the byte order of %s is not little-endian, which is not supported. Save "
-                         "the checkpoint again on a little-endian machine",
+                         "the byte order of %s is not little-endian, which Coxswain does not "
+                         "support. Save the checkpoint again on a little-endian machine",
                          f->path);
     f->pickle = (struct str){(const char *)pickle->data, pickle->n_bytes};
     return STATUS_OK;
@@ -122,8 +122,8 @@ static enum status measure(const struct torch_file *f, const struct torch_tensor
     if (empty || contiguous)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "%s: tensor " STR_FMT " is not contiguous in memory, which is not supported. "
-                     "Save a contiguous copy of it (.contiguous())",
+                     "%s: tensor " STR_FMT " is not contiguous in memory, which Coxswain does not "
+                     "support. Save a contiguous copy of it (.contiguous())",
                      f->path, STR_ARG(t->name));
 }
 
@@ -204,7 +204,8 @@ static enum status make_tables(struct torch_file *f, const struct torch_pickle *
     f->by_name = mem_try_array(n + 1, sizeof *f->by_name);
     f->tensors = mem_try_array(n + 1, sizeof *f->tensors);
     if (!f->names || !f->entries || !f->by_name || !f->tensors)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the tensor list of %s. Free memory on this machine",
                          f->path);
     return STATUS_OK;
 }

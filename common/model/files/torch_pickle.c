@@ -450,8 +450,9 @@ enum status torch_pickle_read(const void *bytes, size_t n, const char *name,
     *out = (struct torch_pickle){0};
     if (n > PICKLE_MAX_BYTES)
         return error_set(err, STATUS_LIMIT,
-                         "%s: the pickle in this file has %zu bytes; at most %d are allowed", name,
-                         n, PICKLE_MAX_BYTES);
+                         "%s: the pickle in this file has %zu bytes; Coxswain reads at most %d. "
+                         "Use the model's safetensors files",
+                         name, n, PICKLE_MAX_BYTES);
     m.end = m.bytes + n;
     enum status s = run(&m);
     if (s == STATUS_OK)

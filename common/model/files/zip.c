@@ -126,8 +126,8 @@ static enum status read_end(struct zip *z, struct error *err)
     if (load_u16(e + 20) != 0 || load_u16(e + 4) != load_u16(e + 6) ||
         load_u16(e + 8) != load_u16(e + 10))
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s is a zip archive of several disks, which is not supported. Save it "
-                         "again with torch.save",
+                         "%s is a zip archive of several disks, which Coxswain does not support. "
+                         "Save it again with torch.save",
                          z->path);
     if (end >= LOCATOR_BYTES && load_u32(e - LOCATOR_BYTES) == LOCATOR_MAGIC)
         return read_end64(z, end, err);
@@ -224,14 +224,16 @@ static enum status read_entry(const struct zip *z, uint64_t *at, struct entry *e
     if (memchr(name.ptr, 0, n_name))
         return wrong(z, name, err, "its name contains a NUL");
     if (load_u16(p + 8) & FLAG_ENCRYPTED)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: member " STR_FMT
-                         " is encrypted, which is not supported. Save it without encryption",
-                         z->path, STR_ARG(name));
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "%s: member " STR_FMT
+            " is encrypted, which Coxswain does not support. Save it without encryption",
+            z->path, STR_ARG(name));
     if (load_u16(p + 10) != 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: member " STR_FMT " is compressed (method %u). Only uncompressed "
-                         "members are supported, as torch.save writes them",
+                         "%s: member " STR_FMT
+                         " is compressed (method %u), but Coxswain reads only uncompressed "
+                         "members. Save it again with torch.save",
                          z->path, STR_ARG(name), load_u16(p + 10));
     TRY(read_extra64(z, name, extra, (uint64_t *const[]){&n_bytes, &packed, &e->begin}, err));
     if (packed != n_bytes)
@@ -293,7 +295,9 @@ static enum status parse(struct zip *z, struct error *err)
     z->by_name = mem_try_array(z->n_entries + 1, sizeof *z->by_name);
     if (!z->entries || !z->by_name)
         return error_set(err, STATUS_NO_MEMORY,
-                         "not enough memory for the directory of the zip archive %s", z->path);
+                         "not enough memory for the directory of the zip archive %s. Free memory "
+                         "on this machine",
+                         z->path);
     for (uint64_t i = 0; i < z->n_entries; i++)
         TRY(read_entry(z, &at, &z->entries[i], err));
     if (at != z->directory_end)

@@ -104,7 +104,8 @@ enum status gguf_find_in_folder(const char *folder, char *out, struct error *err
         return s;
     int n = snprintf(out, PATH_MAX, "%s/%s", folder, found);
     if (!found[0] || n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_NOT_FOUND,
-                         "the folder %s contains no GGUF file. Check the path", folder);
+        return error_set(
+            err, STATUS_NOT_FOUND,
+            "the folder %s contains neither config.json nor a GGUF file. Check the path", folder);
     return STATUS_OK;
 }

@@ -71,7 +71,7 @@ static enum status take_str(struct cursor *c, uint64_t max, struct str *out)
     TRY(take_u64(c, &n));
     if (n > max)
         return error_set(c->err, STATUS_INVALID,
-                         "%s has a string of %llu bytes at byte %zu; at most %llu are allowed. "
+                         "%s has a string of %llu bytes at byte %zu; Coxswain reads at most %llu. "
                          "Fetch the file again",
                          c->g->path, (unsigned long long)n, (size_t)(c->at - c->g->bytes),
                          (unsigned long long)max);
@@ -99,13 +99,16 @@ static enum status take_array(struct cursor *c, struct str key, struct gguf_arra
     TRY(take_type(c, key, &out->type));
     TRY(take_u64(c, &out->n));
     if (out->type == GGUF_ARRAY)
-        return error_set(c->err, STATUS_UNSUPPORTED,
-                         "%s: " STR_FMT " is an array of arrays, which is not supported",
-                         c->g->path, STR_ARG(key));
+        return error_set(
+            c->err, STATUS_UNSUPPORTED,
+            "%s: " STR_FMT
+            " is an array of arrays, which Coxswain does not support. Use another model",
+            c->g->path, STR_ARG(key));
     if (out->n > MAX_ARRAY)
         return error_set(c->err, STATUS_INVALID,
-                         "%s: " STR_FMT " has %llu elements; at most %d are allowed", c->g->path,
-                         STR_ARG(key), (unsigned long long)out->n, MAX_ARRAY);
+                         "%s: " STR_FMT " has %llu elements; Coxswain reads at most %d. Fetch the "
+                         "file again, or use another model",
+                         c->g->path, STR_ARG(key), (unsigned long long)out->n, MAX_ARRAY);
     out->ptr = c->at;
     if (out->type == GGUF_STRING) {
         struct str s;
@@ -156,8 +159,9 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
     TRY(take_u32(c, &t->n_dims));
     if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)
         return error_set(c->err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT " has %u dimensions, which is not supported",
-                         c->g->path, STR_ARG(t->name), t->n_dims);
+                         "%s: tensor " STR_FMT
+                         " has %u dimensions; Coxswain supports 1 to %d. Use another model",
+                         c->g->path, STR_ARG(t->name), t->n_dims, GGUF_MAX_DIMS);
     uint64_t n_rows = 1;
     bool fits = true;
     for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++) {
@@ -174,7 +178,8 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
     struct dtype_traits traits = dtype_traits(id < DTYPE_GGML_END ? id : UINT32_MAX);
     if (traits.block_elems == 0)
         return error_set(c->err, STATUS_UNSUPPORTED,
-                         "%s: tensor " STR_FMT " has the type %s (%u), which is not supported",
+                         "%s: tensor " STR_FMT " has the type %s (%u), which Coxswain does not "
+                         "support. Use a file with another quantisation",
                          c->g->path, STR_ARG(t->name), traits.name, id);
     t->dtype = (enum dtype)id;
     if (!fits || !dtype_bytes(id, t->shape[0], n_rows, &t->n_bytes))
@@ -224,7 +229,8 @@ static enum status read_values(struct gguf *g, struct cursor *c)
     g->values = mem_try_array(g->n_values + 1, sizeof *g->values);
     g->values_by_key = mem_try_array(g->n_values + 1, sizeof *g->values_by_key);
     if (!g->values || !g->values_by_key)
-        return error_set(c->err, STATUS_NO_MEMORY, "not enough memory for the metadata of %s",
+        return error_set(c->err, STATUS_NO_MEMORY,
+                         "not enough memory for the metadata of %s. Free memory on this machine",
                          g->path);
     for (uint64_t i = 0; i < g->n_values; i++) {
         TRY(take_value(c, &g->values[i]));
@@ -245,7 +251,8 @@ static enum status read_tensors(struct gguf *g, struct cursor *c)
     g->tensors = mem_try_array(g->n_tensors + 1, sizeof *g->tensors);
     g->tensors_by_name = mem_try_array(g->n_tensors + 1, sizeof *g->tensors_by_name);
     if (!g->tensors || !g->tensors_by_name)
-        return error_set(c->err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+        return error_set(c->err, STATUS_NO_MEMORY,
+                         "not enough memory for the tensor list of %s. Free memory on this machine",
                          g->path);
     for (uint64_t i = 0; i < g->n_tensors; i++)
         TRY(take_tensor(c, &g->tensors[i]));
@@ -295,7 +302,8 @@ static enum status check_overlaps(const struct gguf *g, struct error *err)
     const struct gguf_tensor **by_offset = mem_try_array(g->n_tensors + 1, sizeof *by_offset);
     enum status s = STATUS_OK;
     if (!by_offset)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the tensor list of %s. Free memory on this machine",
                          g->path);
     for (uint64_t i = 0; i < g->n_tensors; i++)
         by_offset[i] = &g->tensors[i];
@@ -320,14 +328,14 @@ static enum status parse(struct gguf *g, struct error *err)
     TRY(take(&c, 4, &magic));
     TRY(take_u32(&c, &g->version));
     if ((g->version & 0xFFFF) == 0 && g->version != 0)
-        return error_set(
-            err, STATUS_UNSUPPORTED,
-            "%s is a big-endian GGUF file, which is not supported. Use a little-endian file",
-            g->path);
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s is a big-endian GGUF file, which Coxswain does not support. Use a "
+                         "little-endian file",
+                         g->path);
     if (g->version != 2 && g->version != 3)
         return error_set(
             err, STATUS_UNSUPPORTED,
-            "%s has the GGUF version %u; versions 2 and 3 are supported. Convert the model again",
+            "%s has the GGUF version %u; Coxswain reads versions 2 and 3. Convert the model again",
             g->path, g->version);
     TRY(take_u64(&c, &g->n_tensors));
     TRY(take_u64(&c, &g->n_values));

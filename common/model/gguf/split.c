@@ -87,7 +87,8 @@ static enum status merge(struct gguf *g, uint64_t n_tensors, struct error *err)
     if (!all || !by_name) {
         mem_free(all);
         mem_free(by_name);
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the tensor list of %s. Free memory on this machine",
                          g->path);
     }
     for (uint32_t i = 0; i < g->n_parts; i++) {
@@ -121,7 +122,9 @@ enum status gguf_join(struct gguf *g, struct error *err)
     if (n <= 1)
         return STATUS_OK;
     if (n > MAX_PARTS)
-        return error_set(err, STATUS_LIMIT, "%s is one of %llu parts; at most %d are supported",
+        return error_set(err, STATUS_LIMIT,
+                         "%s is one of %llu parts; Coxswain reads at most %d. Merge the parts with "
+                         "llama-gguf-split --merge",
                          g->path, (unsigned long long)n, MAX_PARTS);
     if (stem == 0 || !gguf_read_suffix(g->path, stem, &i_name, &n_name) || i_name != 1 ||
         n_name != n)

@@ -13,8 +13,10 @@ enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *
         if (m->eos_ids[i] == id)
             return STATUS_OK;
     if (m->n_eos_ids == MODEL_MAX_EOS)
-        return error_set(err, STATUS_INVALID, "%s has more than %d end-of-sequence ids", m->path,
-                         MODEL_MAX_EOS);
+        return error_set(err, STATUS_INVALID,
+                         "%s has more than %d end-of-sequence ids, the most that Coxswain "
+                         "supports. Use another model",
+                         m->path, MODEL_MAX_EOS);
     m->eos_ids[m->n_eos_ids++] = (uint32_t)id;
     return STATUS_OK;
 }

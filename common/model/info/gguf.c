@@ -34,11 +34,16 @@ static enum status read_vocab(const struct gguf *g, struct model_info *m,
 {
     const struct gguf_tensor *embd = gguf_find_tensor(g, "token_embd.weight");
     uint64_t n = embd ? embd->shape[1] : tokens->n;
-    if (n < 1 || n > MODEL_MAX_VOCAB || (embd && embd->n_dims != 2))
+    if (embd && embd->n_dims != 2)
+        return error_set(err, STATUS_INVALID,
+                         "%s: the tensor token_embd.weight has %u dimensions, but must have 2. "
+                         "Fetch the file again",
+                         m->path, embd->n_dims);
+    if (n < 1 || n > MODEL_MAX_VOCAB)
         return error_set(
             err, STATUS_INVALID,
-            "%s: the vocabulary has %llu tokens, which is not supported. Use another model",
-            m->path, (unsigned long long)n);
+            "%s: the vocabulary has %llu tokens; Coxswain supports 1 to %d. Use another model",
+            m->path, (unsigned long long)n, MODEL_MAX_VOCAB);
     if (tokens->n > n)
         return error_set(err, STATUS_INVALID,
                          "%s: the tokenizer has %llu tokens, but the embedding has only %llu. "

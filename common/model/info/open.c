@@ -156,10 +156,10 @@ static enum status open_demo(struct model_info *m, const char *cache_dir, struct
 
 static enum status open_local(struct model_info *m, const char *path, struct error *err)
 {
-    enum status s = open_path(m, path, NULL, err);
-    if (s != STATUS_NOT_FOUND)
-        return s;
-    return error_set(err, s,
+    struct stat st;
+    if (stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR))
+        return open_path(m, path, NULL, err);
+    return error_set(err, STATUS_NOT_FOUND,
                      "the model %.200s is not a file or folder on this machine. The model must be "
                      "\"demo\", \"null\", a GGUF file, a folder with config.json or one GGUF file, "
                      "or a name to download, such as ORG/NAME on Hugging Face",

@@ -336,7 +336,8 @@ static enum status parse_known(const char *text, struct model_ref *r, struct err
     r->path = mem_strdup(text);
     r->text = mem_strdup(text);
     r->name = name_of(text);
-    return *text ? STATUS_OK : error_set(err, STATUS_INVALID, "the name of the model is empty");
+    return *text ? STATUS_OK
+                 : error_set(err, STATUS_INVALID, "the name of the model is empty. Give a name");
 }
 
 enum status model_ref_parse(const char *text, struct model_ref *out, struct error *err)
@@ -344,11 +345,14 @@ enum status model_ref_parse(const char *text, struct model_ref *out, struct erro
     *out = (struct model_ref){0};
     bool is_remote = strncmp(text, "hf:", 3) == 0 || strstr(text, "://") != NULL;
     if (is_remote && strlen(text) > MODEL_REF_MAX_BYTES)
-        return error_set(err, STATUS_INVALID, "the name of the model is longer than %d bytes",
-                         MODEL_REF_MAX_BYTES);
+        return error_set(
+            err, STATUS_INVALID,
+            "the name of the model is longer than %d bytes, the limit. Use a shorter name",
+            MODEL_REF_MAX_BYTES);
     if (is_remote && !is_printable(text))
-        return error_set(err, STATUS_INVALID,
-                         "the name of the model contains control characters or is not UTF-8");
+        return error_set(
+            err, STATUS_INVALID,
+            "the name of the model contains control characters or is not UTF-8. Correct the name");
     enum status s = parse_known(text, out, err);
     if (s != STATUS_OK)
         model_ref_fini(out);

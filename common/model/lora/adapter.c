@@ -169,14 +169,16 @@ static enum status read_modules(struct lora_adapter *a, struct error *err)
 {
     uint64_t n = n_tensors(a);
     if (n == 0 || n > 2 * (uint64_t)MAX_MODULES)
-        return error_set(
-            err, STATUS_INVALID,
-            "%s/%s has %llu tensors; 1 to %d are supported (adapters of experts are not supported)",
-            a->folder, lora_adapter_file(a), (unsigned long long)n, 2 * MAX_MODULES);
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s has %llu tensors; Coxswain supports 1 to %d, and no adapters of "
+                         "experts. Use another adapter",
+                         a->folder, lora_adapter_file(a), (unsigned long long)n, 2 * MAX_MODULES);
     a->modules = mem_try_array(n, sizeof *a->modules);
     if (!a->modules)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %s/%s with %llu tensors",
-                         a->folder, lora_adapter_file(a), (unsigned long long)n);
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "not enough memory for %s/%s with %llu tensors. Free memory on this machine", a->folder,
+            lora_adapter_file(a), (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
         const struct tensor *t = tensor_at(a, i);
         struct lora_module *m = &a->modules[a->n_modules];

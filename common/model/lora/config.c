@@ -50,13 +50,15 @@ static enum status check_unsupported(const struct lora_config *c, struct error *
     };
     const char *type = json_string_value(json_object_get(c->root, "peft_type"));
     if (!type || strcmp(type, "LORA") != 0)
-        return error_set(err, STATUS_UNSUPPORTED, "%s/%s: peft_type is %.64s; it must be LORA",
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s/%s: peft_type is %.64s; it must be LORA. Use a LoRA adapter",
                          c->folder, file, type ? type : "missing");
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (!says_nothing(json_object_get(c->root, keys[i].key)))
-            return error_set(err, STATUS_UNSUPPORTED,
-                             "%s/%s: %s is set: this build does not support %s", c->folder, file,
-                             keys[i].key, keys[i].what);
+            return error_set(
+                err, STATUS_UNSUPPORTED,
+                "%s/%s: %s is set, but Coxswain does not support %s. Use another adapter",
+                c->folder, file, keys[i].key, keys[i].what);
     return STATUS_OK;
 }
 
@@ -128,8 +130,8 @@ static enum status read_pattern(const struct lora_config *c, const char *key,
     {
         if (name[0] == '\0' || strpbrk(name, "^$*+?()[]{}|\\"))
             return error_set(err, STATUS_UNSUPPORTED,
-                             "%s/%s: %s: \"%.96s\" is a regular expression, but this build "
-                             "supports only names of modules",
+                             "%s/%s: %s: \"%.96s\" is a regular expression, but Coxswain supports "
+                             "only names of modules. Write one entry for each module",
                              c->folder, file, key, name);
         TRY(key[0] == 'r' ? to_rank(c, name, value, &rank, err)
                           : to_alpha(c, name, value, &alpha, err));

@@ -67,8 +67,10 @@ static enum status add_name(struct weights *w, const struct layout *l, const cha
                             struct error *err)
 {
     if (w->n_shards == MAX_SHARDS)
-        return error_set(err, STATUS_LIMIT, "the folder %s has more than %d %s files", w->path,
-                         MAX_SHARDS, l->ends[0]);
+        return error_set(err, STATUS_LIMIT,
+                         "the folder %s has more than %d %s files, the most that Coxswain reads. "
+                         "Give a folder with one model only",
+                         w->path, MAX_SHARDS, l->ends[0]);
     /* the array is full when n_shards is a power of two */
     if ((w->n_shards & (w->n_shards - 1)) == 0)
         w->shards = mem_realloc(w->shards, (w->n_shards ? 2 * w->n_shards : 1) * sizeof *w->shards);
@@ -104,8 +106,9 @@ static enum status add_index_names(struct weights *w, const struct layout *l, co
         s = check_name(w, l, tensor, file, err);
         if (s == STATUS_OK && !json_object_get(seen, json_string_value(file))) {
             if (json_object_set_new(seen, json_string_value(file), json_true()) != 0)
-                s = error_set(err, STATUS_NO_MEMORY, "not enough memory to read %s/%s", w->path,
-                              l->index);
+                s = error_set(err, STATUS_NO_MEMORY,
+                              "not enough memory to read %s/%s. Free memory on this machine",
+                              w->path, l->index);
             else
                 s = add_name(w, l, json_string_value(file), err);
         }

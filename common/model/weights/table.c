@@ -16,7 +16,8 @@ enum status weights_reserve(struct weights *w, uint64_t n, struct error *err)
     w->tensors = mem_try_array(n + 1, sizeof *w->tensors);
     w->by_name = mem_try_array(n + 1, sizeof *w->by_name);
     if (!w->tensors || !w->by_name)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the tensor list of %s. Free memory on this machine",
                          w->path);
     return STATUS_OK;
 }

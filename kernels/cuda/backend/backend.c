@@ -163,10 +163,10 @@ static enum status cuda_check(const struct device *d, const struct scratch_shape
                               struct error *err)
 {
     if (s->hidden > CUDA_NORM_MAX_DIM)
-        return error_set(
-            err, STATUS_UNSUPPORTED,
-            "the model's hidden width is %u; the GPU's norm kernels support at most %u", s->hidden,
-            CUDA_NORM_MAX_DIM);
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "the model's hidden width is %u; the GPU's norm kernels support at most "
+                         "%u. Use another model, or --device cpu",
+                         s->hidden, CUDA_NORM_MAX_DIM);
     return cuda_attention_check(s->head_dim, s->v_dim, s->is_latent, err);
 }
 

@@ -54,8 +54,9 @@ struct engine_setup executor_model_setup(const struct worker_options *o)
 enum status executor_model_check(const struct worker_options *o, struct error *err)
 {
     if (o->tp > COMM_MAX_RANKS || o->pp > COMM_MAX_RANKS || o->tp * o->pp > COMM_MAX_RANKS)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "--tp %lld --pp %lld is too large: a replica has at most %u ranks",
-                         (long long)o->tp, (long long)o->pp, COMM_MAX_RANKS);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "--tp %lld --pp %lld is too large: a replica has at most %u ranks. Use lower values",
+            (long long)o->tp, (long long)o->pp, COMM_MAX_RANKS);
     return STATUS_OK;
 }

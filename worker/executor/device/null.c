@@ -313,7 +313,9 @@ static enum status prompt_logprobs_of_run(const struct executor_null *x,
         uint32_t id = q->ids[r->start + i + 1];
         null_hash_push(&h, id);
         if (!rows || !prompt_logprob_of(&h, id, k, x->info.limits.vocab_size, arena, &rows[i]))
-            return error_set(err, STATUS_NO_MEMORY, "not enough memory for log-probabilities");
+            return error_set(
+                err, STATUS_NO_MEMORY,
+                "not enough memory for log-probabilities. Free memory on this machine");
     }
     item->prompt_logprobs = rows;
     item->n_prompt_logprobs = n;
@@ -348,16 +350,20 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
     float *gaps = arena_try_array(arena, n_max, sizeof *gaps);
     struct logprob_row *rows = k >= 0 ? arena_try_array(arena, n_max, sizeof *rows) : NULL;
     if (!ids || !gaps || (k >= 0 && !rows))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a result");
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for a result. Free memory on this machine");
     for (bool right = true; right && n < n_max; n++) {
         ids[n] = null_hash_token(hash_of(x, q), x->info.limits.vocab_size);
         gaps[n] = 1.0f;
         right = n < r->n_drafted && q->ids[q->n_ids] == ids[n];
         if (!sequence_push(q, ids[n], x->info.limits.max_model_len))
-            return error_set(err, STATUS_NO_MEMORY, "not enough memory for the ids of slot %u",
-                             q->slot);
+            return error_set(
+                err, STATUS_NO_MEMORY,
+                "not enough memory for the ids of slot %u. Free memory on this machine", q->slot);
         if (rows && !fill_logprobs(x, ids[n], k, arena, &rows[n]))
-            return error_set(err, STATUS_NO_MEMORY, "not enough memory for log-probabilities");
+            return error_set(
+                err, STATUS_NO_MEMORY,
+                "not enough memory for log-probabilities. Free memory on this machine");
     }
     *item = (struct result_item){.slot = q->slot,
                                  .ids = {ids, n},
@@ -365,7 +371,8 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
                                  .n_logprobs = rows ? n : 0,
                                  .gaps = {gaps, n}};
     if (q->sampling.pooling != POOLING_NONE && !fill_vector(q, arena, &item->vector))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the vector of slot %u",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the vector of slot %u. Free memory on this machine",
                          q->slot);
     return STATUS_OK;
 }
@@ -377,7 +384,8 @@ static enum status answer_runs(struct executor_null *x, struct sequence_runs run
 {
     struct result_item *items = arena_try_array(arena, runs.n ? runs.n : 1, sizeof *items);
     if (!items)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u results", runs.n);
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for %u results. Free memory on this machine", runs.n);
     uint32_t n = 0;
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
@@ -420,7 +428,8 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
     die_if_told(x, p);
     for (uint32_t i = 0; i < p->n_admits; i++) {
         if (!grow_hashes(x, p->admits[i].slot))
-            return error_set(err, STATUS_NO_MEMORY, "not enough memory for slot %u",
+            return error_set(err, STATUS_NO_MEMORY,
+                             "not enough memory for slot %u. Free memory on this machine",
                              p->admits[i].slot);
         x->hashed[p->admits[i].slot] = 0;
     }
@@ -601,7 +610,9 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
         const struct kv_group *g = &x->info.limits.kv_groups[0];
         x->kv = null_kv_new(g->n_blocks, g->block_tokens);
         if (!x->kv)
-            s = error_set(err, STATUS_NO_MEMORY, "not enough memory for %u blocks", g->n_blocks);
+            s = error_set(err, STATUS_NO_MEMORY,
+                          "not enough memory for %u blocks. Free memory on this machine",
+                          g->n_blocks);
     }
     if (s != STATUS_OK) {
         null_close(&x->base);

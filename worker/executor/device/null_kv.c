@@ -115,7 +115,9 @@ enum status null_kv_run(struct null_kv *k, const struct msg_plan *p, struct sequ
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
         if (!grow(k, r->q->slot))
-            return error_set(err, STATUS_NO_MEMORY, "not enough memory for slot %u", r->q->slot);
+            return error_set(err, STATUS_NO_MEMORY,
+                             "not enough memory for slot %u. Free memory on this machine",
+                             r->q->slot);
         if (r->n_tokens > 0)
             TRY(advance(k, r->q, r->start, r->start + r->n_tokens, err));
     }

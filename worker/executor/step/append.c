@@ -37,7 +37,8 @@ enum status sampled_init(struct sampled *d, struct sequence_runs runs, struct ar
     if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs) &&
         (!masks || (d->mask_units && d->matcher_kib)))
         return STATUS_OK;
-    return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u results", d->n_items);
+    return error_set(err, STATUS_NO_MEMORY,
+                     "not enough memory for %u results. Free memory on this machine", d->n_items);
 }
 
 /* Returns the number of places that count: one for each draft token that equals the sampled id,
@@ -91,8 +92,10 @@ static enum status append(struct executor_model *x, struct sequence_run *r, cons
     TRY(check_taken(x, r, ids, n, err));
     for (uint32_t i = 0; i < n; i++)
         if (!sequence_push(r->q, ids[i], x->info.limits.max_model_len))
-            return error_set(err, STATUS_NO_MEMORY, "not enough memory for the token of slot %u",
-                             r->q->slot);
+            return error_set(
+                err, STATUS_NO_MEMORY,
+                "not enough memory for the token of slot %u. Free memory on this machine",
+                r->q->slot);
     r->q->draft_lacks = r->n_drafted > 0 && n > r->n_drafted;
     return STATUS_OK;
 }
@@ -141,7 +144,8 @@ enum status executor_append_id(struct executor_model *x, struct sequence *q, uin
                          "%u tokens. Report this bug",
                          x->ranks.comms.sampling_rank, id, q->slot, x->info.limits.vocab_size);
     if (!sequence_push(q, id, x->info.limits.max_model_len))
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the token of slot %u",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the token of slot %u. Free memory on this machine",
                          q->slot);
     q->draft_lacks = 0;
     return STATUS_OK;

@@ -433,7 +433,8 @@ static enum status take_logprobs(const struct gpu_sampled *g, struct arena *aren
     uint32_t *ids = arena_try_array(arena, n + 1, sizeof *ids);
     float *values = arena_try_array(arena, n + 1, sizeof *values);
     if (!ids || !values)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u log-probabilities",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for %u log-probabilities. Free memory on this machine",
                          n + 1);
     ids[0] = g->id;
     values[0] = g->logprob;

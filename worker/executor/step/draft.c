@@ -25,7 +25,8 @@ static enum status tell_ranks(struct executor_model *x, struct sequence_runs run
         return STATUS_OK;
     uint32_t *all = arena_try_array(arena, n, sizeof *all), *at = all;
     if (!all)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u draft tokens", n);
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for %u draft tokens. Free memory on this machine", n);
     for (uint32_t i = 0; tells && i < runs.n; at += runs.ptr[i].n_drafted, i++)
         memcpy(at, runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, runs.ptr[i].n_drafted * sizeof *at);
     TRY(executor_tell(x, all, n * sizeof *all, err));

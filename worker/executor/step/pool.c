@@ -41,7 +41,9 @@ static uint32_t next_rows(struct pool_walk *w, struct pooled_row out[RUNNER_LOGI
 
 static enum status no_memory(const struct sequence *q, struct error *err)
 {
-    return error_set(err, STATUS_NO_MEMORY, "not enough memory for the vector of slot %u", q->slot);
+    return error_set(err, STATUS_NO_MEMORY,
+                     "not enough memory for the vector of slot %u. Free memory on this machine",
+                     q->slot);
 }
 
 static enum status add_row(struct sequence *q, const float *x, uint32_t n, struct error *err)

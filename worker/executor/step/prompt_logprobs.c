@@ -69,8 +69,10 @@ enum status step_prompt_logprobs_init(const struct executor_model *x, struct ste
     uint32_t *ids = arena_try_array(s->arena, n_entries, sizeof *ids);
     float *values = arena_try_array(s->arena, n_entries, sizeof *values);
     if (!c->rows || !c->targets || !c->items || !c->samples || !ids || !values)
-        return error_set(err, STATUS_NO_MEMORY,
-                         "not enough memory for the log-probabilities of %u rows", c->n_rows);
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "not enough memory for the log-probabilities of %u rows. Free memory on this machine",
+            c->n_rows);
     lay_out(c, runs, vocab_size, ids, values);
     return STATUS_OK;
 }

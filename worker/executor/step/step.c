@@ -218,7 +218,8 @@ static enum status add_places(struct executor_model *x, struct step_in_flight *s
     s->items =
         arena_try_array(s->arena, s->sampled.n_items ? s->sampled.n_items : 1, sizeof *s->items);
     if (!s->items)
-        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u results",
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for %u results. Free memory on this machine",
                          s->sampled.n_items);
     for (uint32_t i = 0, n = 0; i < runs.n; i++) {
         struct sequence *q = runs.ptr[i].q;

@@ -140,7 +140,7 @@ static void test_nonsense(void **state)
         {"longer than any",
          {{NODE "online", "0"}, {NODE "node0/cpulist", too_long}},
          STATUS_INVALID,
-         "at most"},
+         "more than 8192 bytes"},
         {"a CPU of two nodes",
          {{NODE "online", "0-1"}, {NODE "node0/cpulist", "0-4"}, {NODE "node1/cpulist", "4-7"}},
          STATUS_INVALID,

@@ -118,8 +118,8 @@ static void no_endpoint_is_no_thread(void **state)
     struct error err = {0};
     const struct trace_export_options o = {"https://a", "service", "host"};
     assert_int_equal(trace_export_new(&o, reg, &t, &err), STATUS_INVALID);
-    assert_non_null(
-        strstr(err.text, "--otlp-traces-endpoint https://a: https:// is not supported"));
+    assert_non_null(strstr(
+        err.text, "--otlp-traces-endpoint https://a: Coxswain cannot send data over https://"));
     assert_null(t);
     trace_export_free(NULL);
     metrics_free(reg);
