@@ -3,7 +3,7 @@
  * its emulation. Data is sent through shared memory (shared.h) in three steps: copies to the
  * host, a host function in the stream, copies back. The data therefore moves in the stream's
  * order and can be captured. Sums are added in the order of ranks, in float.
- * 
+ *
  * A killed peer is detected by its pidfd. FAKENCCL_LOSS sets the consequence:
  *   error  (default) the communicator has an error, and work that waits for the peer ends
  *   spin   the communicator has an error, and waiting work ends only with an abort, as kernels do
