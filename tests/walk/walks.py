@@ -79,6 +79,8 @@ NOBODY = {
         ("cox up demo", "flags that the clusters of tests/e2e have, at the default ports"),
         ("cox up null --workers 2 --tp 2", "the same"),
         ("cox up --config FILE", "the name of the option"),
+        ("cox chat --completion --temperature 0", "a conversation on a terminal; tests/e2e/test_chat.py has some"),
+        ("cox chat --url http://127.0.0.1:9000", "the second cluster, as in the next line"),
         ("cox status --address 127.0.0.1:9265", "the default ports of a second cluster; tests/e2e says --address everywhere"),
     ],
     "docs/start/server.md": [
@@ -132,6 +134,7 @@ NOBODY = {
         ("kubectl logs demo-coxswain-smoke", "a Helm older than the tests'; what newer ones say: tests/k8s/live/test_release.py"),
         ("helm upgrade --force-conflicts", "Helm 4, when another number is there: tests/k8s/live/test_release.py"),
         ("kubectl rollout restart", "a Secret that was changed by hand, in front of Argo CD"),
+        ("kubectl logs POD -c pull", "a pod whose download failed; tests/k8s/test_cache.py"),
         ("kubectl logs job/", "a Job whose name has a hash, after it failed; tests/k8s/test_cache.py"),
         ("helm upgrade demo deploy/helm/coxswain --reuse-values --set autoscaling.enabled=true", "no KEDA; tests/k8s/live/test_dry_run.py has its kinds"),
         ("kubectl delete pod POD --force", "a node that is gone; pods that are killed: tests/k8s/live/test_release.py"),

@@ -63,9 +63,10 @@ static void test_refusals(void **state)
     static const struct {
         const char *library, *pci, *text;
     } cases[] = {
-        {NVML_STANDIN, "00000000:ff:00.0", "cannot find the GPU 00000000:ff:00.0: Not Found"},
+        {NVML_STANDIN, "00000000:ff:00.0", "NVML cannot find the GPU 00000000:ff:00.0: Not Found"},
         {"libnothing-of-this-name.so.1", "00000000:3b:00.0", "libnothing-of-this-name.so.1"},
-        {"libm.so.6", "00000000:3b:00.0", "libm.so.6 lacks the function nvmlInit_v2. Update it"},
+        {"libm.so.6", "00000000:3b:00.0",
+         "libm.so.6 lacks the function nvmlInit_v2. Update the driver"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct gpu_monitor *m = (void *)1;
