@@ -22,9 +22,10 @@ class Gateway(Server):
     def __init__(self):
         super().__init__()
         self.bodies, self.reasons, self.fails, self.holds, self.is_base = [], False, False, False, False
+        self.root = "m1"
 
     def answer(self, h, path, action):
-        return h.say(200, b'{"data": [{"id": "m1"}, {"id": "other"}]}')
+        return h.say(200, json.dumps({"data": [{"id": "m1", "root": self.root}, {"id": "other"}]}).encode())
 
     def post(self, h, path, body):
         asked = json.loads(body)
@@ -182,6 +183,15 @@ def test_a_base_model_continues_text(gateway, env, columns):
     assert t.end() == 0
     done = run_cox("chat", "--url", gateway.url, env=env, input="a\nb\n")
     assert (done.returncode, done.stdout) == (0, " and on\n and on\n") and done.stderr.count("is a base model") == 1
+
+
+def test_the_demo_model_does_not_answer(gateway, env):
+    """`cox chat` says once that the demo model is a base model, although it has a chat template."""
+    gateway.root = "demo"
+    done = run_cox("chat", "--url", gateway.url, env=env, input="a\nb\n")
+    assert done.returncode == 0 and done.stderr.count("demo is a base model: it continues text") == 1 and "--completion" in done.stderr
+    done = run_cox("chat", "--url", gateway.url, "--completion", env=env, input="a\n")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_one_message(gateway, env):
