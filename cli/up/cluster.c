@@ -341,6 +341,7 @@ static enum status run(struct up *u, struct error *err)
                                         .timeout_s = u->o->startup_timeout_s,
                                         .begin_ns = u->begin_ns,
                                         .n_workers = u->plan.n_workers,
+                                        .replica_ranks = (uint32_t)(u->o->tp * u->o->pp),
                                         .on_change = on_probe,
                                         .ctx = u};
     u->probe = s == STATUS_OK ? up_probe_start(&po) : NULL;

@@ -73,8 +73,9 @@ static void tell_progress(struct up_probe *p)
 {
     json_t *status = ask_head(p);
     pthread_mutex_lock(&p->mutex);
-    up_ready_progress(status, p->o.n_workers, (clock_mono_ns() - p->o.begin_ns) / NS_PER_MS,
-                      p->progress, sizeof p->progress);
+    up_ready_progress(status, p->o.n_workers, p->o.replica_ranks,
+                      (clock_mono_ns() - p->o.begin_ns) / NS_PER_MS, p->progress,
+                      sizeof p->progress);
     pthread_mutex_unlock(&p->mutex);
     json_decref(status);
     loop_wake(p->changed);

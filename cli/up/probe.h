@@ -14,8 +14,8 @@ struct up_probe_options { /* Describes a probe; all strings are borrowed. */
     bool wants_status; /* the probe also reads the progress of the start */
     double timeout_s;  /* seconds from begin_ns until is_late; 0 = never */
     uint64_t begin_ns;
-    uint32_t n_workers;
-    loop_fn *on_change; /* function that is called on the loop's thread */
+    uint32_t n_workers, replica_ranks; /* workers of this machine; ranks of a replica */
+    loop_fn *on_change;                /* function that is called on the loop's thread */
     void *ctx;
 };
 

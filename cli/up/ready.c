@@ -118,8 +118,8 @@ static void add_workers(const struct up_ready *r, struct rows *rows)
     uint32_t n_spare = r->n_workers - r->n_replicas * r->replica_ranks;
     char spare[48] = "";
     if (r->n_replicas == 0) {
-        add(rows, "Workers", "%u of the %u ranks of a replica; see `cox join-token`", r->n_workers,
-            r->replica_ranks);
+        add(rows, "Workers", "%u here, with workers of other machines: %u ranks a replica",
+            r->n_workers, r->replica_ranks);
         return;
     }
     if (n_spare > 0)
@@ -238,10 +238,7 @@ void up_ready_frame(const struct up_ready *r, unsigned columns, bool utf8, struc
     char title[80];
     size_t widest = 0, room;
     make_rows(r, &rows);
-    if (r->n_replicas == 0)
-        snprintf(title, sizeof title, "Coxswain waits for workers of other machines");
-    else
-        snprintf(title, sizeof title, "Coxswain is ready after %.1f s", (double)r->took_ms / 1000);
+    snprintf(title, sizeof title, "Coxswain is ready after %.1f s", (double)r->took_ms / 1000);
     columns = columns < COLUMNS_MIN ? COLUMNS_MIN : columns > COLUMNS_MAX ? COLUMNS_MAX : columns;
     for (size_t i = 0; i < rows.n; i++) {
         size_t n = width_of(rows.all[i].value);
@@ -262,8 +259,8 @@ void up_ready_frame(const struct up_ready *r, unsigned columns, bool utf8, struc
 
 /* ---- progress ---- */
 
-void up_ready_progress(const json_t *status, uint32_t n_workers, uint64_t since_ms, char *out,
-                       size_t size)
+void up_ready_progress(const json_t *status, uint32_t n_workers, uint32_t replica_ranks,
+                       uint64_t since_ms, char *out, size_t size)
 {
     const json_t *workers = json_object_get(status, "workers"), *w;
     size_t i, n_ready = 0, n_loading = 0;
@@ -282,6 +279,10 @@ void up_ready_progress(const json_t *status, uint32_t n_workers, uint64_t since_
     else if (json_array_size(workers) < n_workers)
         snprintf(out, size, "Starting: %zu of %u worker%s connected, %llu s",
                  json_array_size(workers), n_workers, plural(n_workers), s);
+    else if (json_array_size(workers) < replica_ranks)
+        snprintf(out, size,
+                 "Waiting for workers of other machines: %zu of %u ranks connected, %llu s",
+                 json_array_size(workers), replica_ranks, s);
     else
         snprintf(out, size, "Starting: %zu of %u worker%s ready, %llu s", n_ready, n_workers,
                  plural(n_workers), s);

@@ -30,5 +30,5 @@ void up_ready_plain(const struct up_ready *r, struct strbuf *out);
 void up_ready_frame(const struct up_ready *r, unsigned columns, bool utf8, struct strbuf *out);
 /* Formats "Loading weights: 43 %, 1 of 2 workers ready, 12 s". `status` is NULL when the head
  * does not answer yet. */
-void up_ready_progress(const json_t *status, uint32_t n_workers, uint64_t since_ms, char *out,
-                       size_t size);
+void up_ready_progress(const json_t *status, uint32_t n_workers, uint32_t replica_ranks,
+                       uint64_t since_ms, char *out, size_t size);

@@ -104,9 +104,7 @@ static void test_what_the_frame_says(void **state)
     r.n_workers = 1;
     r.n_replicas = 0; /* the other rank is on another machine */
     up_ready_frame(&r, 80, true, &b);
-    assert_non_null(strstr(b.ptr, "Coxswain waits for workers of other machines"));
-    assert_non_null(strstr(b.ptr, "1 of the 2 ranks of a replica; see `cox join-token`"));
-    assert_null(strstr(b.ptr, "is ready"));
+    assert_non_null(strstr(b.ptr, "1 here, with workers of other machines: 2 ranks a replica"));
     strbuf_reset(&b);
     r = usual;
     r.is_only = r.is_usual_admin = false;
@@ -160,10 +158,15 @@ static void test_progress(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char got[100];
         json_t *j = cases[i].status ? json_loads(cases[i].status, 0, NULL) : NULL;
-        up_ready_progress(j, 2, 3999, got, sizeof got);
+        up_ready_progress(j, 2, 2, 3999, got, sizeof got);
         assert_string_equal(got, cases[i].want);
         json_decref(j);
     }
+    char got[100];
+    json_t *one = json_loads("{\"workers\":[{\"state\":\"free\"}]}", 0, NULL);
+    up_ready_progress(one, 1, 2, 3999, got, sizeof got);
+    assert_string_equal(got, "Waiting for workers of other machines: 1 of 2 ranks connected, 3 s");
+    json_decref(one);
 }
 
 static void test_levels_of_lines(void **state)
