@@ -131,7 +131,6 @@ NOBODY = {
         ("chmod -R a+rX", "files of the reader's"),
     ],
     "docs/reference/chart.md": [
-        ("kubectl logs demo-coxswain-smoke", "a Helm older than the tests'; what newer ones say: tests/k8s/live/test_release.py"),
         ("helm upgrade --force-conflicts", "Helm 4, when another number is there: tests/k8s/live/test_release.py"),
         ("kubectl rollout restart", "a Secret that was changed by hand, in front of Argo CD"),
         ("kubectl logs POD -c pull", "a pod whose download failed; tests/k8s/test_cache.py"),
