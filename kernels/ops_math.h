@@ -46,7 +46,7 @@ struct math_ops {
                       struct view gate);
     /* Computes x = cap * tanh(x / cap). */
     void (*softcap)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap);
-    /* Sets out[i] for row i of x[n_rows][dim]. */
+    /* Sets out[i] to the best two logits of row i of x[n_rows][dim] (struct logits_top). */
     void (*logits_top)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                        struct logits_top *out);
     /* Computes logits_top of x w^T, capped unless softcap is 0, without storing the product. p

@@ -63,8 +63,9 @@ struct cpu_kernels {
      * has attention_scratch_floats(). */
     void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                       float *scratch);
-    /* Computes attention as above for n_rows rows from i_row on. The rows must be successive
-     * positions of one sequence, at most ATTENTION_ROWS. `scratch` has attention_rows_floats(). */
+    /* Computes all query heads of one KV head for n_rows rows from i_row on. The rows must be
+     * successive positions of one sequence, at most ATTENTION_ROWS. `scratch` has
+     * attention_rows_floats(). */
     void (*attention_rows)(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,
                            uint32_t i_kv_head, float *scratch);
     /* These are the three steps of `attention` for one row, when there are more threads than

@@ -88,7 +88,7 @@ __device__ inline float2 merge_shares(float2 mine, float *shares)
  * write their next totals after the next first barrier.
  *
  * A lane issues the loads of all its parts before any thread waits for a sum. The branch and the
- * barrier behind the loads prevent that the compiler moves each load to its use. Otherwise the
+ * barrier behind the loads keep the compiler from moving each load to its use. Otherwise the
  * latencies of the L2 cache (0.2 us each) would add up. The part of an empty split is therefore
  * loaded too, although no block has written it. A selection drops this part, since zero times an
  * arbitrary value may be NaN. */

@@ -229,8 +229,8 @@ void *biases_of(void *scratch)
     return static_cast<uint8_t *>(scratch) + WORKSPACE;
 }
 
-/* The bias pointer is also set when an algorithm is chosen, because the algorithm depends on its
- * alignment. */
+/* Sets the product's epilogue and the pointer to its bias. The pointer is also set when an
+ * algorithm is chosen, because the algorithm depends on the pointer's alignment. */
 enum status set_epilogue(struct blas *b, const struct shape &s, const struct places &at,
                          struct error *err)
 {
@@ -317,7 +317,7 @@ enum status fill(struct gpu_linear *l, const struct shape &s, const struct place
     return gpu_check(e, "fill_bias", err);
 }
 
-/* Returns the row tiles of weights that are converted to bfloat16 at a time. */
+/* Returns the number of row tiles of weights that are converted to bfloat16 at a time. */
 uint32_t piece_tiles(const struct gpu_products *p, const struct gpu_matrix *w, uint64_t row_bytes)
 {
     constexpr uint32_t UNIT = PIECE_OUTPUTS / GPU_TILE_N;

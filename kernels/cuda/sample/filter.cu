@@ -41,7 +41,8 @@ __global__ __launch_bounds__(SAMPLE_ROW_THREADS) void filter_kernel(const sample
                     0,
                     1.0f / row.temperature,
                     false};
-    /* This is the result without top_k and top_p: the least order of a logit that passes min_p. */
+    /* `threshold` is the result without top_k and top_p: the least order of a logit that passes
+     * min_p. */
     uint64_t threshold = least > -INFINITY ? (uint64_t)sample_key(least) << 32 : 0;
     if (top.best > -INFINITY) {
         if (row.top_k > 0 && row.top_k < a.p.vocab_size)
