@@ -103,7 +103,7 @@ static inline vf vf_load_bf16(const uint16_t *p)
 {
     return (vf){vec_from_bf16(p), vec_from_bf16(p + 8)};
 }
-/* Converts to float16, at most +-65504. The second operand, a NaN too, stays. */
+/* Converts to float16, at most +-65504. A NaN stays NaN: it is the second operand. */
 static inline __m128i vec_to_f16(__m256 a)
 {
     a = _mm256_max_ps(_mm256_set1_ps(-65504.0f), _mm256_min_ps(_mm256_set1_ps(65504.0f), a));
