@@ -5,8 +5,8 @@
  * move of the logits that gives the device's choice (`least_move`), and then forces this choice
  * (`choose_theirs`).
  * The order of the routers in a pass identifies them, so followers must run the same passes as
- * the device. Buffers have space for MAX_ROUTES routers of `rows` rows. One thread; impossible
- * sizes end the program. */
+ * the device. Buffers have space for MAX_ROUTES routers of `rows` rows. One thread calls these
+ * functions. Impossible sizes end the program. */
 #include "tests/golden/golden_choices.h"
 
 #include <math.h>

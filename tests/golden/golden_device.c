@@ -5,8 +5,8 @@
  * with the golden file, and check_step compares the sampled token. `end_side` and `check_ratio`
  * judge the prompt.
  * `excess` counts each failed check, and separates those that rounding can explain. Buffers of
- * rows hold the longest prompt, which must fit into one pass. One thread, beside the devices'
- * own. */
+ * rows hold the longest prompt, which must fit into one pass. The program uses one thread, beside
+ * the devices' own threads. */
 #include "tests/golden/golden_device.h"
 
 #include <math.h>
@@ -80,7 +80,8 @@ struct side {
 struct run {
     const struct golden_device_check *check;
     const struct bounds *bounds;
-    double as_rounding, undecided; /* `undecided` is the gap of a named exception, else 0 */
+    /* `undecided` is the largest difference of logits that a named exception allows, else 0 */
+    double as_rounding, undecided;
     const struct golden_prompt *prompt;
     struct golden_choices *choices;
     struct golden_engine engine;
