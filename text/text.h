@@ -45,7 +45,7 @@ const uint8_t *text_token_bytes(const struct text_tokenizer *t, uint32_t id, siz
 bool text_token_is_special(const struct text_tokenizer *t, uint32_t id);
 
 /* Encodes a text. *out is malloc'ed; the caller frees it with text_free. max_ids limits the
- * work: a text with more ids gives TEXT_LIMIT, with the limit in err. The ids equal those of
+ * work. A text with more ids gives TEXT_LIMIT, with the limit in err. The ids equal those of
  * tokenizers' encode(text, add_special_tokens). For a tokenizer.model, they equal those of
  * transformers' SentencePiece tokenizers. */
 int text_encode(const struct text_tokenizer *t, const char *ptr, size_t len, bool add_special,

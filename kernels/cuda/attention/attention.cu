@@ -1,12 +1,12 @@
 /* Implements attention on a GPU. This file chooses the kernel and the number of splits for each
- * class of tiles, launches the kernel, and merges the splits.
- * backend/attention.c and backend/latent.c call this file. Tiles, scratch and results are device
- * memory of the caller. All work is enqueued on the caller's stream.
+ * class of tiles, launches the kernel, and merges the splits. backend/attention.c and
+ * backend/latent.c call this file. Tiles, scratch and results are device memory of the caller.
+ * All work is enqueued on the caller's stream.
  *
- * A second kernel merges the splits. The block that ends last could do it, but it would need
- * counters that are zero before every launch: one more launch, or memory that outlives the
- * operators' scratch. With a second kernel the order of the sums follows from the launch's shape
- * alone, and a recorded pass gives the same bits each time.
+ * A second kernel merges the splits. The block that ends last could merge them too, but it would
+ * need counters that are zero before every launch. These would cost one more launch, or memory
+ * that outlives the operators' scratch. With a second kernel the order of the sums follows from
+ * the launch's shape alone, and a recorded pass gives the same bits each time.
  *
  * The number of splits n follows from the launch's shape and the device's size. Two costs are
  * considered:

@@ -6,7 +6,7 @@
  * each (128 bytes for the warp). For a rope of two halves, they also load the two elements that
  * these are rotated with. A head of Q is written back from the registers. A key or value is
  * first stored in shared memory, because its largest magnitude must be known before the first
- * code, and because it is written 8 elements at a time. */
+ * code. It is also written 8 elements at a time. */
 #include "kernels/cuda/attention/store.cuh"
 #include "kernels/cuda/device/launch.cuh"
 

@@ -1,5 +1,5 @@
-/* Handles one call of NCCL: it enters and leaves the call while an interrupt may arrive,
- * converts the result, and waits until the call is no longer in progress. */
+/* Handles one call of NCCL. It enters and leaves the call while an interrupt may arrive, and
+ * converts the result. It also waits until the call is no longer in progress. */
 #include <sched.h>
 #include <time.h>
 

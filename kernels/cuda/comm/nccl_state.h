@@ -93,7 +93,7 @@ MUST_USE enum status nccl_receive(struct gpu_comm *base, uint32_t from, void *da
                                   struct error *err);
 
 /* The functions below are in nccl_oneshot.c. base.one_shot_bytes is the most bytes that ranks
- * may sum over peer memory; it is 0 before the join and after the leave. */
+ * may sum over peer memory. It is 0 before the join and after the leave. */
 void nccl_oneshot_close(struct nccl_comm *c);
 /* Agrees with the other ranks of the stage whether sums over peer memory work. It is called
  * after the communicators have joined and base.group is set. */

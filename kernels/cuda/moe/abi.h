@@ -53,11 +53,10 @@ struct grouped_tile {
     uint32_t group, first, n;
 };
 
-/* `cuda_adapter_rows` holds a pass's rows by adapter, on the device, sent in one upload: the
- * numbers of tiles of few rows and of many rows, the list, then the tiles. Its length and layout
- * follow from the numbers of rows and adapters alone. In a pass that may be recorded, this is
- * also true for the launches, except that they depend on most_few, which has only a few possible
- * values. */
+/* `cuda_adapter_rows` holds a pass's rows by adapter, on the device. One upload has the numbers
+ * of tiles of few rows and of many rows, the list, then the tiles. Its length and layout follow
+ * from the numbers of rows and adapters alone. In a pass that may be recorded, this is also true
+ * for the launches, except that they depend on most_few, which has only a few possible values. */
 #define CUDA_ADAPTER_FEW 64u /* a pass of at most this many rows has no tiles of many rows */
 struct cuda_adapter_rows {
     const uint32_t *n_tiles; /* on the device: [0] number of tiles of few rows, [1] of many rows */

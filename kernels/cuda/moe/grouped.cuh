@@ -3,7 +3,7 @@
  * launch. Groups are experts of a mixture, heads of latent attention, or adapters. A launch
  * covers a list of tiles on the device (consecutive rows of one group in `places`), or every row
  * for every group. The host therefore needs no counts. There are two kernels. grouped_small.cu
- * reads each matrix once for few rows and is bound by memory; grouped_large.cu shares tiles of
+ * reads each matrix once for few rows and is bound by memory. grouped_large.cu shares tiles of
  * both operands through shared memory and is bound by the tensor cores. Both add over K in
  * float, in an order that follows from the launch's shape. Both end in grouped_finish.cuh: bias,
  * activation, scale, rounding, storing.
