@@ -22,7 +22,8 @@ enum { MAX_RECORDS = 512 };
 struct gpu_record {
     uint64_t key;
     struct gpu_graph *graph; /* recorded graph; NULL: the key was seen once */
-    bool is_refused; /* do not record this key again; an existing graph is freed with the others */
+    /* true = the key is not recorded again; an existing graph is freed with the others */
+    bool is_refused;
 };
 
 struct gpu_records {
