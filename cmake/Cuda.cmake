@@ -79,7 +79,7 @@ list(TRANSFORM cuda_isystem PREPEND -isystem=)
 set(COX_CUDA_ARCHS 80 89 90a 100 CACHE STRING "compute capabilities to compile for")
 set(COX_CUDA_PTX 100 CACHE STRING "the one whose PTX goes along; empty: none")
 set(COX_NVCC_THREADS 2 CACHE STRING "architectures of one file compiled at once")
-# Contraction is off, so that the kernels compute exactly as written (kernels/cuda/norm.cu).
+# Contraction is off, so that the kernels compute exactly as written (kernels/cuda/rows/norm.cu).
 set(COX_NVCC_FLAGS -std=c++17 -O3 -fmad=false -lineinfo --threads ${COX_NVCC_THREADS}
     -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIE)
 foreach(arch ${COX_CUDA_ARCHS})

@@ -63,7 +63,8 @@ static inline void kv_layout(struct kv_cache *kv, uint8_t *ptr, bool latent)
     kv->v_scales = latent ? kv->k_scales : (float *)(void *)(ptr + keys + codes);
 }
 
-/* Returns the scales of a KV head in a block, one for each token. */
+/* Returns the address of a KV head's scales in a block. They have the shape [part][token]; only
+ * a latent has two parts. */
 static inline float *kv_scales(const struct kv_cache *kv, bool values, size_t block,
                                uint32_t i_kv_head)
 {

@@ -25,7 +25,7 @@ struct embed_params {
 
 /* Computes the RMS norm (Zhang & Sennrich 2019) of n_parts vectors of dim elements in each row,
  * side by side: out = x / sqrt(mean(x^2) + eps) * w. `out` may be x. With `sums`, the vector is
- * a part of a vector with `whole` elements, whose squares were added up elsewhere: mean =
+ * a part of a vector with `whole` elements, whose squares were added up elsewhere. Then mean =
  * sums[row] / whole, and n_parts is 1. */
 struct norm_params {
     struct view out, x;

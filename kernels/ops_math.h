@@ -15,10 +15,10 @@ struct math_ops {
     /* Sets out[i] = x[rows[i]], dim elements each. On a CPU, out may be x if rows ascend. */
     void (*gather)(struct device *d, struct view out, struct view x, const uint32_t *rows,
                    uint32_t n_rows, uint32_t dim);
-    /* The three operators below are fused, and each may be NULL. add_norm: add, then norm of the
-     * result (norm.x is add.x). rope_kv: ropes of Q and K, then kv_write of K and V.
-     * linear_gated: linear of two parts of one shape, then gated of their results; only
-     * gated.out is guaranteed to be written. */
+    /* The three operators below are fused, and each may be NULL. add_norm computes add, then
+     * norm of the result (norm.x is add.x). rope_kv computes the ropes of Q and K, then kv_write
+     * of K and V. linear_gated computes linear of two parts of one shape, then gated of their
+     * results. It need not write any output except gated.out. */
     void (*add_norm)(struct device *d, const struct add_params *add, const struct norm_params *p);
     void (*rope_kv)(struct device *d, const struct rope_params *q, const struct rope_params *k,
                     const struct kv_write_params *p);
@@ -46,7 +46,7 @@ struct math_ops {
                       struct view gate);
     /* Computes x = cap * tanh(x / cap). */
     void (*softcap)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap);
-    /* Sets out[i] for row i of x[n_rows][dim]. */
+    /* Sets out[i] to the best two logits of row i of x[n_rows][dim] (struct logits_top). */
     void (*logits_top)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                        struct logits_top *out);
     /* Computes logits_top of x w^T, capped unless softcap is 0, without storing the product. p

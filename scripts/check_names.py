@@ -23,8 +23,9 @@ ROOM = re.compile(rf"`((?:head|worker|gateway|cli|common|kernels|proto|text)/[\w
 ANY = re.compile(r"`([a-z][\w/]*)\.\*`")  # matches `blocks.*`, which means a source and its header
 PAIR = re.compile(rf"`((?:{TOPS})/[\w/.-]+\.{SUFFIX})`, `([a-z]\w+)`")  # matches `path/file.c`, `function`
 HISTORY = {"CHANGELOG.md"}  # these pages name files that may no longer exist
-PLACEHOLDER = re.compile(r"/(?:[A-Z]+(?=[_.])|test_x\.)")  # "tests/cuda/NAME_test.c"
-# Foreign headers and sources, and names in examples.
+PLACEHOLDER = re.compile(r"/(?:[A-Z]+(?=[_.])|test_x\.)")  # such as "tests/cuda/NAME_test.c"
+
+# FOREIGN has headers and sources of other projects, and names in examples.
 FOREIGN = set("""uv.h zmq.h yaml.h argp.h nccl.h cmocka.h stdint.h stdio.h stdlib.h string.h jansson.h sodium.h xxhash.h cuda_runtime.h
     time.h bio.c assert.h math.h errno.h nvml.h hiredis.h curl.h hashtable.h expf.c b.c header.h x.c x.h""".split())
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)

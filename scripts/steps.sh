@@ -1,4 +1,4 @@
-# Sourced by the other scripts. It defines steps with elapsed time, a log for each step, and advice when a step fails. It needs COX_ROOT (the
+# The other scripts source this file. It defines steps with elapsed time, a log for each step, and advice when a step fails. It needs COX_ROOT (the
 # repository). Logs go to build/log/, which is never committed.
 : "${COX_ROOT:?}"
 COX_LOGS="$COX_ROOT/build/log"

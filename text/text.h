@@ -45,7 +45,7 @@ const uint8_t *text_token_bytes(const struct text_tokenizer *t, uint32_t id, siz
 bool text_token_is_special(const struct text_tokenizer *t, uint32_t id);
 
 /* Encodes a text. *out is malloc'ed; the caller frees it with text_free. max_ids limits the
- * work: a text with more ids gives TEXT_LIMIT, with the limit in err. The ids equal those of
+ * work. A text with more ids gives TEXT_LIMIT, with the limit in err. The ids equal those of
  * tokenizers' encode(text, add_special_tokens). For a tokenizer.model, they equal those of
  * transformers' SentencePiece tokenizers. */
 int text_encode(const struct text_tokenizer *t, const char *ptr, size_t len, bool add_special,
@@ -91,7 +91,8 @@ int text_template_new(const char *source, size_t len, struct text_template **out
 int text_template_open(const char *model_path, const char *override, const char *family,
                        struct text_template **out, char err[TEXT_ERR_MAX]);
 /* Returns in *out the model's template with this name, from additional_chat_templates/ or from
- * the list in its config. The caller frees it. TEXT_UNSUPPORTED when there is no such template. */
+ * the list in its config. The caller frees it. Returns TEXT_UNSUPPORTED when there is no such
+ * template. */
 int text_template_pick(const struct text_template *t, const char *name, size_t len,
                        struct text_template **out, char err[TEXT_ERR_MAX]);
 void text_template_free(struct text_template *t);
@@ -104,8 +105,9 @@ int text_template_render(const struct text_template *t, const char *context, siz
                          char err[TEXT_ERR_MAX]);
 
 /* ---- grammars ---- */
-/* Holds a tokenizer's tokens by their bytes. For 250,000 tokens, making it takes about 0.7 s,
- * and it uses 25 MB. Any thread may use it. The tokenizer may be freed before it. */
+/* `text_vocabulary` holds a tokenizer's tokens by their bytes. For 250,000 tokens, making it
+ * takes about 0.7 s, and it uses 25 MB. Any thread may use it. The tokenizer may be freed before
+ * it. */
 struct text_vocabulary;
 int text_vocabulary_new(const struct text_tokenizer *t, struct text_vocabulary **out,
                         char err[TEXT_ERR_MAX]);
@@ -125,9 +127,9 @@ enum text_grammar_kind {
      * A marker is the special token with that name, or plain text otherwise. */
     TEXT_GRAMMAR_AFTER_REASONING
 };
-/* Holds a compiled grammar. It is immutable, and any thread may use it. The vocabulary may be
- * freed before it. The source comes from a client, so its bytes, nesting and size and the work
- * are limited. With TEXT_INVALID and TEXT_LIMIT, err has llguidance's message. */
+/* `text_grammar` holds a compiled grammar. It is immutable, and any thread may use it. The
+ * vocabulary may be freed before it. The source comes from a client, so its bytes, nesting and
+ * size and the work are limited. With TEXT_INVALID and TEXT_LIMIT, err has llguidance's message. */
 struct text_grammar;
 int text_grammar_compile(const struct text_vocabulary *v, enum text_grammar_kind kind,
                          const char *source, size_t len, struct text_grammar **out,
@@ -154,7 +156,7 @@ void text_compile_may_end_process(int exit_code);
 struct text_matcher;
 int text_matcher_new(const struct text_grammar *g, const uint32_t *eos_ids, size_t n_eos,
                      struct text_matcher **out, char err[TEXT_ERR_MAX]);
-/* Returns a cheap copy; NULL = a bug. */
+/* Returns a cheap copy, or NULL after a bug in the library. */
 struct text_matcher *text_matcher_copy(const struct text_matcher *m);
 void text_matcher_free(struct text_matcher *m); /* Frees the matcher; accepts NULL. */
 /* Sets bit i % 32 of words[i / 32] when token i may be the next token. At the end of the grammar
@@ -164,8 +166,8 @@ void text_matcher_free(struct text_matcher *m); /* Frees the matcher; accepts NU
  * is not complete. In both cases the text must end here and does not satisfy the grammar. */
 int text_matcher_mask(struct text_matcher *m, uint32_t *words, size_t n_words,
                       char err[TEXT_ERR_MAX]);
-/* Advances the matcher by a token. TEXT_INVALID when the grammar does not allow the token here;
- * the matcher is then unchanged. */
+/* Advances the matcher by a token. Returns TEXT_INVALID when the grammar does not allow the
+ * token here; the matcher is then unchanged. */
 int text_matcher_accept(struct text_matcher *m, uint32_t id, char err[TEXT_ERR_MAX]);
 /* Returns true when only the end of the text may follow. */
 bool text_matcher_is_done(const struct text_matcher *m);

@@ -1,7 +1,7 @@
-/* bench/stalls preloads this library into a gateway. It measures each turn of the event loop,
- * from the end of one wait for events to the beginning of the next, in the thread's CPU time and
- * by the clock. The file that COX_TURNS names holds the longest turn of each since the script
- * last wrote zeros there, and the sum of CPU times. */
+/* bench/stalls preloads this library into a gateway. It measures each turn of the event loop in
+ * the thread's CPU time and by the clock. A turn lasts from the end of one wait for events to
+ * the beginning of the next. The file that COX_TURNS names holds the longest turn of each since
+ * the script last wrote zeros there, and the sum of CPU times. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

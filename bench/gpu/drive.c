@@ -4,7 +4,7 @@
  *
  * At most EXECUTOR_MAX_IN_FLIGHT plans are in flight, and the arrays of a plan are not reused
  * before it has finished. drive_passes and drive_experts bypass the executor and call the
- * runner; no step may be in flight then. All functions run on one thread. An error ends the
+ * runner. No step may be in flight then. All functions run on one thread. An error ends the
  * program (must). */
 #include "bench/gpu/drive.h"
 

@@ -1,11 +1,12 @@
 /* Measures the mixture of DeepSeek-Coder-V2-Lite (64 experts of 2048 x 1408, 6 of them chosen):
  * all of cuda_moe, from the choice to the sum. GB/s count activations, results and the weights
- * that must be read: the experts that the rows of a call chose, each once, as they are stored on
- * the device. A copy on the same device in the same run is measured for comparison. For many
- * rows the bench measures TFLOP/s (6 x rows x chosen x 2048 x 1408) beside a square product of
- * cuBLAS (ceilings.h). Choices are random, and calls use 32 sets of choices in turn, so that no
- * cache holds the experts of one row. The table has the rounds' median, least and most. Figures
- * are reported, not judged: the bars are those of whole models (model.c).
+ * that must be read. These weights are the experts that the rows of a call chose, each once, as
+ * they are stored on the device. A copy on the same device in the same run is measured for
+ * comparison. For many rows the bench measures TFLOP/s (6 x rows x chosen x 2048 x 1408) beside
+ * a square product of cuBLAS (ceilings.h). Choices are random, and calls use 32 sets of choices
+ * in turn, so that no cache holds the experts of one row. The table has the rounds' median,
+ * least and most. Figures are reported, not judged: the bars are those of whole models
+ * (model.c).
  *   cuda_moe_bench [rows...] [--seconds N]      default rows: 1 8 64 512 8192
  * Exit status: bars.h. */
 #include <stdio.h>

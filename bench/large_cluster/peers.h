@@ -1,8 +1,8 @@
 #pragma once
 /* Declares the state that the files of scale_peers share. One process simulates every worker and
  * gateway of a large cluster. Each peer has its own connection to the head, with its own
- * handshake and keys, session, sequence numbers and credits; only the model is missing. wire.c
- * owns the links; ranks and gateways use them. All of this runs on one thread, apart from
+ * handshake and keys, session, sequence numbers and credits. Only the model is missing. wire.c
+ * owns the links, and ranks and gateways use them. All of this runs on one thread, apart from
  * ZeroMQ's threads. */
 #include "common/base/random.h"
 #include "proto/link/link.h"

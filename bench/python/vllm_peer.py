@@ -25,6 +25,5 @@ def setup_peer():
         needs = [x for x in needs if "extra ==" not in x]
         torch = next(re.match(r"torch==[0-9.]+", x).group() for x in needs if x.startswith("torch=="))
         rest = [x for x in needs if not re.match("torch|intel-openmp", x)]
-        subprocess.run([*pip, "install", torch, *rest, "pandas", "datasets"], check=True)  # `vllm bench serve` (bench/clients) needs the last two
-                                                                                           # packages
+        subprocess.run([*pip, "install", torch, *rest, "pandas", "datasets"], check=True)  # `vllm bench serve` needs the last two packages
         subprocess.run([*pip, "install", "--no-deps", wheel], check=True)

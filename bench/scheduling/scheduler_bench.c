@@ -1,10 +1,11 @@
-/* Measures the head's microseconds per step of N running sequences: scheduler and block table,
- * the plan encoded, the result decoded and applied (stop checks), the gateways' tokens encoded.
- * trace.c makes the requests and the answers. The run is divided into windows. In a window,
- * sequences end during some uncounted steps and WINDOW_STEPS counted steps. Then, outside of the
- * measured time, the new sequences, which are short, are removed, and their slots get prompts of
- * the original lengths again. Contexts thus stay between 1k and 8k. Arrivals (a request made,
- * hashed, queued) are not part of a step, as in vLLM's measurement, and are measured apart.
+/* Measures the head's microseconds per step of N running sequences. A step is the work of
+ * scheduler and block table, the plan encoded, the result decoded and applied (stop checks), and
+ * the gateways' tokens encoded. trace.c makes the requests and the answers. The run is divided
+ * into windows. In a window, sequences end during some uncounted steps and WINDOW_STEPS counted
+ * steps. Then, outside of the measured time, the new sequences, which are short, are removed,
+ * and their slots get prompts of the original lengths again. Contexts thus stay between 1k and
+ * 8k. Arrivals (a request made, hashed, queued) are not part of a step, as in vLLM's
+ * measurement, and are measured apart.
  *
  *   scheduler_bench [--turn [--step-log FILE]] [--steps N] [--seed N] COUNT...   JSON lines
  *

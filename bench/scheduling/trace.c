@@ -49,8 +49,8 @@ void trace_fini(struct trace *t)
     mem_free(t->gaps);
 }
 
-/* Returns the blocks of the pool: a third more than the running sequences take. Free blocks hold
- * evictable prefixes, as on a server that has been up for a while. */
+/* Returns the number of blocks of the pool: a third more than the running sequences take. Free
+ * blocks hold evictable prefixes, as on a server that has been up for a while. */
 uint32_t trace_n_blocks(uint32_t n)
 {
     return 400 * n + 1024;

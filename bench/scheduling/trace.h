@@ -40,5 +40,5 @@ void trace_fini(struct trace *t);
 void trace_submit(struct trace *t, uint32_t i_slot, bool newcomer, struct msg_submit *out);
 /* Fills *out with a rank's answer to the plan; valid until the next call. */
 void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *out);
-uint32_t trace_n_blocks(uint32_t n);      /* Returns the blocks of the pool. */
+uint32_t trace_n_blocks(uint32_t n);      /* Returns the number of blocks of the pool. */
 uint32_t trace_budget_tokens(uint32_t n); /* Returns the token budget of a step. */

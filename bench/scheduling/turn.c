@@ -1,4 +1,4 @@
-/* Runs the whole head core under the trace, as cox-head drives it for a replica of one rank: a
+/* Runs the whole head core under the trace, as cox-head drives it for a replica of one rank. A
  * result's frame arrives, and the next turn makes the next plan and sends the tokens to the
  * gateway. This file simulates the rank and the gateway: their frames stay in memory, and the
  * clock does not advance, so no heartbeat is due. Sent frames are copied once, as ZeroMQ does. */

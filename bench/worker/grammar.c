@@ -1,4 +1,4 @@
-/* Measures the cost of a mask as the worker makes it: it calls grammars_mask before each token
+/* Measures the cost of a mask as the worker makes it. It calls grammars_mask before each token
  * of documents that their schemas allow, with the model's own tokenizer. A sequence is new in
  * each round, so its lexer has no states yet. Times are processor time of this thread, medians
  * of rounds. The bound applies to all tokens of all schemas together.

@@ -1,5 +1,6 @@
-/* Measures a transfer of KV blocks from one process to another, as between two replicas: the
- * time from the order to both answers, through shared memory and over TCP on loopback.
+/* Measures a transfer of KV blocks from one process to another, as between two replicas. The
+ * figure is the time from the order to both answers, through shared memory and over TCP on
+ * loopback.
  *
  *   bench_kv_transfer [rounds [MiB]]      default: 9 rounds of 128 MiB, for each size of a block
  *

@@ -1,7 +1,7 @@
-/* Measures the cost of a sampled token beyond its logits: sampler_choose on one row of a
- * vocabulary, in this thread's time, the median of rounds with different seeds. The logits are
- * made up: a bell curve of standard deviation 3, and three logits far above it. Such a row is
- * like that of a model with high confidence.
+/* Measures the cost of a sampled token beyond its logits. It runs sampler_choose on one row of a
+ * vocabulary and prints this thread's time, the median of rounds with different seeds. The
+ * logits are made up: a bell curve of standard deviation 3, and three logits far above it. Such
+ * a row is like that of a model with high confidence.
  * Usage: bench_sampler [VOCABULARY [ROUNDS]] */
 #include <math.h>
 #include <time.h>

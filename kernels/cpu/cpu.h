@@ -34,8 +34,8 @@ enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_NARROW };
 struct cpu_device_options {
     uint32_t n_threads; /* 1 .. POOL_MAX_THREADS threads; the calling thread counts too */
     int32_t isa_level;  /* highest level to use; -1 = the best that this CPU has */
-    /* use no dot-product instructions beyond the level (VNNI, BF16, dotprod, i8mm): same bits,
-     * but slower */
+    /* true excludes the dot-product instructions beyond the level (VNNI, BF16, dotprod, i8mm);
+     * the bits stay the same, but products are slower */
     bool level_only;
     enum cpu_activations activations;
 };

@@ -12,8 +12,9 @@ enum cpu_isa cpu_isa_best(void)
     return CPU_ISA_NEON; /* every arm64 CPU has NEON */
 }
 #else
-/* Reads CPUID directly, because not all compilers accept the name F16C. F16C also requires that
- * the system saves AVX state, which the check of AVX2 includes. */
+/* Returns whether the CPU has F16C. It reads CPUID directly, because not all compilers accept
+ * the name F16C. F16C also requires that the system saves AVX state, which the check of AVX2
+ * includes. */
 static bool has_f16c(void)
 {
     unsigned eax, ebx, ecx, edx;

@@ -63,8 +63,9 @@ struct cpu_kernels {
      * has attention_scratch_floats(). */
     void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                       float *scratch);
-    /* Computes attention as above for n_rows rows from i_row on. The rows must be successive
-     * positions of one sequence, at most ATTENTION_ROWS. `scratch` has attention_rows_floats(). */
+    /* Computes all query heads of one KV head for n_rows rows from i_row on. The rows must be
+     * successive positions of one sequence, at most ATTENTION_ROWS. `scratch` has
+     * attention_rows_floats(). */
     void (*attention_rows)(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,
                            uint32_t i_kv_head, float *scratch);
     /* These are the three steps of `attention` for one row, when there are more threads than
@@ -128,9 +129,9 @@ static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, const str
            2 * attention_part_floats(heads_per_kv, kv->v_dim);
 }
 /* attention_rows_floats() returns the number of scratch floats for n_queries (row, head) pairs.
- * Each query has its query vector, its scores of a split with space for a vector before and
- * behind them, the split's values, the merged values and six numbers. The rest holds some
- * tokens' keys or values as floats. Queries are counted in fours, numbers in sixteens. */
+ * Each query has its query vector, the split's values, the merged values and six numbers. It
+ * also has its scores of a split, with space for a vector before and behind them. The rest holds
+ * some tokens' keys or values as floats. Queries are counted in fours, numbers in sixteens. */
 #define ATTENTION_ROWS        32u
 #define ATTENTION_ROWS_SCORES (ATTENTION_ROWS + ATTENTION_SPLIT + 48u)
 #define ATTENTION_ROWS_TOKENS 64u   /* most tokens whose values are loaded at once */

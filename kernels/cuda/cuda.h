@@ -19,8 +19,8 @@ struct cuda_device_options {
  * close may be called. The object needs no device and no driver. Returns STATUS_UNSUPPORTED
  * without the toolchain. */
 MUST_USE enum status cuda_measure_open(struct device **out, struct error *err);
-/* Returns STATUS_UNSUPPORTED and STATUS_INVALID in the cases of gpu_info, and STATUS_NO_MEMORY
- * when the process's part of the memory is used up. */
+/* Opens a device into *out. Returns STATUS_UNSUPPORTED and STATUS_INVALID in the cases of
+ * gpu_info, and STATUS_NO_MEMORY when the process's part of the memory is used up. */
 MUST_USE enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,
                                       struct error *err);
 /* Returns what sync would return, without waiting. STATUS_AGAIN means that the device has not

@@ -35,7 +35,8 @@ static inline uint8_t e4m3_from_f32(float f)
     return (uint8_t)((bits >> 24 & 0x80u) | (abs < 0x3c800000u ? small : normal));
 }
 
-/* Returns the low bits of f + 1.5 * 2^23, whose last place is one; |f| <= 127. */
+/* Converts to a signed byte; |f| <= 127. The last place of f + 1.5 * 2^23 is one, so the low
+ * bits of this sum are the rounded number. */
 static inline uint8_t i8_from_f32(float f)
 {
     return (uint8_t)narrow_bits(f + 0x1.8p23f);

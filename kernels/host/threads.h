@@ -29,8 +29,8 @@ struct pool_cpus {
  * unless the pools together fill the machine and each has at least as many CPUs as threads,
  * because other processes may run too. */
 struct pool_cpus pool_share(uint32_t i, uint32_t n, uint32_t n_cpus, uint32_t n_threads);
-/* Writes the CPUs of that share to *out. The CPUs of one core stay together, and those of one
- * node if possible. */
+/* Writes the CPUs of `share` to *out. The CPUs of one core stay together, and those of one node
+ * if possible. */
 void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpus share,
               cpu_set_t *out);
 /* Moves the caller and the pool's threads to the CPUs of pool i of n; i 0 of 1 means any CPU of

@@ -40,7 +40,7 @@ def sine_and_cosine(x):
 class Random:
     def __init__(self, seed):
         self.words = np.random.RandomState(seed)
-        self.kept = None  # the second number of a pair of single numbers
+        self.kept = None  # second number of the last pair that `single` drew; None when it was used
 
     def uniform(self, n):
         """Returns the numbers of torch.rand(n), which have 24 bits each."""

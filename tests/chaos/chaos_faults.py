@@ -14,8 +14,10 @@ import time
 
 from chaos_net import ADMIN_PORT, HOSTS, WIRE, address, run
 
-BEGIN_S, CALM_S = 3.0, 8.0  # seconds before the first fault; seconds without new faults at the end, in which faults are healed DECK has the number
-                            # of copies of each kind. All copies are drawn before a kind is repeated.
+# BEGIN_S: seconds before the first fault. CALM_S: seconds without new faults at the end, in which faults are healed.
+BEGIN_S, CALM_S = 3.0, 8.0
+
+# DECK has the number of copies of each kind. All copies are drawn before a kind is repeated.
 DECK = {"kill_worker": 3, "kill_head": 2, "kill_gateway": 2, "kill_standby": 1, "formation": 2, "drain": 2, "hang_short": 2, "hang_long": 2,
         "partition": 2, "one_way": 2, "loss": 1, "delay": 1, "flap": 2, "clock": 1, "disk": 1, "redis_killed": 1, "redis_hangs": 1,
         "slow_readers": 1}

@@ -17,15 +17,15 @@ GATEWAYS = {"gateway0": "b", "gateway1": "c"}
 
 
 class Wrong(Exception):
-    """Raised for a wrong stream that no fault excuses."""
+    """`Wrong` is raised for a wrong stream that no fault excuses."""
 
 
 class Refused(Wrong):
-    """Raised for an error, a refusal or a stall: the answer is missing, but no token is wrong."""
+    """`Refused` is raised for an error, a refusal or a stall: the answer is missing, but no token is wrong."""
 
 
 class Broken(Exception):
-    """Raised when the connection ended, or could not be made."""
+    """`Broken` is raised when the connection ended, or could not be made."""
 
 
 def make_body(rng, most):

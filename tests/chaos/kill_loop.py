@@ -101,7 +101,7 @@ class Loop:
     def __init__(self, options, cluster, oracle):
         self.options, self.cluster, self.oracle = options, cluster, oracle
         self.strikes = []       # one (time, name, action) for each strike
-        self.pauses = []        # longest gap of each stream, in seconds
+        self.pauses = []        # longest time without a token in each stream, in seconds
         self.counts = Counter()
         self.failures = []
         self.head_rss_kb = 0

@@ -29,7 +29,7 @@ def say(kind, **more):
 
 
 class NoAnswer(Exception):
-    """Raised when the connection ended before the answer's first byte, or could not be made."""
+    """`NoAnswer` is raised when the connection ended before the answer's first byte, or could not be made."""
 
 
 class Client(Streams):

@@ -258,7 +258,7 @@ static struct kv_row row_of(const struct scene *s, uint32_t i, uint32_t position
     return (struct kv_row){device ? s->d_tables[i] : s->tables[i], s->n_dropped[i], position};
 }
 
-/* Returns the angles of n_rot / 2 pairs for each row. */
+/* Returns the cosine and the sine of n_rot / 2 pairs, for each row. */
 static float *angles(uint32_t n_rows, uint32_t n_rot, const struct kv_row *rows)
 {
     float *cs = mem_array((uint64_t)n_rows * n_rot + 1, sizeof *cs);

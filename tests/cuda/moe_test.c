@@ -1,6 +1,6 @@
 /* Tests cuda_moe, cuda_heads and cuda_adapters against the CPU backend with the same bfloat16
  * numbers. Cases: every format, odd shapes, experts without a row and one with all rows, experts
- * of other ranks, turns because the scratch is too small for all rows. The operators may not
+ * of other ranks, and a scratch that is too small for all rows at once. The operators may not
  * write outside of the rows. The test runs on a device and over the emulation. Exit status 77
  * means that there is no device.
  *   moe_test          all shapes

@@ -1,8 +1,8 @@
 /* Tests cuda_sample against worker/sampling/sampler.h: the same id, gap and log-probabilities
  * for the same logits and parameters, with rows of all kinds in one call. The two samplers may
- * differ only by double rounding (a gap below GAP) or by top_p's float sums. Ids of the same
- * weight within EDGE of top_p's edge could differ, and these logits avoid them. The test runs on
- * a device and over the emulation.
+ * differ only by double rounding (the two best scores are closer than GAP) or by top_p's float
+ * sums. Ids of the same weight within EDGE of top_p's edge could differ, and these logits avoid
+ * them. The test runs on a device and over the emulation.
  *   sample_test          all cases; exit status 0 passed, 1 failures, 77 no device
  *   sample_test --small  the cases that the emulation runs in a second */
 #include <float.h>

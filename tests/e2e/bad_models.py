@@ -197,7 +197,7 @@ INDEX = "pytorch_model.bin.index.json"
 
 
 class Evil:
-    """Its pickle contains a call of a function."""
+    """`Evil` is an object whose pickle contains a call of a function."""
 
     def __init__(self, function, *args):
         self.call = function, args

@@ -29,7 +29,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 
 class Block:
-    """A range of ports, below the ephemeral range, that only this process uses. Tests run in parallel. With one shared range, two
+    """`Block` is a range of ports below the ephemeral ones that only this process uses. Tests run in parallel. With one shared range, two
     tests could get the same port before either listens."""
     FIRST, SIZE, N = 20000, 600, 20
 

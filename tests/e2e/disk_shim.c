@@ -1,6 +1,6 @@
 /* Makes the disk fail for tests/e2e/test_disk.py, which loads this library with LD_PRELOAD.
  * $COX_DISK_BELOW is a folder. The content of the file $COX_DISK_SAYS decides about writes,
- * syncs and new files below that folder: an errno's number makes them fail, "hold" makes them
+ * syncs and new files below that folder. An errno's number makes them fail, "hold" makes them
  * wait, and an empty file has no effect. */
 #include <dlfcn.h>
 #include <errno.h>

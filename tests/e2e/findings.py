@@ -20,7 +20,7 @@ own = set()  # pids of processes that a test itself ends as if they had crashed
 
 
 def install():
-    """Lets all processes write their sanitizer reports into one folder. Must run before the first process starts."""
+    """Lets all processes write their sanitizer reports into one folder. Call it before the first process starts."""
     global folder
     if folder or not SANITIZED:
         return

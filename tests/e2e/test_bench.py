@@ -91,7 +91,7 @@ def test_poem_and_lines(cluster, tmp_path):
 
 
 class Bare(BaseHTTPRequestHandler):
-    """A server with completions only, without usage and in pieces of one word. Every fourth answer is an error."""
+    """`Bare` is a server that offers completions only, without usage and in pieces of one word. Every fourth answer is an error."""
     protocol_version = "HTTP/1.1"
     n = 0
     lock = threading.Lock()
@@ -146,7 +146,7 @@ def test_a_server_that_has_completions_alone(tmp_path):
 
 
 class Tokenizing(BaseHTTPRequestHandler):
-    """A server that truncates the benchmark's dataset when it gets a request to tokenize a prompt."""
+    """`Tokenizing` is a server that truncates the benchmark's dataset when it gets a request to tokenize a prompt."""
 
     def log_message(self, *_):
         pass

@@ -249,7 +249,7 @@ def test_all_killed(cluster, compiles):
 
 
 class Leaver:
-    """A client that can hang up."""
+    """`Leaver` is a client that can hang up."""
 
     def __init__(self, c, body):
         self.connection = http.client.HTTPConnection("127.0.0.1", c.ports[0], timeout=60)

@@ -112,7 +112,7 @@ def greedy_with_gaps(cluster, prompt):
     choice = complete(cluster, **body_of(prompt, logprobs=2, max_tokens=2 * N_TOKENS))["choices"][0]
     best = [sorted(top.values(), reverse=True)[:2] for top in choice["logprobs"]["top_logprobs"]]
     assert len(choice["token_ids"]) == 2 * N_TOKENS
-    # Two tokens with one spelling share an entry, so their gap is unknown and taken as 0.
+    # Two tokens with one spelling share an entry, so the lead is unknown and taken as 0.
     return [(token, b[0] - b[1] if len(b) > 1 else 0.0) for token, b in zip(choice["token_ids"], best)]
 
 

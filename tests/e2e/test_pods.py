@@ -153,7 +153,7 @@ def test_smoke_does_not_wait_for_a_key(tmp_path):
 
 
 class Broken(http.server.BaseHTTPRequestHandler):
-    """A server whose answers are correct except for one."""
+    """`Broken` is a server whose answers are correct except for one."""
 
     def log_message(self, *_):
         pass

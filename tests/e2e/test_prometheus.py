@@ -18,6 +18,7 @@ GRAFANA = ROOT / "deploy/grafana"
 RULES = GRAFANA / "coxswain.rules.yml"
 BOARD = json.loads((GRAFANA / "coxswain.json").read_text())
 WINDOW = "20s"  # replaces $__rate_interval in the queries
+
 # NOT_HERE lists metrics that have no series in a cluster without a GPU, a certificate or a second head.
 NOT_HERE = {
     "coxswain_worker_gpu_": "there is no GPU",

@@ -108,7 +108,7 @@ def test_a_damaged_one_that_nobody_links_to(world, hub):
     good(world.pull(hub=hub), "damaged")
     assert (world.repo / "snapshots" / COMMIT / WEIGHTS).read_bytes() == body
     assert len(list(blobs.iterdir())) == 4
-    # The same is true for a link that appears meanwhile: the files come from our cache and are only published.
+    # A link without a target in the place of the blob is replaced too, and nothing else remains.
     (blobs / blob(WEIGHTS, body)).unlink()
     (blobs / blob(WEIGHTS, body)).symlink_to("../nowhere")
     shutil.rmtree(world.cache)

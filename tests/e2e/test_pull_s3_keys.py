@@ -65,7 +65,7 @@ class Keys(Server):
 
 
 class Aws(World):
-    """A world with ~/.aws in its home, and no instance metadata."""
+    """`Aws` is a world with ~/.aws in its home, and no instance metadata."""
 
     def __init__(self, tmp_path):
         super().__init__(tmp_path)
@@ -151,7 +151,7 @@ def test_a_web_identity(world, bucket, tmp_path):
         assert who(bucket) == {"ASIA0"} and bucket.refused == []
         assert sts.forms == [{"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleSessionName": "cox-pull",
                               "RoleArn": "arn:aws:iam::1:role/r", "WebIdentityToken": "ey.J+/=&x"}]
-        # A profile gives the same.
+        # A profile with the same role gives the same keys.
         world.write("", f"[profile w]\nrole_arn = arn:w\nweb_identity_token_file = {tmp_path}/token\nrole_session_name = me\n")
         del env["AWS_ROLE_ARN"], env["AWS_WEB_IDENTITY_TOKEN_FILE"]
         check(good(world.pull("s3://models/a", AWS_PROFILE="w", COX_CACHE=str(tmp_path / "2"), **env)))

@@ -153,7 +153,7 @@ def test_an_empty_file_has_an_empty_output(tmp_path, text):
 
 
 class Store(Server):
-    """A web server that has in.jsonl and accepts out.jsonl."""
+    """`Store` is a web server that has in.jsonl and accepts out.jsonl."""
 
     def __init__(self):
         super().__init__()

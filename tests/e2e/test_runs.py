@@ -255,7 +255,7 @@ run: |-
     runs.wait(run, "completed")
     own, orphan, shell = (pid_in(pids / n) for n in ("own", "orphan", "shell"))
     assert not any(map(alive, (own, orphan, shell)))
-    # The same holds for a terminated run. A process that ignores the request is killed at the second request.
+    # Terminating a run ends the same processes. A process that ignores the request is killed at the second request.
     (pids / "stay").write_text("")
     for f in ("own", "orphan", "shell"):
         (pids / f).unlink()

@@ -23,7 +23,7 @@ pytestmark = needs_redis
 
 
 class Head:
-    """A cox-head of a pair, which no supervisor restarts."""
+    """`Head` is a cox-head of a pair, which no supervisor restarts."""
 
     def __init__(self, folder, url, name, keys=None):
         self.port, self.admin_port = free_ports(2)

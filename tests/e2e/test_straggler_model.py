@@ -1,4 +1,4 @@
-"""Tests the same as test_straggler.py, with a real model on two ranks. A process that gets less CPU time than the others is named.
+"""Tests with a real model on two ranks that a rank that slows its replica down is named. A process that gets less CPU time than the others is named.
 Two processes that get equally little are not. The tests measure no times: the tests wait for reports and count windows of work."""
 import contextlib
 import json

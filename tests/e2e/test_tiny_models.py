@@ -9,19 +9,19 @@ from real_model import GOLDENS
 
 OWN_GOLDENS = ROOT / "build/goldens"
 TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("gemma3_tiny_gguf_q8_0", 1),
-        ("llama_tiny", 2),              # has 8 query heads, 2 KV heads
+        ("llama_tiny", 2),              # this model has 8 query heads and 2 KV heads
         ("llama_tiny_gguf_q8_0", 2),
-        ("llama_tiny_torch", 2),        # has PyTorch's shards
+        ("llama_tiny_torch", 2),        # this model has PyTorch's shards
         ("llama_tiny_gguf_split", 1),
-        ("gemma3_tiny_published", 1),   # has PyTorch's shards and a tokenizer.model
+        ("gemma3_tiny_published", 1),   # this model has PyTorch's shards and a tokenizer.model
         ("qwen2_moe", 2),
         ("llama_tiny_gptq4_act_order", 2),
-        ("llama_tiny_w8a8", 1),         # has integers of compressed-tensors
-        ("llama_bias", 2),              # has biases, tied embeddings, 6 query heads, 2 KV heads
-        ("gemma3_tiny_gguf_q4_0", 2),   # has windows, and one KV head, which both ranks hold
+        ("llama_tiny_w8a8", 1),         # this model has integers of compressed-tensors
+        ("llama_bias", 2),              # this model has biases, tied embeddings, 6 query heads and 2 KV heads
+        ("gemma3_tiny_gguf_q4_0", 2),   # this model has windows, and one KV head, which both ranks hold
         ("gemma3_caps", 2),
-        ("llama_tiny", 3),              # is split unevenly: 3, 3 and 2 query heads, and one KV head on two ranks
-        ("llama_tiny", 4)]              # has two ranks for each KV head
+        ("llama_tiny", 3),              # this model is split unevenly: 3, 3 and 2 query heads, and one KV head on two ranks
+        ("llama_tiny", 4)]              # this model has two ranks for each KV head
 
 
 pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),

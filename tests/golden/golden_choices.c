@@ -1,12 +1,11 @@
 /* Records which experts a device's routers choose, and makes CPUs follow them.
- * golden_choices_new wraps the device's table of functions: each router's choices of a pass are
+ * golden_choices_new wraps the device's table of functions. Each router's choices of a pass are
  * copied to a buffer on the device (`keep`). golden_choices_take copies them to the host after
  * the pass. A follower wraps a CPU's table in the same way. For each router it finds the least
  * move of the logits that gives the device's choice (`least_move`), and then forces this choice
- * (`choose_theirs`).
- * The order of the routers in a pass identifies them, so followers must run the same passes as
- * the device. Buffers have space for MAX_ROUTES routers of `rows` rows. One thread; impossible
- * sizes end the program. */
+ * (`choose_theirs`). The order of the routers in a pass identifies them, so followers must run
+ * the same passes as the device. Buffers have space for MAX_ROUTES routers of `rows` rows. One
+ * thread calls these functions. Impossible sizes end the program. */
 #include "tests/golden/golden_choices.h"
 
 #include <math.h>

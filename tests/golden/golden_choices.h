@@ -12,10 +12,10 @@
 /* `golden_choices` holds the recorded choices of one device. */
 struct golden_choices;
 /* Starts recording. From now on d's passes, recorded passes too, leave their choices in device
- * memory. Must be called before d's engine is opened. `rows` is the number of rows of the
- * largest pass. Borrows d. */
+ * memory. Call it before d's engine is opened. `rows` is the number of rows of the largest pass.
+ * The result borrows d. */
 struct golden_choices *golden_choices_new(struct device *d, uint32_t rows);
-/* Restores the device. Must be called after its engine is closed. c may be NULL. */
+/* Restores the device. Call it after the device's engine is closed. c may be NULL. */
 void golden_choices_free(struct golden_choices *c);
 /* Reads the choices of the last pass, which followers then follow. Ends the program when the
  * device has failed. */

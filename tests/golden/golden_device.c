@@ -5,8 +5,8 @@
  * with the golden file, and check_step compares the sampled token. `end_side` and `check_ratio`
  * judge the prompt.
  * `excess` counts each failed check, and separates those that rounding can explain. Buffers of
- * rows hold the longest prompt, which must fit into one pass. One thread, beside the devices'
- * own. */
+ * rows hold the longest prompt, which must fit into one pass. The program uses one thread, beside
+ * the devices' own threads. */
 #include "tests/golden/golden_device.h"
 
 #include <math.h>
@@ -53,8 +53,9 @@ static const double router_move = 0.1;
  * the rounding CPU. The second value applies after a prompt's first step that is so close
  * (measured: 0.172, phi3). */
 static const double greedy_gap = 0.1, greedy_gap_behind = 0.2;
-/* `undecided` lists models with a step that is undecided at a larger gap. In prompt p65 of
- * qwen2_moe_dense, the two best logits are 0.123 apart at the tenth token. */
+/* `undecided` lists models with a step that is undecided although its two best logits differ by
+ * more. In prompt p65 of qwen2_moe_dense, the two best logits are 0.123 apart at the tenth
+ * token. */
 static const struct {
     const char *name;
     double gap;
@@ -80,7 +81,8 @@ struct side {
 struct run {
     const struct golden_device_check *check;
     const struct bounds *bounds;
-    double as_rounding, undecided; /* `undecided` is the gap of a named exception, else 0 */
+    /* `undecided` is the largest difference of logits that a named exception allows, else 0 */
+    double as_rounding, undecided;
     const struct golden_prompt *prompt;
     struct golden_choices *choices;
     struct golden_engine engine;
@@ -323,7 +325,7 @@ static double gap_of_rounding(const struct run *r, uint32_t i, uint32_t id, uint
     return (double)x[id] - (double)x[other];
 }
 
-/* Reports a step that rounding decides although the reference's gap is not small. */
+/* Reports a step that rounding decides although the reference's two best logits are not close. */
 static void tell_step(struct run *r, uint32_t i, uint32_t i_row, const struct golden_two *want,
                       uint32_t got)
 {

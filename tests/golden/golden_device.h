@@ -18,8 +18,9 @@ struct golden_device_check {
     const struct golden_engine_options *options; /* options of the engine, with the device set */
     /* Bounds of the prompts' lengths with their continuation; other prompts are left out. */
     uint32_t shortest, longest;
-    /* Largest distance of a logit of the float32 CPU from the golden file, and the gap below
-     * which its token may differ from the file's. */
+    /* file_distance: largest distance of a logit of the float32 CPU from the golden file.
+     * file_gap: difference between the two best logits below which the CPU's token may differ
+     * from the file's. */
     double file_distance, file_gap;
     struct golden_excess *excess; /* sum to which the failures are added */
 };

@@ -9,7 +9,8 @@ enum { BLOCK = 16, LORA_RANK = 16 };
 static _Atomic uint64_t progress;
 static const _Atomic bool interrupt;
 
-/* Divides the cores among the ranks, in the way of `cox up`. */
+/* Returns the number of threads of a rank: the cores are divided among the ranks, as `cox up`
+ * does. 0 = the default number. */
 static uint32_t threads_of_rank(uint32_t n_ranks)
 {
     uint32_t n = host_cpus() / n_ranks;

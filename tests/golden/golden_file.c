@@ -52,8 +52,8 @@ static uint32_t *read_ids(const json_t *list, uint32_t *n)
     return ids;
 }
 
-/* Reads "gaps", or computes the gaps from the two best entries of each step: [id, logit, id,
- * logit]. */
+/* Reads "gaps", the differences between the two best logits of each step. When they are absent,
+ * it computes them from the entries [id, logit, id, logit]. */
 static double *read_gaps(const json_t *prompt, uint32_t n)
 {
     const json_t *gaps = json_object_get(prompt, "gaps");

@@ -14,8 +14,8 @@ struct golden_prompt {
     const char *name;
     uint32_t *ids, n_ids;
     uint32_t *greedy, n_greedy; /* expected greedy tokens; EOS is an ordinary token */
-    double *gaps;               /* distances of the two best logits at each step, [n_greedy] */
-    struct golden_logit *top;   /* logits of the prompt's last position, best first, [n_top] */
+    double *gaps;             /* differences between the two best logits at each step, [n_greedy] */
+    struct golden_logit *top; /* logits of the prompt's last position, best first, [n_top] */
     uint32_t n_top;
     float *last_logits; /* logits of the last position, [vocab_size]; NULL = not given */
     /* log-probabilities at every position, [n_ids][vocab_size]; NULL = not given */

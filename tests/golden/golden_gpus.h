@@ -7,8 +7,8 @@
 #include "worker/comm/stages.h"
 #include "worker/engine/engine.h"
 
-/* Forks tp x pp - 1 times and returns in every process. Must be called before any use of CUDA. A
- * rank that fails ends all processes. `library` is NCCL's path for dlopen. */
+/* Forks tp x pp - 1 times and returns in every process. Call it before any use of CUDA. A rank
+ * that fails ends all processes. `library` is NCCL's path for dlopen. */
 void golden_gpus_fork(uint32_t tp, uint32_t pp, const char *library);
 /* Returns this process's position; 0 also when nothing was forked. */
 uint32_t golden_gpus_position(void);

@@ -13,7 +13,7 @@ double golden_log_sum_exp(const float *logits, uint32_t n);
 uint32_t golden_argmax(const float *x, uint32_t n);
 struct golden_two {
     uint32_t id; /* id of the largest logit */
-    double gap;  /* distance from the largest to the second largest logit */
+    double gap;  /* difference between the largest and the second largest logit */
 };
 struct golden_two golden_two_best(const float *x, uint32_t n);
 

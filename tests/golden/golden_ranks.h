@@ -1,7 +1,7 @@
 #pragma once
 /* Runs the engines of all ranks of a replica in one process, one thread each, joined over
  * 127.0.0.1. They work like several workers, without messages. A single rank runs its engine on
- * the caller's thread. Only one caller at a time. */
+ * the caller's thread. Only one thread may call it at a time. */
 #include "worker/engine/engine.h"
 
 struct golden_ranks;

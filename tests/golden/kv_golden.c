@@ -25,12 +25,11 @@ enum { SKIPPED = 77, MAX_LEN = 256 };
 
 /* `format` has the bounds of one dtype. from_plain bounds a logit's distance at any step (the
  * allowed value is printed beside it). At steps whose two best logits are closer than twice
- * that, another token may be the best; one code of fp8 differs by a sixteenth of its value.
+ * that, another token may be the best. One code of fp8 differs by a sixteenth of its value.
  * `mean` bounds the mean over all logits, which such codes do not change. from_reference is a
- * bound relative to the largest logit, for models without experts.
- * With `teeth` the distance must also be less than half of the smallest effect of a left-out
- * feature. The coarser formats move more than that, so model_golden must detect left-out
- * features for them. */
+ * bound relative to the largest logit, for models without experts. With `teeth` the distance
+ * must also be less than half of the smallest effect of a left-out feature. The coarser formats
+ * move more than that, so model_golden must detect left-out features for them. */
 static const struct format {
     const char *name;
     enum dtype dtype;

@@ -47,8 +47,8 @@ enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW =
 /* `tolerance` holds the allowed differences from the reference. */
 struct tolerance {
     double logit; /* largest distance of a logit or log-probability */
-    /* gap of the two best logits; from the first step with a smaller gap on, a greedy token may
-     * differ */
+    /* difference between the two best logits; from the first step with a smaller difference on,
+     * a greedy token may differ */
     double greedy_gap;
     double perplexity; /* relative difference of the perplexity */
     /* true = steps after the first close step are not compared, whatever its token */

@@ -3,9 +3,9 @@
     tests/run_python tests/hostile/attack.py --gateway http://127.0.0.1:8000 --key K [--only NAME ...] [--pid PID]
     tests/run_python tests/hostile/attack.py --list
 
-The gateway holds when the attack's own condition is met (attacks.py), every GET /health meanwhile is answered within --health-s,
-the process lives, and with --pid the memory of it and its children stays below --memory-mib. The exit status is 1 when the gateway
-did not hold against an attack.
+The gateway holds when four conditions are met. The attack's own condition is true (attacks.py). Every GET /health meanwhile is
+answered within --health-s. The process lives. With --pid, the memory of the process and its children stays below --memory-mib.
+The exit status is 1 when the gateway did not hold against an attack.
 """
 import argparse
 import http.client

@@ -110,7 +110,7 @@ def weigh(pid, weight):
 
 
 def pause_of(times, struck):
-    """Returns the time from the strike to the end of the longest gap after it; None when no token arrived."""
+    """Returns the time from the strike to the end of the longest time without a token after it; None when no token arrived."""
     after = [struck] + [t for t in times if t > struck]
     gaps = [(b - a, b) for a, b in zip(after, after[1:])]
     return max(gaps)[1] - struck if gaps else None

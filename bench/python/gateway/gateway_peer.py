@@ -92,7 +92,7 @@ class Llama(Server):
 
 
 class Listening:
-    """A server that already runs, such as llama-server."""
+    """`Listening` stands for a server that already runs, such as llama-server."""
 
     name, bar = "peer", None
 

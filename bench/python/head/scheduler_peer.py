@@ -1,5 +1,5 @@
-"""Runs vLLM's own scheduler with the trace of bench/scheduling/trace.c: schedule() and update_from_output() on config objects,
-without a model, as vLLM's unit tests do. bench/scheduler runs this script in the peer's venv.
+"""Runs vLLM's own scheduler with the trace of bench/scheduling/trace.c. It calls schedule() and update_from_output() on config
+objects, without a model, as vLLM's unit tests do. bench/scheduler runs this script in the peer's venv.
   scheduler_peer.py STEPS SEED ASYNC COUNT...     a line of JSON per count; large counts run fewer steps
 ASYNC 1: the AsyncScheduler, with a step in flight. Requests are made and hashed outside of a step, as in bench/scheduler. Times
 are the thread's CPU time: vLLM's steps are so long that the OS may interrupt them, and interruptions must not count."""

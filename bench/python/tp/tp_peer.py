@@ -1,7 +1,7 @@
-"""Runs distributed-llama as the peer of bench/tp: on two hosts, each node with one thread and one core like Coxswain's ranks, while
-no cluster of Coxswain is up. Its nodes spin while they wait for each other, so any other load on one of their cores stops both
-nodes at each of two sums a layer. The script therefore also prints the load of other processes. It measures one node alone as
-well, which shows when the two nodes were short of CPU time."""
+"""Runs distributed-llama as the peer of bench/tp on two hosts. Each node has one thread and one core, like Coxswain's ranks, and no
+cluster of Coxswain is up meanwhile. Its nodes spin while they wait for each other, so any other load on one of their cores stops
+both nodes at each of two sums a layer. The script therefore also prints the load of other processes. It measures one node alone
+as well, which shows when the two nodes were short of CPU time."""
 import os
 import re
 import resource

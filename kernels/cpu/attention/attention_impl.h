@@ -1,10 +1,10 @@
 /* Computes attention of one row over one KV head, written once with the operations of vec.h.
- * row.h explains how an ISA file includes this header.
- * The splits of ATTENTION_SPLIT positions are computed in order. Each split takes three steps:
- * the scores of all query heads that share the KV head; their maximum, exp and sum; and the
- * weighted sum of the values, starting from zero. The split is then merged into the running
- * result (online softmax: Milakov & Gimelshein 2018; splits: Flash-Decoding, Dao et al. 2023).
- * The result of a split depends on its positions alone. */
+ * row.h explains how an ISA file includes this header. The splits of ATTENTION_SPLIT positions
+ * are computed in order. Each split takes three steps. The first computes the scores of all
+ * query heads that share the KV head. The second computes their maximum, exp and sum. The third
+ * computes the weighted sum of the values, starting from zero. The split is then merged into the
+ * running result (online softmax: Milakov & Gimelshein 2018; splits: Flash-Decoding, Dao et al.
+ * 2023). The result of a split depends on its positions alone. */
 #include <math.h>
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #ifdef __AVX512F__
 enum { KEY_VECTORS = 2, VALUE_VECTORS = 4 };
 #else
-/* numbers of vectors in a tile; larger numbers would spill registers (see TILE_VECTORS) */
+/* numbers of vectors in a tile; larger numbers would spill registers */
 enum { KEY_VECTORS = 1, VALUE_VECTORS = 1 };
 #endif
 enum {

@@ -37,15 +37,15 @@ static bool has_rounded(const struct cpu_device *d, const struct linear_part *pa
     return d->is_narrow && part->w->dtype == DTYPE_BF16 && !part->exact;
 }
 
-/* Returns the floats of scratch for n_rows rows as codes. */
+/* Returns the number of floats of scratch that n_rows rows need as codes. */
 static uint64_t coded_floats(uint32_t k, uint32_t n_rows)
 {
     uint64_t n = dot_n_places(n_rows);
     return n * (k / DOT_GROUP) * (sizeof(struct dot_group) + DOT_GROUP) / sizeof(float);
 }
 
-/* Returns the floats of scratch for rows as bfloat16. The result is enough for every level,
- * since the next step may use another level. */
+/* Returns the number of floats of scratch that NARROW_ROWS rows need as bfloat16. The number is
+ * enough for every level, since the next step may use another level. */
 static uint64_t rounded_floats(uint32_t k)
 {
     return (uint64_t)NARROW_ROWS * rounded_stride(&rounded_kernels_scalar, k);

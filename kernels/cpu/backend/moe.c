@@ -59,7 +59,7 @@ static float group_score(const struct route_params *p, const float *x, uint32_t 
     return p->groups_by_two && n > 1 ? best + second : best;
 }
 
-/* Sets the ranks of experts outside the best groups to zero, as the reference does. Such an
+/* Sets `ranked` of the experts outside the best groups to zero, as the reference does. Such an
  * expert is chosen only when the experts of the best groups are below zero. */
 static void leave_groups_out(const struct choice *c)
 {

@@ -3,9 +3,11 @@
  * these tasks. */
 #include "kernels/cpu/backend/state.h"
 
-/* The unit of cost is about 0.3 ns: one addition of two floats from the cache on one thread.
- * Waking the threads takes some microseconds, so work below COST_PARALLEL runs in the calling
- * thread. */
+/* Costs are counted in units of about 0.3 ns: one addition of two floats from the cache on one
+ * thread.
+ * COST_PARALLEL is the cost from which work is divided among threads, because waking them takes
+ * some microseconds.
+ * TASKS_PER_THREAD is the number of tasks for each thread into which such work is cut. */
 enum { COST_PARALLEL = 32768, TASKS_PER_THREAD = 8 };
 
 /* Makes the scratch `s` at least n_floats large. The content is lost when the scratch grows. A

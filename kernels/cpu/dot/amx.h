@@ -1,7 +1,7 @@
 #pragma once
 /* Wraps the tiles of Intel's AMX (Software Developer's Manual, volume 1, chapter 18) as
  * amx_impl.h needs them. The functions are written in assembly, because gcc's intrinsics declare
- * wrong memory accesses: _tile_loadconfig declares 8 of its 64 bytes and _tile_loadd none, so
+ * wrong memory accesses. _tile_loadconfig declares 8 of its 64 bytes and _tile_loadd none, so
  * the compiler drops the stores before these calls. */
 #include <stdint.h>
 

@@ -6,8 +6,9 @@
  * formats with mins. They are the bottleneck. */
 #include "kernels/cpu/dot/amx.h"
 
-/* With fewer than AMX_TILES_MIN tiles of rows, unpacking costs more than the tile products gain
- * when the weights come from memory, because no tile product runs meanwhile. */
+/* AMX_TILES_MIN is the least number of row tiles that are multiplied with AMX. With fewer tiles,
+ * unpacking costs more than the tile products gain when the weights come from memory, because no
+ * tile product runs meanwhile. */
 enum { CHUNK_GROUPS = 32, CHUNK_TILES = 8, AMX_TILES_MIN = 4 };
 
 /* `amx_chunk` holds unpacked groups of one panel. Fields that a format does not have stay

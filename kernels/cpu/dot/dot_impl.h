@@ -286,7 +286,8 @@ static void dot_panels(const struct dot_task *t, uint32_t begin, uint32_t end, u
 }
 
 /* Returns the prefetch of these panels for the time in which other panels are multiplied. With
- * one tile it returns an empty prefetch; dot_tile() then prefetches its own panel. */
+ * fewer than two whole tiles it returns an empty prefetch; dot_tile() then prefetches its own
+ * panel. */
 static struct dot_ahead dot_ahead_of(const struct dot_task *t, struct panels_ahead panels)
 {
     const uint32_t n_tiles = t->x->n_rows / DOT_TILE, n_groups = t->w->k / DOT_GROUP;

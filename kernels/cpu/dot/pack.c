@@ -226,7 +226,8 @@ ALWAYS_INLINE void put_scales(const struct map *m, const uint8_t *const blocks[P
                    PANEL_N);
 }
 
-/* Packs one block of each of the 16 rows. Returns the end of its data. */
+/* Packs one block of each of the 16 rows into `to`. Returns the address behind the packed
+ * blocks. */
 ALWAYS_INLINE uint8_t *pack_block(const struct map *m, const uint8_t *const blocks[PANEL_N],
                                   uint64_t ahead, uint8_t *to)
 {

@@ -20,8 +20,8 @@ static bool has_more(const struct dot_kernels *kernels)
            ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM));
 }
 #else
-/* AVX-VNNI has a separate CPUID leaf. The check of the level has already verified that the
- * system saves the registers. */
+/* Returns whether the CPU has AVX-VNNI, which has a separate CPUID leaf. The check of the level
+ * has already verified that the system saves the registers. */
 static bool has_avx_vnni(void)
 {
     unsigned eax, ebx, ecx, edx;
@@ -32,8 +32,8 @@ static bool has_avx512_vnni(void)
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512vnni");
 }
-/* Linux reserves 8 KiB of tile state for each thread after this request
- * (Documentation/arch/x86/xstate.rst). */
+/* Returns whether the CPU has AMX and Linux permits its use to this process. Linux reserves 8
+ * KiB of tile state for each thread after this request (Documentation/arch/x86/xstate.rst). */
 static bool has_amx(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18, TILE_AND_INT8 = 3 << 24 };

@@ -70,7 +70,8 @@ KERNEL_INLINE uint32_t fmt_code_bits(enum dtype t)
         return 4;
     }
 }
-/* Plain numbers have blocks of eight; the last block may be shorter. */
+/* Returns the number of inputs in a block. Plain numbers have blocks of eight, and their last
+ * block may be shorter. */
 KERNEL_INLINE uint32_t fmt_block_elems(enum dtype t)
 {
     bool is_k = fmt_has_mins(t) || t == DTYPE_Q3_K || t == DTYPE_Q6_K;
@@ -81,7 +82,7 @@ KERNEL_INLINE uint32_t fmt_group_elems(enum dtype t)
     bool small = t == DTYPE_Q2_K || t == DTYPE_Q3_K || t == DTYPE_Q6_K;
     return fmt_is_plain(t) ? 8 : small ? 16 : 32;
 }
-/* Returns the bytes of eight inputs of a panel. */
+/* Returns the number of bytes that eight inputs of a panel take. */
 KERNEL_INLINE uint32_t fmt_bytes_8k(enum dtype t)
 {
     return fmt_code_bits(t) * PANEL_N;
@@ -191,7 +192,7 @@ KERNEL_INLINE void fmt_codes(uint32_t bits, const uint8_t *p, uint32_t i, vb q[2
     }
 }
 
-/* Returns the value of a code of one byte. */
+/* Returns the values of the 16 one-byte codes at p. */
 KERNEL_INLINE vf fmt_byte(enum dtype t, const uint8_t *p, const struct fmt_scales *s)
 {
     vb code = vb_load(p);

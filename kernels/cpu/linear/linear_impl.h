@@ -35,7 +35,9 @@ struct gemm {
     struct gemm_ahead ahead;
 };
 
-/* n_panels and n_rows are constants, so that the sums stay in registers. */
+/* Multiplies n_rows rows by n_panels panels and adds the products to the sums in g->out. If
+ * g->first is set, the sums begin at zero. n_panels and n_rows are constants, so that the sums
+ * stay in registers. */
 KERNEL_INLINE void gemm_tile(uint32_t n_panels, uint32_t n_rows, const struct gemm *g)
 {
     vf acc[GEMM_ROWS][GEMM_PANELS];

@@ -2,9 +2,9 @@
  * weights, two inputs of an output each, by the same two inputs of a row.
  *
  * Data flow: backend/linear.c calls the set with a task of panels and rows of bfloat16; sums go
- * to the task's `out`. With up to FEW_ROWS rows, reading weights is the limit: several panels
- * are multiplied side by side, and each is read once from its first byte to its last. With more
- * rows, two panels are multiplied, CHUNK_PAIRS pairs of inputs at a time. They stay in the
+ * to the task's `out`. With up to FEW_ROWS rows, reading weights is the limit. Several panels
+ * are then multiplied side by side, and each is read once from its first byte to its last. With
+ * more rows, two panels are multiplied, CHUNK_PAIRS pairs of inputs at a time. They stay in the
  * second-level cache for all rows, and each tile of rows prefetches its part of the next chunk.
  * Invariants: between chunks of K the sums are kept in `out`, which loses no bits. The last
  * input of an odd K is a fused multiply-add. */

@@ -103,7 +103,7 @@ static inline vf vf_load_bf16(const uint16_t *p)
 {
     return (vf){vec_from_bf16(p), vec_from_bf16(p + 8)};
 }
-/* minps and maxps return their second operand when one is NaN, so a NaN stays NaN. */
+/* Converts to float16, at most +-65504. A NaN stays NaN: it is the second operand. */
 static inline __m128i vec_to_f16(__m256 a)
 {
     a = _mm256_max_ps(_mm256_set1_ps(-65504.0f), _mm256_min_ps(_mm256_set1_ps(65504.0f), a));
@@ -148,7 +148,7 @@ static inline vf vf_from_e4m3(vb a)
     const __m256 mend = _mm256_set1_ps(0x1p8f);
     return (vf){_mm256_mul_ps(lo, mend), _mm256_mul_ps(hi, mend)};
 }
-/* Code 0 means 2^-127, which is subnormal. */
+/* Converts each code c to 2^(c - 127). Code 0 gives 2^-127, which is subnormal. */
 static inline __m256 vec_from_e8m0(__m256i a)
 {
     __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(a, 23), _mm256_set1_epi32(0x00400000));

@@ -84,7 +84,8 @@ static inline vf vf_load_bf16(const uint16_t *p)
     __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
 }
-/* minps and maxps return their second operand when one is NaN, so a NaN stays NaN. */
+/* Stores as float16, limited to -65504 .. 65504. minps and maxps return their second operand
+ * when one is NaN, so a NaN stays NaN. */
 static inline void vf_store_f16(uint16_t *p, vf a)
 {
     a = _mm512_max_ps(_mm512_set1_ps(-65504.0f), _mm512_min_ps(_mm512_set1_ps(65504.0f), a));
@@ -120,7 +121,7 @@ static inline vf vf_from_e4m3(vb a)
     return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_or_si512(sign, rest)),
                          _mm512_set1_ps(0x1p120f));
 }
-/* Code 0 means 2^-127, which is subnormal. */
+/* Converts each code c to 2^(c - 127). Code 0 gives 2^-127, which is subnormal. */
 static inline vf vf_from_e8m0(vb a)
 {
     __m512i b = _mm512_cvtepu8_epi32((__m128i)a);

@@ -101,7 +101,7 @@ static inline vf vf_load_bf16(const uint16_t *p)
     return (vf){vec_from_bf16(vld1_u16(p)), vec_from_bf16(vld1_u16(p + 4)),
                 vec_from_bf16(vld1_u16(p + 8)), vec_from_bf16(vld1_u16(p + 12))};
 }
-/* A NaN is the second operand of the minimum and of the maximum, so it stays NaN. */
+/* Converts to float16, at most +-65504. A NaN stays NaN: it is the second operand. */
 static inline float16x4_t vec_to_f16(float32x4_t x)
 {
     x = vec_max(vdupq_n_f32(-65504.0f), vec_min(vdupq_n_f32(65504.0f), x));
@@ -150,7 +150,7 @@ static inline vf vf_from_e4m3(vb x)
     return vf_mul(vec_from_halves(vreinterpretq_u16_s16(lo), vreinterpretq_u16_s16(hi)),
                   vf_set1(0x1p8f));
 }
-/* Code 0 means 2^-127, which is subnormal. */
+/* Converts each code c to 2^(c - 127). Code 0 gives 2^-127, which is subnormal. */
 static inline float32x4_t vec_from_e8m0(uint32x4_t x)
 {
     return vreinterpretq_f32_u32(vmaxq_u32(vshlq_n_u32(x, 23), vdupq_n_u32(0x00400000)));

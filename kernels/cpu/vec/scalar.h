@@ -89,8 +89,8 @@ static inline vf vf_sqrt(vf a)
         a.q[i / 4][i % 4] = sqrtf(a.q[i / 4][i % 4]);
     return a;
 }
-/* Adding 2^23 to a number below 2^23 leaves no bits for a fraction. The sign is handled
- * separately, for -0. */
+/* Rounds to the nearest integer, ties to even. Adding 2^23 to a number below 2^23 leaves no bits
+ * for a fraction. The sign is handled separately, for -0. */
 static inline vf vf_round(vf a)
 {
     const vec_f4 big = {0x1p23f, 0x1p23f, 0x1p23f, 0x1p23f};

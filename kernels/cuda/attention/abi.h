@@ -34,7 +34,7 @@ MUST_USE enum status cuda_attention(struct gpu_stream *s, const struct cuda_atte
  * a value. */
 MUST_USE enum status cuda_attention_check(uint32_t head_dim, uint32_t v_dim, bool is_latent,
                                           struct error *err);
-/* Returns the bytes of scratch that all passes of at most n_rows rows need. */
+/* Returns the bytes of scratch that are enough for every pass of at most n_rows rows. */
 uint64_t cuda_attention_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t v_dim);
 
 /* Enqueues the writing of the rows' keys and values into their blocks (kv_write of

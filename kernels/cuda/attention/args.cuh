@@ -50,10 +50,10 @@ attention_args attention_args_of(const struct attention_params *p);
 
 /* `attention_task` describes the work of one block of threads. */
 struct attention_task {
-    uint32_t first_row, slot;     /* first row and slot of the tile */
-    uint32_t head, n_heads;       /* query heads of the KV head */
-    uint32_t m_first, n_m;        /* packed rows of this block */
-    int32_t position;             /* position of the tile's first row; -1: padding */
+    uint32_t first_row, slot; /* first row and slot of the tile */
+    uint32_t head, n_heads; /* first query head of the KV head, and the number of its query heads */
+    uint32_t m_first, n_m;  /* first packed row of this block, and the number of its packed rows */
+    int32_t position;       /* position of the tile's first row; -1: padding */
     uint32_t first_key, last_key; /* first and last key that any row sees */
     uint32_t unit, end_unit;      /* first unit of the split and the unit behind its last */
     uint32_t i_kv_head, i_split;

@@ -1,12 +1,12 @@
 /* Implements attention on a GPU. This file chooses the kernel and the number of splits for each
- * class of tiles, launches the kernel, and merges the splits.
- * backend/attention.c and backend/latent.c call this file. Tiles, scratch and results are device
- * memory of the caller. All work is enqueued on the caller's stream.
+ * class of tiles, launches the kernel, and merges the splits. backend/attention.c and
+ * backend/latent.c call this file. Tiles, scratch and results are device memory of the caller.
+ * All work is enqueued on the caller's stream.
  *
- * A second kernel merges the splits. The block that ends last could do it, but it would need
- * counters that are zero before every launch: one more launch, or memory that outlives the
- * operators' scratch. With a second kernel the order of the sums follows from the launch's shape
- * alone, and a recorded pass gives the same bits each time.
+ * A second kernel merges the splits. The block that ends last could merge them too, but it would
+ * need counters that are zero before every launch. These would cost one more launch, or memory
+ * that outlives the operators' scratch. With a second kernel the order of the sums follows from
+ * the launch's shape alone, and a recorded pass gives the same bits each time.
  *
  * The number of splits n follows from the launch's shape and the device's size. Two costs are
  * considered:
@@ -88,7 +88,7 @@ __device__ inline float2 merge_shares(float2 mine, float *shares)
  * write their next totals after the next first barrier.
  *
  * A lane issues the loads of all its parts before any thread waits for a sum. The branch and the
- * barrier behind the loads prevent that the compiler moves each load to its use. Otherwise the
+ * barrier behind the loads keep the compiler from moving each load to its use. Otherwise the
  * latencies of the L2 cache (0.2 us each) would add up. The part of an empty split is therefore
  * loaded too, although no block has written it. A selection drops this part, since zero times an
  * arbitrary value may be NaN. */

@@ -6,7 +6,8 @@
 #include "kernels/cuda/attention/load.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 
-/* Copies BN tokens from `key` on into rows of D bytes, with zeros as in tokens_load. */
+/* Copies BN tokens from `key` on into rows of D bytes. Tokens that no row of the block sees, and
+ * elements beyond head_dim, become zeros. */
 template <uint32_t D, uint32_t BN, uint32_t THREADS>
 __device__ inline void codes_load(const attention_args &a, const attention_task &t,
                                   const uint8_t *base, uint32_t key, const token_place *places,

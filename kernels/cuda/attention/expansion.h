@@ -26,9 +26,9 @@ static inline bool cuda_latent_fits(const struct cuda_latent_shape *s)
            s->rope <= CUDA_LATENT_ROPE && s->v <= CUDA_LATENT_V &&
            (s->kv_rank | s->nope | s->rope) % 8 == 0 && s->v % 2 == 0;
 }
-/* Returns the elements of a head's value with zeros up to whole pieces of 16 bytes. The second
- * function adds the nope elements of the head's key. The rope elements of keys are shared by all
- * heads. */
+/* cuda_latent_value returns the number of elements of a head's value, with zeros up to whole
+ * pieces of 16 bytes. cuda_latent_head adds the nope elements of the head's key. The rope
+ * elements of keys are shared by all heads. */
 static inline uint32_t cuda_latent_value(const struct cuda_latent_shape *s)
 {
     return (s->v + 7) / 8 * 8;
@@ -45,8 +45,8 @@ struct cuda_latent_run {
     uint32_t first_row, first_key;
 };
 
-/* Enqueues to[head][nope + value][kv_rank] in bfloat16, made from the matrices in heads_params:
- * [kv_rank][nope] for keys, [v][kv_rank] for values. */
+/* Enqueues the computation of to[head][nope + value][kv_rank] in bfloat16, from the matrices in
+ * heads_params: [kv_rank][nope] for keys, [v][kv_rank] for values. */
 MUST_USE enum status cuda_latent_weights(struct gpu_stream *s,
                                          const struct cuda_latent_shape *shape,
                                          const struct heads_params *keys,
@@ -92,9 +92,10 @@ struct cuda_latent_attention {
 MUST_USE enum status cuda_latent_attention(struct gpu_stream *s,
                                            const struct cuda_latent_attention *p,
                                            struct error *err);
-/* Returns the bytes of scratch for n_parts parts of a row and head. */
+/* Returns the bytes of scratch for n_parts parts. A part belongs to one row and one head. */
 uint64_t cuda_latent_parts_bytes(const struct cuda_latent_shape *s, uint64_t n_parts);
-/* Returns the most parts that the splits of one call can use in a pass of n_rows rows. */
+/* Returns the largest number of parts that the splits of one call can use in a pass of n_rows
+ * rows. */
 uint64_t cuda_latent_most_parts(const struct cuda_latent_shape *s, uint32_t n_rows);
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
  * each (128 bytes for the warp). For a rope of two halves, they also load the two elements that
  * these are rotated with. A head of Q is written back from the registers. A key or value is
  * first stored in shared memory, because its largest magnitude must be known before the first
- * code, and because it is written 8 elements at a time. */
+ * code. It is also written 8 elements at a time. */
 #include "kernels/cuda/attention/store.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -139,7 +139,8 @@ __device__ inline uint32_t code_of(dtype type, float v, float inverse)
     return type == DTYPE_I8 ? __float_as_uint(v + 0x1.8p23f) & 0xffu : e4m3_code(v);
 }
 
-/* A number beyond the range becomes the largest half. A NaN stays NaN. */
+/* Returns the bits of v as a half. A number beyond the range becomes the largest half. A NaN
+ * stays NaN. */
 __device__ inline uint32_t f16_bits(float v)
 {
     v = v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v;

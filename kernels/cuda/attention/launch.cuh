@@ -65,7 +65,8 @@ uint32_t attention_latent_blocks(uint32_t rows, uint32_t shared_bytes);
 enum status attention_latent(const attention_args &a, uint32_t rows, uint32_t n_kv_heads,
                              struct gpu_stream *s, struct error *err);
 
-/* Codes are staged if a block has enough shared memory. */
+/* Enqueues `kernel`, an instance of shape S. Codes are staged if a block has enough shared
+ * memory. */
 template <class S>
 enum status attention_enqueue(void (*kernel)(const attention_args), attention_args a,
                               uint32_t n_kv_heads, struct gpu_stream *s, struct error *err)

@@ -23,8 +23,9 @@ __device__ inline float result_factor(const float *sinks, uint32_t head, float m
     return old / fmaf(sum, old, exp2f(sink - both));
 }
 
-/* is_first is true for one of the threads that share this row; that thread writes the row's
- * maximum and sum. */
+/* Returns the destination and the factor of packed row m. is_first is true for one of the
+ * threads that share this row; with several splits, that thread writes the row's maximum and
+ * sum. */
 __device__ inline row_result result_begin(const attention_args &a, const attention_task &t,
                                           uint32_t m, float max, float sum, bool is_first)
 {

@@ -123,7 +123,8 @@ static bool is_worth_it(const struct cuda_device *x, const struct cuda_latent_sh
     return x->expand_rows != 0 || 2 * s->kv_rank > cuda_latent_head(s);
 }
 
-/* Returns bytes of scratch that are enough for turn_choose with any sequences in a pass. */
+/* Returns a number of bytes of scratch that is enough for turn_choose with any sequences in a
+ * pass. */
 uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scratch_shape *s)
 {
     const struct cuda_latent_shape shape = {.n_heads = s->n_heads,

@@ -9,10 +9,11 @@
 #include "kernels/cuda/backend/linear.h"
 #include "kernels/cuda/weights/pack.h"
 
-/* Each room costs one pool_run, in which the threads wake up, divide the tasks and wait for each
- * other. A link of 55 GB/s takes 0.15 ms for a room of 8 MiB, so a wake-up of some tens of
- * microseconds would be noticeable. The link takes 0.6 ms for 32 MiB. Four rooms pin at most 128
- * MiB of host memory, or more if one row tile is larger. */
+/* N_ROOMS is the number of rooms, and ROOM_BYTES is the size of a room unless one row tile is
+ * larger. Each room costs one pool_run, in which the threads wake up, divide the tasks and wait
+ * for each other. A link of 55 GB/s takes 0.15 ms for a room of 8 MiB, so a wake-up of some tens
+ * of microseconds would be noticeable. The link takes 0.6 ms for 32 MiB. Four rooms pin at most
+ * 128 MiB of host memory, or more if one row tile is larger. */
 enum { N_ROOMS = 4, ROOM_BYTES = 32 << 20, LEAST_ROOM_BYTES = 1 << 20, TASK_BYTES = 128 << 10 };
 
 struct room {

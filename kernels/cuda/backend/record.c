@@ -14,14 +14,16 @@
 #include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/device/graph.h"
 
-/* 18 buckets times the kinds of passes and of sampling give about 110 recordings. A mixture has
- * 175 recordings, and a draft model doubles the number. Beyond MAX_RECORDS, passes run eagerly. */
+/* MAX_RECORDS is the largest number of recordings; beyond it, passes run eagerly. 18 buckets
+ * times the kinds of passes and of sampling give about 110 recordings. A mixture has 175
+ * recordings, and a draft model doubles the number. */
 enum { MAX_RECORDS = 512 };
 
 struct gpu_record {
     uint64_t key;
     struct gpu_graph *graph; /* recorded graph; NULL: the key was seen once */
-    bool is_refused; /* do not record this key again; an existing graph is freed with the others */
+    /* true = the key is not recorded again; an existing graph is freed with the others */
+    bool is_refused;
 };
 
 struct gpu_records {

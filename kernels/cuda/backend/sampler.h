@@ -13,9 +13,10 @@
 /* `gpu_sampler_options` holds the limits of a step. The host samples a step that exceeds them. */
 struct gpu_sampler_options {
     uint32_t vocab_size, n_slots;
-    uint32_t n_rows;                         /* most rows of one launch; <= GPU_SAMPLE_MAX_ROWS */
-    uint32_t n_places;                       /* most results of a step */
-    uint32_t n_biases, n_allowed, n_history; /* most list entries of a step's rows together */
+    uint32_t n_rows;   /* most rows of one launch; <= GPU_SAMPLE_MAX_ROWS */
+    uint32_t n_places; /* most results of a step */
+    /* most entries of each list, over all rows of a step */
+    uint32_t n_biases, n_allowed, n_history;
 };
 
 /* `gpu_sample_lists` describes rows to be sampled. The lists are in host memory and are copied

@@ -89,7 +89,7 @@ void cuda_staging_begin(struct cuda_device *x)
 }
 
 /* Reserves memory in a zone; *at is its offset in host and device memory. When the zone is full,
- * returns false and records the failure in x. */
+ * the function returns false and records the failure in x. */
 static bool take(struct cuda_device *x, struct zone *z, uint64_t n_bytes, uint64_t *at)
 {
     struct error err;

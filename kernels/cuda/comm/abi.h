@@ -80,14 +80,14 @@ struct gpu_comm_ops {
      * that should call leave is then stuck itself, and the process must exit. `overdue` may be
      * called from any thread. */
     bool (*overdue)(const struct gpu_comm *c);
-    /* Interrupts, and waits at most leave_timeout_ms for the stream to end; work that waits for
-     * peers is ended by the abort's mark. Graphs may be destroyed afterwards. `err` has the
-     * reason when the result is not GPU_COMM_LEFT. */
+    /* Interrupts blocked calls, and waits at most leave_timeout_ms for the stream to end. The
+     * abort's mark ends work that waits for peers. Graphs may be destroyed afterwards. `err` has
+     * the reason when the result is not GPU_COMM_LEFT. */
     enum gpu_comm_end (*drain)(struct gpu_comm *c, struct error *err);
-    /* Aborts, and waits at most leave_timeout_ms for the abort and then for the stream. Destroy
-     * graphs with collectives before this call, because NCCL waits for their end. `leave` may be
-     * called without a group. *ms is the time since the abort began. `err` has the reason when
-     * the result is not GPU_COMM_LEFT. */
+    /* Aborts the communicators, and waits at most leave_timeout_ms for the abort and then for
+     * the stream. Destroy graphs with collectives before this call, because NCCL waits for their
+     * end. `leave` may be called without a group. *ms is the time since the abort began. `err`
+     * has the reason when the result is not GPU_COMM_LEFT. */
     enum gpu_comm_end (*leave)(struct gpu_comm *c, uint32_t *ms, struct error *err);
     /* Frees an object that has left its group. The pointer may be NULL. */
     void (*close)(struct gpu_comm *c);

@@ -29,7 +29,7 @@ enum {
     LATE_MS = 1000,              /* ms after its deadline at which leave counts as stuck */
     CALL_GRACE_MS = 200,         /* ms that a call in NCCL has to end before an abort */
     GROUP_ABORT_VERSION = 22200, /* first version in which ncclCommAbort works inside of a group */
-    ASYNC_EVERY = 64             /* turns of a wait between two checks of the communicators */
+    ASYNC_EVERY = 64             /* iterations of a wait between two checks of the communicators */
 };
 
 /* ---- joining ---- */

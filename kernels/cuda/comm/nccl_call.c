@@ -1,5 +1,5 @@
-/* Handles one call of NCCL: it enters and leaves the call while an interrupt may arrive,
- * converts the result, and waits until the call is no longer in progress. */
+/* Handles one call of NCCL. It enters and leaves the call while an interrupt may arrive, and
+ * converts the result. It also waits until the call is no longer in progress. */
 #include <sched.h>
 #include <time.h>
 
@@ -78,7 +78,7 @@ enum status nccl_settle(struct nccl_comm *c, struct nccl_native *const *comm, in
     enum status s = nccl_check(c, result, call, err);
     uint64_t until = clock_mono_ns() + timeout_ms * NS_PER_MS;
     for (uint32_t n = 0; s == STATUS_AGAIN; n++) {
-        /* Read the clock before the query. If the thread is descheduled between the two, the
+        /* The clock is read before the query. If the thread is descheduled between the two, the
          * loop queries once more before it gives up. */
         uint64_t now = clock_mono_ns();
         s = nccl_look(c, comm, call, err);

@@ -1,11 +1,11 @@
-/* Implements small sums of a stage over memory that its ranks map from each other (oneshot.cu),
- * used instead of NCCL's when possible. nccl.c calls this file when a group is joined and left;
- * nccl_ops.c calls it for sums.
- * Each group tests again whether the sums work, and all ranks of the stage get the same result.
- * NCCL sums up a table of each rank's properties. Each rank maps the others' regions and reports
- * the result. Then a trial sum runs, and each rank reports whether it was right. If one rank
- * reports a failure, NCCL computes all sums. CUDA's handles are valid on one host only. A boot
- * id distinguishes hosts, even for ranks in containers.
+/* Implements small sums of a stage over memory that its ranks map from each other (oneshot.cu).
+ * They replace NCCL's sums when possible. nccl.c calls this file when a group is joined and
+ * left. nccl_ops.c calls it for sums. Each group tests again whether the sums work, and all
+ * ranks of the stage get the same result. NCCL sums up a table of each rank's properties. Each
+ * rank maps the others' regions and reports the result. Then a trial sum runs, and each rank
+ * reports whether it was right. If one rank reports a failure, NCCL computes all sums. CUDA's
+ * handles are valid on one host only. A boot id distinguishes hosts, even for ranks in
+ * containers.
  *
  * Loss of a rank. A kernel that waits for a rank polls a word of the host, which an interrupt
  * sets. The kernel then ends, and sums enqueued behind it do nothing. Without an interrupt, the

@@ -4,7 +4,7 @@
  * before the call's work. */
 #include "kernels/cuda/comm/nccl_state.h"
 
-/* NCCL allows 2048 calls in a group. */
+/* GROUP_CALLS is the largest number of calls in a group. NCCL allows 2048. */
 enum { GROUP_CALLS = 512 };
 
 static enum status not_joined(struct error *err)
@@ -101,8 +101,8 @@ enum status nccl_receive(struct gpu_comm *base, uint32_t from, void *data, size_
 
 /* ---- columns ---- */
 
-/* Receives a row of the other ranks' columns directly at their places, without scratch or a
- * second copy. */
+/* Transfers one row. Rank 0 receives the other ranks' columns directly at their places, without
+ * scratch or a second copy. Every other rank sends its own columns. */
 static int call_row(struct nccl_comm *c, const struct gpu_comm_columns *m, float *row)
 {
     void *stream = gpu_stream_native(c->o.stream);

@@ -17,7 +17,9 @@ enum abort_state { ABORT_NONE, ABORT_WANTED, ABORT_DONE };
 struct nccl_oneshot {
     uint32_t tag; /* mark of the current group */
     struct gpu_peer_memory own;
-    void *scratch; /* device memory for agreeing; allocated by the first group of a suitable size */
+    /* device memory through which the ranks agree on sums; allocated by the first group of a
+     * suitable size */
+    void *scratch;
     /* `regions` holds the mapped region of each rank of the group; NULL: not mapped. */
     void *regions[GPU_ONESHOT_MAX_RANKS];
     /* pinned words that the host and kernels share; NULL: not allocated yet */
@@ -71,8 +73,8 @@ MUST_USE enum status nccl_look(struct nccl_comm *c, struct nccl_native *const *c
 MUST_USE enum status nccl_interrupted(struct error *err);
 /* Increments the progress counter, by which other threads detect that this rank still works. */
 void nccl_bump(const struct nccl_comm *c);
-/* Pauses a polling loop after its n-th turn. The first turns have no pause, then a short one,
- * then 20 us. */
+/* Pauses a polling loop after its n-th iteration. The first iterations have no pause, the next
+ * ones a short pause, and all later ones 20 us. */
 void nccl_relax(uint32_t n);
 
 /* Loads the library (nccl_library.c). Fills in api, version and text. */
@@ -91,7 +93,7 @@ MUST_USE enum status nccl_receive(struct gpu_comm *base, uint32_t from, void *da
                                   struct error *err);
 
 /* The functions below are in nccl_oneshot.c. base.one_shot_bytes is the most bytes that ranks
- * may sum over peer memory; it is 0 before the join and after the leave. */
+ * may sum over peer memory. It is 0 before the join and after the leave. */
 void nccl_oneshot_close(struct nccl_comm *c);
 /* Agrees with the other ranks of the stage whether sums over peer memory work. It is called
  * after the communicators have joined and base.group is set. */

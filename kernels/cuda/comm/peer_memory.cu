@@ -13,12 +13,12 @@ static_assert(sizeof(cudaIpcMemHandle_t) == GPU_PEER_HANDLE_BYTES, "a handle");
 
 namespace
 {
-/* UNIT is the least size, since smaller allocations share a unit of the driver, and a handle
- * exposes all of it. */
+/* UNIT is the number of bytes to whose multiples allocations are rounded up. Smaller allocations
+ * share a unit of the driver, and a handle exposes all of it. */
 constexpr uint64_t UNIT = 2u << 20;
 
-/* A device that CUDA_VISIBLE_DEVICES hides cannot be queried, so it is checked only when its
- * handle is opened. */
+/* Checks that device d can access memory of the device at `pci`. A device that
+ * CUDA_VISIBLE_DEVICES hides cannot be queried, so it is checked only when its handle is opened. */
 enum status check_reach(const struct gpu_device *d, const char *pci, struct error *err)
 {
     int peer = 0, reaches = 0;

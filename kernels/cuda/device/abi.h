@@ -36,8 +36,8 @@ bool gpu_is_built(void);
  * `ordinal` is not a device of this machine. */
 MUST_USE enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err);
 
-/* Returns the errors of gpu_info, and STATUS_UNSUPPORTED for a device older than capability 8.0
- * (no bfloat16). */
+/* Opens device `ordinal` into *out. Returns the errors of gpu_info, and STATUS_UNSUPPORTED for a
+ * device older than capability 8.0 (no bfloat16). */
 MUST_USE enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err);
 /* Closes a device. Close its streams and release its memory first. The pointer may be NULL. */
 void gpu_device_close(struct gpu_device *d);

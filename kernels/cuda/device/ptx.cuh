@@ -35,7 +35,7 @@ __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const uint32_t (&a
 
 /* Loads matrices of 8 x 8 elements of 2 bytes from shared memory. Lane 8 i + j gives the address
  * of row j of matrix i (16 bytes, with that alignment). r[i] receives row g, columns 2t and 2t +
- * 1 of matrix i; with trans, r[i] receives column g, rows 2t and 2t + 1. x2 ignores the
+ * 1 of matrix i. With trans, r[i] receives column g, rows 2t and 2t + 1. x2 ignores the
  * addresses of lanes 16 to 31. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *smem)
 {
@@ -113,8 +113,8 @@ __device__ __forceinline__ float exp2_fast(float x)
 
 /* Implements programmatic dependent launch. A kernel launched with
  * cudaLaunchAttributeProgrammaticStreamSerialization may begin before the kernel before it has
- * ended. dependency_wait waits until the earlier kernel has ended and its writes are visible;
- * call it before accessing data that other kernels write. dependency_launch lets the next kernel
+ * ended. dependency_wait waits until the earlier kernel has ended and its writes are visible.
+ * Call it before accessing data that other kernels write. dependency_launch lets the next kernel
  * begin. Without the attribute, and below sm_90, both functions do nothing. */
 __device__ __forceinline__ void dependency_wait()
 {

@@ -37,9 +37,10 @@ struct gpu_products {
     uint64_t scratch_bytes;
 };
 /* Multiplies few rows. The weights are read once for up to GPU_FEW_ROWS rows, or for fewer if
- * shared memory is small. More rows need several turns. Rows may have any alignment, and rows at
- * multiples of 16 bytes are read in words of that size. The scratch holds sums that are split
- * over blocks. With less scratch, there are fewer splits. */
+ * shared memory is small. More rows need several launches, and each launch reads the weights
+ * again. Rows may have any alignment, and rows at multiples of 16 bytes are read in words of
+ * that size. The scratch holds sums that are split over blocks. With less scratch, there are
+ * fewer splits. */
 #define GPU_FEW_ROWS 64u
 MUST_USE enum status cuda_linear_few(struct gpu_linear *l, const struct gpu_products *p,
                                      struct error *err);

@@ -1,13 +1,13 @@
-/* Computes products of many rows with cuBLASLt, which is loaded for the first product, so that
- * the program starts without it. backend/linear.c calls cuda_linear_many, and all work is
- * enqueued on the stream of the struct gpu_linear.
- * In cuBLASLt's terms, columns first: out [n][rows] = w^T [n][k] x [k][rows], where w is k x n.
- * For each shape, with rows rounded up, cuBLASLt is queried once for an algorithm, which is
- * kept. Parts of split sums are added in float. Weights in codes are converted to bfloat16 some
- * outputs at a time, so that they are read back from the L2 cache if it is large enough.
- * A product begins with the bias in its output. The part of the bias that bfloat16 cannot hold
- * is a vector that cuBLASLt adds in float before it rounds. The result is therefore rounded
- * once, with a bias of 16 bits of fraction (or all bits, if the result is float). */
+/* Computes products of many rows with cuBLASLt. gpu_linear_new loads the library with dlopen, so
+ * that a program without a GPU starts without it. backend/linear.c calls cuda_linear_many. All
+ * work is enqueued on the stream of the struct gpu_linear. In cuBLASLt's terms, columns first:
+ * out [n][rows] = w^T [n][k] x [k][rows], where w is k x n. For each shape, with rows rounded
+ * up, cuBLASLt is queried once for an algorithm, which is kept. Parts of split sums are added in
+ * float. Weights in codes are converted to bfloat16 some outputs at a time, so that they are
+ * read back from the L2 cache if it is large enough. A product begins with the bias in its
+ * output. The part of the bias that bfloat16 cannot hold is a vector that cuBLASLt adds in float
+ * before it rounds. The result is therefore rounded once, with a bias of 16 bits of fraction (or
+ * all bits, if the result is float). */
 #include "kernels/cuda/device/find_library.h"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/linear/state.cuh"
@@ -229,8 +229,8 @@ void *biases_of(void *scratch)
     return static_cast<uint8_t *>(scratch) + WORKSPACE;
 }
 
-/* The bias pointer is also set when an algorithm is chosen, because the algorithm depends on its
- * alignment. */
+/* Sets the product's epilogue and the pointer to its bias. The pointer is also set when an
+ * algorithm is chosen, because the algorithm depends on the pointer's alignment. */
 enum status set_epilogue(struct blas *b, const struct shape &s, const struct places &at,
                          struct error *err)
 {
@@ -317,7 +317,7 @@ enum status fill(struct gpu_linear *l, const struct shape &s, const struct place
     return gpu_check(e, "fill_bias", err);
 }
 
-/* Returns the row tiles of weights that are converted to bfloat16 at a time. */
+/* Returns the number of row tiles of weights that are converted to bfloat16 at a time. */
 uint32_t piece_tiles(const struct gpu_products *p, const struct gpu_matrix *w, uint64_t row_bytes)
 {
     constexpr uint32_t UNIT = PIECE_OUTPUTS / GPU_TILE_N;

@@ -6,13 +6,13 @@
  * Movement of bytes: a block has 8 warps. WARPS_N of them are side by side over outputs (MT row
  * tiles each), 8 / WARPS_N over K. The outputs are divided among the blocks, and so is K if
  * there would be too few blocks (n_splits). Every lane copies 16 bytes at a time from global
- * memory into its own places of a ring in shared memory, by asynchronous copies, n_stages - 1
- * steps ahead. A multiprocessor therefore has 48 to 140 KB of loads in flight, and no register
- * waits for a load. Codes return to the lane that copied them, so the rings need no barrier. The
- * activations of a step are shared by the warps that have its part of K, and one barrier a step
- * serves all of these warps. Both layouts avoid bank conflicts when copying and when reading.
- * The first step's weights are copied, and the next steps' weights are prefetched into the L2
- * cache, before the previous kernel has ended (programmatic dependent launch).
+ * memory into its own places of a ring in shared memory. The copies are asynchronous and
+ * n_stages - 1 steps ahead. A multiprocessor therefore has 48 to 140 KB of loads in flight, and
+ * no register waits for a load. Codes return to the lane that copied them, so the rings need no
+ * barrier. The activations of a step are shared by the warps that have its part of K, and one
+ * barrier a step serves all of these warps. Both layouts avoid bank conflicts when copying and
+ * when reading. The first step's weights are copied, and the next steps' weights are prefetched
+ * into the L2 cache, before the previous kernel has ended (programmatic dependent launch).
  *
  * Sums are float. A sum is computed over a warp's inputs in order, or group by group times the
  * group's scale. The sums of the warps along K are then added in order, then those of the

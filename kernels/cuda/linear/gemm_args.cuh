@@ -49,8 +49,8 @@ __host__ __device__ inline uint32_t gemm_stage_bytes(uint32_t mt, const gemm_arg
     return GEMM_WARPS * mt * T::TILE_BYTES + a.n_rows * a.warps_k * T::STEP_K * 2;
 }
 
-/* Returns the blocks that a multiprocessor holds, limited by registers, for NB times 8 rows (the
- * launch bounds). */
+/* Returns the number of blocks that a multiprocessor holds, limited by registers, for NB times 8
+ * rows (the launch bounds). */
 __host__ __device__ constexpr uint32_t gemm_blocks_of(uint32_t nb)
 {
     return nb <= 2 ? 2 : 1;

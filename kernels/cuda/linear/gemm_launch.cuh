@@ -20,15 +20,15 @@ static inline uint32_t gemm_row_blocks(uint32_t n_rows)
 {
     return n_rows <= 8 ? 1 : n_rows <= 16 ? 2 : n_rows <= 32 ? 4 : 8;
 }
-/* Returns the blocks that a multiprocessor holds, limited by registers. */
+/* Returns the number of blocks that a multiprocessor holds, limited by registers. */
 static inline uint32_t gemm_blocks(uint32_t n_rows)
 {
     return gemm_blocks_of(gemm_row_blocks(n_rows));
 }
-/* Returns the row tiles of a warp. Two tiles share a step's overhead and the reading of
- * activations from shared memory; plain numbers need that only for many rows. One tile is used
- * when two tiles would not fit into registers. With a scale for 16 inputs, one tile is also used
- * when two blocks of two tiles would not fit into the smallest shared memory of supported
+/* Returns the number of row tiles of a warp. Two tiles share a step's overhead and the reading
+ * of activations from shared memory; plain numbers need that only for many rows. One tile is
+ * used when two tiles would not fit into registers. With a scale for 16 inputs, one tile is also
+ * used when two blocks of two tiles would not fit into the smallest shared memory of supported
  * devices. */
 template <enum gpu_format F, uint32_t GROUP> static constexpr uint32_t gemm_row_tiles(uint32_t nb)
 {
@@ -67,7 +67,7 @@ static double gemm_cost(const gemm_args &a, const gemm_limits &limits, const gem
     return (weights + GEMM_CACHED * (x + sums)) / (issue * (flow < 1 ? 0.1 + 0.9 * flow : 1));
 }
 
-/* Returns the cost of a launch. Cost 0 means that the launch does not fit. */
+/* Returns the plan of a launch with its cost. Cost 0 means that the launch does not fit. */
 template <enum gpu_format F, uint32_t GROUP>
 static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, uint32_t warps_k,
                                 uint32_t n_stages)

@@ -50,7 +50,8 @@ __device__ __forceinline__ void gemm_load_rows(const gemm_args &a, const gemm_ti
     }
 }
 
-/* Loads codes and scales of inputs k0 .. k0 + STEP_K of a row tile; `to` is the lane's place. */
+/* Loads codes and scales of inputs k0 .. k0 + STEP_K - 1 of a row tile; `to` is the lane's
+ * place. */
 template <enum gpu_format F, uint32_t GROUP>
 __device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_tile &t, uint32_t k0,
                                                uint32_t lane, uint8_t *to)
@@ -125,8 +126,8 @@ __device__ __forceinline__ uint4 gemm_elements(const uint16_t *from, uint32_t k,
     return make_uint4(e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16);
 }
 
-/* Loads inputs k0 .. k0 + 2^log_chunks * 8 of all rows. Inputs from a.k on are zero. A thread
- * loads the same chunk in each of its rows. */
+/* Loads inputs k0 .. k0 + 2^log_chunks * 8 - 1 of all rows. Inputs from a.k on are zero. A
+ * thread loads the same chunk in each of its rows. */
 template <enum gpu_format F>
 __device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uint32_t log_chunks,
                                             uint8_t *to)

@@ -29,19 +29,20 @@ struct cuda_room {
     void *ptr;
     uint64_t n_bytes;
 };
-/* Returns the bytes of scratch for a mixture. Rows are processed in turns if necessary, so that
- * the scratch stays below a limit (half a GiB, or the scratch for one row). n is the number of
- * experts on this rank. */
+/* Returns the bytes of scratch for a mixture. The scratch stays below a limit (half a GiB, or
+ * the scratch for one row), so the operator may process fewer than n_rows rows at a time. n is
+ * the number of experts on this rank. */
 uint64_t cuda_moe_scratch(uint32_t n_rows, uint32_t n_chosen, uint32_t dim, uint32_t width,
                           uint32_t n);
-/* p->experts is read for the shapes only; the experts come from p->table, and p's scratch views
- * are not used. Returns STATUS_NO_MEMORY when the scratch is too small for one row. */
+/* Enqueues a mixture. p->experts is read for the shapes only; the experts come from p->table,
+ * and p's scratch views are not used. Returns STATUS_NO_MEMORY when the scratch is too small for
+ * one row. */
 MUST_USE enum status cuda_moe(struct gpu_stream *s, const struct moe_params *p,
                               const struct cuda_room *room, uint32_t n_multiprocessors,
                               struct error *err);
 
 /* Returns the bytes of scratch for inputs that are not whole, aligned pieces of 16 bytes; other
- * inputs need no scratch. With less scratch, the operator takes more turns. */
+ * inputs need no scratch. With less scratch, the operator processes fewer rows at a time. */
 uint64_t cuda_heads_scratch(uint32_t n_rows, uint32_t n_heads, uint32_t k);
 MUST_USE enum status cuda_heads(struct gpu_stream *s, const struct heads_params *p,
                                 const struct cuda_room *room, uint32_t n_multiprocessors,
@@ -52,11 +53,10 @@ struct grouped_tile {
     uint32_t group, first, n;
 };
 
-/* `cuda_adapter_rows` holds a pass's rows by adapter, on the device, sent in one upload: the
- * numbers of tiles of few rows and of many rows, the list, then the tiles. Its length and layout
- * follow from the numbers of rows and adapters alone. In a pass that may be recorded, this is
- * also true for the launches, except that they depend on most_few, which has only a few possible
- * values. */
+/* `cuda_adapter_rows` holds a pass's rows by adapter, on the device. One upload has the numbers
+ * of tiles of few rows and of many rows, the list, then the tiles. Its length and layout follow
+ * from the numbers of rows and adapters alone. In a pass that may be recorded, this is also true
+ * for the launches, except that they depend on most_few, which has only a few possible values. */
 #define CUDA_ADAPTER_FEW 64u /* a pass of at most this many rows has no tiles of many rows */
 struct cuda_adapter_rows {
     const uint32_t *n_tiles; /* on the device: [0] number of tiles of few rows, [1] of many rows */
@@ -75,11 +75,11 @@ void cuda_adapter_rows_fill(const struct adapter_rows *rows, bool is_recorded, v
                             const void *device, struct cuda_adapter_rows *out);
 
 uint64_t cuda_adapter_bytes(void);
-/* Fills `out` on the host. The table in use is the device's copy. */
+/* Writes the table of n pairs to `out` in host memory. The table in use is the device's copy. */
 MUST_USE enum status cuda_adapter_table_fill(const struct lora_pair *pairs, uint32_t n, void *out,
                                              struct error *err);
 /* Returns the bytes of scratch for adapters of at most `rank` over k inputs. With less scratch,
- * the operator takes more turns. */
+ * the operator processes fewer rows at a time. */
 uint64_t cuda_adapters_scratch(uint32_t n_rows, uint32_t rank, uint32_t k);
 MUST_USE enum status cuda_adapters(struct gpu_stream *s, const struct adapters_params *p,
                                    const struct cuda_adapter_rows *rows,

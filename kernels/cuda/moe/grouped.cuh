@@ -3,7 +3,7 @@
  * launch. Groups are experts of a mixture, heads of latent attention, or adapters. A launch
  * covers a list of tiles on the device (consecutive rows of one group in `places`), or every row
  * for every group. The host therefore needs no counts. There are two kernels. grouped_small.cu
- * reads each matrix once for few rows and is bound by memory; grouped_large.cu shares tiles of
+ * reads each matrix once for few rows and is bound by memory. grouped_large.cu shares tiles of
  * both operands through shared memory and is bound by the tensor cores. Both add over K in
  * float, in an order that follows from the launch's shape. Both end in grouped_finish.cuh: bias,
  * activation, scale, rounding, storing.
@@ -98,11 +98,11 @@ cudaError_t grouped_small(const struct gpu_stream *s, const struct grouped_args 
                           uint32_t n_multiprocessors);
 cudaError_t grouped_large(const struct gpu_stream *s, const struct grouped_args &a);
 
-/* Fills an entry without a bias. */
+/* Writes the table entry of matrix w, without a bias, to *out. */
 MUST_USE enum status grouped_matrix_fill(const struct weight *w, struct grouped_matrix *out,
                                          struct error *err);
 
-/* Returns the rows of a tile for groups of n_rows rows. */
+/* Returns the number of rows of a tile for groups of n_rows rows. */
 static inline uint32_t grouped_tile_rows(uint32_t n_rows)
 {
     return n_rows <= GROUPED_FEW_ROWS ? GROUPED_FEW_ROWS

@@ -20,7 +20,7 @@ uint32_t rounded(uint32_t n, uint32_t to)
     return (n + to - 1) / to * to;
 }
 
-/* `turn` is one turn: rows begin .. begin + n - 1 of the list. */
+/* `turn` describes rows begin .. begin + n - 1 of the list, which are processed together. */
 struct turn {
     const struct adapters_params *p;
     const struct cuda_adapter_rows *rows;

@@ -284,7 +284,7 @@ uint64_t cuda_moe_scratch(uint32_t n_rows, uint32_t n_chosen, uint32_t dim, uint
 
 namespace
 {
-/* `turn` is one turn: the rows that fit into the scratch. */
+/* `turn` describes the rows that are processed together, as many as fit into the scratch. */
 struct turn {
     const struct moe_params *p;
     const struct rooms *rooms;

@@ -1,7 +1,7 @@
 /* Computes the RMS norm over bfloat16. A unit is one part of one row. Its threads (16 to 1024,
  * depending on dim alone) process chunks of 8 elements in turn: thread t has the chunks at 8 *
  * (t, t + THREADS, ...). The threads keep the elements in registers, so that memory is read
- * once, and add the squares in a fixed order: within a thread element by element, then
+ * once. They add the squares in a fixed order: within a thread element by element, then by
  * threads_sum. Elements beyond dim count as zero and change no bit. The way a chunk is loaded
  * (16 bytes at once or one by one) does not change the order either. The bits of a unit
  * therefore depend on its values, dim, eps and w alone. Contraction is off (cmake/Cuda.cmake);

@@ -41,7 +41,7 @@ struct gpu_sample_row {
 #define GPU_SAMPLE_MAX_LOGPROBS 64u
 struct gpu_sampled {
     uint32_t id;
-    float gap;     /* distance of the two best scores, as in struct sampler_choice */
+    float gap;     /* difference between the two best scores, as in struct sampler_choice */
     float best;    /* largest raw logit; -INFINITY or FLT_MAX: the weights are damaged */
     uint32_t rank; /* rank of the id by raw logit, from 1; 0 = no log-probabilities */
     float logprob;

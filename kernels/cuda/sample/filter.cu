@@ -1,8 +1,8 @@
 /* Implements min_p, top_k and top_p as one number for each row: the least order of the ids that
  * pass. Each of the three filters keeps the best ids, so each filter shortens the result of the
- * previous filter. A block has one row; a row without filters only costs its launch. top_p adds
- * float probabilities, while the host's sampler adds double probabilities: an id whose sum is
- * within a millionth of the edge may be on either side. */
+ * previous filter. A block has one row, and a row without filters costs only its launch. top_p
+ * adds float probabilities, while the host's sampler adds double probabilities. An id whose sum
+ * is within a millionth of the edge may therefore be on either side. */
 #include "kernels/cuda/sample/select.cuh"
 
 namespace
@@ -41,7 +41,8 @@ __global__ __launch_bounds__(SAMPLE_ROW_THREADS) void filter_kernel(const sample
                     0,
                     1.0f / row.temperature,
                     false};
-    /* This is the result without top_k and top_p: the least order of a logit that passes min_p. */
+    /* `threshold` is the result without top_k and top_p: the least order of a logit that passes
+     * min_p. */
     uint64_t threshold = least > -INFINITY ? (uint64_t)sample_key(least) << 32 : 0;
     if (top.best > -INFINITY) {
         if (row.top_k > 0 && row.top_k < a.p.vocab_size)

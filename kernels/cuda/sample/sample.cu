@@ -195,8 +195,8 @@ __device__ inline double score_of(float logit, double temperature, uint32_t bits
 
 constexpr float MAX_NOISE = 23.0f; /* the largest noise from 32 bits is 22.87 */
 
-/* Returns whether an id's noise may exceed t, since 1 - u <= -log(u) < e^-t. If t is not a
- * number, because scores are beyond float's range, it returns true. */
+/* Returns whether an id's noise may exceed t, since 1 - u <= -log(u) < e^-t. Returns true if t
+ * is not a number, because scores are beyond float's range. */
 __device__ inline bool may_exceed(uint32_t bits, float t)
 {
     return !(t > 0.0f) || (float)(0xffffffffu - bits) <= __expf(-t) * 4294967296.0f * 1.001f + 2.0f;
@@ -205,7 +205,8 @@ __device__ inline bool may_exceed(uint32_t bits, float t)
 /* `draw_bounds` holds the bounds for a row's slices, which search for ids whose score may be one
  * of the two best. The scores of the two largest logits are known beforehand. */
 struct draw_bounds {
-    float inverse, floor, slack; /* 1 / temperature; least score that matters; rounding slack */
+    /* 1 / temperature; least score that matters; margin for float rounding */
+    float inverse, floor, slack;
 };
 __device__ inline draw_bounds bounds_of(const gpu_sample_row &row, const sample_top &t)
 {

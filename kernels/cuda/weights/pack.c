@@ -1,10 +1,9 @@
-/* Packs rows of weights into row tiles in the layout of layout.h, on the host.
- * backend/pack.c calls `gpu_pack_tile` from several threads while a model is loaded; `rows` have
- * the file's layout, and the tile is written to a pinned buffer. Plain numbers become bfloat16.
- * Codes are unpacked by kernels/host/blocks.c, widened to 8 bits if the format needs that, and
- * put in the order of mma.m16n8k16. Scales follow the codes.
- * All tile_bytes of a tile are written; rows beyond n and inputs beyond k become zeros.
- * Functions keep no state. */
+/* Packs rows of weights into row tiles in the layout of layout.h, on the host. backend/pack.c
+ * calls `gpu_pack_tile` from several threads while a model is loaded. `rows` have the file's
+ * layout, and the tile is written to a pinned buffer. Plain numbers become bfloat16. Codes are
+ * unpacked by kernels/host/blocks.c, widened to 8 bits if the format needs that, and put in the
+ * order of mma.m16n8k16. Scales follow the codes. All tile_bytes of a tile are written; rows
+ * beyond n and inputs beyond k become zeros. Functions keep no state. */
 #include "kernels/cuda/weights/pack.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * the algorithm was chosen, or less than an eighth of them. Second, operands have less alignment
  * than was declared (256 bytes if nothing was). Third, the product has another epilogue. No
  * algorithm is given to a caller who allows parts of a sum to be rounded to the result's type.
- * blas.cu calls the stand-in instead of NVIDIA's library; products run in the stream's order on
+ * blas.cu calls the stand-in instead of NVIDIA's library. Products run in the stream's order on
  * the host (work.h). */
 #include "cublasLt.h"
 

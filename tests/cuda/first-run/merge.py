@@ -28,7 +28,7 @@ STATUS_CELLS, PREDICTED_CELLS = 5, 6
 
 
 class Refused(Exception):
-    """Raised when the table or a document is invalid; the text gives the reason."""
+    """`Refused` is raised when the table or a document is invalid; the text gives the reason."""
 
 
 def cells_of(line):

@@ -1,5 +1,5 @@
 # shellcheck shell=bash Runs the part of first-run for several GPUs of one host: NCCL itself, models over two and four ranks, one-shot sums beside
-# NCCL's, and a rank killed under streams. With one device, it writes one row with that reason. Sourced by first-run.
+# NCCL's, and a rank killed under streams. With one device, it writes one row with that reason. first-run sources this file.
 
 golden_ranks() { # golden_ranks NAME RANKS OPTIONS...: runs small models over RANKS devices, with NCCL
     local name=$1 ranks=$2 folders=() name_of

@@ -23,19 +23,24 @@ BEGIN, END = "<!-- predict.py begins -->", "<!-- predict.py ends -->"
 # ---- assumptions. Each has a source: measured on such a machine, read from the code's SASS (review), or estimated.
 COPY = 3.0e12  # bytes/s read and written by a copy of 1 GiB; measured on an H100 of this kind (2026-11-13)
 CUBLAS = 798e12  # operations/s of 8192 x 8192 x 8192 in bfloat16; measured there as well
-# Seconds between a kernel's end and the next one's full rate, in a graph with early launches. It is the rest of the review's steps
+
+# LAUNCH_GAP is the time in seconds between a kernel's end and the next one's full rate, in a graph with early launches. It is the rest of the review's steps
 # without bytes and merges (0.5 ms for 8B's 328 kernels, 1 ms for DeepSeek's 623).
 LAUNCH_GAP = 1.6e-6
 PREFETCH_GAP = 1.2e-6  # LAUNCH_GAP with the next stages prefetched into L2; the review expects 3 to 6 % of 8B's step
+
 # Rates of weights and KV as shares of COPY, at 1 row and at 64 rows (review, section 2 and finding 5).
 WEIGHTS = {"bf16": {1: 1.0, 64: 0.82}, "int4": {1: 0.95, 64: 0.40}}
 EXPERTS = {1: 0.95, 64: 0.80}  # rates of grouped products of any format; an estimate, not a figure of the review
-KV = {"heads": 0.88, "latent": 0.80}  # attention of 32 x 8k without its merge; review: 0.85-0.92 and 0.75-0.85 Seconds to merge the splits of a
-                                      # layer (finding 1), at a context of 1.2k. Before: splits x dims / 64 loads of 0.19 us, one after the other.
-                                      # After: a block for each (row, head), whose warps divide the splits; it costs the latency of a few loads.
+KV = {"heads": 0.88, "latent": 0.80}  # attention of 32 x 8k without its merge; review: 0.85-0.92 and 0.75-0.85
+
+# MERGE_BEFORE and MERGE_AFTER are seconds to merge the splits of a layer (finding 1), at a context of 1.2k. Before: splits x dims / 64
+# loads of 0.19 us, one after the other. After: a block for each (row, head), whose warps divide the splits. It costs the latency of a
+# few loads.
 MERGE_BEFORE = {("heads", 1): 7e-6, ("heads", 64): 2e-6, ("latent", 1): 50e-6, ("latent", 64): 25e-6}
 MERGE_AFTER = {("heads", 1): 2.5e-6, ("heads", 64): 2e-6, ("latent", 1): 4e-6, ("latent", 64): 4e-6}
 SUM_BEFORE, SUM_AFTER = 4e-6, 1.5e-6  # seconds of a mixture's sum beyond its bytes (finding 3: 3 to 5 us)
+
 # Rates of a prompt's parts in operations/s (review, section 2). GEMM is the rest of 8B's 250 ms without attention, so it includes
 # norms and activations.
 GEMM, ATTENTION, GROUPED = 611e12, 280e12, 375e12  # rates of cuBLASLt on 8B's shapes; of heads of 128 with mma.sync; of mixtures

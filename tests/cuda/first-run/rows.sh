@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Defines functions for the rows of first-run's table: a program's name, result, time and last line. Sourced by first-run, which sets the files LOG,
+# Defines functions for the rows of first-run's table: a program's name, result, time and last line. first-run sources this file and sets LOG,
 # ROWS and FIGURES and the functions left, has_device and ours.
 
 # A program that skips on a host with a device has failed, unless it needs more devices than there are.

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Runs the part of first-run for serving: `cox up` with dummy weights of real shapes, and loads over HTTP by `cox bench serve`. Two answers to one
-# prompt, with and without early launches, and with and without graphs, must have the same ids; a difference means a race. Sourced by first-run.
+# prompt, with and without early launches, and with and without graphs, must have the same ids; a difference is a race. first-run sources this file.
 
 port=18400 up=
 up_to() { # up_to SECONDS: prints at most SECONDS, at most the time that is left for all parts, and at least 1

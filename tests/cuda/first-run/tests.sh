@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Runs the part of first-run for tests. Several programs run at once, since nothing here is timed. Sourced by first-run.
+# Runs the part of first-run for tests. Several programs run at once, since nothing here is timed. first-run sources this file.
 
 declare -A running=() # maps a process to its name
 limit=30

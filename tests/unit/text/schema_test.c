@@ -1,6 +1,6 @@
 /* Tests JSON schemas as common generators write them, over builtin:bytes. A row has a schema, a
  * text that it accepts and a text that it does not accept. Other rows are refused with an error
- * text that names the reason. tests/golden/schema_suite.py tests each keyword by itself; the
+ * text that names the reason. tests/golden/schema_suite.py tests each keyword by itself. The
  * tests here have keywords without effect, values beyond bounds, and recursion. Invariant: a
  * schema is either enforced exactly or refused. */
 #include "text_fixture.h"

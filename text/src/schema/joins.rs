@@ -1,5 +1,5 @@
 //! Counts the parts of a schema that llguidance would join, before llguidance does so. llguidance merges the schemas of
-//! one value (from allOf and from $ref with other keywords) into one, together with the schemas of their members and
+//! one value (from allOf and from $ref with other keywords) into one. It also merges the schemas of their members and
 //! items. The copies multiply, and none of llguidance's own limits applies. For several patterns of one text, llguidance
 //! visits the combinations of their ways for each byte (regex_ways.rs). Their number is the product of the ways.
 

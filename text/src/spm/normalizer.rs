@@ -12,7 +12,7 @@ use crate::base::error::{fail, invalid, Code, Result};
 /// Longest replacement in bytes; no rule of a real charsmap gives more than 33.
 const MAX_REPLACEMENT: usize = 256;
 /// Growth limits: each byte of a text may become MAX_GROWTH bytes, plus GROWTH_SLACK bytes for a short text. Real rules
-/// make at most 13 bytes from one byte (with escaped spaces). The limit prevents that a malicious model expands a prompt
+/// make at most 13 bytes from one byte (with escaped spaces). The limit keeps a malicious model from expanding a prompt
 /// to gigabytes.
 const MAX_GROWTH: usize = 32;
 const GROWTH_SLACK: usize = 64;

@@ -1,6 +1,6 @@
 //! Reads tokenizer.model, a protobuf of SentencePiece (sentencepiece_model.proto), without a protobuf library. This file
 //! reads the pieces with scores and types, the normalization, and the few trainer settings that change ids. The bytes are
-//! not trusted: every length is checked against the bytes that remain, unknown fields are skipped, and a known field with
+//! not trusted. Every length is checked against the bytes that remain. Unknown fields are skipped, and a known field with
 //! another wire type is an error.
 
 use crate::base::error::{fail, invalid, Code, Result};

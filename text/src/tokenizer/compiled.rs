@@ -58,7 +58,7 @@ impl Backing {
     fn bytes(&self) -> &[u8] {
         match self {
             Backing::Map(m) => m,
-            // SAFETY: eight bytes are valid for any u64; the length is that of the vector.
+            // SAFETY: every u64 is eight valid bytes; the length is that of the vector.
             Backing::Heap(v) => unsafe { std::slice::from_raw_parts(v.as_ptr().cast::<u8>(), v.len() * 8) },
         }
     }
@@ -361,7 +361,7 @@ pub fn compile(mut source: Source, source_hash: u128) -> Result<Vec<u64>> {
 }
 
 fn checksum(words: &[u64]) -> u64 {
-    // SAFETY: the same as in Backing::bytes.
+    // SAFETY: every u64 is eight valid bytes; the length is that of the vector.
     let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
     xxh3_64(&bytes[24..])
 }
@@ -389,7 +389,7 @@ pub fn write_atomically(words: &[u64], path: &Path) -> Result<()> {
     let tmp = path.with_extension(format!("tmp{}-{:x}", std::process::id(), pieces::unique()));
     let written = (|| {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&tmp)?;
-        // SAFETY: the same as in Backing::bytes.
+        // SAFETY: every u64 is eight valid bytes; the length is that of the vector.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
         file.write_all(bytes)?;
         std::fs::rename(&tmp, path)

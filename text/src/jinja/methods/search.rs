@@ -245,8 +245,7 @@ pub(super) fn splitlines(text: &str, args: Args) -> R<Value> {
 pub fn replaced(text: &str, old: &str, new: &str, n: i128) -> R<Value> {
     let most = usize::try_from(n).unwrap_or(usize::MAX);
     budget::scan(text.len() + old.len())?;
-    // `old` occurs at most text.len()
-    // old.len() times.
+    // `old` occurs at most text.len() / old.len() times.
     budget::spend(text.len() / old.len().max(1) / 4)?;
     if new.len() > old.len() {
         let found = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() };
