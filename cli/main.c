@@ -14,7 +14,9 @@ static int end(const char *name, int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    fprintf(stderr, "cox %s: the output is incomplete: writing failed. Check the free disk space\n",
+    fprintf(stderr,
+            "cox %s: the output is incomplete: writing failed. Check that the output is open and "
+            "has free space\n",
             name);
     return code == EXIT_FINE ? EXIT_FAILED : code;
 }

@@ -6,8 +6,8 @@
 #include "common/base/mem.h"
 
 #define WANT                                                                                       \
-    "the URL must have the form redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or "                    \
-    "unix://[[USER]:PASSWORD@]/PATH[?db=DB]"
+    "the URL must have the form redis://HOST[:PORT][/DB] or unix:///PATH[?db=DB], with "           \
+    "USER:PASSWORD and @ in front of HOST or PATH if there is a password"
 
 enum { PORT = 6379, DB_MAX = 1 << 20, SOCKET_PATH_MAX = 107 };
 

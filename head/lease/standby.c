@@ -157,7 +157,7 @@ static void note_trouble(struct standby *s)
     }
     snprintf(s->nonsense, sizeof s->nonsense,
              "Redis gave an invalid answer about the lease (%s): %s. Check the TYPE of "
-             "{cox:%s}:lease and {cox:%s}:term, and DEL the one that is not a string",
+             "{cox:%s}:lease and {cox:%s}:term, and DEL the key that is not a string",
              why,
              standby_serves(s) ? "this head continues to serve, but no standby can take over"
                                : "this head waits and cannot take over",

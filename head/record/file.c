@@ -72,8 +72,12 @@ static enum status open_anew(struct step_log_file *f, struct error *err)
     f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->fd < 0) {
         f->write_errno = errno;
-        return error_set(err, STATUS_IO, "--step-log %s: cannot open the file: %s", f->path,
-                         strerror(f->write_errno));
+        /* A wrong path stays wrong, so a supervisor must not start the head again. A full disk may
+         * recover. */
+        bool is_wrong = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS;
+        return error_set(err, is_wrong ? STATUS_INVALID : STATUS_IO,
+                         "--step-log %s: cannot open the file: %s%s", f->path,
+                         strerror(f->write_errno), is_wrong ? ". Give another path" : "");
     }
     f->n_bytes = f->back_at = 0;
     f->ended = false;

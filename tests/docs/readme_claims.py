@@ -99,14 +99,19 @@ def rates(name):
     return [f"{name}/{who}" for who in ("coxswain-beside-vllm", "coxswain-beside-llama.cpp", "vllm", "llama.cpp")]
 
 
-def conditions(text):
-    """Checks that machine, date and command of the table's figures are the recorded ones."""
-    dates = re.findall(r"20\d\d-\d\d-\d\d", text)
-    speeds = [row for name, row in ROWS.items() if re.match("(prompt|decode)-", name)]
-    assert len(speeds) == 16 and {row["date"] for row in speeds} == {dates[0]} and ROWS["killed/coxswain"]["date"] == ROWS["killed/vllm"]["date"] == dates[1]
-    assert all("--models bf16 --threads 2" in row["command"] and "Zen 5" in row["machine"] and "2 virtual cores" in row["machine"] for row in speeds)
-    assert "bench/cpu-peers --models bf16 --threads 2" in text and "bench/killed-stream" in text
+def rounds(text):
+    """Checks that machine, date, command and rounds of the first four rows are the recorded ones."""
+    speeds = {name: row for name, row in ROWS.items() if re.match("(prompt|decode)-", name)}
+    assert len(speeds) == 16 and {row["date"] for row in speeds.values()} == {re.search(r"20\d\d-\d\d-\d\d", text)[0]}
+    assert all("--models bf16 --threads 2" in row["command"] and "Zen 5" in row["machine"] and "2 virtual cores" in row["machine"] for row in speeds.values())
+    assert {row["rounds"] for name, row in speeds.items() if "vllm" in name} == {1} and {row["rounds"] for name, row in speeds.items() if "llama" in name} == {2}
+
+
+def row_five(text):
+    """Checks machine, date and command of the fifth row."""
+    assert ROWS["killed/coxswain"]["date"] == ROWS["killed/vllm"]["date"] == re.search(r"20\d\d-\d\d-\d\d", text)[0]
     assert "Zen 5" in ROWS["killed/coxswain"]["machine"] and ROWS["killed/coxswain"]["command"] == "bench/killed-stream"
+    assert re.search(r"Intel Xeon.*\n- Date: 2026-11-23\n- Command: `bench/recovery`", text_of("bench/results/recovery.md").split("## Beside vLLM")[1])
 
 
 def killed_stream(text):
@@ -345,11 +350,14 @@ cox complete "The city of Paris is known for" --max-tokens 48
     ("Decode, 1 stream | 22.7, 21.1 | 17.5 | 18.4", recorded_by(*rates("decode-1"))),
     ("Decode, 8 streams | 174, 158 | 134 | 97.5", recorded_by(*rates("decode-8"))),
     ("Decode, 32 streams | 404, 388 | 274 | 200", recorded_by(*rates("decode-32"))),
-    ("The stream of a killed compute process | continues after 0.8 s, same text | ends with an error | not measured: one process", killed_stream),
+    ("The stream of a killed compute process | continues after 0.8 s, same text | ends with an error | ends with an error", killed_stream,
+     has("bench/results/recovery.md", r"llama-server, three rounds \| 24 of 24")),
     ("The model has TinyLlama 1.1B's shape and random weights in bfloat16. It runs on two threads.",
      lambda _: None if "TinyLlama 1.1B" in DATA["peers"]["model"] and "bfloat16" in DATA["peers"]["model"] else sys.exit("another model")),
-    ("Coxswain ran in turns with each peer, so it has two figures.", has("bench/cpu-peers", "in turns")),
-    ("Rows 1 to 4: AMD EPYC (Zen 5), 2026-11-27, bench/cpu-peers --models bf16 --threads 2. Row 5: the same kind of machine, 2026-11-29, bench/killed-stream.", conditions),
+    ("Coxswain ran once beside each peer, so it has two figures.", has("bench/cpu-peers", "in turns")),
+    ("Rows 1 to 4: the engines without a server, AMD EPYC (Zen 5), 2026-11-27, bench/cpu-peers --models bf16 --threads 2, one round beside vLLM and two beside llama.cpp.", rounds),
+    ("With servers in front of both engines, 32 streams are 1.16 times as fast as in vLLM.", has("bench/results/cpu-peers.md", r"32 streams, tokens/s \| 179 \| 154 \| 1\.16")),
+    ("Row 5: the same kind of machine, 2026-11-29, bench/killed-stream; llama.cpp: Intel Xeon, 2026-11-23, bench/recovery.", row_five),
     ("The figures are data in bench/results/readme.json.", advice),
     ("Performance says how they are measured, and where Coxswain is slower.", has("docs/explain/performance.md", "short|slower")),
     ("Dashboard", advice),

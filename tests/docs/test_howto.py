@@ -32,7 +32,10 @@ SUBSTITUTIONS = [
     (r"\bsha256-HEX\b", "sha256-00ff", "the blob has another name in each model"),
 ]
 ELSEWHERE = {  # each row: (how a command begins, the file that types it, a word of that file)
-    "keys-and-quotas.md": [("cox up demo -d --gateways 2", "tests/e2e/test_quotas.py", '"--redis"')],
+    "keys-and-quotas.md": [("cox up demo -d --gateways 2", "tests/e2e/test_quotas.py", '"--redis"'),
+                           ("kubectl create secret generic team-keys", "tests/k8s/test_chart.py", "existingSecret"),
+                           ("kubectl create secret generic test-key", "tests/k8s/test_chart.py", "existingSecret"),
+                           ("helm install demo deploy/helm/coxswain --set gateway.apiKeys.existingSecret", "tests/k8s/test_chart.py", "existingSecret")],
     "autoscale.md": [("helm upgrade demo deploy/helm/coxswain --reuse-values --set worker.replicas=8", "tests/walk/walks.py", 'w.run("helm upgrade'),
                      ("helm upgrade demo deploy/helm/coxswain --reuse-values --set autoscaling", "tests/k8s/live/test_dry_run.py", "autoscaling.enabled=true")],
     "upgrade.md": [("helm upgrade demo", "tests/k8s/live/test_release.py", '"upgrade"'), ("helm rollback demo", "tests/k8s/live/test_release.py", '"rollback"')],
@@ -160,7 +163,8 @@ def keys_and_quotas(t):
     assert json.loads((t.folder / "answer").read_text())["error"]["code"] == "rate_limit_exceeded"
     (t.folder / "keys.txt").write_text(file.replace("HEX", digest) + "key-of-new new\n")
     wait_for("the new key is taken", lambda: ask(t, key="key-of-new") == "200")
-    t.skip()
+    for _ in range(4):
+        t.skip()
 
 
 def autoscale(t):
@@ -248,7 +252,8 @@ def debug(t):
 
 
 def migrate_from_vllm(t):
-    t.run("cox plan ORG/NAME", "KV cache")
+    t.run("cox plan ORG/NAME --tp 2", "KV cache")
+    t.run("cox plan ORG/NAME --gpu L4", "\nL4 ")
     t.run("ln -s")
     t.run("vllm serve demo", "disable-log-requests.*ignored|ignored.*disable-log-requests", "ready after")
     assert ask(t) == "200"

@@ -117,7 +117,7 @@ def test_a_model_that_cannot_start_says_why(runs):
     ports = free_ports(4)
     run = runs.create(null_run(*ports).replace('"null"', "/not/here"))
     state = runs.wait(run, "failed")
-    assert "`cox up` ended with exit code 2" in state["reason"] and "/not/here: No such file" in state["reason"]
+    assert "`cox up` ended with exit code 2" in state["reason"] and "the model /not/here is not a file or folder" in state["reason"]
     assert "/not/here" in runs.cox("show", run).stdout
 
 

@@ -100,8 +100,9 @@ static enum status check_join(struct executor_model *x, const struct executor_co
     bool makes_id = c->rank == 0 && c->stage == 0;
     if (makes_id &&
         (!x->ranks.has_made_id || memcmp(c->id.ptr, x->ranks.made_id, x->ranks.ops->id_bytes) != 0))
-        return error_set(err, STATUS_INVALID,
-                         "the communicator id is not the one that rank 0 made. Report this bug");
+        return error_set(
+            err, STATUS_INVALID,
+            "the communicator id differs from the id that rank 0 made. Report this bug");
     return STATUS_OK;
 }
 

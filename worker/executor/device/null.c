@@ -113,8 +113,9 @@ static enum status null_join_comm(struct executor *e, const struct executor_comm
                          NULL_ID_BYTES);
     bool first = c->rank == 0 && c->stage == 0;
     if (first && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, NULL_ID_BYTES) != 0))
-        return error_set(err, STATUS_INVALID,
-                         "the communicator id is not the one that rank 0 made. Report this bug");
+        return error_set(
+            err, STATUS_INVALID,
+            "the communicator id differs from the id that rank 0 made. Report this bug");
     x->has_made_id = false;
     x->answers = c->rank == 0 && c->stage + 1 == c->pp;
     executor_bump(e);
