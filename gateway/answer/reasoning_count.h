@@ -1,7 +1,7 @@
 #pragma once
 /* Counts the tokens of a choice that overlap its reasoning text. The text arrives in pieces.
  * Each piece has its position in the whole text of the model. `reasoning_count` is plain data.
- * Loop thread only. */
+ * Only the loop thread calls these functions. */
 #include "gateway/generation/generation.h"
 
 enum { REASONING_SPANS = 8 }; /* most separate spans; later spans are merged into the last span */

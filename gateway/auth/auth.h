@@ -1,8 +1,8 @@
 #pragma once
 /* Keeps API keys and compares them as SHA-256 digests. Each check compares all keys in constant
  * time, so the time shows neither the length nor the position of a match. The file is read again
- * when it changes. Counts of use continue then, and a file with an error changes nothing. Loop
- * thread only. */
+ * when it changes. Counts of use continue then, and a file with an error changes nothing. Only
+ * the loop thread calls these functions. */
 #include "common/keys/api_keys.h"
 #include "gateway/auth/limits.h"
 

@@ -1,13 +1,12 @@
 #pragma once
 /* Shares the buckets of one key between gateways. The buckets are in a store that all gateways
  * reach. A gateway takes units ahead (a lease) and spends them without asking the store. It asks
- * for more before they run out, and returns unused units within a second.
- * No request waits for the store. A gateway grants units that it does not have yet on credit, up
- * to a part of the units left in the store. The gateway reports the credit with its next request
- * to the store, so in the long run no key exceeds its rate.
- * While the store is down, each gateway fills its own buckets at the rate divided by the last
- * known number of gateways. The functions are pure: time is an argument and the store is a
- * callback. Loop thread only. */
+ * for more before they run out, and returns unused units within a second. No request waits for
+ * the store. A gateway grants units that it does not have yet on credit, up to a part of the
+ * units left in the store. The gateway reports the credit with its next request to the store, so
+ * in the long run no key exceeds its rate. While the store is down, each gateway fills its own
+ * buckets at the rate divided by the last known number of gateways. The functions are pure: time
+ * is an argument and the store is a callback. Only the loop thread calls these functions. */
 #include "gateway/auth/api_key.h"
 
 struct sharing {

@@ -1,6 +1,7 @@
 #pragma once
 /* Serves /v1/files and /v1/batches in OpenAI's form. Each call is a job of the store's thread.
- * The answer of a call is written on the loop when the job is done. Loop thread only. */
+ * The answer of a call is written on the loop when the job is done. Only the loop thread calls
+ * these functions. */
 #include "gateway/batches/store/store.h"
 
 struct http_request;

@@ -306,7 +306,8 @@ static void reap(struct parent *p)
     }
 }
 
-/* Returns false when the gateway has closed the control socket. */
+/* Receives one order of the gateway and carries it out. Returns false when the gateway has
+ * closed the control socket. */
 static bool take_order(struct parent *p)
 {
     struct compile_order o;

@@ -1,7 +1,8 @@
 #pragma once
-/* `dialect` is a form of request and answer, such as OpenAI's two endpoints. A route names its
- * dialect. request/ contains no JSON, and a dialect does not access the request. Each dialect is
- * a constant table of functions. docs/develop/gateway.md describes the needs of a new dialect. */
+/* `dialect` is a form of request and answer, such as that of OpenAI's chat completions. A route
+ * names its dialect. request/ contains no JSON, and a dialect does not access the request. Each
+ * dialect is a constant table of functions. docs/develop/gateway.md describes the needs of a new
+ * dialect. */
 #include "gateway/answer/answer.h"
 #include "gateway/prepare/prepared.h"
 #include "gateway/tools/set.h"

@@ -2,7 +2,8 @@
 /* Keeps the LoRA adapters of a gateway: the names that requests may use, as the head reports
  * them. Also handles vLLM's two calls that change them (POST /v1/load_lora_adapter,
  * /v1/unload_lora_adapter). A call is forwarded to the head and answered when the head answers.
- * routes.c decides which keys may make these calls. Time is an argument; loop thread only. */
+ * routes.c decides which keys may make these calls. Time is an argument. Only the loop thread
+ * calls these functions. */
 #include "gateway/request/reply.h"
 #include "proto/limits.h"
 

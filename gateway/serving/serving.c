@@ -1,10 +1,9 @@
 /* Owns all open requests and handles the events that change them: a new request, tokens, a
- * client that reads or disconnects, the link, time.
- * `servers.c` and `engine.c` report the events. `engine_ops` sends submits and cancels, and
- * `reply_ops` sends answers.
- * `struct serving` owns every request in its list. An ended request stays until the end of the
- * turn, when `serving_sweep` frees it. A request that a pool still uses waits in `dead`. Loop
- * thread only; time is an argument. */
+ * client that reads or disconnects, the link, time. `servers.c` and `engine.c` report the
+ * events. `engine_ops` sends submits and cancels, and `reply_ops` sends answers. `struct
+ * serving` owns every request in its list. An ended request stays until the end of the turn,
+ * when `serving_sweep` frees it. A request that a pool still uses waits in `dead`. Only the loop
+ * thread calls these functions, and time is an argument. */
 #include "gateway/serving/serving.h"
 
 #include <stdio.h>
@@ -226,8 +225,9 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
     return false;
 }
 
-/* Implements DJL's chunked_read_timeout, counted since the last token or the arrival. The model
- * is not at fault for a slow client; the HTTP server ends the connections of slow clients. */
+/* Returns true when an open request has had no token for longer than DJL's chunked_read_timeout,
+ * counted from the last token or the arrival. The model is not at fault for a slow client; the
+ * HTTP server ends the connections of slow clients. */
 static bool is_silent(const struct serving *s, const struct api_request *r, uint64_t t)
 {
     return s->o.chunk_timeout_ns && r->reply && r->n_ended < r->n_choices &&

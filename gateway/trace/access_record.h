@@ -1,7 +1,7 @@
 #pragma once
 /* `access_record` holds the facts about a request for the access log and the span. The record is
  * filled while the request is open and read once, after the answer. It contains no text and no
- * key of a client. Loop thread only. */
+ * key of a client. Only the loop thread uses a record. */
 #include "gateway/request/metrics.h"
 #include "gateway/trace/context.h"
 

@@ -177,8 +177,8 @@ static enum status set_read(struct state_store *s, int64_t no, const struct stor
     return state_run(s, q, "read a batch", err);
 }
 
-/* Checks the free space before the input file is read, because the caller may repeat the call
- * many times. */
+/* Checks the free space and the tenant's share before the input file is read, because the caller
+ * may repeat the call many times. */
 static enum status may_add(struct state_store *s, const struct stored_batch *b, struct error *err)
 {
     int64_t no;
