@@ -1,8 +1,8 @@
 #pragma once
 /* Allocates host memory. The functions for small blocks abort with a message when there is no
  * memory, because their sizes are bounded by our own limits. Code that allocates a size chosen
- * by a peer or a model calls mem_try_* and returns STATUS_NO_MEMORY on failure. Thread-safe, as
- * malloc is. */
+ * by a peer or a model calls mem_try_* and returns STATUS_NO_MEMORY on failure. The functions
+ * are thread-safe, as malloc is. */
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 /* `struct str` borrows bytes that need not end with NUL, and is passed by value. `struct strbuf`
- * owns a growing byte buffer with a hard limit, which always has a NUL after the bytes. Not
- * thread-safe. */
+ * owns a growing byte buffer with a hard limit, which always has a NUL after the bytes. Only one
+ * thread at a time may use a string buffer. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

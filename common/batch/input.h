@@ -1,7 +1,8 @@
 #pragma once
 /* Reads the lines of a batch's input file, in the format of OpenAI and vLLM:
  *   {"custom_id":"…","method":"POST","url":"/v1/chat/completions","body":{…}}
- * The gateway's /v1/batches and `cox run-batch` use it. Pure; any thread. */
+ * The gateway's /v1/batches and `cox run-batch` use it. The functions are pure and may run on
+ * any thread. */
 #include "common/base/str.h"
 
 struct batch_input_line {

@@ -22,8 +22,8 @@
 #include "common/keys/key_files.h"
 #include "common/loop/loop.h"
 
-/* The header of a release build hides this option among the drafts, but the library has it.
- * open_bus fails with a library that does not. */
+/* ZMQ_ZAP_ENFORCE_DOMAIN is an option that the header of a release build hides among the drafts,
+ * but the library has it. open_bus fails with a library that lacks the option. */
 #ifndef ZMQ_ZAP_ENFORCE_DOMAIN
 #define ZMQ_ZAP_ENFORCE_DOMAIN 93
 #endif

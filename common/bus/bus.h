@@ -26,8 +26,8 @@ struct bus_handlers {
      * is believed) and `key` is "". */
     void (*on_frame)(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
                      struct str frame);
-    /* DEALER only. Reports events of the socket's monitor. They are informative: heartbeats
-     * decide that a peer is lost. A failed handshake distinguishes "wrong key" from "no answer". */
+    /* Reports events of a DEALER's socket monitor. The events are informative: heartbeats decide
+     * that a peer is lost. A failed handshake distinguishes "wrong key" from "no answer". */
     void (*on_link)(void *ctx, bool up, const char *why);
 };
 

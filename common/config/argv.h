@@ -1,5 +1,6 @@
 #pragma once
-/* Splits the command line into options, their values and arguments. Single thread. */
+/* Splits the command line into options, their values and arguments. Only one thread calls these
+ * functions. */
 #include "common/config/set.h"
 
 /* `setting` holds one value of the command line until the file and the environment have been

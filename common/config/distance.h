@@ -1,5 +1,6 @@
 #pragma once
-/* Measures the distance of a mistyped name from a known name, for "did you mean". Pure. */
+/* Measures the distance of a mistyped name from a known name, for "did you mean". The functions
+ * are pure and may run on any thread. */
 #include "common/base/str.h"
 
 #define STR_DISTANCE_MAX 64u

@@ -1,5 +1,6 @@
 #pragma once
-/* Prints the option table for people, for `--help` and `--help=TOPIC`. Single thread. */
+/* Prints the option table for people, for `--help` and `--help=TOPIC`. Only one thread calls
+ * these functions. */
 #include "common/base/str.h"
 #include "common/config/option.h"
 

@@ -1,5 +1,6 @@
 #pragma once
-/* Finds rows of an option table by the names that people type, and the nearest names. Pure. */
+/* Finds rows of an option table by the names that people type, and the nearest names. The
+ * functions are pure and may run on any thread. */
 #include "common/config/option.h"
 
 enum { CONFIG_NAME_MAX = 64 }; /* size of a name's buffer in bytes, with the NUL */

@@ -1,6 +1,6 @@
 #pragma once
 /* Sets the name, niceness and time slice of the calling thread, and of threads that it starts
- * later. Linux only; no privilege is needed. */
+ * later. The functions work on Linux only, and need no privilege. */
 #include <stdint.h>
 
 /* THREAD_NICE_AWAITED is the niceness of helper threads that a request waits for.

@@ -1,7 +1,8 @@
 #pragma once
 /* Parses JSON of unknown clients into jansson's tree. The text is measured before a tree is
  * built, because a tree can take 24 times the text's bytes. Request bodies and lines of a
- * batch's file use this parser, so both accept and refuse the same texts. Pure; any thread. */
+ * batch's file use this parser, so both accept and refuse the same texts. The functions are pure
+ * and may run on any thread. */
 #include "common/json/text.h"
 
 /* JSON_BODY_MAX_DEPTH and JSON_BODY_MAX_VALUES are the limits of a request body. */

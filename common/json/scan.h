@@ -1,7 +1,7 @@
 #pragma once
 /* Finds the end of a JSON value, byte by byte, so that a tool call's arguments can be forwarded
  * while they arrive. The scan follows brackets and strings, also strings in Python's single
- * quotes. Pure; bounded in depth. */
+ * quotes. The functions are pure, and the depth of their recursion is bounded. */
 #include "common/base/str.h"
 
 #define JSON_SCAN_MAX_DEPTH 64u

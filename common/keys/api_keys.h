@@ -20,8 +20,8 @@ struct str key_sent(struct str authorization, struct str bare);
 struct str key_next_word(const char **at);
 
 /* `api_keys` holds all keys of --api-key and --api-key-file, without their tenants and limits. A
- * program that forwards requests to gateways uses it, and the gateways check the rest. Loop
- * thread only. */
+ * program that forwards requests to gateways uses it, and the gateways check the rest. Only the
+ * loop thread uses it. */
 struct api_keys {
     uint8_t (*digests)[KEY_DIGEST_BYTES];
     uint32_t n;

@@ -45,7 +45,7 @@ enum status key_text_read(const char *path, struct strbuf *out, struct key_file_
     char chunk[4096];
     ssize_t n = -1;
     struct stat st;
-    /* O_NONBLOCK, because otherwise a FIFO would block the open */
+    /* O_NONBLOCK is set, because otherwise a FIFO would block the open */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return error_set(err,

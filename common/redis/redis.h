@@ -3,8 +3,8 @@
  * callback gets each answer, in order. The link connects by itself, and again with growing
  * pauses. While the link is down calls are refused, so that the caller decides how to continue
  * without it. An answer that is late or is not RESP ends the link and all calls. It is then
- * unknown whether the server executed them. Queue, answers and waits are bounded. Loop thread
- * only.
+ * unknown whether the server executed them. Queue, answers and waits are bounded. Only the loop
+ * thread calls these functions.
  *
  * For leases and fencing: a call without an answer may have been executed. So scripts return the
  * values that they found, and compare terms, never our clocks. on_link reports a link that is up

@@ -1,5 +1,6 @@
 #pragma once
-/* Parses the address of a Redis, which is written as a URL. Pure. */
+/* Parses the address of a Redis, which is written as a URL. The functions are pure and may run
+ * on any thread. */
 #include "common/base/str.h"
 
 /* `redis_url` holds the server's address, and our user and password on that server. */

@@ -1,6 +1,6 @@
 #pragma once
 /* Sends bytes of a connection. These functions make no callbacks: conn_calls.written reports the
- * end of each write on a later turn. Private to common/http. */
+ * end of each write on a later turn. Only common/http includes this header. */
 #include <uv.h>
 
 #include "common/base/str.h"

@@ -1,7 +1,8 @@
 #pragma once
 /* Decides whether a transfer may continue. It needs at least one byte within each stall time,
  * and a least number of bytes in each window. A transfer has no deadline as a whole: it may take
- * hours as long as bytes keep moving. Pure: the caller gives the time and the bytes that moved. */
+ * hours as long as bytes keep moving. The functions are pure: the caller gives the time and the
+ * bytes that moved. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 #pragma once
-/* Defines a connection and its server, on which all files of the HTTP server work. Private to
- * common/http. Loop thread only. */
+/* Defines a connection and its server, on which all files of the HTTP server work. Only
+ * common/http uses this header. Only the loop thread uses them. */
 #include <uv.h>
 
 #include "common/collections/room.h"

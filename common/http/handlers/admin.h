@@ -1,6 +1,7 @@
 #pragma once
 /* Answers the three requests that every process answers: /livez (the loop runs), /readyz,
- * /metrics. A process with routes of its own calls admin_handle first. Loop thread only. */
+ * /metrics. A process with routes of its own calls admin_handle first. Only the loop thread
+ * calls these functions. */
 #include "common/base/metrics.h"
 #include "common/http/server/server.h"
 #include "common/keys/admin_keys.h"

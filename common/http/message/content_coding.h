@@ -1,8 +1,8 @@
 #pragma once
 /* Decodes request bodies that clients have compressed (RFC 9110, 8.4): gzip, deflate (with or
  * without zlib's frame) and zstd. Up to two codings may be applied, one over the other. The
- * output has a bound, and memory is allocated only for bytes that have been decoded. Pure; any
- * thread. */
+ * output has a bound, and memory is allocated only for bytes that have been decoded. The
+ * functions are pure and may run on any thread. */
 #include "common/base/str.h"
 
 #define CONTENT_CODINGS     "gzip, deflate, zstd" /* value of the Accept-Encoding header */

@@ -1,6 +1,6 @@
 #pragma once
 /* Defines the types that an HTTP server and its handlers share: limits, callbacks, and the
- * report on a request that has ended. Plain data. */
+ * report on a request that has ended. The structs are plain data. */
 #include "common/base/str.h"
 
 struct http_request;
@@ -59,7 +59,7 @@ struct http_handlers {
     void *ctx;
     void (*on_request)(void *ctx, struct http_request *r);
     void (*on_drain)(void *ctx, struct http_request *r); /* a stream can take bytes again */
-    /* The client disconnected before the answer's end. */
+    /* Reports that the client disconnected before the answer's end. */
     void (*on_abort)(void *ctx, struct http_request *r);
     /* Writes a log; may be NULL. The function is called when the answer is complete, or after
      * on_abort when the client disconnected. `r` can still be read. */

@@ -1,6 +1,6 @@
 #pragma once
-/* Handles the deadlines of a connection, and sets the last one when the server drains. Private
- * to common/http. */
+/* Handles the deadlines of a connection, and sets the last one when the server drains. Only
+ * common/http includes this header. */
 #include <uv.h>
 
 struct conn;

@@ -1,6 +1,6 @@
 #pragma once
 /* Shows a request to its handler, from http_handlers.on_request until its answer. Views are
- * valid as long as the request. Loop thread only. */
+ * valid as long as the request. Only the loop thread calls these functions. */
 #include "common/base/str.h"
 #include "common/http/message/service.h"
 

@@ -7,7 +7,7 @@
  * until it has answered or on_abort reports that the client disconnected; then the pointer is
  * invalid. Bodies and answers may take any time while they move; every other wait has a
  * deadline. Memory held for clients is bounded in total and by tenant
- * (common/collections/room.h). Loop thread only. */
+ * (common/collections/room.h). Only the loop thread calls these functions. */
 #include "common/base/status.h"
 #include "common/http/message/service.h"
 #include "common/loop/loop.h"

@@ -1,6 +1,7 @@
 #pragma once
 /* Describes one row of family_rows.c: the values of a family's configuration that its files may
- * leave out, and the readers of its special settings. Private to common/model/config. */
+ * leave out, and the readers of its special settings. Only common/model/config includes this
+ * header. */
 #include "common/base/status.h"
 #include "common/model/config/shape.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 /* Reads the JSON files of a model's folder, and typed values of config.json. Error texts name
- * the folder, the file and the key. A null value is handled like an absent key. Private to
- * common/model. */
+ * the folder, the file and the key. A null value is handled like an absent key. Only
+ * common/model includes this header. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>

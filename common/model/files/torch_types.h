@@ -1,6 +1,6 @@
 #pragma once
-/* Describes the storages and tensors of a PyTorch checkpoint, as its pickle names them. Plain
- * data. */
+/* Describes the storages and tensors of a PyTorch checkpoint, as its pickle names them. The
+ * structs are plain data. */
 #include "common/base/dtype.h"
 #include "common/base/str.h"
 

@@ -1,5 +1,6 @@
 #pragma once
-/* Opens a model named by --model, and finds the cache of models. Any thread. */
+/* Opens a model named by --model, and finds the cache of models. The functions may run on any
+ * thread. */
 #include "common/base/status.h"
 #include "common/model/info/info.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 /* Reads the sampling parameters that the makers of a model recommend, from
- * generation_config.json. The parameters are used for requests that do not set them. Plain
- * values; any thread. */
+ * generation_config.json. The parameters are used for requests that do not set them. The structs
+ * are plain data, and the functions may run on any thread. */
 #include <stdint.h>
 
 #include "common/base/status.h"

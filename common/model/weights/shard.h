@@ -1,5 +1,6 @@
 #pragma once
-/* Opens one file of a folder's weights, safetensors or PyTorch. Private to common/model/weights. */
+/* Opens one file of a folder's weights, safetensors or PyTorch. Only common/model/weights
+ * includes this header. */
 #include "common/base/status.h"
 #include "common/model/files/tensor.h"
 

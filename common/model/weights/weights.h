@@ -2,8 +2,8 @@
 /* Opens the tensors of a model, from a GGUF (all parts) or from a folder. The files of a folder,
  * in order of preference, are: model.safetensors; the files of model.safetensors.index.json;
  * pytorch_model.bin; the files of its index; all files that end in .safetensors, .bin, or .pt
- * and .pth. Everything is mapped, and bytes are read when they are used. Immutable except for
- * weights_done: any thread. */
+ * and .pth. Everything is mapped, and bytes are read when they are used. The object is immutable
+ * except for weights_done, so any thread may use it. */
 #include "common/model/files/tensor.h"
 #include "common/model/info/info.h"
 #include "common/model/weights/kind.h"
