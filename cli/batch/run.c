@@ -33,7 +33,7 @@ enum {
     STACK_BYTES = 512 << 10
 };
 
-/* Holds an answer that waits for the answers of earlier lines. */
+/* `held` holds an answer that waits for the answers of earlier lines. */
 struct held {
     struct strbuf line;
     bool ready;

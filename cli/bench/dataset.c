@@ -1,10 +1,9 @@
 /* Makes the prompts of a benchmark from random text or from a file (ShareGPT, a poem, JSON
  * lines). `bench_dataset_load` reads the whole file, detects the file's kind, and adds prompts
  * until there are n_prompts. `struct bench_tokens` counts the tokens. `bench_dataset_check`
- * checks the file before a server is started.
- * Invariants: the seed alone determines every random choice. A file may contain any bytes: its
- * size is bounded, and an error names the line or entry. The caller owns the prompts. One
- * thread. */
+ * checks the file before a server is started. Invariants: the seed alone determines every random
+ * choice. A file may contain any bytes: its size is bounded, and an error names the line or
+ * entry. The caller owns the prompts. Only one thread calls these functions. */
 #include "cli/bench/dataset.h"
 
 #include <errno.h>
@@ -415,7 +414,8 @@ static ssize_t read_all(int fd, char *to, size_t size)
 static enum status read_file(const char *path, struct str *owned, struct error *err)
 {
     struct stat st;
-    /* O_NONBLOCK: opening a FIFO, which cannot be a dataset, must not block */
+    /* O_NONBLOCK is set, because otherwise a FIFO, which cannot be a dataset, would block the
+     * open */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
         int why = errno;

@@ -4,7 +4,7 @@
 #include "cli/bench/dataset.h"
 #include "cli/bench/progress.h"
 
-/* Holds the result of one request. Times are nanoseconds since the load began. */
+/* `bench_result` holds the result of one request. Times are nanoseconds since the load began. */
 struct bench_result {
     bool ok; /* the server answered with 200, and the answer is complete */
     /* time when the request was sent; time of the last piece with content */

@@ -181,7 +181,7 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
     return STATUS_OK;
 }
 
-/* Holds one run: its options, its cluster, its files and its totals. */
+/* `batch` holds one run: its options, its cluster, its files and its totals. */
 struct batch {
     struct run_batch_options *o;
     struct batch_cluster cluster;

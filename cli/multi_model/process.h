@@ -1,7 +1,7 @@
 #pragma once
 /* Runs the process of a loaded model: a `cox serve` with its own ports, GPUs and settings. The
- * struct also keeps each request that waits until a model is loaded or unloaded. Loop thread
- * only. */
+ * struct also keeps each request that waits until a model is loaded or unloaded. Only the loop
+ * thread calls these functions. */
 #include "cli/multi_model/table.h"
 #include "cli/sagemaker/host.h"
 #include "common/loop/loop.h"

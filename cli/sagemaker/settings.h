@@ -1,8 +1,8 @@
 #pragma once
 /* Converts the settings of DJL Serving's LMI containers to arguments of `cox up`, for `cox
  * serve` as the command of a SageMaker container. The settings are in the environment, and in
- * serving.properties next to the weights. docs/reference/sagemaker.md describes them. Pure: the
- * caller passes the environment and the file's text. */
+ * serving.properties next to the weights. docs/reference/sagemaker.md describes them. The
+ * functions are pure: the caller passes the environment and the file's text. */
 #include "common/base/arena.h"
 #include "common/base/status.h"
 #include "common/base/str.h"

@@ -15,5 +15,5 @@ struct up_start {
     uint64_t begin_ns; /* start time of the command */
 };
 /* Runs the cluster until its end. Returns the command's exit code; errors are printed to stderr.
- * Main thread, once per process. */
+ * The main thread calls this function, once per process. */
 int up_cluster_run(const struct up_start *start);

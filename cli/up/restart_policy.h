@@ -1,5 +1,6 @@
 #pragma once
-/* Decides when a child that has ended is restarted. Pure: the supervisor passes the times. */
+/* Decides when a child that has ended is restarted. The functions are pure: the supervisor
+ * passes the times. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 /* Shows the short form of `cox up`'s log to a person at a terminal: warnings and errors of all
  * processes, and a line of progress while the cluster starts. The line is redrawn at each
- * change. `cox logs` and --verbose show the rest. Loop thread only. */
+ * change. `cox logs` and --verbose show the rest. Only the loop thread calls these functions. */
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -32,5 +32,6 @@ unsigned up_screen_columns(const struct up_screen *s);
 bool up_screen_is_utf8(const struct up_screen *s);
 
 /* Returns the log level of a line in log.h's format ("2026-01-02T03:04:05.678Z warn  head EVENT
- * …"); *text is the offset of the event. Returns -1 for other lines. Pure. */
+ * …"); *text is the offset of the event. Returns -1 for other lines. The function is pure and
+ * may run on any thread. */
 int up_screen_level(const char *line, size_t n, size_t *text);

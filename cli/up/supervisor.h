@@ -1,7 +1,7 @@
 #pragma once
 /* Starts the children of `cox up` and `cox workers`, restarts children that fail, and ends all
  * of them. Each line of a child becomes one line of the log, with the child's name in front.
- * Loop thread only. */
+ * Only the loop thread calls these functions. */
 #include "cli/up/plan/types.h"
 #include "common/loop/loop.h"
 

@@ -1,10 +1,9 @@
 /* Implements `cox ps` and `cox stop`, which list and stop the clusters that `cox up` runs on
- * this machine.
- * Both commands find clusters by their control sockets (cli/up/local/find.h). `cox ps` prints a
- * table or JSON and requests the number of running requests from each head. `cox stop` requests
- * a shutdown through the socket and waits until the process has ended.
+ * this machine. Both commands find clusters by their control sockets (cli/up/local/find.h). `cox
+ * ps` prints a table or JSON and requests the number of running requests from each head. `cox
+ * stop` requests a shutdown through the socket and waits until the process has ended.
  * Invariants: only clusters of this user are found. On a terminal no line is wider than the
- * terminal. One thread. */
+ * terminal. The command runs in one thread. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
@@ -70,8 +69,8 @@ static void uptime_text(long long s, char out[UPTIME_BYTES])
         snprintf(out, UPTIME_BYTES, "%lldd%02lldh", s / 86400, s / 3600 % 24);
 }
 
-/* Numbers the columns of the table. On a narrow terminal the columns in drop_order are left out
- * one by one. */
+/* `ps_column` numbers the columns of the table. On a narrow terminal the columns in drop_order
+ * are left out one by one. */
 enum ps_column { PS_NAME, PS_PID, PS_MODEL, PS_STATE, PS_URL, PS_WORKERS, PS_UPTIME, PS_REQUESTS };
 enum { PS_COLUMNS = PS_REQUESTS + 1, CELL_BYTES = 320, GAP = 2 };
 static const enum ps_column drop_order[] = {PS_PID, PS_MODEL, PS_WORKERS, PS_UPTIME, PS_REQUESTS};

@@ -16,7 +16,7 @@
 #include "cli/pull/files/source.h"
 #include "common/base/mem.h"
 
-/* Holds the state of a large file whose fetch has begun. */
+/* `large` holds the state of a large file whose fetch has begun. */
 struct large {
     struct pull_ranges *ranges;
     uint32_t n_active; /* number of threads that fetch its ranges */

@@ -1,6 +1,7 @@
 #pragma once
 /* Reads the files of the AWS command line: ~/.aws/credentials, whose sections are profile names,
- * and ~/.aws/config, whose sections are "profile NAME" ("default" is also accepted alone). Pure. */
+ * and ~/.aws/config, whose sections are "profile NAME" ("default" is also accepted alone). The
+ * functions are pure and may run on any thread. */
 #include "common/base/str.h"
 
 enum aws_file { AWS_FILE_CREDENTIALS, AWS_FILE_CONFIG };

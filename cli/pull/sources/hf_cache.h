@@ -17,7 +17,7 @@ struct hf_cache {
     bool copies;  /* files are copied when a link or clone is not possible */
 };
 
-/* Holds the settings that give the cache's location; each may be NULL. */
+/* `hf_cache_places` holds the settings that give the cache's location; each may be NULL. */
 struct hf_cache_places {
     const char *choice; /* option --hf-cache or HF_HUB_CACHE: "auto", "off" or a folder */
     const char *hf_home, *xdg_cache_home, *home;

@@ -1,6 +1,7 @@
 #pragma once
-/* Reads the parts of a run file by tables of keys; private to cli/run/file. The function of a
- * key receives the value's node. An error is added to the problems, and the reader continues. */
+/* Reads the parts of a run file by tables of keys. Only cli/run/file includes this header. The
+ * function of a key receives the value's node. An error is added to the problems, and the reader
+ * continues. */
 #include "cli/run/file/problems.h"
 #include "cli/run/file/types.h"
 #include "common/base/arena.h"

@@ -6,7 +6,7 @@
 #include "common/base/arena.h"
 #include "common/base/str.h"
 
-/* Holds the plan whose command lines are being written. All pointers are borrowed. */
+/* `up_builder` holds the plan whose command lines are being written. All pointers are borrowed. */
 struct up_builder {
     const struct up_options *o;
     const char *model;
