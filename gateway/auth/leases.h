@@ -33,7 +33,7 @@ void leases_spend(struct sharing *s, struct api_key *k, enum quota q, double amo
 double leases_refused(struct sharing *s, struct api_key *k, enum quota q, double amount,
                       uint64_t now_ns);
 /* Applies the store's answer. `left` is the number of units left in the store for all gateways
- * after this grant; a negative number is owed to the store. */
+ * after this grant. A negative number is owed to the store. */
 void leases_answer(struct sharing *s, struct api_key *k, enum quota q, double grant, double left,
                    uint64_t now_ns);
 /* handles a request to the store that will get no answer */

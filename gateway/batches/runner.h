@@ -1,8 +1,9 @@
 #pragma once
 /* Runs the store's waiting lines as requests of `serving`, a fixed number at once. A line's slot
  * is free again when its answer is committed. A line that got a 503 (no head, no workers,
- * overload) waits again in the store, unless its own source reached a limit of the compile
- * processes. Only the loop thread calls these functions. The store is used on its own thread. */
+ * overload) waits again in the store. It does not when its own source reached a limit of the
+ * compile processes. Only the loop thread calls these functions. The store is used on its own
+ * thread. */
 #include "common/base/str.h"
 
 struct batch_runner;

@@ -87,7 +87,7 @@ uint32_t generation_count_chars(struct str s)
     return n;
 }
 
-/* Appends decoded text. Returns true when the text completes a stop string; the text then ends
+/* Appends decoded text. Returns true when the text completes a stop string. The text then ends
  * there. */
 static bool push_text(struct generation *g, const struct generation_rules *r, struct str delta)
 {

@@ -295,7 +295,7 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
     c->connected = up;
     if (!up) {
         /* The session is not lost yet. It ends when heartbeats are missing for too long, or at
-         * the next connection: the new connection has a new name at the head and therefore no
+         * the next connection. The new connection has a new name at the head and therefore no
          * session. */
         if (c->state == ENGINE_GREETING)
             lose(c, why, false);

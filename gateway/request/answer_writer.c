@@ -282,7 +282,7 @@ static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(st
     const struct encode_job job = {
         .run = run,
         .done = done,
-        /* The request already holds this memory; a large number only marks the job as large. */
+        /* The request already holds this memory. A large number only marks the job as large. */
         .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
     return api_request_to_pool(r, s->pool, &job);
 }

@@ -25,8 +25,8 @@ static enum access_verdict decide_admin(const struct access_rules *r, const stru
 }
 
 /* Decides about metrics. Without --metrics-public, and when metrics have an address of their
- * own, the public address requires a key for them, because any client on the Internet may reach
- * it. */
+ * own, the public address requires a key for them. Any client on the Internet may reach that
+ * address. */
 static enum access_verdict decide_metrics(const struct access_rules *r,
                                           const struct access_caller *c)
 {

@@ -2,7 +2,7 @@
  * memory, then calls the handler. servers.c calls `routes_body_max` and `routes_reads_body`
  * after the headers, and `routes_dispatch` after the body. Each request gets exactly one answer,
  * from this file or from its handler. Only access.c decides about access. The key is looked up
- * again at each step and passed in `struct call`; nothing is kept between requests. Only the
+ * again at each step and passed in `struct call`. Nothing is kept between requests. Only the
  * loop thread calls these functions. */
 #include "gateway/routes/dispatch.h"
 

@@ -18,7 +18,7 @@ struct openapi_world {   /* settings of this server that change the document */
     enum unknown_fields unknown;
 };
 
-/* `openapi_base` is the hand-written part as JSON; CMake makes a .c file from it. */
+/* `openapi_base` is the hand-written part as JSON. CMake makes a .c file from it. */
 extern const char openapi_base[];
 extern const size_t openapi_base_len;
 

@@ -226,7 +226,7 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
 }
 
 /* Returns true when an open request has had no token for longer than DJL's chunked_read_timeout,
- * counted from the last token or the arrival. The model is not at fault for a slow client; the
+ * counted from the last token or the arrival. The model is not at fault for a slow client. The
  * HTTP server ends the connections of slow clients. */
 static bool is_silent(const struct serving *s, const struct api_request *r, uint64_t t)
 {

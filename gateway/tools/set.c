@@ -18,8 +18,9 @@
 #define LIST    "tools"
 #define ORIGINS "origins"
 #define LEFT    "left out"
-/* The following members are indexes by name. They give the position in the list, the full name
- * of a namespace's function by its short name, and the type of a tool that was left out. */
+/* The following members are indexes by name. They give the position in the list, and the full
+ * name of a namespace's function by its short name. They also give the type of a tool that was
+ * left out. */
 #define NAMES      "places"
 #define SHORTS     "shorts"
 #define LEFT_NAMES "left names"
@@ -343,7 +344,7 @@ static struct str name_at(const struct params *p, size_t i)
 }
 
 /* Builds the indexes by name. Returns false when two tools have the same name, so that a call
- * would be ambiguous for the client; `twice` is the position of the second tool. */
+ * would be ambiguous for the client. `twice` is the position of the second tool. */
 static bool index_names(struct params *p, size_t *twice)
 {
     json_t *at = json_object(), *shorts = json_object();

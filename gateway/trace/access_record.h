@@ -29,6 +29,6 @@ struct access_record {
 void access_record_copy(char out[ACCESS_RECORD_NAME_MAX], struct str s);
 /* Copies the request's current state into the record. */
 void access_record_take(struct access_record *n, const struct api_request *r);
-/* Returns "stop", "length", "error" or "abort". `http_status` is the status of the answer;
+/* Returns "stop", "length", "error" or "abort". `http_status` is the status of the answer.
  * `aborted` means that the client disconnected. */
 const char *access_record_outcome(const struct access_record *n, int http_status, bool aborted);
