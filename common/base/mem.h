@@ -14,7 +14,7 @@
 void mem_give_back_large(void);
 void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
-/* Returns `size` bytes that are not zeroed; `alignment` is a power of two. */
+/* Returns `size` bytes that are not zeroed. `alignment` is a power of two. */
 void *mem_aligned(size_t alignment, size_t size);
 void *mem_realloc(void *owned_ptr, size_t size);
 /* Returns n * size zeroed bytes. Aborts on overflow. */
@@ -24,7 +24,7 @@ char *mem_strndup(const char *s, size_t n);
 /* Returns n * size zeroed bytes. Returns NULL on overflow or without memory. */
 void *mem_try_array(size_t n, size_t size);
 void *mem_try_alloc(size_t size); /* the bytes are not zeroed */
-/* Changes the size of an allocation. Returns NULL when there is no memory; `owned_ptr` is then
+/* Changes the size of an allocation. Returns NULL when there is no memory. `owned_ptr` is then
  * unchanged. */
 void *mem_try_realloc(void *owned_ptr, size_t size);
 void mem_free(void *owned_ptr); /* owned_ptr may be NULL */

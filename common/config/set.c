@@ -111,7 +111,7 @@ bool config_parse_bool(struct str v, bool *out)
     return false;
 }
 
-/* Parses an integer with a suffix: k m g are powers of 1000; Ki Mi Gi and, as in vLLM, K M G are
+/* Parses an integer with a suffix: k m g are powers of 1000. Ki Mi Gi and, as in vLLM, K M G are
  * powers of 1024. */
 static enum status parse_int(struct str v, int64_t *out)
 {

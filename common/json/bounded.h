@@ -18,6 +18,6 @@ struct json_refusal {
 };
 
 /* Parses `text`. Returns a new reference, or NULL with the reason in `r`. A repeated key of an
- * object is an error; a NUL in a string is allowed. */
+ * object is an error. A NUL in a string is allowed. */
 json_t *json_bounded_load(struct str text, uint32_t max_depth, uint64_t max_values,
                           struct json_refusal *r);

@@ -4,7 +4,7 @@
  * is tied to the thread that forked: the loop's thread, which lives as long as the process. Only
  * async-signal-safe calls are made between fork and exec.
  *
- * SIGCHLD and a waitpid for the child's own pid report the end of a child; no other code in the
+ * SIGCHLD and a waitpid for the child's own pid report the end of a child. No other code in the
  * program calls wait. The pid belongs to the child until then, so loop_child_kill never hits
  * another process. Bytes left in the pipes are read before on_exit is called. */
 #include "common/loop/child.h"

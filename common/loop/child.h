@@ -1,6 +1,6 @@
 #pragma once
 /* Runs child processes, for `cox up`. Lines of stdout and stderr are reported one by one,
- * without the newline. loop_free also frees the records of the children; the children run until
+ * without the newline. loop_free also frees the records of the children. The children run until
  * this process ends. Only the loop thread calls these functions. */
 #include "common/loop/loop.h"
 

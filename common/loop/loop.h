@@ -19,7 +19,7 @@ void loop_run(struct loop *l);  /* returns after loop_stop */
 void loop_stop(struct loop *l); /* call it on the loop's thread only */
 /* Returns the monotonic time in ns. Reads the clock at each call. */
 uint64_t loop_now_ns(const struct loop *l);
-/* Adds a handler for a signal. Several handlers per signal are allowed; they stay until
+/* Adds a handler for a signal. Several handlers per signal are allowed. They stay until
  * loop_free. */
 MUST_USE enum status loop_on_signal(struct loop *l, int signum, loop_signal_fn *fn, void *ctx);
 

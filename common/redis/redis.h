@@ -33,10 +33,10 @@ MUST_USE enum status redis_open(struct loop *l, const struct redis_options *o, s
 void redis_close(struct redis *r);
 bool redis_is_up(const struct redis *r);
 
-/* Receives the answer of a call. `reply` is NULL when no answer will arrive; the server may or
+/* Receives the answer of a call. `reply` is NULL when no answer will arrive. The server may or
  * may not have executed the call. */
 typedef void redis_fn(void *ctx, const struct redis_reply *reply);
 /* Sends a call to the server. Returns STATUS_AGAIN when the link is down or too many calls are
- * open; `fn` is then not called. */
+ * open. `fn` is then not called. */
 enum status redis_call(struct redis *r, const struct str *words, size_t n_words, redis_fn *fn,
                        void *ctx);

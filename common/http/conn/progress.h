@@ -24,8 +24,8 @@ void progress_begin(struct progress *p, uint64_t now_ns);
 void progress_moved(struct progress *p, const struct progress_rules *r, uint64_t now_ns,
                     uint64_t bytes);
 /* Judges the transfer. Call it at the end of each window (progress_wait_ns). A window that is
- * judged late needs no more bytes than its minimum, because the client is not at fault for time
- * in which this process did not run. */
+ * judged late needs no more bytes than its minimum. The client is not at fault for time in which
+ * this process did not run. */
 enum progress_verdict progress_judge(struct progress *p, const struct progress_rules *r,
                                      uint64_t now_ns);
 /* Returns the ns from now_ns until the verdict may change; 0 = it may have changed now. */

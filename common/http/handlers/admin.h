@@ -22,5 +22,5 @@ struct admin_options {
     bool names_itself;
 };
 
-/* Returns true when the request was answered; the request's pointer is then invalid. */
+/* Returns true when the request was answered. The request's pointer is then invalid. */
 bool admin_handle(const struct admin_options *o, struct http_request *r);

@@ -17,10 +17,10 @@ struct http_limits {
     uint64_t max_body_bytes;
     /* `max_body_bytes_total` bounds all bodies over 64 KiB held at once, each counted with its
      * announced length; default 256 MiB. A body gets 503 above this bound or above its tenant's
-     * share, and 413 when no share could ever hold it.
-     * Three other budgets have the same size. They are for small bodies, headers and bytes sent
-     * ahead of requests with a tenant, for the same bytes of requests without a tenant, and for
-     * the trees of http_hold. These budgets count a connection's bytes above 16 KiB.
+     * share, and 413 when no share could ever hold it. Three other budgets have the same size.
+     * The first is for small bodies, headers and bytes sent ahead, of requests with a tenant.
+     * The second is for the same bytes of requests without a tenant. The third is for the trees
+     * of http_hold. These budgets count a connection's bytes above 16 KiB.
      * `max_answer_bytes_total` bounds answers that wait for their readers, likewise above 16 KiB
      * each. */
     uint64_t max_body_bytes_total, max_answer_bytes_total;
@@ -74,7 +74,7 @@ struct http_handlers {
     uint64_t (*body_max)(void *ctx, struct http_request *r);
 };
 
-/* HTTP_ID_MAX is the most bytes of a request's id; a longer id is cut. HTTP_ADDED_MAX is the
+/* HTTP_ID_MAX is the most bytes of a request's id. A longer id is cut. HTTP_ADDED_MAX is the
  * most bytes of all headers added to an answer. */
 enum { HTTP_ID_MAX = 64, HTTP_ADDED_MAX = 2048 };
 

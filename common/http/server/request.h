@@ -20,7 +20,7 @@ struct str http_body(const struct http_request *r);
 /* Sets *uid to the user of the process at the other end of a Unix socket. Returns false for any
  * other connection. */
 bool http_peer_uid(const struct http_request *r, uint32_t *uid);
-/* Gives the body to the caller, who frees it with mem_free; http_body is then empty. A large
+/* Gives the body to the caller, who frees it with mem_free. http_body is then empty. A large
  * body is not copied, because a copy takes the loop a millisecond per megabyte. Returns NULL
  * when the body is empty. The bytes stay charged until http_release_body, or until the answer is
  * written. */

@@ -16,7 +16,7 @@
 bool json_is_bounded(const char *text, size_t n);
 /* Loads folder/file, an object without duplicate keys, of at most 64 MiB and JSON_MAX_VALUES.
  * Returns STATUS_NOT_FOUND when there is no such file. The caller releases *out with
- * json_decref; it is NULL after an error. `flags` are jansson's, for decoding. */
+ * json_decref. It is NULL after an error. `flags` are jansson's, for decoding. */
 MUST_USE enum status hf_json_load(const char *folder, const char *file, size_t flags, json_t **out,
                                   struct error *err);
 

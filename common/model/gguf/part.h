@@ -8,7 +8,7 @@ struct gguf;
 
 /* Opens one file, even if the file says that there are other parts. */
 MUST_USE enum status gguf_open_part(const char *path, struct gguf **out, struct error *err);
-/* Opens a GGUF file in memory. `bytes` is borrowed until close; `name` is for error texts. */
+/* Opens a GGUF file in memory. `bytes` is borrowed until close. `name` is for error texts. */
 MUST_USE enum status gguf_open_memory(const void *bytes, size_t n, const char *name,
                                       struct gguf **out, struct error *err);
 void gguf_close(struct gguf *g); /* g may be NULL */

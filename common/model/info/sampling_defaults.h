@@ -17,7 +17,7 @@ struct sampling_defaults {
         .temperature = 1, .top_p = 1, .repetition_penalty = 1                                      \
     }
 
-/* Sets the values that folder/generation_config.json has; the other fields stay unchanged.
+/* Sets the values that folder/generation_config.json has. The other fields stay unchanged.
  * Returns STATUS_NOT_FOUND when there is no such file, STATUS_INVALID with the file and the key
  * for a wrong value. */
 MUST_USE enum status sampling_defaults_read(const char *folder, struct sampling_defaults *out,
