@@ -195,7 +195,7 @@ bool bench_json_next(struct str text, size_t *at, struct str *object, bool *wron
     return true;
 }
 
-/* Adds one conversation. Its first text is the prompt; the length of its second text is the
+/* Adds one conversation. Its first text is the prompt. The length of its second text is the
  * output length. *taken is set when the conversation's size is within the limits. */
 static enum status add_conversation(struct load *l, const struct piece *p, bool *taken,
                                     struct error *err)
@@ -454,7 +454,7 @@ static void oversample(struct load *l)
     }
 }
 
-/* Reads the file and finds its kind. The caller frees *text with `mem_free`; the text is empty
+/* Reads the file and finds its kind. The caller frees *text with `mem_free`. The text is empty
  * for random prompts. */
 static enum status open_dataset(const struct bench_dataset_options *o, struct str *text, int *kind,
                                 struct error *err)

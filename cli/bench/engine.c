@@ -76,7 +76,7 @@ static int free_ports(int n)
 }
 
 /* Returns the number of workers, TP x PP x DP, at most MAX_WORKERS. A value that is not a number
- * counts as 1; `cox up` reports it. */
+ * counts as 1. `cox up` reports it. */
 static int n_workers(const struct bench_engine_options *o)
 {
     long n = 1;

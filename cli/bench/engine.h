@@ -64,8 +64,8 @@ MUST_USE enum status bench_engine_start(struct batch_cluster *c, struct bench_en
                                         struct error *err);
 
 /* `bench_offline` describes a benchmark whose steps `cox bench throughput` and `cox bench
- * latency` share: start the cluster or find the server, make the prompts, measure, end the
- * cluster. */
+ * latency` share. The steps are: start the cluster or find the server, make the prompts,
+ * measure, end the cluster. */
 struct bench_offline {
     const char *owner;        /* command's name: "bench latency" */
     const char *const *extra; /* further options of `cox up`, NULL at the end */

@@ -136,7 +136,7 @@ enum { GAP = 2, NAME_MIN = 8, NAME_WANTED = 24 };
 static const char *const titles[N_COLUMNS] = {"NAME",    "SIZE",      "FORMAT", "REVISION",
                                               "FETCHED", "LAST USED", "STATE"};
 
-/* Returns the text of a cell; the caller frees it with `mem_free`. */
+/* Returns the text of a cell. The caller frees it with `mem_free`. */
 static char *cell(const struct cached_model *m, int column)
 {
     char text[260];

@@ -190,7 +190,7 @@ struct batch {
     char base[900], input[32]; /* base: URL of the gateway; input: path of a fetched input file */
     /* descriptors of the fetched input file and of the output file; -1 = not open */
     int fetched_fd, out_fd;
-    /* URL that receives the output; `kept` is then the path of the local copy. NULL = the output
+    /* URL that receives the output. `kept` is then the path of the local copy. NULL = the output
      * is a file */
     const char *output_url;
     char kept[PATH_MAX];

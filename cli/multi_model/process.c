@@ -241,7 +241,7 @@ static enum status start(struct process *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Checks the host's memory. Without GPUs a model needs 1.2 times the size of its files; DJL uses
+/* Checks the host's memory. Without GPUs a model needs 1.2 times the size of its files. DJL uses
  * the same estimate. */
 static enum status check_memory(const struct model_host *h, const struct sagemaker_output *o,
                                 const char *folder, struct error *err)

@@ -38,7 +38,7 @@ MUST_USE enum status model_process_start(struct model_host *h, struct str name, 
  * on_ended answers the unload request. */
 bool model_process_stop(struct model_host *h, struct loaded_model *m,
                         struct http_request *unloader);
-/* Stops all processes when this program ends; a second call kills the processes. */
+/* Stops all processes when this program ends. A second call kills the processes. */
 void model_processes_stop(struct model_host *h);
 uint32_t model_processes(const struct model_host *h);
 /* Drops a request whose client has left. Returns false when the request is not in this struct. */

@@ -1,5 +1,5 @@
 /* Implements the keeper of a run: one process that runs all steps and writes the run's log and
- * state. `run_start_keeper` forks the keeper in the background; `run_keep` runs it in this
+ * state. `run_start_keeper` forks the keeper in the background. `run_keep` runs it in this
  * process (`cox run -f`). `run_all` makes the imports and volumes, pulls the model, runs the
  * commands, then `cox up`. `finish` ends all processes, copies the exports, and writes the last
  * state. Invariants: only the keeper writes state.json and the log. Signals are received through

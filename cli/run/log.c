@@ -1,7 +1,7 @@
 /* Writes the log of a run to a file of bounded size, and optionally to an echo, which is a
- * terminal or pipe. step.c passes the output of processes to `run_log_write`; keeper.c adds
+ * terminal or pipe. step.c passes the output of processes to `run_log_write`. keeper.c adds
  * lines with `run_log_say`. `put` rotates the file and holds bytes that the echo cannot accept
- * yet. Invariants: only the keeper writes the log. No function blocks on the echo; `held` has at
+ * yet. Invariants: only the keeper writes the log. No function blocks on the echo. `held` has at
  * most RUN_LOG_HELD_BYTES. A full disk or a closed echo loses lines but never ends the run. Only
  * one thread calls these functions. */
 #include "cli/run/log.h"

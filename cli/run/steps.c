@@ -225,8 +225,8 @@ enum status run_export_all(struct run_keeper *k, struct error *err)
 
 /* ---- volumes ---- */
 
-/* Makes the folder of a volume below RUNS/volumes; the folder stays after the run. A volume with
- * a size belongs to runs of the same name; a claim is shared by all runs. */
+/* Makes the folder of a volume below RUNS/volumes. The folder stays after the run. A volume with
+ * a size belongs to runs of the same name. A claim is shared by all runs. */
 static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
                                char out[RUN_PATH_BYTES], struct error *err)
 {

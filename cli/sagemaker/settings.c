@@ -375,7 +375,7 @@ static enum status read_max_body(struct reader *r)
     return STATUS_OK;
 }
 
-/* Reads how a batch transform job sends its records; SageMaker passes this to its containers. */
+/* Reads how a batch transform job sends its records. SageMaker passes this to its containers. */
 static void read_batch_strategy(struct reader *r)
 {
     const char *v = variable_of(r, "SAGEMAKER_BATCH_STRATEGY");

@@ -82,7 +82,7 @@ static void add(struct rows *rows, const char *label, const char *fmt, ...)
             *c = '?';
 }
 
-/* Formats the devices: "4 x NVIDIA H200"; several kinds are separated by commas. */
+/* Formats the devices: "4 x NVIDIA H200". Several kinds are separated by commas. */
 static void device_text(const json_t *status, char *out, size_t size)
 {
     const json_t *workers = json_object_get(status, "workers"), *w;

@@ -1,6 +1,6 @@
 #pragma once
-/* Shows the short form of `cox up`'s log to a person at a terminal: warnings and errors of all
- * processes, and a line of progress while the cluster starts. The line is redrawn at each
+/* Shows the short form of `cox up`'s log to a person at a terminal. It has warnings and errors
+ * of all processes, and a line of progress while the cluster starts. The line is redrawn at each
  * change. `cox logs` and --verbose show the rest. Only the loop thread calls these functions. */
 #include <stdbool.h>
 #include <stddef.h>

@@ -62,7 +62,7 @@ struct supervisor {
 static const enum up_role stop_order[] = {UP_GATEWAY, UP_WORKER, UP_HEAD};
 enum { N_STAGES = sizeof stop_order / sizeof stop_order[0] };
 
-/* Writes a line to a JSON log. A child's event is written unchanged; any other line becomes the
+/* Writes a line to a JSON log. A child's event is written unchanged. Any other line becomes the
  * text of an event. */
 static void write_json_line(const char *name, const char *line, size_t n)
 {

@@ -1,5 +1,5 @@
 /* Formats the answer of GET /api/status as the text of `cox status`. `cox status` and `cox top`
- * call `status_view_render` or `status_view_render_standby` with parsed JSON; each `render_…`
+ * call `status_view_render` or `status_view_render_standby` with parsed JSON. Each `render_…`
  * function appends one table. Invariants: the JSON is not trusted. A field that is missing or of
  * another type is shown as "-" (cli/view/answer.h), and control characters as "?". The functions
  * are pure. The caller owns JSON and buffer. */
@@ -146,7 +146,7 @@ struct host_sums {
     double threads, cpus, memory, machine_memory, resident;
 };
 
-/* Returns the machine's id. An older worker sends no id; the function then returns the node's
+/* Returns the machine's id. An older worker sends no id. The function then returns the node's
  * name. */
 static const char *host_key(const json_t *worker)
 {

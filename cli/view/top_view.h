@@ -1,7 +1,7 @@
 #pragma once
-/* Draws the screen of `cox top` from answers of GET /api/status: tokens/s with a curve of the
- * last minutes, requests, KV bars of the cluster and of each replica, then workers. A missing
- * field is not an error. */
+/* Draws the screen of `cox top` from answers of GET /api/status. It shows tokens/s with a curve
+ * of the last minutes, requests, KV bars of the cluster and of each replica, then workers. A
+ * missing field is not an error. */
 #include <jansson.h>
 
 #include "cli/view/status_sort.h"

@@ -79,7 +79,7 @@ static void print_line(struct str line)
            line.ptr + from);
 }
 
-/* Prints the last `lines` lines of the named processes; a negative number means all. */
+/* Prints the last `lines` lines of the named processes. A negative number means all. */
 static enum status show(const struct local_cluster *c, const struct option_list *names,
                         long long lines, unsigned long long *since, struct error *err)
 {

@@ -220,7 +220,7 @@ int cmd_ps(int argc, char **argv)
 /* ---- stop ---- */
 
 /* Returns true when the cluster has ended. A cluster removes its socket as its last action. A
- * killed cluster leaves a socket on which no process answers; *in_order is then false. */
+ * killed cluster leaves a socket on which no process answers. *in_order is then false. */
 static bool has_ended(const struct local_cluster *c, bool *in_order)
 {
     *in_order = access(c->socket, F_OK) != 0;

@@ -1,13 +1,12 @@
 #pragma once
 /* Implements a lock that lets one process at a time fetch a model, on one machine or on many
- * machines that share a volume. The other processes wait.
- * The lock is a file made with O_EXCL, which works on every file system, also on NFS. The holder
- * writes a count into the file every two seconds from its own thread. When the count does not
- * change for half a minute, by the waiting process's clock, the holder counts as dead. Clocks of
- * different machines are not compared.
- * On one machine the end of a holder is detected at once: the holder has a flock on the file,
- * which the kernel drops when the process ends. On other machines the flock is not used, since
- * NFS may be mounted without it.
+ * machines that share a volume. The other processes wait. The lock is a file made with O_EXCL,
+ * which works on every file system, also on NFS. The holder writes a count into the file every
+ * two seconds from its own thread. When the count does not change for half a minute, by the
+ * waiting process's clock, the holder counts as dead. Clocks of different machines are not
+ * compared. On one machine the end of a holder is detected at once. The holder has a flock on
+ * the file, which the kernel drops when the process ends. On other machines the flock is not
+ * used, since NFS may be mounted without it.
  *
  * A process that was stopped for half a minute also counts as dead, and it may continue later.
  * Before each write, a process therefore checks the age of its last beat. When the beat is old,

@@ -18,7 +18,7 @@ struct run_key {
     void (*read)(struct run_reader *r, const struct yaml_node *v, void *ctx);
 };
 
-/* Calls the function of each key in a mapping. An unknown key is a problem; the problem's text
+/* Calls the function of each key in a mapping. An unknown key is a problem. The problem's text
  * names the nearest known key. */
 void run_read_map(struct run_reader *r, const struct yaml_node *map, const char *what,
                   const struct run_key *keys, size_t n_keys, void *ctx);

@@ -39,7 +39,7 @@ struct up_plan {
     const char *model_name; /* model's name in requests */
 };
 
-/* `up_place` describes the machine and its folders. bin_dir has cox-head and the other programs;
+/* `up_place` describes the machine and its folders. bin_dir has cox-head and the other programs.
  * keys_dir has the cluster's keys. own_name is the cluster's unique name when its keys are
  * temporary; NULL = the keys are permanent. n_cores is the number of cores for the workers'
  * kernels. numa and allowed describe this machine and process; numa NULL = unknown. */
