@@ -117,6 +117,7 @@ void answer_reasoning_again(struct answer *a);
 void answer_content(struct answer *a, struct str text);
 /* Begins a tool call and returns its number, which `answer_arguments` needs. */
 uint32_t answer_call(struct answer *a, struct str name);
-/* Begins a tool call with an id that the model wrote. The id must not be empty. */
+/* Begins a tool call with an id that the model wrote, and returns the call's number. The id must
+ * not be empty. */
 uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id);
 void answer_arguments(struct answer *a, uint32_t i_call, struct str text);
