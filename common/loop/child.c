@@ -101,7 +101,8 @@ static void pipe_close(struct child_pipe *p)
     uv_close((uv_handle_t *)&p->poll, on_pipe_closed);
 }
 
-/* Reads at most `max` bytes of a child's pipe. Returns false at the end of the pipe. */
+/* Reads a child's pipe in pieces of up to 16 KiB, until `max` bytes have been read. Returns
+ * false at the end of the pipe. */
 static bool pipe_read(struct child_pipe *p, size_t max)
 {
     char buf[16384];

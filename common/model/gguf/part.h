@@ -22,7 +22,8 @@ uint32_t gguf_n_parts(const struct gguf *g); /* returns the number of parts; 1 =
 const struct gguf *gguf_part(const struct gguf *g, uint32_t i); /* i must be below gguf_n_parts */
 
 uint64_t gguf_n_values(const struct gguf *g);
-/* Returns a metadata value by its index. Values are in the order of the file. */
+/* Returns a metadata value by its index. Values are in the order of the file. Returns NULL
+ * beyond the last. */
 const struct gguf_value *gguf_value_at(const struct gguf *g, uint64_t i);
 
 uint64_t gguf_n_tensors(const struct gguf *g);
