@@ -26,7 +26,7 @@ enum { MAX_DEPTH = 16, LOOKS = 4, NAMES_BYTES = 600 };
 /* ---- choice of the entries ---- */
 
 /* Returns the folder name of the reference `name`. The caller frees it with `mem_free`. Returns
- * NULL when `name` is not a reference. */
+ * NULL when `name` is not a reference to a model in the cache. */
 static char *base_of(const char *name)
 {
     struct model_ref r;

@@ -22,7 +22,7 @@ unsigned up_screen_width(const struct up_screen_options *o);
 /* Erases the progress and frees the screen; accepts NULL. */
 void up_screen_free(struct up_screen *s);
 /* Shows a line of a process when it is a warning or an error. A line from stderr that is not a
- * log line is shown too. */
+ * log line is shown too. A "head_unreachable" in the first seconds is not shown. */
 void up_screen_line(struct up_screen *s, const char *name, const char *line, size_t n,
                     bool is_stderr);
 /* Shows one line of progress, cut to the width; "" erases the line. */

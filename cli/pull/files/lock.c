@@ -206,7 +206,8 @@ static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
     w->say(text);
 }
 
-/* Checks whether the holder of the lock still runs. */
+/* Checks whether the holder of the lock still runs. Takes the lock file of a dead or silent
+ * holder away. Otherwise the function reports that this process waits. */
 static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct watch *watch)
 {
     struct record r;

@@ -131,7 +131,8 @@ static int weights_there(const json_t *siblings)
     return best;
 }
 
-/* Makes the error for a reference that names a folder instead of a file. */
+/* Makes the error for a repository without config.json and safetensors files. The text names
+ * GGUF files of the repository, if it has any. */
 static enum status no_folder(const json_t *siblings, const struct model_ref *r, struct error *err)
 {
     struct strbuf b;
