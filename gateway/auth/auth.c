@@ -1,5 +1,6 @@
-/* Keeps the table of API keys and reads it from a file. `auth_init` and `auth_look` read options
- * and file into a table. `auth_find` finds the key of a request by its Authorization header.
+/* Keeps the table of API keys and reads it from a file.
+ * `auth_init` and `auth_look` read options and file into a table. `auth_find` finds the key of a
+ * request by its Authorization header.
  * Keys are kept as SHA-256 digests only, sorted by digest. Each entry owns one reference to its
  * `api_key`, so a key outlives the table while a request is open. No message repeats a line of
  * the file or a key. Only the loop thread calls these functions. */

@@ -1,9 +1,9 @@
-/* Takes and returns the leases of one key's buckets. leases.h describes the scheme. limits.c
- * calls this file before and after each request. `sharing->ask` sends each request to the store,
- * and quotas.c passes the answers to `leases_answer` or `leases_lost`. At most one request per
- * bucket is open at the store. A key is in the active list, with one reference, while any of its
- * buckets has units leased, owed or asked for. Only the loop thread calls these functions, and
- * time is an argument. */
+/* Takes and returns the leases of one key's buckets. leases.h describes the scheme.
+ * limits.c calls this file before and after each request. `sharing->ask` sends each request to
+ * the store, and quotas.c passes the answers to `leases_answer` or `leases_lost`.
+ * At most one request per bucket is open at the store. A key is in the active list, with one
+ * reference, while any of its buckets has units leased, owed or asked for. Only the loop thread
+ * calls these functions, and time is an argument. */
 #include "gateway/auth/leases.h"
 
 #include <math.h>

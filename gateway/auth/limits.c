@@ -1,6 +1,7 @@
 /* Reads the limits of one API key from its line, and counts use in two token buckets per key
- * (requests and tokens). `limits_admit` is called before a request is queued, and `limits_spend`
- * when its tokens are known. `limits_open` and `limits_close` are called around a request.
+ * (requests and tokens).
+ * `limits_admit` is called before a request is queued, and `limits_spend` when its tokens are
+ * known. `limits_open` and `limits_close` are called around a request.
  * leases.c fills a bucket that all gateways share; otherwise time fills the bucket here. The
  * level of a bucket may fall below 0, and never rises above its size. Only the loop thread calls
  * these functions, and time is an argument. */

@@ -22,7 +22,7 @@ struct state_calls_options {
 };
 MUST_USE enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
                                      struct state_calls **out, struct error *err);
-/* Continues downloads, checks the store and lets the runner retry; called every 250 ms. */
+/* Continues downloads, checks the store and lets the runner retry. It is called every 250 ms. */
 void state_calls_tick(struct state_calls *c);
 /* Frees the calls. Call this function after the HTTP server was closed, and before serving and
  * its pool are freed. `c` may be NULL. */

@@ -34,5 +34,5 @@ void batch_runner_close(struct batch_runner *b); /* makes the runner start no mo
 void batch_runner_wake(struct batch_runner *b);
 /* cancels the running lines of a batch that has ended */
 void batch_runner_drop(struct batch_runner *b, int64_t batch_no);
-/* Stores unsaved answers again and takes waiting lines; called every 250 ms. */
+/* Stores unsaved answers again and takes waiting lines. It is called every 250 ms. */
 void batch_runner_tick(struct batch_runner *b);

@@ -1,10 +1,10 @@
 /* Runs the parent of compiles and the children that it forks. The parent is one thread that
  * waits for orders and for the end of its children. It opens the tokenizer, and builds the
  * vocabulary at the first grammar. A child reads one job from its socket, runs the job and
- * answers on the socket. Invariants: only a child reads bytes of a client. A child has no
- * descriptor but its socket and can open no other. A child is killed when its parent dies. The
- * parent is killed when the gateway dies. It also sees the gateway's death at the end of the
- * control socket. */
+ * answers on the socket.
+ * Invariants: only a child reads bytes of a client. A child has no descriptor but its socket and
+ * can open no other. A child is killed when its parent dies. The parent is killed when the
+ * gateway dies. It also sees the gateway's death at the end of the control socket. */
 #include "gateway/compile/child.h"
 
 #include <errno.h>

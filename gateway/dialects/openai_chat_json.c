@@ -1,8 +1,8 @@
-/* Writes answers of /v1/chat/completions: chunks of a stream, or one body. answer_writer.c calls
- * the functions in `dialect_chat` with deltas. These functions append JSON to a buffer. Field
- * order and extra fields are vLLM's. Each delta's parts are written exactly once. The only state
- * is the constant beginning of the chunks, which is made once per stream. `whole` may run on a
- * pool thread. */
+/* Writes answers of /v1/chat/completions: chunks of a stream, or one body.
+ * answer_writer.c calls the functions in `dialect_chat` with deltas. These functions append JSON
+ * to a buffer. Field order and extra fields are vLLM's.
+ * Each delta's parts are written exactly once. The only state is the constant beginning of the
+ * chunks, which is made once per stream. `whole` may run on a pool thread. */
 #include "common/json/text.h"
 #include "gateway/dialects/chat_roles.h"
 #include "gateway/dialects/dialects.h"

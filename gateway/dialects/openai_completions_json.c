@@ -1,8 +1,9 @@
 /* Writes answers of /v1/completions: chunks of a stream, or one body, with echo and
- * log-probabilities. answer_writer.c calls the functions in `dialect_completions` with deltas.
- * These functions append JSON to a buffer. With echo, the first delta begins with the prompt's
- * text and tokens. Text offsets never exceed the text's length. This file keeps no state.
- * `whole` may run on a pool thread. */
+ * log-probabilities.
+ * answer_writer.c calls the functions in `dialect_completions` with deltas. These functions
+ * append JSON to a buffer.
+ * With echo, the first delta begins with the prompt's text and tokens. Text offsets never exceed
+ * the text's length. This file keeps no state. `whole` may run on a pool thread. */
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"

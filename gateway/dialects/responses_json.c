@@ -1,9 +1,9 @@
 /* Writes answers of /v1/responses: one response of items, or a stream of OpenAI's events. In a
  * stream each item begins, arrives in pieces, and is repeated complete at its end.
  * answer_writer.c calls the functions in `dialect_responses` with deltas. These functions append
- * to a buffer. `dialect_state` keeps the open item, its text so far and all complete items,
- * because the last event repeats everything. At most one item is open. Sequence numbers have no
- * gaps. */
+ * to a buffer.
+ * `dialect_state` keeps the open item, its text so far and all complete items, because the last
+ * event repeats everything. At most one item is open. Sequence numbers have no gaps. */
 #include <string.h>
 
 #include "common/json/text.h"

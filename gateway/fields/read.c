@@ -1,9 +1,10 @@
 /* Reads a body's JSON into `params` by the table of fields, then checks the rules between
- * fields. A dialect's `read` calls `params_init` while a request is prepared. Each row of the
- * table (fields_at) is looked up in the body. The row says type, range and target. `params`
- * takes the body also on failure, and all strings and JSON in `params` are borrowed from the
- * body. The first error ends the reading. Rows are read in the table's order, because some rows
- * depend on earlier rows. The functions are pure, and usable on any thread. */
+ * fields.
+ * A dialect's `read` calls `params_init` while a request is prepared. Each row of the table
+ * (fields_at) is looked up in the body. The row says type, range and target.
+ * `params` takes the body also on failure, and all strings and JSON in `params` are borrowed
+ * from the body. The first error ends the reading. Rows are read in the table's order, because
+ * some rows depend on earlier rows. The functions are pure, and usable on any thread. */
 #include "gateway/fields/read.h"
 
 #include <limits.h>

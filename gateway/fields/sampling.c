@@ -1,8 +1,9 @@
-/* Defines the fields about sampling, and about the end of a text. read.c reads a body by these
- * rows. A row's own parser writes checked values into `params`. prepare.c turns bad_words into
- * ids. The order of rows matters: a newer name of a field follows the older name, so the newer
- * name overrides. Arrays are on the arena of `params`, and all other values are borrowed from
- * the body. The functions are pure, and usable on any thread. */
+/* Defines the fields about sampling, and about the end of a text.
+ * read.c reads a body by these rows. A row's own parser writes checked values into `params`.
+ * prepare.c turns bad_words into ids.
+ * The order of rows matters: a newer name of a field follows the older name, so the newer name
+ * overrides. Arrays are on the arena of `params`, and all other values are borrowed from the
+ * body. The functions are pure, and usable on any thread. */
 #include <stdio.h>
 #include <string.h>
 

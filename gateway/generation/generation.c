@@ -1,9 +1,9 @@
 /* Makes text, stop strings and deltas of one choice from the Tokens items of the head. serving
  * calls `generation_on_tokens` and acts on the event that it returns. The answer writer takes
- * text with `generation_delta` and confirms it with `generation_given`. `stream` decides which
- * tokens are new, so a repeated or lost item is harmless. `ids` only grows, and holds all tokens
- * for a resubmission. Text that may begin a stop string is never emitted. This file does no I/O,
- * and only the loop thread calls its functions. */
+ * text with `generation_delta` and confirms it with `generation_given`.
+ * `stream` decides which tokens are new, so a repeated or lost item is harmless. `ids` only
+ * grows, and holds all tokens for a resubmission. Text that may begin a stop string is never
+ * emitted. This file does no I/O, and only the loop thread calls its functions. */
 #include "gateway/generation/generation.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
 #pragma once
 /* Finds stop strings in streamed text. Each string has a byte-wise automaton (Knuth, Morris,
  * Pratt 1977). Its state is the length of the longest suffix of the text that begins the stop
- * string. Exactly these bytes must be held back from the client. The result depends on the text
- * alone, not on its split into tokens. The first complete string wins. When several strings are
- * complete at the same byte, the longest wins. A `stop_set` is immutable and shared by the
- * choices of a request. A matcher belongs to one choice. Only one thread at a time may use a
- * matcher. */
+ * string. Exactly these bytes must be held back from the client.
+ * The result depends on the text alone, not on its split into tokens. The first complete string
+ * wins. When several strings are complete at the same byte, the longest wins. A `stop_set` is
+ * immutable and shared by the choices of a request. A matcher belongs to one choice. Only one
+ * thread at a time may use a matcher. */
 #include "common/base/str.h"
 
 #define STOP_MAX_STRINGS 16u

@@ -1,9 +1,11 @@
 /* Implements the gateway's end of the protocol with the head: session, heartbeats, credits and
- * reconnects. link.c passes frames to `engine_client_on_frame` and events of the connection to
+ * reconnects.
+ * link.c passes frames to `engine_client_on_frame` and events of the connection to
  * `engine_client_on_connection`. `engine_events` receives the messages of these frames.
- * `engine_client_send` sends messages to the head. Messages are accepted only while the state is
- * OPEN and the session matches. Texts of a message are in the arena `decode` and are valid
- * during the callback only. Only the loop thread calls these functions, and time is an argument. */
+ * `engine_client_send` sends messages to the head.
+ * Messages are accepted only while the state is OPEN and the session matches. Texts of a message
+ * are in the arena `decode` and are valid during the callback only. Only the loop thread calls
+ * these functions, and time is an argument. */
 #include "gateway/head_link/engine_client.h"
 
 #include <stdio.h>

@@ -220,7 +220,7 @@ static bool is_word_byte(char c)
 }
 
 /* Returns the position after name=" in a tag. name=" must precede the tag's end and the next
- * tag. Returns 0 when name=" is missing; with `more`, it may still arrive. `n` is the end of the
+ * tag. Returns 0 when name=" is missing. With `more`, it may still arrive. `n` is the end of the
  * tag's own name. */
 static size_t find_name(struct str text, size_t n, bool *more)
 {

@@ -2,9 +2,10 @@
  * end the prompt with the opening marker, which begins the reasoning. A prompt that ends with
  * the closing marker has turned reasoning off. In a continued message the last of the two
  * markers decides. Otherwise the text decides: it is reasoning when it begins with the marker,
- * or when the model always reasons first. `parser_run` calls the step function with all
- * unconsumed text. Parts are emitted through answer.h. All constants of a family are in `struct
- * think_family`. The state of a choice is the step alone. */
+ * or when the model always reasons first.
+ * `parser_run` calls the step function with all unconsumed text. Parts are emitted through
+ * answer.h. All constants of a family are in `struct think_family`. The state of a choice is the
+ * step alone. */
 #include <string.h>
 
 #include "gateway/answer/answer.h"

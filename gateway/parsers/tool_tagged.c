@@ -1,10 +1,12 @@
 /* Parses calls with one tag per argument and plain text in it, for all families in
- * tool_parsers.c of that kind. `parser_run` feeds all unconsumed text to the step function.
- * Content is emitted through tool_text.c, and calls and arguments through answer.h. The tool's
- * schema decides the type of a value (tool_types.h). All constants of a family are in `struct
- * tagged_family`. The state is `struct parser_state` alone. Strings are emitted as they arrive.
- * Values of other types are held until their end, at most MAX_HELD_VALUE bytes. `n_seen` and
- * `n_first` keep searched positions, so no byte is searched twice. */
+ * tool_parsers.c of that kind.
+ * `parser_run` feeds all unconsumed text to the step function. Content is emitted through
+ * tool_text.c, and calls and arguments through answer.h. The tool's schema decides the type of a
+ * value (tool_types.h).
+ * All constants of a family are in `struct tagged_family`. The state is `struct parser_state`
+ * alone. Strings are emitted as they arrive. Values of other types are held until their end, at
+ * most MAX_HELD_VALUE bytes. `n_seen` and `n_first` keep searched positions, so no byte is
+ * searched twice. */
 #include "gateway/parsers/tool_tagged.h"
 
 #include <string.h>

@@ -41,7 +41,7 @@ struct dialect {
     enum api_kind kind;       /* bit of the dialect in the table of fields */
     const char *call_prefix;  /* prefix of tool call ids; NULL = no parser reads the answers */
 
-    /* Reads a body into params, and prompts with text or ids; the caller tokenizes. The function
+    /* Reads a body into params, and prompts with text or ids. The caller tokenizes. The function
      * is pure, and usable on any thread. `owned_body` moves into `out->params`, also on failure.
      * Returns false with the reason in `out->error`. */
     bool (*read)(const struct prepare_model *m, json_t *owned_body, struct prepared *out);

@@ -1,10 +1,11 @@
 /* Writes the answer of a request: chunks of a stream as tokens arrive, or one body at the end.
  * `api_request_flush` is called after new tokens and when a client has read. It takes deltas
  * from the generations, feeds them through the parsers (answer/), and lets the dialect make
- * JSON. `reply_ops` sends the JSON. Any write may find that the client has disconnected; then
- * `r->reply` is NULL and nothing more is written. A large answer is written on the pool. Until
- * its job is done, the loop only reads the request's choices. All functions run on the loop
- * thread, except for `write_run` and `answer_run`. */
+ * JSON. `reply_ops` sends the JSON.
+ * Any write may find that the client has disconnected. Then `r->reply` is NULL and nothing more
+ * is written. A large answer is written on the pool. Until its job is done, the loop only reads
+ * the request's choices. All functions run on the loop thread, except for `write_run` and
+ * `answer_run`. */
 #include "gateway/request/answer_writer.h"
 
 #include "common/base/mem.h"

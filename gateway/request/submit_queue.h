@@ -1,12 +1,13 @@
 #pragma once
 /* Keeps choices that wait to be submitted to the head, fair between tenants. Choices of one
  * tenant wait in the order of arrival. Tenants take turns, measured in bytes. A tenant that sent
- * more than its part of a round waits until the other tenants have sent as much. This is surplus
- * round robin (Adiseshu, Parulkar and Varghese, SIGCOMM 1996): deficit round robin (Shreedhar
- * and Varghese, SIGCOMM 1995) for packets whose size is known only after sending. A small submit
- * therefore waits for at most one round and one large submit of each other tenant. The owner
- * provides the memory of entries. A zeroed entry is in no queue. Only one thread at a time may
- * use a queue. */
+ * more than its part of a round waits until the other tenants have sent as much.
+ * This is surplus round robin (Adiseshu, Parulkar and Varghese, SIGCOMM 1996): deficit round
+ * robin (Shreedhar and Varghese, SIGCOMM 1995) for packets whose size is known only after
+ * sending. A small submit therefore waits for at most one round and one large submit of each
+ * other tenant.
+ * The owner provides the memory of entries. A zeroed entry is in no queue. Only one thread at a
+ * time may use a queue. */
 #include <stdint.h>
 
 #define SUBMIT_QUANTUM_BYTES (64u << 10) /* bytes that one tenant may send per round */

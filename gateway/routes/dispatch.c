@@ -1,9 +1,10 @@
 /* Leads a request from its request line to its handler: finds the row, checks key, host and free
- * memory, then calls the handler. servers.c calls `routes_body_max` and `routes_reads_body`
- * after the headers, and `routes_dispatch` after the body. Each request gets exactly one answer,
- * from this file or from its handler. Only access.c decides about access. The key is looked up
- * again at each step and passed in `struct call`. Nothing is kept between requests. Only the
- * loop thread calls these functions. */
+ * memory, then calls the handler.
+ * servers.c calls `routes_body_max` and `routes_reads_body` after the headers, and
+ * `routes_dispatch` after the body. Each request gets exactly one answer, from this file or from
+ * its handler.
+ * Only access.c decides about access. The key is looked up again at each step and passed in
+ * `struct call`. Nothing is kept between requests. Only the loop thread calls these functions. */
 #include "gateway/routes/dispatch.h"
 
 #include "common/http/server/answer.h"

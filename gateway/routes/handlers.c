@@ -1,8 +1,9 @@
-/* Handles the routes, except for SageMaker's and the chat page's. dispatch.c calls a handler
- * after all checks. Short answers are written at once. Requests for tokens are passed to
- * serving, files and batches to batches/, and adapters to serving/adapters.c. `struct call` is
- * borrowed for the call. Its request lives until it is answered. A handler, or the module behind
- * it, answers exactly once. Only the loop thread calls these functions. */
+/* Handles the routes, except for SageMaker's and the chat page's.
+ * dispatch.c calls a handler after all checks. Short answers are written at once. Requests for
+ * tokens are passed to serving, files and batches to batches/, and adapters to
+ * serving/adapters.c.
+ * `struct call` is borrowed for the call. Its request lives until it is answered. A handler, or
+ * the module behind it, answers exactly once. Only the loop thread calls these functions. */
 #include "gateway/routes/handlers.h"
 
 #include <stdio.h>

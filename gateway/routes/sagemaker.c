@@ -1,9 +1,10 @@
 /* Handles DJL Serving's paths, and the paths of SageMaker's runtime, which usually forwards to
- * them. dispatch.c calls these handlers. Headers, attributes or the path name the model and the
+ * them.
+ * dispatch.c calls these handlers. Headers, attributes or the path name the model and the
  * adapter. Then the body is passed to serving with a dialect of DJL's form
- * (sagemaker/djl_dialects.c) and the reply of the caller's protocol. Every refusal has the form
- * that the caller's protocol expects. Only `has_served` is kept between requests. Only the loop
- * thread calls these functions. */
+ * (sagemaker/djl_dialects.c) and the reply of the caller's protocol.
+ * Every refusal has the form that the caller's protocol expects. Only `has_served` is kept
+ * between requests. Only the loop thread calls these functions. */
 #include "gateway/routes/sagemaker.h"
 
 #include <string.h>

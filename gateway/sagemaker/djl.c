@@ -1,9 +1,10 @@
-/* Translates DJL Serving's bodies into OpenAI's fields. The dialects in djl_dialects.c call
- * `djl_read` while a request is prepared. `inputs` and `parameters` become members of a new body
- * in `translation.to`, which OpenAI's readers check by the table of fields. Chat bodies keep
- * OpenAI's fields. Unknown parameters are dropped with a warning. The new body shares values
- * with the client's by reference counts. `params` owns it at the end. The functions are pure and
- * may run on any thread. */
+/* Translates DJL Serving's bodies into OpenAI's fields.
+ * The dialects in djl_dialects.c call `djl_read` while a request is prepared. `inputs` and
+ * `parameters` become members of a new body in `translation.to`, which OpenAI's readers check by
+ * the table of fields. Chat bodies keep OpenAI's fields.
+ * Unknown parameters are dropped with a warning. The new body shares values with the client's by
+ * reference counts. `params` owns it at the end. The functions are pure and may run on any
+ * thread. */
 #include "gateway/sagemaker/djl.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Writes answers to `inputs`: a line per token in a stream, or one body. answer_writer.c calls
- * the functions through the dialects in djl_dialects.c. These functions append JSON to a buffer.
+/* Writes answers to `inputs`: a line per token in a stream, or one body.
+ * answer_writer.c calls the functions through the dialects in djl_dialects.c. These functions
+ * append JSON to a buffer.
  * The texts of all tokens together are exactly the answer's text (djl_pieces). The last line of
  * a stream repeats the whole text, which `generation.said` keeps. `djl_whole` may run on a pool
  * thread. */

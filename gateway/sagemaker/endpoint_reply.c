@@ -1,8 +1,10 @@
 /* Sends replies in the form of SageMaker's runtime, which usually runs between the client and a
- * container. routes/sagemaker.c chooses one of two sets of reply functions; serving calls them.
- * Answers are sent unchanged, or in event-stream messages. The container's errors are wrapped in
- * a ModelError. A reply is a struct http_request and owns nothing else. Each answer is sent
- * once. `end` or `drop` ends a stream. Only the loop thread calls these functions. */
+ * container.
+ * routes/sagemaker.c chooses one of two sets of reply functions; serving calls them. Answers are
+ * sent unchanged, or in event-stream messages. The container's errors are wrapped in a
+ * ModelError.
+ * A reply is a struct http_request and owns nothing else. Each answer is sent once. `end` or
+ * `drop` ends a stream. Only the loop thread calls these functions. */
 #include "gateway/sagemaker/endpoint_reply.h"
 
 #include <stdio.h>

@@ -1,8 +1,10 @@
 /* Keeps the gateway's list of LoRA adapters, and handles the two calls that load and unload an
- * adapter. The head sends the names (`gateway_adapters_on_names`). A call of a client becomes an
- * order to the head, and the head's answer becomes the HTTP answer. At most ADAPTER_CALLS_MAX
- * calls are open. Each call ends with exactly one answer: by the head, by a timeout or by the
- * loss of the link. Only the loop thread calls these functions, and time is an argument. */
+ * adapter.
+ * The head sends the names (`gateway_adapters_on_names`). A call of a client becomes an order to
+ * the head, and the head's answer becomes the HTTP answer.
+ * At most ADAPTER_CALLS_MAX calls are open. Each call ends with exactly one answer: by the head,
+ * by a timeout or by the loss of the link. Only the loop thread calls these functions, and time
+ * is an argument. */
 #include "gateway/serving/adapters.h"
 
 #include <stdio.h>

@@ -39,7 +39,7 @@ const char *gateway_adapters_find(const struct gateway_adapters *a, struct str n
 void gateway_adapters_on_names(struct gateway_adapters *a, const struct msg_adapters *m);
 
 /* Handles the body of one of the two calls. The call is answered now or when the head answers.
- * `by` is the name of the caller's key, for the head's events; "" without a key. */
+ * `by` is the name of the caller's key, for the head's events, or "" without a key. */
 void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, struct str body,
                            const char *by, uint64_t now_ns);
 void gateway_adapters_on_answer(struct gateway_adapters *a, const struct msg_adapter_answer *m);

@@ -1,9 +1,10 @@
 /* Owns all open requests and handles the events that change them: a new request, tokens, a
- * client that reads or disconnects, the link, time. `servers.c` and `engine.c` report the
- * events. `engine_ops` sends submits and cancels, and `reply_ops` sends answers. `struct
- * serving` owns every request in its list. An ended request stays until the end of the turn,
- * when `serving_sweep` frees it. A request that a pool still uses waits in `dead`. Only the loop
- * thread calls these functions, and time is an argument. */
+ * client that reads or disconnects, the link, time.
+ * `servers.c` and `engine.c` report the events. `engine_ops` sends submits and cancels, and
+ * `reply_ops` sends answers.
+ * `struct serving` owns every request in its list. An ended request stays until the end of the
+ * turn, when `serving_sweep` frees it. A request that a pool still uses waits in `dead`. Only
+ * the loop thread calls these functions, and time is an argument. */
 #include "gateway/serving/serving.h"
 
 #include <stdio.h>

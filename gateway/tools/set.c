@@ -1,8 +1,8 @@
 /* Keeps the tools of a request in one form, and the origin of each tool, so that answers use the
  * client's names.
  * Parsers of fields (fields/tools.c, fields/responses.c, fields/messages.c) build the list
- * between `tool_set_begin` and `tool_set_end`. Templates, grammars and parsers read `p->tools`;
- * dialects call `tool_origin_of`.
+ * between `tool_set_begin` and `tool_set_end`. Templates, grammars and parsers read `p->tools`.
+ * The dialects call `tool_origin_of`.
  * Everything is in `p->own`, so it is freed with `params`. `index_names` must run after each
  * change of the list. The functions are pure. Any thread may use them, but only one thread per
  * `params`. */

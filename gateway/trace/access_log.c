@@ -1,10 +1,11 @@
 /* Writes the access log. The loop appends lines to one buffer. A thread writes the other buffer,
- * ten times a second or when there is much to write. No function waits for a reader. A pipe is
- * opened again with O_NONBLOCK, so that the file description shared with other processes keeps
- * its flags. Before each write the file is checked. When the file was moved or removed (by
- * logrotate for instance), it is created again at its path. `mutex` guards the fields marked so.
- * All other fields belong to the thread. WAITING_BYTES bounds the waiting lines. Lines beyond
- * this limit are lost and counted. */
+ * ten times a second or when there is much to write.
+ * No function waits for a reader. A pipe is opened again with O_NONBLOCK, so that the file
+ * description shared with other processes keeps its flags.
+ * Before each write the file is checked. When the file was moved or removed (by logrotate for
+ * instance), it is created again at its path.
+ * `mutex` guards the fields marked so. All other fields belong to the thread. WAITING_BYTES
+ * bounds the waiting lines. Lines beyond this limit are lost and counted. */
 #include "gateway/trace/access_log.h"
 
 #include <errno.h>

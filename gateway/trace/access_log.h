@@ -10,7 +10,7 @@ struct metrics;
 
 /* Opens the log. `path` is borrowed; "-" means stdout. Returns STATUS_INVALID when the path
  * cannot be a log (missing folder, no permission, a folder itself). A full, read-only or broken
- * disk, and a FIFO without a reader, give STATUS_OK; opening is tried again every second. */
+ * disk, and a FIFO without a reader, give STATUS_OK. Opening is tried again every second. */
 MUST_USE enum status access_log_open(const char *path, struct metrics *registry,
                                      struct access_log **out, struct error *err);
 /* Adds one line, which includes its end. The function never waits. Only the loop thread calls

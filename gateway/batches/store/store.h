@@ -7,10 +7,10 @@
  *            ▲── release, open ──┘
  * A disk that is full, read-only or missing does not stop the gateway. Calls that need the disk
  * fail with STATUS_NO_MEMORY (full) or STATUS_CLOSED (the database cannot be opened; a retry
- * follows every 1 to 30 s). Reads and deletions work while the database can be read. The last
- * answer of a batch, its cancellation or its expiry writes the output and error files and
- * deletes the lines in the same transaction. Each line is therefore in the files once or not at
- * all. */
+ * follows every 1 to 30 s). Reads and deletions work while the database can be read.
+ * The last answer of a batch, its cancellation or its expiry writes the output and error files
+ * and deletes the lines in the same transaction. Each line is therefore in the files once or not
+ * at all. */
 #include "common/base/str.h"
 
 enum {
