@@ -5,7 +5,8 @@
  * Fields are written as logfmt `key=value`. The caller passes a value with blanks through
  * log_quote. In JSON a field is a number when its format is one number ("tokens=%d"), otherwise
  * a text. So an id of digits only, an epoch "1.10" or a hexadecimal number never changes its
- * type. Levels: error = a person must act, warn = degraded, info = lifecycle, debug = per step
+ * type.
+ * Levels: error = a person must act, warn = degraded, info = lifecycle, debug = per step
  * (compiled in, off by default). Log an error where it is handled, not where it is raised. The
  * functions are thread-safe: each line is one write(2). */
 #include <stdarg.h>

@@ -37,6 +37,6 @@ struct mem_table {
     void *owned;
     size_t mapped_bytes; /* 0 = `owned` is from the heap */
 };
-/* Returns false when n * size overflows or there is no memory; *t is then empty. */
+/* Returns false when n * size overflows or there is no memory. Then *t is empty. */
 bool mem_table_open(struct mem_table *t, size_t n, size_t size);
 void mem_table_close(struct mem_table *t); /* the table may be empty */

@@ -1,10 +1,10 @@
 /* Carries frames between the head and all other processes over ZeroMQ: one zmq context, one
  * socket and its bus_port in the loop. Callers pass frames to bus_send. `on_frame` gets received
- * frames, and `on_link` gets events of the socket's monitor. A send never drains the socket
- * itself, because a handler would then be called inside its own send. bus_reconnect opens a new
- * socket in the same context, since zmq_disconnect leaves frames of the old connection in the
- * queue. Everything runs on the loop's thread. A handler may close the bus, so nothing reads `b`
- * after a handler was called. */
+ * frames, and `on_link` gets events of the socket's monitor.
+ * A send never drains the socket itself, because a handler would then be called inside its own
+ * send. bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves frames
+ * of the old connection in the queue. Everything runs on the loop's thread. A handler may close
+ * the bus, so nothing reads `b` after a handler was called. */
 #include "common/bus/bus.h"
 
 #include <assert.h>

@@ -17,5 +17,5 @@ MUST_USE enum status zap_start(void *context, const struct authorized *authorize
 /* Exchanges the contents of the two lists under the handler's lock. `mine` is the list given to
  * zap_start. */
 void zap_swap(struct zap *z, struct authorized *mine, struct authorized *next);
-/* Stops the handler. Call it before the context is terminated; z may be NULL. */
+/* Stops the handler. Call it before the context is terminated. z may be NULL. */
 void zap_stop(struct zap *z);

@@ -2,9 +2,10 @@
 /* `struct room` divides a total of bytes fairly between tenants. Each tenant may hold as many
  * bytes as are still free after its own new bytes are counted. This is the dynamic threshold of
  * Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
- * 1998, with alpha = 1. So one tenant alone gets half of the total. If n tenants want more, each
- * gets total / (n + 1), and the next tenant always finds a free share. No tenant loses bytes to
- * a new tenant: the new tenant is refused. Only one thread at a time may use a `struct room`. */
+ * 1998, with alpha = 1.
+ * So one tenant alone gets half of the total. If n tenants want more, each gets total / (n + 1),
+ * and the next tenant always finds a free share. No tenant loses bytes to a new tenant: the new
+ * tenant is refused. Only one thread at a time may use a `struct room`. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,9 +1,10 @@
 /* Splits a command line for config_parse. The input is argv; the output is settings (row, value,
  * spelling) and positional arguments. The values are applied later, after the file and the
- * environment, because flags override them. An option may be spelt with dashes or underscores,
- * by an alias, with no- in front, or as a vLLM flag with a dotted key. `words` names the list
- * option that takes the bare words that follow. Only positional arguments are copied; settings
- * borrow from argv. Only one thread calls these functions. */
+ * environment, because flags override them.
+ * An option may be spelt with dashes or underscores, by an alias, with no- in front, or as a
+ * vLLM flag with a dotted key. `words` names the list option that takes the bare words that
+ * follow. Only positional arguments are copied. Settings borrow from argv. Only one thread calls
+ * these functions. */
 #include "common/config/argv.h"
 
 #include <string.h>

@@ -1,9 +1,10 @@
 /* Checks one value and writes it into the config struct. All passes (defaults, file,
  * environment, flags) call config_set with a row, a text and the origin of the text for error
- * messages. Every string is copied into the arena of the result, so the config struct never
- * points into argv, the environment or the file. A later pass replaces a list of an earlier one;
- * within a pass items are appended. A value is at most CONFIG_VALUE_MAX bytes and a list
- * CONFIG_ITEMS_MAX items. Only one thread calls these functions. */
+ * messages.
+ * Every string is copied into the arena of the result, so the config struct never points into
+ * argv, the environment or the file. A later pass replaces a list of an earlier one. Within a
+ * pass items are appended. A value is at most CONFIG_VALUE_MAX bytes and a list CONFIG_ITEMS_MAX
+ * items. Only one thread calls these functions. */
 #include "common/config/set.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 #pragma once
 /* Reads the limits of this process's cgroup and of its parent groups, for version 2 and version
- * 1. Without cgroups there is no limit. `root` is a folder with the layout of /; "" is the real
+ * 1. Without cgroups there is no limit. `root` is a folder with the layout of /. "" is the real
  * machine. */
 #include <stdint.h>
 

@@ -42,6 +42,6 @@ void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
 void loop_on_free(struct loop *l, loop_fn *fn, void *ctx);
 /* Returns the ctx that was given to loop_on_free with this fn, or NULL. */
 void *loop_find_on_free(const struct loop *l, loop_fn *fn);
-/* Returns the largest delay in ns of the loop's 250 ms tick within the last second; /livez
+/* Returns the largest delay in ns of the loop's 250 ms tick within the last second. /livez
  * answers 503 above 5 s. */
 uint64_t loop_lag_ns(const struct loop *l);

@@ -1,9 +1,10 @@
 /* Keeps a link to a Redis server: name lookup, socket, greeting (AUTH, SELECT, PING), then up.
  * After any fault the link starts again after a pause. redis_call sends a command; each call
- * waits in one ring, and answers arrive in the same order. One timer serves the pause and the
- * deadline of the oldest call. All memory is bounded: CALLS_MAX calls, QUEUED_MAX bytes to send,
- * REDIS_REPLY_MAX bytes an answer. The struct is freed when no libuv handle or request refers to
- * it (`n_open`). Only the loop thread calls these functions. */
+ * waits in one ring, and answers arrive in the same order.
+ * One timer serves the pause and the deadline of the oldest call. All memory is bounded:
+ * CALLS_MAX calls, QUEUED_MAX bytes to send, REDIS_REPLY_MAX bytes an answer. The struct is
+ * freed when no libuv handle or request refers to it (`n_open`). Only the loop thread calls
+ * these functions. */
 #include "common/redis/redis.h"
 
 #include <assert.h>
@@ -130,7 +131,7 @@ static void on_closed(uv_handle_t *h)
     release(r);
 }
 
-/* Ends the link in its present state; allowed in every callback. */
+/* Ends the link in its present state. Every callback may call it. */
 static void drop(struct redis *r, const char *why)
 {
     bool was_up = r->state == LINK_UP, first = r->why[0] == '\0';

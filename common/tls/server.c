@@ -1,9 +1,10 @@
 /* Keeps the certificate, key and client authorities of a TLS server. tls_server_new reads the
  * files into one SSL_CTX, from which session.c makes a session for each connection.
- * tls_server_look replaces the context when the files have changed. OpenSSL counts the sessions
- * of a context, so an old context is freed with its last session. A change is applied only when
- * two checks in a row find the same files, since another process may still be writing them. An
- * error keeps the old certificate. Only the loop thread calls these functions. */
+ * tls_server_look replaces the context when the files have changed.
+ * OpenSSL counts the sessions of a context, so an old context is freed with its last session. A
+ * change is applied only when two checks in a row find the same files, since another process may
+ * still be writing them. An error keeps the old certificate. Only the loop thread calls these
+ * functions. */
 #include "common/tls/server.h"
 
 #include <stdio.h>

@@ -20,7 +20,7 @@ struct progress {
 enum progress_verdict { PROGRESS_FINE, PROGRESS_STALLED, PROGRESS_CRAWLS };
 
 void progress_begin(struct progress *p, uint64_t now_ns);
-/* Records the bytes that moved since the last call; 0 changes nothing. */
+/* Records the bytes that moved since the last call. 0 changes nothing. */
 void progress_moved(struct progress *p, const struct progress_rules *r, uint64_t now_ns,
                     uint64_t bytes);
 /* Judges the transfer. Call it at the end of each window (progress_wait_ns). A window that is

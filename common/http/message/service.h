@@ -17,8 +17,9 @@ struct http_limits {
     uint64_t max_body_bytes;
     /* `max_body_bytes_total` bounds all bodies over 64 KiB held at once, each counted with its
      * announced length; default 256 MiB. A body gets 503 above this bound or above its tenant's
-     * share, and 413 when no share could ever hold it. Three other budgets have the same size.
-     * The first is for small bodies, headers and bytes sent ahead, of requests with a tenant.
+     * share, and 413 when no share could ever hold it.
+     * Three other budgets have the same size. The first is for small bodies, headers and bytes
+     * sent ahead, of requests with a tenant.
      * The second is for the same bytes of requests without a tenant. The third is for the trees
      * of http_hold. These budgets count a connection's bytes above 16 KiB.
      * `max_answer_bytes_total` bounds answers that wait for their readers, likewise above 16 KiB
@@ -27,7 +28,7 @@ struct http_limits {
     uint32_t header_timeout_ms, idle_timeout_ms;
     /* Longest time without a byte of a body, and without a byte of an answer; default 30 s. */
     uint32_t body_timeout_ms, write_stall_ms;
-    /* Least average rate of bodies and waiting answers over each window; slower transfers are
+    /* Least average rate of bodies and waiting answers over each window. Slower transfers are
      * ended. 0 = no least rate. The window's default is 30 s. */
     uint32_t min_bytes_per_s, rate_window_ms;
     /* bytes of a stream above which http_stream_room is 0; default 256 KiB */

@@ -3,10 +3,11 @@
  * first choice is a connection that waits for its client and has no request open. Among these,
  * the address (for IPv6 the network) with the most such connections loses its longest-waiting
  * connection. So a client that opens many connections loses its own, and a client with few keeps
- * them. If no connection waits, a connection that its client holds is closed: a body that
- * arrives, or an answer that is being read. The choice takes constant time, except for one pass
- * over the possible numbers of connections of one address. Only common/http uses this header.
- * Only one thread at a time may use a server. */
+ * them.
+ * If no connection waits, a connection that its client holds is closed: a body that arrives, or
+ * an answer that is being read. The choice takes constant time, except for one pass over the
+ * possible numbers of connections of one address. Only common/http uses this header. Only one
+ * thread at a time may use a server. */
 #include <stdbool.h>
 
 struct conn;

@@ -30,7 +30,7 @@ char *http_take_body(struct http_request *r);
  * the code that took them. */
 void http_release_body(struct http_request *r);
 /* Charges bytes that the handler derives from the body and keeps until the answer is written.
- * Call this at most once, from on_request on. The bytes have a budget of their own; up to 16 KiB
+ * Call this at most once, from on_request on. The bytes have a budget of their own. Up to 16 KiB
  * are not charged. Returns STATUS_AGAIN when the tenant's share is used up now: refuse the
  * request with 503. Returns STATUS_LIMIT when the bytes exceed the largest possible share:
  * refuse with 413. */

@@ -1,9 +1,10 @@
 /* Runs the listener of an HTTP server, and keeps the state that all its connections share:
  * limits, handlers, memory budgets and the read buffer. on_connection accepts clients and passes
- * each to conn.c. Handlers answer requests through answer.h. `open_handles` counts the owner,
- * the listener, the gatherer and each connection. The server is freed when the count reaches 0,
- * always on the loop's thread. When there are too many connections, or no file descriptor is
- * left, an idle or slow connection is closed in favour of the new one (make_place.c). */
+ * each to conn.c. Handlers answer requests through answer.h.
+ * `open_handles` counts the owner, the listener, the gatherer and each connection. The server is
+ * freed when the count reaches 0, always on the loop's thread. When there are too many
+ * connections, or no file descriptor is left, an idle or slow connection is closed in favour of
+ * the new one (make_place.c). */
 #include "common/http/server/server.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
 /* Reads model_config from config.json, in the forms of transformers 4 and 5.
  * model_config_from_json gets the parsed file and the family's row of defaults. The function
  * reads the sizes before the values that need n_layers or head_dim. quant.c, moe.c and rope.c
- * read their parts. Every number is bounded when it is read. A value that this build does not
- * run is STATUS_UNSUPPORTED with its key. An impossible value is STATUS_INVALID. Nothing is
- * allocated, and the JSON stays the caller's. */
+ * read their parts.
+ * Every number is bounded when it is read. A value that this build does not run is
+ * STATUS_UNSUPPORTED with its key. An impossible value is STATUS_INVALID. Nothing is allocated,
+ * and the JSON stays the caller's. */
 #include "common/model/config/hf.h"
 
 #include <math.h>

@@ -2,9 +2,10 @@
 /* Reads one safetensors file, memory-mapped and read-only, safe for untrusted files. Header
  * length, JSON, dtypes, shapes, offsets and overlaps are checked at open, so that reading
  * afterwards cannot fail. As in the reference implementation, tensors must cover the data
- * without holes. Names (followed by a NUL) and data point into the object and live until close.
- * The object is immutable, so any thread may use it. As with every mapped file, replace models
- * by rename. Format: huggingface/safetensors README. */
+ * without holes.
+ * Names (followed by a NUL) and data point into the object and live until close. The object is
+ * immutable, so any thread may use it. As with every mapped file, replace models by rename.
+ * Format: huggingface/safetensors README. */
 #include "common/model/files/tensor.h"
 
 struct safetensors;

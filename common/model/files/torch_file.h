@@ -3,9 +3,9 @@
  * memory-mapped and read-only, safe for untrusted files. Archive, pickle, storages, shapes and
  * strides are checked at open, so that reading afterwards cannot fail. Only contiguous tensors
  * are accepted. Several may share their bytes. For the older format, TorchScript and big-endian
- * files the error says what to do. Names (followed by a NUL) and data point into the object and
- * live until close. The object is immutable, so any thread may use it. As with every mapped
- * file, replace models by rename. */
+ * files the error says what to do.
+ * Names (followed by a NUL) and data point into the object and live until close. The object is
+ * immutable, so any thread may use it. As with every mapped file, replace models by rename. */
 #include "common/model/files/tensor.h"
 
 struct torch_file;

@@ -1,9 +1,10 @@
 /* Opens a zip archive in memory. The directory at the end of the file is read once into a table.
  * Each member's own header, before its data, has the offset of the data. The table is sorted by
  * offset, which shows overlaps. An array of pointers sorted by name shows duplicates and serves
- * look-ups. No byte is read before its offset and length were checked against the file, and
- * numbers are added only where they cannot overflow. The object owns its tables. Names and data
- * point into the caller's bytes. The object is immutable after the open. */
+ * look-ups.
+ * No byte is read before its offset and length were checked against the file, and numbers are
+ * added only where they cannot overflow. The object owns its tables. Names and data point into
+ * the caller's bytes. The object is immutable after the open. */
 #include "common/model/files/zip.h"
 
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* Opens one GGUF file. One pass over the header fills two tables (values, tensors). Two arrays
  * of pointers sorted by name find duplicates and serve look-ups. split.c then joins the parts of
- * a model. The header is read only through a cursor, which moves forward and never leaves the
- * file. Counts are bounded by the file's size before memory is allocated. The object owns its
- * map and tables. Strings and data point into the map. The object is immutable after the open. */
+ * a model.
+ * The header is read only through a cursor, which moves forward and never leaves the file.
+ * Counts are bounded by the file's size before memory is allocated. The object owns its map and
+ * tables. Strings and data point into the map. The object is immutable after the open. */
 #include "common/model/gguf/part.h"
 
 #include <stdlib.h>

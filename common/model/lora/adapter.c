@@ -1,9 +1,10 @@
 /* Opens a LoRA adapter for a worker. lora_adapter_open reads adapter_config.json (config.c),
  * maps the tensor file, and pairs the A and B of each module. Workers then copy the matrices of
- * the modules that their shard has. The folder is not trusted: names, shapes, dtypes and every
- * number are checked at open, so that later use cannot fail. The adapter owns the mapped file
- * and the table; module tensors point into the file and live until lora_adapter_close. The
- * adapter is immutable after the open, so any thread may use it. */
+ * the modules that their shard has.
+ * The folder is not trusted: names, shapes, dtypes and every number are checked at open, so that
+ * later use cannot fail. The adapter owns the mapped file and the table. Module tensors point
+ * into the file and live until lora_adapter_close. The adapter is immutable after the open, so
+ * any thread may use it. */
 #include "common/model/lora/adapter.h"
 
 #include <math.h>

@@ -1,9 +1,10 @@
 /* Finds and opens the weight files of a model's folder. weights_open_folder tries safetensors
  * before PyTorch. For each kind it takes the single file, or the files of the index with the
  * tensors that the index lists. If no such name exists, it takes all files with a kind's
- * extension, in the same order of kinds. The index is not trusted: a file's name in it must be a
- * plain name in the folder, and each listed tensor must be in its file. `w` owns the opened
- * shards. Tensors point into their mappings. At most MAX_SHARDS files are opened. */
+ * extension, in the same order of kinds.
+ * The index is not trusted: a file's name in it must be a plain name in the folder, and each
+ * listed tensor must be in its file. `w` owns the opened shards. Tensors point into their
+ * mappings. At most MAX_SHARDS files are opened. */
 #include "common/model/weights/folder.h"
 
 #include <dirent.h>

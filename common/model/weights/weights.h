@@ -26,7 +26,7 @@ void weights_done(const struct weights *w, const void *data, uint64_t n);
 /* Computes the model's identity for the configuration hash, which is XXH3-128. It covers
  * config.json (of a folder), and each file's size and header (metadata, names, shapes, offsets).
  * It also covers the first, middle and last 4 KiB of every tensor. Files are hashed in the order
- * of their names, but the names are not hashed. It would take minutes to read a 140 GB model
- * completely in each rank. So two models that differ only between those pages count as equal
- * (docs/develop/decisions/0009-model-hash.md). */
+ * of their names, but the names are not hashed.
+ * It would take minutes to read a 140 GB model completely in each rank. So two models that
+ * differ only between those pages count as equal (docs/develop/decisions/0009-model-hash.md). */
 void weights_identity(const struct weights *w, uint8_t out[16]);
