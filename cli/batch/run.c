@@ -1,10 +1,11 @@
 /* Sends the lines of a batch file to a gateway and writes the answers in the input's order.
  * `batch_run` starts one thread per parallel request. Each thread claims the next line, sends
  * its request with retries, and stores the answer in `held`. `write_ready` writes an answer once
- * the answers of all earlier lines are written. Invariants: `lock` guards everything below it in
- * `struct run`. At most `window` lines lie between the next line to send and the next line to
- * write, so memory is bounded. An answer is written as one complete line. The first SIGINT ends
- * the run after the stored answers are written. A second SIGINT ends the process at once. */
+ * the answers of all earlier lines are written.
+ * Invariants: `lock` guards everything below it in `struct run`. At most `window` lines lie
+ * between the next line to send and the next line to write, so memory is bounded. An answer is
+ * written as one complete line. The first SIGINT ends the run after the stored answers are
+ * written. A second SIGINT ends the process at once. */
 #include "cli/batch/run.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
 /* Makes the prompts of a benchmark from random text or from a file (ShareGPT, a poem, JSON
  * lines). `bench_dataset_load` reads the whole file, detects the file's kind, and adds prompts
  * until there are n_prompts. `struct bench_tokens` counts the tokens. `bench_dataset_check`
- * checks the file before a server is started. Invariants: the seed alone determines every random
- * choice. A file may contain any bytes: its size is bounded, and an error names the line or
- * entry. The caller owns the prompts. Only one thread calls these functions. */
+ * checks the file before a server is started.
+ * Invariants: the seed alone determines every random choice. A file may contain any bytes: its
+ * size is bounded, and an error names the line or entry. The caller owns the prompts. Only one
+ * thread calls these functions. */
 #include "cli/bench/dataset.h"
 
 #include <errno.h>

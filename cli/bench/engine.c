@@ -1,9 +1,11 @@
 /* Provides the server of `cox bench throughput` and `cox bench latency`: a private cluster, or a
- * running server. `bench_offline_command` parses the options and calls `bench_offline_run`. That
- * function starts the cluster through cli/batch/cluster.h (or connects to --base-url), calls
- * `prepare` for the prompts, calls `measure`, and ends the cluster. Invariants: the cluster ends
- * in every case, also after an error or a signal. The benchmark chooses ports that are free at
- * that time, and `cox up` checks them again. Only one thread calls these functions. */
+ * running server.
+ * `bench_offline_command` parses the options and calls `bench_offline_run`. That function starts
+ * the cluster through cli/batch/cluster.h (or connects to --base-url), calls `prepare` for the
+ * prompts, calls `measure`, and ends the cluster.
+ * Invariants: the cluster ends in every case, also after an error or a signal. The benchmark
+ * chooses ports that are free at that time, and `cox up` checks them again. Only one thread
+ * calls these functions. */
 #include "cli/bench/engine.h"
 
 #include <netinet/in.h>

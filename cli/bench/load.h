@@ -33,8 +33,8 @@ struct bench_load {
 
 /* Runs the load. `results` [prompts->n] is zeroed by the caller. *duration_s is the time in
  * seconds from the start to the end of the last answer. A failed request is recorded in its
- * result and does not change the status. STATUS_CLOSED: a signal interrupted the load. The open
- * requests count as failed. */
+ * result and does not change the status.
+ * STATUS_CLOSED: a signal interrupted the load. The open requests count as failed. */
 MUST_USE enum status bench_load_run(const struct bench_load *l, struct bench_result *results,
                                     double *duration_s, struct error *err);
 /* Sends one prompt until the server answers it. After a temporary failure (no server yet, 5xx)

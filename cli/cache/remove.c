@@ -1,9 +1,10 @@
-/* Removes one model from the cache folder, for `cox rm`. `cache_remove` finds the model in a
- * list of `cache_list`, and refuses when a process uses it (use.h). It takes the lock of fetches
- * (cli/pull/files/lock.h) and removes all entries of the model. Invariants: a name is compared
- * with the list and never becomes a path by itself. Everything is opened relative to an open
- * folder, and no link is followed. A published folder is renamed first, so that no process reads
- * half a model. Calls block the caller's thread. */
+/* Removes one model from the cache folder, for `cox rm`.
+ * `cache_remove` finds the model in a list of `cache_list`, and refuses when a process uses it
+ * (use.h). It takes the lock of fetches (cli/pull/files/lock.h) and removes all entries of the
+ * model.
+ * Invariants: a name is compared with the list and never becomes a path by itself. Everything is
+ * opened relative to an open folder, and no link is followed. A published folder is renamed
+ * first, so that no process reads half a model. Calls block the caller's thread. */
 #include "cli/cache/remove.h"
 
 #include <dirent.h>

@@ -1,10 +1,11 @@
 /* Implements a line editor without a terminal: keys change a text, and the drawn text is
- * returned as bytes. line_input.c passes each byte of the terminal to `line_edit_feed`, and
- * writes the output of `line_edit_draw` to the terminal. Control bytes go to `feed_control`,
- * escape sequences to `feed_sequence`, pasted text to `feed_pasted`. Invariants: the text is at
- * most LINE_MAX_BYTES long. The cursor `at` is never inside a UTF-8 character. The length of a
- * sequence in `keys` is bounded, even for unknown sequences. Pasted text is never interpreted as
- * keys. The functions are pure and may run on any thread. */
+ * returned as bytes.
+ * line_input.c passes each byte of the terminal to `line_edit_feed`, and writes the output of
+ * `line_edit_draw` to the terminal. Control bytes go to `feed_control`, escape sequences to
+ * `feed_sequence`, pasted text to `feed_pasted`.
+ * Invariants: the text is at most LINE_MAX_BYTES long. The cursor `at` is never inside a UTF-8
+ * character. The length of a sequence in `keys` is bounded, even for unknown sequences. Pasted
+ * text is never interpreted as keys. The functions are pure and may run on any thread. */
 #include "cli/chat/line_edit.h"
 
 #include <stdio.h>

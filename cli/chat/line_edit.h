@@ -1,8 +1,8 @@
 #pragma once
 /* Implements a line editor, which changes a text by keys and draws the text. The functions are
- * pure: the editor reads and returns bytes, and line_input.c uses the terminal. Ctrl-J,
- * Alt-Enter and pasted text (bracketed paste) can add lines to the text. Pasted text is never
- * interpreted as keys. */
+ * pure: the editor reads and returns bytes, and line_input.c uses the terminal.
+ * Ctrl-J, Alt-Enter and pasted text (bracketed paste) can add lines to the text. Pasted text is
+ * never interpreted as keys. */
 #include "common/base/str.h"
 
 enum line_event {

@@ -43,7 +43,7 @@ MUST_USE enum status chat_turn_find(struct chat_turn *t, struct error *err);
  * (`chat_turn_is_interrupted`). */
 bool chat_turn_run(struct chat_turn *t, const json_t *messages, const char *prompt);
 /* Checks that the gateway has the model. STATUS_NOT_FOUND: the gateway lists its models, and
- * `model` is not among them; err names the listed models. */
+ * `model` is not among them, and err names them. */
 MUST_USE enum status chat_turn_check_model(struct chat_turn *t, const char *model,
                                            struct error *err);
 /* Installs a handler for SIGINT that ends the current answer. SA_RESTART is not set, so that a

@@ -43,10 +43,11 @@ MUST_USE enum status admin_call(const struct admin_access *o, const char *method
                                 const char *body, json_t **owned_answer, struct error *err);
 /* Directs later calls from a standby to the serving head. When the head at o->address is a
  * standby, later calls go to the head that its lease names, with the same key. The function
- * writes this to stderr once. The named head must confirm that it holds the lease. When that
- * head cannot be called and `tell` is set, a line says that the standby waits, and which head
- * serves. Returns false when no head answers. The error is printed. The command's own call
- * reports all other errors. */
+ * writes this to stderr once. The named head must confirm that it holds the lease.
+ * When that head cannot be called and `tell` is set, a line says that the standby waits, and
+ * which head serves.
+ * Returns false when no head answers. The error is printed. The command's own call reports all
+ * other errors. */
 MUST_USE bool admin_follow(struct admin_access *o, const char *command, bool tell);
 /* Returns the address of the head that receives the calls. */
 const char *admin_address(const struct admin_access *o);

@@ -1,9 +1,9 @@
-/* Writes shell completion for bash, zsh and fish from the commands' option tables. `cox
- * completion SHELL` calls `completion_write`, which walks the table of commands and appends one
- * script to a buffer. `cmd_completion` prints the script. Invariants: the tables are the only
- * source, so a script knows every listed option and its aliases. Help texts are quoted for the
- * shell. Only options with a help text are listed. All functions are pure, except for
- * `cmd_completion`. */
+/* Writes shell completion for bash, zsh and fish from the commands' option tables.
+ * `cox completion SHELL` calls `completion_write`, which walks the table of commands and appends
+ * one script to a buffer. `cmd_completion` prints the script.
+ * Invariants: the tables are the only source, so a script knows every listed option and its
+ * aliases. Help texts are quoted for the shell. Only options with a help text are listed. All
+ * functions are pure, except for `cmd_completion`. */
 #include "cli/commands/completion.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* Implements `cox models` and `cox rm`, which list the models in the cache and remove them.
  * cli/cache/list.h reads the cache and cli/cache/remove.h removes a model. This file chooses the
- * columns that fit the terminal, and prints a table or JSON. Invariants: names from the cache
- * folder are printed only in their printable form. `cox rm` tries every named model, and its
- * exit code is 1 when at least one model was not removed. The command runs in one thread. The
- * list is freed before the command ends. */
+ * columns that fit the terminal, and prints a table or JSON.
+ * Invariants: names from the cache folder are printed only in their printable form. `cox rm`
+ * tries every named model, and its exit code is 1 when at least one model was not removed. The
+ * command runs in one thread. The list is freed before the command ends. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -301,7 +301,7 @@ int cmd_rm(int argc, char **argv)
                                       .specs = rm_specs,
                                       .n_specs = rm_n_specs,
                                       .max_positional = RM_MODELS_MAX};
-    /* COX_MODEL names a running cluster's model; `cox rm` must not remove that model */
+    /* COX_MODEL names a running cluster's model, which `cox rm` must not remove */
     (void)unsetenv("COX_MODEL");
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         if (res.positional.n_items == 0) {

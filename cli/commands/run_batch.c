@@ -281,7 +281,7 @@ int cmd_run_batch(int argc, char **argv)
                                       .max_positional = UP_WORDS_MAX,
                                       .specs = run_batch_specs,
                                       .n_specs = run_batch_n_specs};
-    /* COX_MODEL names a running cluster's model; this command must not start that model */
+    /* COX_MODEL names a running cluster's model, which this command must not start */
     (void)unsetenv("COX_MODEL");
     char **words = engine_words_move(run_batch_specs, run_batch_n_specs, argc, argv, &argc);
     if (command_parse(&line, argc, words, &o, &res, &code))

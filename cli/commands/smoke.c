@@ -1,8 +1,9 @@
 /* Implements `cox smoke`, which checks as a client that a gateway works. The checks are health,
  * the list of models, a completion and a stream. Each check is repeated until it passes or the
- * time is over, and prints one line. Invariants: a failure that waiting cannot repair (a wrong
- * key, an unknown model) ends the command at once. All checks share one deadline. The first
- * check that fails ends the command. The command runs in one thread. */
+ * time is over, and prints one line.
+ * Invariants: a failure that waiting cannot repair (a wrong key, an unknown model) ends the
+ * command at once. All checks share one deadline. The first check that fails ends the command.
+ * The command runs in one thread. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* Starts and stops the processes of loaded models. Each model is a `cox serve` of its own.
  * serve.c calls `model_process_start` and `model_process_stop`. The table (table.h) has the
  * model's folder, GPUs and ports. This file makes the command line and environment. `on_line`
- * detects that the model serves, and `on_exit_of` that its process has ended. Invariants: a
- * `struct process` owns its strings and lives until its model is removed. A waiting request is
- * answered exactly once, or forgotten when its client leaves. A model's folder is below `root`,
- * even after links are resolved. Only the loop thread calls these functions. */
+ * detects that the model serves, and `on_exit_of` that its process has ended.
+ * Invariants: a `struct process` owns its strings and lives until its model is removed. A
+ * waiting request is answered exactly once, or forgotten when its client leaves. A model's
+ * folder is below `root`, even after links are resolved. Only the loop thread calls these
+ * functions. */
 #include "cli/multi_model/process.h"
 
 #include <errno.h>

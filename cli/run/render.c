@@ -1,10 +1,11 @@
-/* Converts a run file to Kubernetes objects (render.h names them). `run_render` walks the file:
- * volumes and imports, the model's pull, config and commands, then the workload and its service.
- * Each `add_…` function appends to the JSON arrays of `struct renderer`. Invariants: a part of
- * the file that a pod cannot have is reported as a problem with its line. Names are made valid
- * and unique by `make_name`. Pods fit Pod Security's "restricted". `struct renderer` owns each
- * JSON value until the value is added to an object. The functions are pure and may run on any
- * thread. */
+/* Converts a run file to Kubernetes objects (render.h names them).
+ * `run_render` walks the file: volumes and imports, the model's pull, config and commands, then
+ * the workload and its service. Each `add_…` function appends to the JSON arrays of `struct
+ * renderer`.
+ * Invariants: a part of the file that a pod cannot have is reported as a problem with its line.
+ * Names are made valid and unique by `make_name`. Pods fit Pod Security's "restricted". `struct
+ * renderer` owns each JSON value until the value is added to an object. The functions are pure
+ * and may run on any thread. */
 #include "cli/run/render.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* Implements the steps of a keeper: imports, model, volumes, exports and the environment.
  * keeper.c calls the functions in order. Each function runs child processes through `run_step`
- * (step.h), or makes folders and links below the run's root. Invariants: a place is created
- * below `k->root` by `run_place`. An imported repository runs no code: no hooks, and only known
- * transports. Kept folders lie below RUNS/volumes. `env` is built once and lives on the keeper's
- * arena. Only the keeper's thread calls these functions. */
+ * (step.h), or makes folders and links below the run's root.
+ * Invariants: a place is created below `k->root` by `run_place`. An imported repository runs no
+ * code: no hooks, and only known transports. Kept folders lie below RUNS/volumes. `env` is built
+ * once and lives on the keeper's arena. Only the keeper's thread calls these functions. */
 #include "cli/run/steps.h"
 
 #include <ctype.h>

@@ -1,10 +1,10 @@
 /* Converts the settings of DJL Serving's LMI containers to arguments of `cox up`.
  * `sagemaker_read` receives the environment and the text of serving.properties. Each `read_…`
  * function looks up its settings, checks them, and appends arguments or warnings to `struct
- * sagemaker_output`. Invariants: the file overrides the environment, and OPTION_ variables
- * override plain names. Two names of one setting with different values are an error. The numbers
- * of arguments and warnings are bounded. The functions are pure: no file is read, and strings
- * are on the arena. */
+ * sagemaker_output`.
+ * Invariants: the file overrides the environment, and OPTION_ variables override plain names.
+ * Two names of one setting with different values are an error. The numbers of arguments and
+ * warnings are bounded. The functions are pure: no file is read, and strings are on the arena. */
 #include "cli/sagemaker/settings.h"
 
 #include <ctype.h>

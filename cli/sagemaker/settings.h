@@ -16,7 +16,7 @@ struct sagemaker_input {
     uint32_t n_gpus;
 };
 
-struct sagemaker_output { /* Holds the arguments and warnings; strings are on the arena. */
+struct sagemaker_output { /* Holds the arguments and warnings. The strings are on the arena. */
     const char *args[SAGEMAKER_MAX_ARGS];
     /* number of arguments, without the command's name; the first argument is the model */
     uint32_t n_args;

@@ -1,9 +1,10 @@
 /* Formats what `cox up` prints while it starts: a line of progress, and a summary when the
- * cluster serves. cluster.c calls `up_ready_plain` for the log and `up_ready_frame` for a
- * terminal; probe.c calls `up_ready_progress`. Invariants: the head's status comes from another
- * process, so names in it are cut and control characters are replaced. The frame is never wider
- * than the given columns; long values are broken at spaces. The functions are pure. The caller
- * owns the buffers. */
+ * cluster serves.
+ * cluster.c calls `up_ready_plain` for the log and `up_ready_frame` for a terminal; probe.c
+ * calls `up_ready_progress`.
+ * Invariants: the head's status comes from another process, so names in it are cut and control
+ * characters are replaced. The frame is never wider than the given columns. Long values are
+ * broken at spaces. The functions are pure. The caller owns the buffers. */
 #include "cli/up/ready.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /* Shows the short form of the log on a terminal: one line of progress below all other lines.
  * cluster.c passes each line of a process to `up_screen_line` and the start's progress to
- * `up_screen_progress`. Invariants: any other text first erases the line of progress, and the
- * next change draws that line again. Each write is one write(2) of complete lines. The line of
- * progress is never wider than the screen. Control characters in the text of processes are
- * replaced. Only the loop thread calls these functions. */
+ * `up_screen_progress`.
+ * Invariants: any other text first erases the line of progress, and the next change draws that
+ * line again. Each write is one write(2) of complete lines. The line of progress is never wider
+ * than the screen. Control characters in the text of processes are replaced. Only the loop
+ * thread calls these functions. */
 #include "cli/up/screen.h"
 
 #include <errno.h>

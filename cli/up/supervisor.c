@@ -1,10 +1,11 @@
-/* Starts, restarts and ends the children of `cox up` and `cox workers`. `supervisor_start`
- * spawns all children of a plan through the loop. `on_line` prints their output; `on_exit_of`
- * calls restart_policy.h to decide about a restart; `supervisor_stop` ends the roles in
- * `stop_order`. Invariants: a `struct child` keeps its address, since callbacks hold it. A child
- * is restarted only while it is wanted. It is not wanted when it leaves, or when the shutdown of
- * its role has begun. The loop stops when the last child has ended after a stop. Only the loop
- * thread calls these functions. */
+/* Starts, restarts and ends the children of `cox up` and `cox workers`.
+ * `supervisor_start` spawns all children of a plan through the loop. `on_line` prints their
+ * output; `on_exit_of` calls restart_policy.h to decide about a restart; `supervisor_stop` ends
+ * the roles in `stop_order`.
+ * Invariants: a `struct child` keeps its address, since callbacks hold it. A child is restarted
+ * only while it is wanted. It is not wanted when it leaves, or when the shutdown of its role has
+ * begun. The loop stops when the last child has ended after a stop. Only the loop thread calls
+ * these functions. */
 #include "cli/up/supervisor.h"
 
 #include <assert.h>

@@ -1,8 +1,9 @@
-/* Formats the answer of GET /api/status as the text of `cox status`. `cox status` and `cox top`
- * call `status_view_render` or `status_view_render_standby` with parsed JSON. Each `render_…`
- * function appends one table. Invariants: the JSON is not trusted. A field that is missing or of
- * another type is shown as "-" (cli/view/answer.h), and control characters as "?". The functions
- * are pure. The caller owns JSON and buffer. */
+/* Formats the answer of GET /api/status as the text of `cox status`.
+ * `cox status` and `cox top` call `status_view_render` or `status_view_render_standby` with
+ * parsed JSON. Each `render_…` function appends one table.
+ * Invariants: the JSON is not trusted. A field that is missing or of another type is shown as
+ * "-" (cli/view/answer.h), and control characters as "?". The functions are pure. The caller
+ * owns JSON and buffer. */
 #include "cli/view/status_view.h"
 
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* Computes the figures of a load with vLLM's formulas, and parses the options that name metrics.
  * `bench_metrics_compute` takes the results of cli/bench/load.h and fills `struct
- * bench_metrics`. plot.c and report.c print that struct. Invariants: latencies come from
- * successful requests only. A series is sorted before a percentile is taken. `struct
- * bench_metrics` owns its series until `bench_metrics_fini`. The functions are pure and may run
- * on any thread. */
+ * bench_metrics`. plot.c and report.c print that struct.
+ * Invariants: latencies come from successful requests only. A series is sorted before a
+ * percentile is taken. `struct bench_metrics` owns its series until `bench_metrics_fini`. The
+ * functions are pure and may run on any thread. */
 #include "cli/bench/report/metrics.h"
 
 #include <math.h>

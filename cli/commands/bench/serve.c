@@ -1,10 +1,11 @@
 /* Implements `cox bench serve`, like `vllm bench serve` and benchmark_serving.py. It sends a
- * load of streamed requests to a running server. Options become a `struct serve`: target,
- * arrivals and limits. cli/bench/dataset.h makes the prompts, and cli/bench/load.h sends them.
- * cli/bench/report/ computes and prints the figures, and `save` writes the JSON. Invariants:
- * everything that can fail before the load (options, result folder, plot's name) is checked
- * before the load starts. `struct serve` owns all memory of the run. The command runs in one
- * thread. */
+ * load of streamed requests to a running server.
+ * Options become a `struct serve`: target, arrivals and limits. cli/bench/dataset.h makes the
+ * prompts, and cli/bench/load.h sends them. cli/bench/report/ computes and prints the figures,
+ * and `save` writes the JSON.
+ * Invariants: everything that can fail before the load (options, result folder, plot's name) is
+ * checked before the load starts. `struct serve` owns all memory of the run. The command runs in
+ * one thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

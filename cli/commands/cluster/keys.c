@@ -1,7 +1,8 @@
 /* Implements `cox keys` and `cox join-token`, which make and change the keys of a cluster on
- * several machines. `cox keys` makes a folder of keys. It can also rotate and retire the keys of
- * one role, and it prints the next steps. `cox join-token` packs the head's address, the head's
- * public keys and the worker's key into one token. common/keys reads and writes the files.
+ * several machines.
+ * `cox keys` makes a folder of keys. It can also rotate and retire the keys of one role, and it
+ * prints the next steps. `cox join-token` packs the head's address, the head's public keys and
+ * the worker's key into one token. common/keys reads and writes the files.
  * Invariants: a folder that already has the keys for a token is not written to. Private keys are
  * never printed, except inside a token. The command runs in one thread. */
 #include <stdio.h>

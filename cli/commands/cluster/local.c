@@ -1,9 +1,10 @@
 /* Implements `cox logs` and `cox scale`, for a cluster that `cox up` runs on this machine. Both
  * commands find the cluster through its control socket (cli/up/local/find.h) and send requests
  * to that socket. `cox logs` prints lines; with --follow, it repeats the request from the last
- * position. `cox scale` sends a number of workers. Invariants: a cluster of another user is
- * never found. In a Kubernetes pod, `cox scale` changes nothing and prints the kubectl command.
- * The command runs in one thread. Each answer is freed before the next call. */
+ * position. `cox scale` sends a number of workers.
+ * Invariants: a cluster of another user is never found. In a Kubernetes pod, `cox scale` changes
+ * nothing and prints the kubectl command. The command runs in one thread. Each answer is freed
+ * before the next call. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

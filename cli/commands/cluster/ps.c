@@ -1,7 +1,8 @@
 /* Implements `cox ps` and `cox stop`, which list and stop the clusters that `cox up` runs on
- * this machine. Both commands find clusters by their control sockets (cli/up/local/find.h). `cox
- * ps` prints a table or JSON and requests the number of running requests from each head. `cox
- * stop` requests a shutdown through the socket and waits until the process has ended.
+ * this machine.
+ * Both commands find clusters by their control sockets (cli/up/local/find.h). `cox ps` prints a
+ * table or JSON and requests the number of running requests from each head. `cox stop` requests
+ * a shutdown through the socket and waits until the process has ended.
  * Invariants: only clusters of this user are found. On a terminal no line is wider than the
  * terminal. The command runs in one thread. */
 #include <inttypes.h>
@@ -134,7 +135,7 @@ static void print_row(const struct ps_row *r, const size_t widths[PS_COLUMNS], s
     printf("%.*s\n", (int)(room > 0 && used > room ? room : used), line);
 }
 
-/* Prints the table. On a terminal the table fits the terminal's width; elsewhere the table has
+/* Prints the table. On a terminal the table fits the terminal's width. Elsewhere the table has
  * all columns. */
 static void print_list(const struct local_cluster *all, size_t n)
 {

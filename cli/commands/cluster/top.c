@@ -1,10 +1,10 @@
 /* Implements `cox top`, which shows the cluster every second. On a terminal, it shows one screen
- * that keys scroll and sort. Otherwise, it prints blocks of plain text. `look` requests
- * /api/status from the head, and cli/view/top_view.h draws the answer. `wait_for_look` handles
- * keys, resizes and signals until the next request. Invariants: from the first answer to the end
- * of the command, the terminal shows the alternate screen, without echo and line mode. Every
- * signal that ends or suspends the program only sets a flag. The loop restores the terminal
- * before it acts. The command runs in one thread. */
+ * that keys scroll and sort. Otherwise, it prints blocks of plain text.
+ * `look` requests /api/status from the head, and cli/view/top_view.h draws the answer.
+ * `wait_for_look` handles keys, resizes and signals until the next request.
+ * Invariants: from the first answer to the end of the command, the terminal shows the alternate
+ * screen, without echo and line mode. Every signal that ends or suspends the program only sets a
+ * flag. The loop restores the terminal before it acts. The command runs in one thread. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>

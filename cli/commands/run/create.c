@@ -1,10 +1,10 @@
 /* Implements `cox run create`, and the start of `cox run -f FILE`. It starts a run from a file,
- * or again from the copy that an earlier run keeps. The file is read (cli/run/source.h), the
- * values for `env` are collected, and the run is prepared. The run's keeper then works in the
- * background (`run_start_keeper`) or in this terminal (`run_keep`). Invariants: an invalid file
- * gives exit code 2, and every later failure gives exit code 1. A run that is started inside
- * another run inherits neither that run's `env` nor its COX_ variables. The command runs in one
- * thread. */
+ * or again from the copy that an earlier run keeps.
+ * The file is read (cli/run/source.h), the values for `env` are collected, and the run is
+ * prepared. The run's keeper then works in the background (`run_start_keeper`) or in this
+ * terminal (`run_keep`). Invariants: an invalid file gives exit code 2, and every later failure
+ * gives exit code 1. A run that is started inside another run inherits neither that run's `env`
+ * nor its COX_ variables. The command runs in one thread. */
 #include "cli/commands/run/create.h"
 
 #include <errno.h>

@@ -1,10 +1,11 @@
 /* Implements `cox run list`, `show`, `terminate` and `delete`, for the runs that are kept on
- * this machine. cli/run/store.h finds and reads the runs' folders. `with_one` finds the run that
- * the command line names, and calls the subcommand's function with it. `terminate` sends SIGTERM
- * to the run's keeper and waits for the keeper's end. Invariants: a signal is sent only to the
- * process whose start time is in the record. Values of `env` are never printed. Texts from a
- * file are printed without control characters. A live run is not deleted. The command runs in
- * one thread. */
+ * this machine.
+ * cli/run/store.h finds and reads the runs' folders. `with_one` finds the run that the command
+ * line names, and calls the subcommand's function with it. `terminate` sends SIGTERM to the
+ * run's keeper and waits for the keeper's end.
+ * Invariants: a signal is sent only to the process whose start time is in the record. Values of
+ * `env` are never printed. Texts from a file are printed without control characters. A live run
+ * is not deleted. The command runs in one thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>

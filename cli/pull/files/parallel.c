@@ -1,9 +1,9 @@
-/* Fetches the files of a model over several connections. `pull_files_fetch` starts threads, each
- * with its own connection and blocking calls. A thread takes the next unit from the list: a
- * complete small file (file.c), or one range of a large file (ranges.c). The last thread that
- * works on a large file checks and renames the file. Invariants: `mutex` guards the list, the
- * counts and `err`. No thread holds it while it fetches. The first error stops all threads. Each
- * file's `sha256` is written by one thread. */
+/* Fetches the files of a model over several connections.
+ * `pull_files_fetch` starts threads, each with its own connection and blocking calls. A thread
+ * takes the next unit from the list: a complete small file (file.c), or one range of a large
+ * file (ranges.c). The last thread that works on a large file checks and renames the file.
+ * Invariants: `mutex` guards the list, the counts and `err`. No thread holds it while it
+ * fetches. The first error stops all threads. Each file's `sha256` is written by one thread. */
 #include "cli/pull/files/parallel.h"
 
 #include <pthread.h>

@@ -1,8 +1,10 @@
 /* Shows the progress of a pull on stderr: a bar on a terminal, otherwise a line every five
- * seconds. Threads of parallel.c call `pull_progress_add`. Every call may draw when enough time
- * has passed. `pull_progress_bar` makes the bar's text. Invariants: `mutex` guards `struct
- * pull_progress`; start and clear are called while no other thread uses it. The bar is never
- * wider than the terminal at the time of drawing. Names are borrowed. */
+ * seconds.
+ * Threads of parallel.c call `pull_progress_add`. Every call may draw when enough time has
+ * passed. `pull_progress_bar` makes the bar's text.
+ * Invariants: `mutex` guards `struct pull_progress`; start and clear are called while no other
+ * thread uses it. The bar is never wider than the terminal at the time of drawing. Names are
+ * borrowed. */
 #include "cli/pull/files/progress.h"
 
 #include <stdio.h>

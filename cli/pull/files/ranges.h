@@ -32,9 +32,10 @@ bool pull_ranges_is_one_stream(const struct pull_ranges *r);
 /* Fetches range i, on any thread. STATUS_UNSUPPORTED: the file must be fetched in one stream. */
 MUST_USE enum status pull_ranges_fetch(struct pull_ranges *r, const struct pull_source *source,
                                        uint32_t i, struct error *err);
-/* Completes the file when all ranges are fetched. STATUS_OK: the file's hash is right, and the
- * file has its final name. STATUS_AGAIN: the file's hash was wrong. All ranges must be fetched
- * again. STATUS_PROTOCOL: the file's hash was wrong a second time. */
+/* Completes the file when all ranges are fetched.
+ * STATUS_OK: the file's hash is right, and the file has its final name. STATUS_AGAIN: the file's
+ * hash was wrong. All ranges must be fetched again. STATUS_PROTOCOL: the file's hash was wrong a
+ * second time. */
 MUST_USE enum status pull_ranges_finish(struct pull_ranges *r, const struct pull_source *source,
                                         char *sha256, struct error *err);
 /* Drops the fetched bytes, since the file will be fetched in one stream. */

@@ -1,9 +1,10 @@
 /* Lists the files of a model at Hugging Face's hub, or another server with its API.
  * `pull_hub_list` requests /api/models/REPO and calls `pull_hub_read`. That function parses the
  * JSON, chooses the files that a model needs and adds them to the list. hf_snapshot.c and s3.c
- * share the rules for names. Invariants: the server is not trusted. Names are checked by
- * `pull_list_add`, and hashes and commit must be hexadecimal. The list pins one commit, so files
- * of two revisions are never mixed. The caller owns the list. */
+ * share the rules for names.
+ * Invariants: the server is not trusted. Names are checked by `pull_list_add`, and hashes and
+ * commit must be hexadecimal. The list pins one commit, so files of two revisions are never
+ * mixed. The caller owns the list. */
 #include "cli/pull/sources/hub.h"
 
 #include <jansson.h>

@@ -1,10 +1,10 @@
 /* Defines the option table of `cox up`, and the values that follow from the options alone.
  * cli/commands/up.c parses a command line with `up_specs` into `struct up_options`; plan.c,
  * numa.c and cluster.c read the struct. docs/reference/flags.md and the shell completion are
- * made from the table. Invariants: an option has vLLM's name when vLLM has it. Every flag of
- * vLLM that is missing here is listed at the end, with advice. So vLLM's command lines are
- * accepted, or refused with a reason. The functions are pure. Strings in the struct are borrowed
- * from the parser's result. */
+ * made from the table.
+ * Invariants: an option has vLLM's name when vLLM has it. Every flag of vLLM that is missing
+ * here is listed at the end, with advice. So vLLM's command lines are accepted, or refused with
+ * a reason. The functions are pure. Strings in the struct are borrowed from the parser's result. */
 #include "cli/up/plan/options.h"
 
 #include <stdlib.h>
