@@ -108,7 +108,7 @@ static const struct command rows[] = {
      .run_among = cmd_help},
     {"flags", "", NULL, .run_among = cmd_flags},
 };
-/* Lists the commands in the order of `cox help`. */
+/* `sections` lists the commands in the order of `cox help`. */
 static const struct command_section sections[] = {
     {"Serve a model", "up serve ps stop scale logs run"},
     {"Models", "pull models rm plan"},

@@ -1,7 +1,7 @@
 #pragma once
 /* Routes messages between the gateway and the head, above the socket (link.h). Messages from the
  * head are passed to serving or to the adapters. Messages of serving and the adapters are passed
- * to the gateway's end of the protocol (head_link/). Loop thread only. */
+ * to the gateway's end of the protocol (head_link/). Only the loop thread calls these functions. */
 #include "gateway/head_link/engine_client.h"
 #include "gateway/routes/state.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 /* Runs the gateway process, which owns the HTTP servers, the link to the head, and the model's
  * tokenizer and templates. The gateway starts and stops them in order. One loop on one thread
- * owns everything; pool threads tokenize prompts and compile grammars. */
+ * owns everything. Pool threads tokenize prompts and compile grammars. */
 #include "common/base/status.h"
 #include "common/options/gateway.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 /* `gateway_link` is the link to the head: the socket and the gateway's end of its protocol
- * (head_link/). engine.h decides where each message goes. Loop thread only. */
+ * (head_link/). engine.h decides where each message goes. Only the loop thread calls these
+ * functions. */
 #include "common/bus/bus.h"
 #include "gateway/head_link/engine_client.h"
 #include "gateway/routes/state.h"

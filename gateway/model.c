@@ -9,9 +9,9 @@
 #include "text/vocabulary.h"
 
 enum {
-    /* These limits are a second safeguard. Counted work (text/) and not time decides the verdict
-     * on a grammar. An accepted grammar never reaches these limits on any machine that is fast
-     * enough to serve. */
+    /* COMPILE_CPU_S and COMPILE_WALL_S are the most seconds of one compile, as a second
+     * safeguard. Counted work (text/) and not time decides the verdict on a grammar. An accepted
+     * grammar never reaches these limits on any machine that is fast enough to serve. */
     COMPILE_CPU_S = 30,
     COMPILE_WALL_S = 120,
 };

@@ -11,8 +11,9 @@ enum exit_code { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 struct arena;
 char **command_copy_words(struct arena *a, int argc, char **argv);
 
-/* Returns the usage line as the command was called: "cox up MODEL" becomes "cox serve MODEL"
- * when `name` is serve, or "vllm serve MODEL" when `cox` was called through a link named vllm. */
+/* Returns the usage line as the command was called. "cox up MODEL" becomes "cox serve MODEL"
+ * when `name` is serve. It becomes "vllm serve MODEL" when `cox` was called through a link named
+ * vllm. */
 enum { COMMAND_USAGE_BYTES = 512 };
 const char *command_usage(const char *name, const char *usage, char out[COMMAND_USAGE_BYTES]);
 

@@ -1,6 +1,7 @@
 #pragma once
 /* Finds the error sentence in the last log line of a child that could not start. The parent
- * prints that sentence once, even when several children report the same error. Pure. */
+ * prints that sentence once, even when several children report the same error. The functions are
+ * pure and may run on any thread. */
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -87,7 +87,7 @@ static void sweep_one(int parent_fd, const char *name)
     close(fd);
 }
 
-/* Matches "cox-keys-PID-XXXXXX". The process number is only informative; the lock shows whether
+/* Matches "cox-keys-PID-XXXXXX". The process number is only informative. The lock shows whether
  * the owner runs. */
 static bool is_throw_away(const char *name)
 {

@@ -21,7 +21,7 @@ struct batch_cluster {
 /* Starts the cluster and returns when the cluster serves requests. `command` is the name for
  * messages, such as "run-batch". A missing model is fetched first. `args` [n_args] are options
  * of `cox up`.
- * STATUS_INVALID: the child has ended; its log says why.
+ * STATUS_INVALID: the child has ended. Its log says why.
  * STATUS_CLOSED: a signal interrupted the start.
  * The caller calls `batch_cluster_end` in every case. */
 MUST_USE enum status batch_cluster_start(struct batch_cluster *c, const char *command,

@@ -5,7 +5,7 @@
  * Invariants: `lock` guards everything below it in `struct run`. At most `window` lines lie
  * between the next line to send and the next line to write, so memory is bounded. An answer is
  * written as one complete line. The first SIGINT ends the run after the stored answers are
- * written; a second SIGINT ends the process at once. */
+ * written. A second SIGINT ends the process at once. */
 #include "cli/batch/run.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ enum {
     STACK_BYTES = 512 << 10
 };
 
-/* Holds an answer that waits for the answers of earlier lines. */
+/* `held` holds an answer that waits for the answers of earlier lines. */
 struct held {
     struct strbuf line;
     bool ready;

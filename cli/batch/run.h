@@ -20,7 +20,7 @@ struct batch_totals {
 };
 
 /* Appends one answer as a line in vLLM's form of OpenAI's batch output. With `status` 200,
- * `body` is the answer; with any other status, `body` is the error. custom_id is NULL when the
+ * `body` is the answer. With any other status, `body` is the error. custom_id is NULL when the
  * line has none. */
 void batch_answer_write(struct strbuf *out, const char *custom_id, uint64_t id, int status,
                         struct str body);

@@ -1,6 +1,6 @@
 #pragma once
 /* Transfers the input and output files of `cox run-batch` that are URLs. The input is fetched
- * with GET before the run; the output is sent with PUT after the run. The gateway's API key is
+ * with GET before the run. The output is sent with PUT after the run. The gateway's API key is
  * never sent to these URLs. Calls block the caller's thread. */
 #include <stdbool.h>
 

@@ -48,7 +48,8 @@ void bench_arrivals_draw(const struct bench_arrivals *a, struct rng *r, uint32_t
 {
     double at = 0;
     for (uint32_t i = 0; i < n; i++) {
-        double mean = 1 / rate_at(a, i, n); /* an infinite rate gives a gap of 1 / INFINITY = 0 */
+        /* an infinite rate gives a mean time of 1 / INFINITY = 0 */
+        double mean = 1 / rate_at(a, i, n);
         if (mean > 0)
             at +=
                 isinf(a->burstiness) ? mean : bench_gamma(r, a->burstiness) * mean / a->burstiness;

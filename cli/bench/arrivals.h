@@ -1,6 +1,7 @@
 #pragma once
 /* Computes the send times of the requests of a load. The load is an open loop: each request is
- * sent at its time, even when earlier requests have no answer yet. Pure. */
+ * sent at its time, even when earlier requests have no answer yet. The functions are pure and
+ * may run on any thread. */
 #include <stdint.h>
 
 #include "common/base/random.h"
@@ -9,8 +10,8 @@ enum bench_ramp { BENCH_RAMP_NONE, BENCH_RAMP_LINEAR, BENCH_RAMP_EXPONENTIAL };
 
 struct bench_arrivals {
     double per_s; /* requests per second; INFINITY = all at once */
-    /* shape of the gamma distribution of the gaps: 1 = Poisson, below 1 = burstier, INFINITY =
-     * even */
+    /* shape of the gamma distribution of the times between requests: 1 = Poisson, below 1 =
+     * burstier, INFINITY = even */
     double burstiness;
     /* enum bench_ramp: how the rate changes from ramp_from to ramp_to over the n requests */
     int ramp;

@@ -3,8 +3,8 @@
  * until there are n_prompts. `struct bench_tokens` counts the tokens. `bench_dataset_check`
  * checks the file before a server is started.
  * Invariants: the seed alone determines every random choice. A file may contain any bytes: its
- * size is bounded, and an error names the line or entry. The caller owns the prompts. One
- * thread. */
+ * size is bounded, and an error names the line or entry. The caller owns the prompts. Only one
+ * thread calls these functions. */
 #include "cli/bench/dataset.h"
 
 #include <errno.h>
@@ -196,7 +196,7 @@ bool bench_json_next(struct str text, size_t *at, struct str *object, bool *wron
     return true;
 }
 
-/* Adds one conversation. Its first text is the prompt; the length of its second text is the
+/* Adds one conversation. Its first text is the prompt. The length of its second text is the
  * output length. *taken is set when the conversation's size is within the limits. */
 static enum status add_conversation(struct load *l, const struct piece *p, bool *taken,
                                     struct error *err)
@@ -415,7 +415,8 @@ static ssize_t read_all(int fd, char *to, size_t size)
 static enum status read_file(const char *path, struct str *owned, struct error *err)
 {
     struct stat st;
-    /* O_NONBLOCK: opening a FIFO, which cannot be a dataset, must not block */
+    /* O_NONBLOCK is set, because otherwise a FIFO, which cannot be a dataset, would block the
+     * open */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
         int why = errno;
@@ -454,7 +455,7 @@ static void oversample(struct load *l)
     }
 }
 
-/* Reads the file and finds its kind. The caller frees *text with `mem_free`; the text is empty
+/* Reads the file and finds its kind. The caller frees *text with `mem_free`. The text is empty
  * for random prompts. */
 static enum status open_dataset(const struct bench_dataset_options *o, struct str *text, int *kind,
                                 struct error *err)

@@ -4,7 +4,8 @@
  * the cluster through cli/batch/cluster.h (or connects to --base-url), calls `prepare` for the
  * prompts, calls `measure`, and ends the cluster.
  * Invariants: the cluster ends in every case, also after an error or a signal. The benchmark
- * chooses ports that are free at that time, and `cox up` checks them again. One thread. */
+ * chooses ports that are free at that time, and `cox up` checks them again. Only one thread
+ * calls these functions. */
 #include "cli/bench/engine.h"
 
 #include <netinet/in.h>
@@ -61,7 +62,8 @@ static bool is_free(int port)
     return is;
 }
 
-/* Returns the first of n adjacent ports that are free now. `cox up` checks them again. */
+/* Returns the first of n adjacent ports that are free now; 0 = none were found. `cox up` checks
+ * them again. */
 static int free_ports(int n)
 {
     for (int i = 0; i < PORT_TRIES; i++) {
@@ -75,8 +77,8 @@ static int free_ports(int n)
     return 0;
 }
 
-/* Returns the number of workers, TP x PP x DP. A value that is not a number counts as 1; `cox
- * up` reports it. */
+/* Returns the number of workers, TP x PP x DP, at most MAX_WORKERS. A value that is not a number
+ * counts as 1. `cox up` reports it. */
 static int n_workers(const struct bench_engine_options *o)
 {
     long n = 1;
@@ -126,7 +128,7 @@ static enum status start(struct batch_cluster *c, struct bench_engine_options *o
 }
 
 /* Returns STATUS_INVALID, which means a usage error (exit code 2), when the user must change the
- * model's name or the token. */
+ * model's name or the token. Otherwise returns `s`. */
 enum status bench_fetch_status(enum status s, struct error *err)
 {
     return s != STATUS_OK && pull_exit_code(s) == EXIT_USAGE ? (err->status = STATUS_INVALID) : s;

@@ -19,8 +19,8 @@ struct bench_engine_options {
 extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
 
 #define BENCH_ENGINE_FLAG(S, i, nm, al, h) BENCH_TEXT(S, engine.flags[i], nm, al, h)
-/* Lists the option rows for a struct S with a bench_engine_options called `engine`, in the order
- * of bench_engine_names. */
+/* `BENCH_ENGINE_ROWS` lists the option rows for a struct S with a bench_engine_options called
+ * `engine`, in the order of bench_engine_names. */
 #define BENCH_ENGINE_ROWS(S)                                                                       \
     BENCH_TEXT(                                                                                    \
         S, engine.access.model, "model", NULL,                                                     \
@@ -40,7 +40,7 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
         BENCH_ENGINE_FLAG(S, 11, "load-format", NULL, UP_LOAD_FORMAT_HELP),                        \
         BENCH_ENGINE_FLAG(S, 12, "threads", NULL, UP_THREADS_HELP),                                \
         BENCH_ENGINE_FLAG(S, 13, "speculative-config", NULL, SPECULATIVE_CONFIG_HELP)
-/* Lists the flags of vLLM's offline scripts that have no effect here. */
+/* `BENCH_OFFLINE_IGNORED` lists the flags of vLLM's offline scripts that have no effect here. */
 #define BENCH_OFFLINE_IGNORED                                                                      \
     OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),                 \
         OPT_IGNORED("tokenizer-mode", TAKES_ONE, "Each tokenizer has one implementation."),        \
@@ -63,8 +63,9 @@ MUST_USE enum status bench_engine_start(struct batch_cluster *c, struct bench_en
                                         const char *const *extra, const struct option_list *words,
                                         struct error *err);
 
-/* Describes a benchmark whose steps `cox bench throughput` and `cox bench latency` share: start
- * the cluster or find the server, make the prompts, measure, end the cluster. */
+/* `bench_offline` describes a benchmark whose steps `cox bench throughput` and `cox bench
+ * latency` share. The steps are: start the cluster or find the server, make the prompts,
+ * measure, end the cluster. */
 struct bench_offline {
     const char *owner;        /* command's name: "bench latency" */
     const char *const *extra; /* further options of `cox up`, NULL at the end */

@@ -38,7 +38,7 @@ struct run {
     uint32_t n_begun, n_open, n_done;
 };
 
-/* Holds one open request. */
+/* `asked` holds one open request. */
 struct asked {
     struct run *run;
     struct bench_result *result;

@@ -4,7 +4,7 @@
 #include "cli/bench/dataset.h"
 #include "cli/bench/progress.h"
 
-/* Holds the result of one request. Times are nanoseconds since the load began. */
+/* `bench_result` holds the result of one request. Times are nanoseconds since the load began. */
 struct bench_result {
     bool ok; /* the server answered with 200, and the answer is complete */
     /* time when the request was sent; time of the last piece with content */
@@ -34,7 +34,7 @@ struct bench_load {
 /* Runs the load. `results` [prompts->n] is zeroed by the caller. *duration_s is the time in
  * seconds from the start to the end of the last answer. A failed request is recorded in its
  * result and does not change the status.
- * STATUS_CLOSED: a signal interrupted the load; the open requests count as failed. */
+ * STATUS_CLOSED: a signal interrupted the load. The open requests count as failed. */
 MUST_USE enum status bench_load_run(const struct bench_load *l, struct bench_result *results,
                                     double *duration_s, struct error *err);
 /* Sends one prompt until the server answers it. After a temporary failure (no server yet, 5xx)

@@ -16,7 +16,7 @@ struct bench_access {
         .name = nm, .aliases = al, .type = OPTION_STRING, .offset = offsetof(struct S, field),     \
         .help = h                                                                                  \
     }
-/* Lists option rows; `at` is the path of a bench_access in the struct S. */
+/* `BENCH_ACCESS_ROWS` lists option rows; `at` is the path of a bench_access in the struct S. */
 #define BENCH_ACCESS_ROWS(S, at)                                                                   \
     BENCH_TEXT(S, at.gateway.url, "base-url", "url",                                               \
                "URL of the server, which can be any server with OpenAI's API. Default: "           \
@@ -42,7 +42,8 @@ struct bench_access {
                    "Tokenizer that counts prompts: a file, a folder or a GGUF file. Default: "     \
                    "--model if it has one, else the server's /tokenize.")
 
-/* Lists option rows for a struct S with a bench_dataset_options called `dataset`. */
+/* `BENCH_DATASET_ROWS` lists option rows for a struct S with a bench_dataset_options called
+ * `dataset`. */
 #define BENCH_DATASET_ROWS(S, n_default)                                                           \
     {.name = "dataset-name",                                                                       \
      .type = OPTION_ENUM,                                                                          \

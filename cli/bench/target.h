@@ -36,7 +36,7 @@ MUST_USE enum status bench_target_ask(const struct bench_target *t, const char *
 /* Copies the error text of the server's answer, cut for one line of a terminal; "" when the
  * answer has none. */
 void bench_error_text(const json_t *answer, char *out, size_t size);
-/* Returns the body of one request; the caller frees it with free(). With `model` NULL, the body
+/* Returns the body of one request. The caller frees it with free(). With `model` NULL, the body
  * names the target's model. */
 char *bench_target_body(const struct bench_target *t, const char *model, const char *prompt,
                         uint32_t output_tokens);

@@ -1,9 +1,10 @@
 /* Converts text to token ids and back, so that prompts get the requested lengths.
- * `bench_tokens_open` chooses one of three sources: a tokenizer file, the server's /tokenize and
- * /detokenize, or one token per word with a warning. dataset.c uses these functions to count
- * tokens and to make random text.
+ * `bench_tokens_open` chooses one of three sources: a tokenizer file, or the server's /tokenize
+ * and /detokenize. Without both, each word is one token, with a warning. dataset.c uses these
+ * functions to count tokens and to make random text.
  * Invariants: random ids are chosen from `pool`, which has the ids of common words. Each call
- * checks for an interrupt. The caller owns the returned ids and texts. One thread. */
+ * checks for an interrupt. The caller owns the returned ids and texts. Only one thread calls
+ * these functions. */
 #include "cli/bench/tokens.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #pragma once
 /* Converts texts to token ids and back, so that prompts get the requested lengths. The
  * conversion uses a tokenizer file, or the server's /tokenize and /detokenize. Without both,
- * each word counts as a token, with a warning. One thread. */
+ * each word counts as a token, with a warning. Only one thread calls these functions. */
 #include "cli/bench/target.h"
 #include "common/base/random.h"
 #include "common/base/str.h"

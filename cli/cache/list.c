@@ -194,7 +194,7 @@ static bool is_of_this_boot(int fd)
 }
 
 /* Returns true while a process fetches the model. A fetch on this machine holds a flock on the
- * lock file; a fetch on another machine writes into the file every two seconds. */
+ * lock file. A fetch on another machine writes into the file every two seconds. */
 static bool is_fetched_now(int pulled_fd, const char *base)
 {
     struct stat st;

@@ -45,7 +45,7 @@ struct cached_models {
 MUST_USE enum status cache_list(const char *cache_dir, struct cached_models *out,
                                 struct error *err);
 void cache_list_fini(struct cached_models *l);
-/* Returns a copy of `s` without control characters and invalid UTF-8, for a terminal. The caller
- * frees it with `mem_free`. */
+/* Returns a copy of `s` for a terminal, in which "?" replaces control characters and invalid
+ * UTF-8. The caller frees it with `mem_free`. */
 char *cache_printable(const char *s);
 const char *cached_state_name(enum cached_state s);

@@ -1,6 +1,6 @@
 /* Removes one model from the cache folder, for `cox rm`.
- * `cache_remove` finds the model in a list of `cache_list`, refuses when a process uses it
- * (use.h), takes the lock of fetches (cli/pull/files/lock.h), and removes all entries of the
+ * `cache_remove` finds the model in a list of `cache_list`, and refuses when a process uses it
+ * (use.h). It takes the lock of fetches (cli/pull/files/lock.h) and removes all entries of the
  * model.
  * Invariants: a name is compared with the list and never becomes a path by itself. Everything is
  * opened relative to an open folder, and no link is followed. A published folder is renamed
@@ -26,8 +26,8 @@ enum { MAX_DEPTH = 16, LOOKS = 4, NAMES_BYTES = 600 };
 
 /* ---- choice of the entries ---- */
 
-/* Returns the folder name of the reference `name`; the caller frees it with `mem_free`. Returns
- * NULL when `name` is not a reference. */
+/* Returns the folder name of the reference `name`. The caller frees it with `mem_free`. Returns
+ * NULL when `name` is not a reference to a model in the cache. */
 static char *base_of(const char *name)
 {
     struct model_ref r;

@@ -13,7 +13,7 @@ struct cache_removed {
 
 /* Removes the model. `name` is a reference, or a folder's name as `cox models` shows it.
  * STATUS_NOT_FOUND: there is no such model.
- * STATUS_EXISTS: a process of this machine uses the model or fetches it; the error text names
+ * STATUS_EXISTS: a process of this machine uses the model or fetches it. The error text names
  * the process. */
 MUST_USE enum status cache_remove(const char *cache_dir, const char *name,
                                   const struct cached_models *there, struct cache_removed *out,

@@ -5,7 +5,7 @@
  * `feed_sequence`, pasted text to `feed_pasted`.
  * Invariants: the text is at most LINE_MAX_BYTES long. The cursor `at` is never inside a UTF-8
  * character. The length of a sequence in `keys` is bounded, even for unknown sequences. Pasted
- * text is never interpreted as keys. Pure. */
+ * text is never interpreted as keys. The functions are pure and may run on any thread. */
 #include "cli/chat/line_edit.h"
 
 #include <stdio.h>

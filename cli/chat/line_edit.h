@@ -1,6 +1,6 @@
 #pragma once
-/* Implements a line editor, which changes a text by keys and draws the text. Pure: the editor
- * reads and returns bytes, and line_input.c uses the terminal.
+/* Implements a line editor, which changes a text by keys and draws the text. The functions are
+ * pure: the editor reads and returns bytes, and line_input.c uses the terminal.
  * Ctrl-J, Alt-Enter and pasted text (bracketed paste) can add lines to the text. Pasted text is
  * never interpreted as keys. */
 #include "common/base/str.h"
@@ -18,8 +18,8 @@ struct line_history {
     char **items; /* texts of the history, owned; the newest is the last */
     size_t n_items;
 };
-/* Adds a text. An empty text, or a text equal to the newest one, is not added. When the history
- * is full, the oldest text is removed. */
+/* Adds a text. An empty text, a text with a NUL, or a text equal to the newest one, is not
+ * added. When the history is full, the oldest text is removed. */
 void line_history_add(struct line_history *h, struct str text);
 void line_history_fini(struct line_history *h);
 

@@ -3,8 +3,8 @@
  * `cox chat` calls `line_input_read`. On a terminal, that function switches to raw mode, passes
  * the bytes to line_edit.h, writes its output, and restores the terminal.
  * Invariants: the terminal's mode is restored before `line_input_read` returns. Only the owner
- * can read the history file, and the file's size is bounded. One thread; `struct line_input`
- * owns text and history. */
+ * can read the history file, and the file's size is bounded. Only one thread calls these
+ * functions. `struct line_input` owns text and history. */
 #include "cli/chat/line_input.h"
 
 #include <errno.h>

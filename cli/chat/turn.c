@@ -2,9 +2,9 @@
  * `chat_turn_find` requests the model list from /v1/models. `chat_turn_run` sends the messages
  * or the prompt, reads the stream through sse_reader.h, prints text as it arrives, and collects
  * it in `answer`.
- * Invariants: one thread. SIGINT sets a flag that ends the transfer; the text received until
- * then stays valid. A body that is not a stream goes to `raw`, which has a limit. `struct
- * chat_turn` owns its buffers until `chat_turn_fini`. */
+ * Invariants: one thread calls these functions. SIGINT sets a flag that ends the transfer. The
+ * text received until then stays valid. A body that is not a stream goes to `raw`, which has a
+ * limit. `struct chat_turn` owns its buffers until `chat_turn_fini`. */
 #include "cli/chat/turn.h"
 
 #include <signal.h>

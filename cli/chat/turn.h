@@ -39,12 +39,12 @@ void chat_turn_fini(struct chat_turn *t);
  * model that the gateway lists. */
 MUST_USE enum status chat_turn_find(struct chat_turn *t, struct error *err);
 /* Runs one request. `messages` are those of a chat, in the API's form. Without `messages`, the
- * request completes `prompt`. Returns false when there is no answer; the reason is on stderr.
- * Ctrl-C ends an answer early; the text received until then stays valid
+ * request completes `prompt`. Returns false when there is no answer. The reason is on stderr.
+ * Ctrl-C ends an answer early. The text received until then stays valid
  * (`chat_turn_is_interrupted`). */
 bool chat_turn_run(struct chat_turn *t, const json_t *messages, const char *prompt);
 /* Checks that the gateway has the model. STATUS_NOT_FOUND: the gateway lists its models, and
- * `model` is not among them; err names the listed models. */
+ * `model` is not among them, and err names them. */
 MUST_USE enum status chat_turn_check_model(struct chat_turn *t, const char *model,
                                            struct error *err);
 /* Installs a handler for SIGINT that ends the current answer. SA_RESTART is not set, so that a

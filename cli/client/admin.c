@@ -1,10 +1,10 @@
 /* Calls the head's admin API, and finds the serving head when the address is a standby's.
- * `admin_call` sends one request with the key and parses the JSON answer; `judge` turns an HTTP
+ * `admin_call` sends one request with the key and parses the JSON answer. `judge` turns an HTTP
  * status into an error. `admin_follow` reads the address of the serving head from a standby's
  * answer, and checks that head before commands use it.
  * Invariants: a key goes only to an address of the form HOST:PORT. Text from a server is cut,
  * and its control characters are replaced before it reaches a terminal. The caller owns the
- * answer. Blocking; one thread. */
+ * answer. Calls block the caller's thread, and only one thread makes them. */
 #include "cli/client/admin.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 
 #include "common/config/config.h"
 
-/* Holds the address and key of the admin API, and the options that status, top, drain, events
- * and lora share. */
+/* `admin_access` holds the address and key of the admin API, and the options that status, top,
+ * drain, events and lora share. */
 struct admin_access {
     const char *address, *admin_key, *admin_key_file;
     bool json, watch, undo, in_place, once, no_follow;
@@ -14,7 +14,7 @@ struct admin_access {
     char followed[280]; /* address of the head that is called instead of `address`; "" = none */
 };
 
-/* Lists the option rows of every admin command. */
+/* `ADMIN_ROWS` lists the option rows of every admin command. */
 #define ADMIN_ROWS                                                                                 \
     OPT_STRING(admin_access, address, "address", "127.0.0.1:8265",                                 \
                "HOST:PORT of the head's admin API."),                                              \
@@ -27,7 +27,8 @@ struct admin_access {
         OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL,                           \
                    "File with the key of the admin API, in the head's format.")
 
-/* Lists the option row of the commands that call the serving head (`admin_follow`). */
+/* `ADMIN_FOLLOW_ROW` lists the option row of the commands that call the serving head
+ * (`admin_follow`). */
 #define ADMIN_FOLLOW_ROW                                                                           \
     OPT_BOOL(admin_access, no_follow, "no-follow", NULL,                                           \
              "Ask this head itself, even if it is the standby of another one.")
@@ -45,7 +46,7 @@ MUST_USE enum status admin_call(const struct admin_access *o, const char *method
  * writes this to stderr once. The named head must confirm that it holds the lease.
  * When that head cannot be called and `tell` is set, a line says that the standby waits, and
  * which head serves.
- * Returns false when no head answers; the error is printed. The command's own call reports all
+ * Returns false when no head answers. The error is printed. The command's own call reports all
  * other errors. */
 MUST_USE bool admin_follow(struct admin_access *o, const char *command, bool tell);
 /* Returns the address of the head that receives the calls. */

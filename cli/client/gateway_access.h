@@ -11,7 +11,8 @@ struct gateway_access {
     bool insecure; /* the user accepts any certificate */
 };
 
-/* Lists the option rows for a struct S with a gateway_access called `gateway`. */
+/* `GATEWAY_ACCESS_ROWS` lists the option rows for a struct S with a gateway_access called
+ * `gateway`. */
 #define GATEWAY_ACCESS_ROWS(S)                                                                     \
     OPT_STRING(S, gateway.url, "url", "http://127.0.0.1:8000", "URL of a gateway."),               \
         OPT_STRING(S, gateway.cacert, "cacert", NULL,                                              \

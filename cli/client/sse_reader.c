@@ -13,7 +13,7 @@ void sse_reader_fini(struct sse_reader *r)
     strbuf_fini(&r->line);
 }
 
-/* Handles a complete line. OpenAI's servers send one event per line; a data field over several
+/* Handles a complete line. OpenAI's servers send one event per line. A data field over several
  * lines is not supported. */
 static void end_line(struct sse_reader *r)
 {

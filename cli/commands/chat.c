@@ -4,7 +4,8 @@
  * reads a message through cli/chat/line_input.h, runs a command or sends the conversation
  * through cli/chat/turn.h, and appends the answer to `messages`.
  * Invariants: a question whose answer failed is removed from `messages`, so roles alternate.
- * Ctrl-C ends an answer, not the program. One thread; `struct chat` owns everything. */
+ * Ctrl-C ends an answer, not the program. The command runs in one thread. `struct chat` owns
+ * everything. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -23,7 +23,7 @@ struct command {
     int (*run_among)(const struct command_table *t, int argc, char **argv);
 };
 
-/* Describes the commands that `cox help` lists below one title. */
+/* `command_section` describes the commands that `cox help` lists below one title. */
 struct command_section {
     const char *title; /* title above the commands; NULL ends the list */
     const char *names; /* names of the commands in their order, separated by spaces */

@@ -1,9 +1,9 @@
 /* Writes shell completion for bash, zsh and fish from the commands' option tables.
  * `cox completion SHELL` calls `completion_write`, which walks the table of commands and appends
- * one script to a buffer; `cmd_completion` prints the script.
+ * one script to a buffer. `cmd_completion` prints the script.
  * Invariants: the tables are the only source, so a script knows every listed option and its
- * aliases. Help texts are quoted for the shell. Only options with a help text are listed. Pure,
- * except for `cmd_completion`. */
+ * aliases. Help texts are quoted for the shell. Only options with a help text are listed. All
+ * functions are pure, except for `cmd_completion`. */
 #include "cli/commands/completion.h"
 
 #include <stdio.h>
@@ -63,14 +63,15 @@ static bool has_seconds(const struct command_table *t, const struct command *c)
     return false;
 }
 
-/* Describes one spelling of an option: "tp", "tensor-parallel-size", "no-async-scheduling". */
+/* `spelling` describes one spelling of an option: "tp", "tensor-parallel-size",
+ * "no-async-scheduling". */
 struct spelling {
     const struct option_spec *s;
     char name[64];
     bool negated;
 };
 
-/* Lists options that every command accepts and that are in no table. */
+/* `built_in` lists options that every command accepts and that are in no table. */
 static const struct option_spec built_in[] = {
     {.name = "config", .type = OPTION_STRING, .help = "YAML file with options"},
     {.name = "help", .type = OPTION_BOOL, .help = "show the options"},

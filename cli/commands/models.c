@@ -2,8 +2,8 @@
  * cli/cache/list.h reads the cache and cli/cache/remove.h removes a model. This file chooses the
  * columns that fit the terminal, and prints a table or JSON.
  * Invariants: names from the cache folder are printed only in their printable form. `cox rm`
- * tries every named model, and its exit code is 1 when at least one model was not removed. One
- * thread; the list is freed before the command ends. */
+ * tries every named model, and its exit code is 1 when at least one model was not removed. The
+ * command runs in one thread. The list is freed before the command ends. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,7 +136,7 @@ enum { GAP = 2, NAME_MIN = 8, NAME_WANTED = 24 };
 static const char *const titles[N_COLUMNS] = {"NAME",    "SIZE",      "FORMAT", "REVISION",
                                               "FETCHED", "LAST USED", "STATE"};
 
-/* Returns the text of a cell; the caller frees it with `mem_free`. */
+/* Returns the text of a cell. The caller frees it with `mem_free`. */
 static char *cell(const struct cached_model *m, int column)
 {
     char text[260];
@@ -301,7 +301,7 @@ int cmd_rm(int argc, char **argv)
                                       .specs = rm_specs,
                                       .n_specs = rm_n_specs,
                                       .max_positional = RM_MODELS_MAX};
-    /* COX_MODEL names a running cluster's model; `cox rm` must not remove that model */
+    /* COX_MODEL names a running cluster's model, which `cox rm` must not remove */
     (void)unsetenv("COX_MODEL");
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         if (res.positional.n_items == 0) {

@@ -181,7 +181,7 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
     return STATUS_OK;
 }
 
-/* Holds one run: its options, its cluster, its files and its totals. */
+/* `batch` holds one run: its options, its cluster, its files and its totals. */
 struct batch {
     struct run_batch_options *o;
     struct batch_cluster cluster;
@@ -190,7 +190,7 @@ struct batch {
     char base[900], input[32]; /* base: URL of the gateway; input: path of a fetched input file */
     /* descriptors of the fetched input file and of the output file; -1 = not open */
     int fetched_fd, out_fd;
-    /* URL that receives the output; `kept` is then the path of the local copy. NULL = the output
+    /* URL that receives the output. `kept` is then the path of the local copy. NULL = the output
      * is a file */
     const char *output_url;
     char kept[PATH_MAX];
@@ -281,7 +281,7 @@ int cmd_run_batch(int argc, char **argv)
                                       .max_positional = UP_WORDS_MAX,
                                       .specs = run_batch_specs,
                                       .n_specs = run_batch_n_specs};
-    /* COX_MODEL names a running cluster's model; this command must not start that model */
+    /* COX_MODEL names a running cluster's model, which this command must not start */
     (void)unsetenv("COX_MODEL");
     char **words = engine_words_move(run_batch_specs, run_batch_n_specs, argc, argv, &argc);
     if (command_parse(&line, argc, words, &o, &res, &code))

@@ -3,7 +3,7 @@
  * time is over, and prints one line.
  * Invariants: a failure that waiting cannot repair (a wrong key, an unknown model) ends the
  * command at once. All checks share one deadline. The first check that fails ends the command.
- * One thread. */
+ * The command runs in one thread. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,5 +8,5 @@ bool vllm_is_called(const char *argv0);
 /* Runs `vllm COMMAND …` and returns the exit code. */
 int vllm_main(const struct command_table *t, int argc, char **argv);
 /* Returns the table of `cox up`. The table has vLLM's defaults when this program was called as
- * vllm; otherwise it is `specs` itself. */
+ * vllm. Otherwise it is `specs` itself. */
 const struct option_spec *vllm_up_specs(const struct option_spec *specs, size_t n_specs);

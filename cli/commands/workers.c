@@ -1,7 +1,7 @@
 /* Implements `cox workers --ranks N`, which runs N ranks in one pod or machine. The command is
  * for GPUs that can reach each other only inside one container. The head and the gateway run
- * elsewhere. `build` makes one cox-worker command line per rank from the given options;
- * ordinals, ports and GPUs count up. The supervisor (cli/up/supervisor.h) starts the ranks,
+ * elsewhere. `build` makes one cox-worker command line per rank from the given options.
+ * Ordinals, ports and GPUs count up. The supervisor (cli/up/supervisor.h) starts the ranks,
  * restarts a rank that fails, and drains all ranks at SIGTERM.
  * Invariants: the loop thread owns everything. The thread `look` polls each rank's /readyz and
  * shares only atomics. /readyz of this process is true when all ranks are ready. A join token is

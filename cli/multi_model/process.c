@@ -4,7 +4,8 @@
  * detects that the model serves, and `on_exit_of` that its process has ended.
  * Invariants: a `struct process` owns its strings and lives until its model is removed. A
  * waiting request is answered exactly once, or forgotten when its client leaves. A model's
- * folder is below `root`, even after links are resolved. Loop thread only. */
+ * folder is below `root`, even after links are resolved. Only the loop thread calls these
+ * functions. */
 #include "cli/multi_model/process.h"
 
 #include <errno.h>
@@ -241,7 +242,7 @@ static enum status start(struct process *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Checks the host's memory. Without GPUs a model needs 1.2 times the size of its files; DJL uses
+/* Checks the host's memory. Without GPUs a model needs 1.2 times the size of its files. DJL uses
  * the same estimate. */
 static enum status check_memory(const struct model_host *h, const struct sagemaker_output *o,
                                 const char *folder, struct error *err)

@@ -1,7 +1,7 @@
 #pragma once
 /* Runs the process of a loaded model: a `cox serve` with its own ports, GPUs and settings. The
- * struct also keeps each request that waits until a model is loaded or unloaded. Loop thread
- * only. */
+ * struct also keeps each request that waits until a model is loaded or unloaded. Only the loop
+ * thread calls these functions. */
 #include "cli/multi_model/table.h"
 #include "cli/sagemaker/host.h"
 #include "common/loop/loop.h"
@@ -38,7 +38,7 @@ MUST_USE enum status model_process_start(struct model_host *h, struct str name, 
  * on_ended answers the unload request. */
 bool model_process_stop(struct model_host *h, struct loaded_model *m,
                         struct http_request *unloader);
-/* Stops all processes when this program ends; a second call kills the processes. */
+/* Stops all processes when this program ends. A second call kills the processes. */
 void model_processes_stop(struct model_host *h);
 uint32_t model_processes(const struct model_host *h);
 /* Drops a request whose client has left. Returns false when the request is not in this struct. */

@@ -1,7 +1,7 @@
 /* Implements `cox serve` for SageMaker's multi-model containers: one address serves many models.
- * `on_request` checks the API key, then handles management requests (load, unload, list, ping)
- * or relays an inference to the model's own gateway (common's HTTP relay). process.h starts and
- * ends the models' processes; table.h keeps the list of models.
+ * `on_request` checks the API key. Then it handles a management request (load, unload, list,
+ * ping), or relays an inference to the model's own gateway (common's HTTP relay). process.h
+ * starts and ends the models' processes. table.h keeps the list of models.
  * Invariants: one loop and one thread own everything. A request is answered once, or ended by
  * `on_abort`. With API keys, only a request with a known key can find out which models exist.
  * Managing models requires the admin key. docs/reference/sagemaker.md has the API. */

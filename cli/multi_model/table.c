@@ -1,9 +1,9 @@
 /* Keeps the table of loaded models: names, states, GPUs and ports.
- * process.c adds and removes rows; serve.c finds models by name and prints lists. A row's slot
+ * process.c adds and removes rows. serve.c finds models by name and prints lists. A row's slot
  * gives its ports.
  * Invariants: a slot is used by one model at a time, so port ranges never overlap. In the same
  * way, a bit of `gpus` belongs to one model at a time. Names and URLs are checked before a row
- * is made. Pure: the only state is `struct model_table`. */
+ * is made. The functions are pure: the only state is `struct model_table`. */
 #include "cli/multi_model/table.h"
 
 #include <stdio.h>

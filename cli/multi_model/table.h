@@ -1,6 +1,7 @@
 #pragma once
 /* Keeps the models of a process that loads and unloads them by request (SageMaker's multi-model
- * containers): names, GPUs, ports, and the JSON about them. Pure. */
+ * containers): names, GPUs, ports, and the JSON about them. The functions are pure and may run
+ * on any thread. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 

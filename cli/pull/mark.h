@@ -1,7 +1,7 @@
 #pragma once
 /* Reads and writes the mark of an unfinished fetch: `.reference` in its folder. For `cox models`
  * and `cox rm`, the mark contains the name of the model. The mark is removed when the model is
- * published; the manifest then has the name. */
+ * published. The manifest then has the name. */
 #include <stdbool.h>
 #include <stddef.h>
 

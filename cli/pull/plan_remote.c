@@ -46,7 +46,7 @@ static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_na
     return out;
 }
 
-/* Runs the plan in a child and waits for it; a signal is forwarded to the child. Returns 2 when
+/* Runs the plan in a child and waits for it. A signal is forwarded to the child. Returns 2 when
  * the child was killed, because 1 means that the model does not fit. */
 static int run(int argc, char **argv, int (*become)(int argc, char **argv))
 {

@@ -4,6 +4,6 @@
  * plan in a child process, while this process keeps the files in memory. */
 
 /* Fetches the needed parts and makes the plan. Returns the exit code of the plan, or of a failed
- * fetch. Returns -1 when nothing has to be fetched; the caller then executes cox-worker with
+ * fetch. Returns -1 when nothing has to be fetched. The caller then executes cox-worker with
  * argv unchanged. */
 int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv));

@@ -10,8 +10,8 @@
 MUST_USE enum status pull_model(const struct pull_options *o, const char *model,
                                 struct pull_result *out, struct error *err);
 
-/* Describes the destination of pull_into. `prepare` makes NAME.part for each file in `folder`,
- * as links or files. */
+/* `pull_sink` describes the destination of pull_into. `prepare` makes NAME.part for each file in
+ * `folder`, as links or files. */
 struct pull_sink {
     const char *folder;
     enum status (*prepare)(void *ctx, const struct pull_list *l, struct error *err);

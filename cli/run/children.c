@@ -3,7 +3,7 @@
  * `run_children_kill` and `run_leftovers_kill` read /proc and send a signal.
  * Invariants: the keeper is a subreaper, so processes whose parent has ended become its children
  * and are found. Trees below the keepers of other runs are never signalled. The lists are freed
- * before a function returns. Single thread. */
+ * before a function returns. Only one thread calls these functions. */
 #include "cli/run/children.h"
 
 #include <ctype.h>

@@ -1,7 +1,7 @@
 #pragma once
 /* Starts and ends the processes of a run for its keeper (keeper.h). Each process that the keeper
  * starts has a session of its own and writes to the keeper's pipe. A process whose parent ends
- * becomes the keeper's child (PR_SET_CHILD_SUBREAPER). Single thread. */
+ * becomes the keeper's child (PR_SET_CHILD_SUBREAPER). Only one thread calls these functions. */
 #include <sys/types.h>
 
 #include "cli/run/store.h"

@@ -1,11 +1,11 @@
 /* Implements the keeper of a run: one process that runs all steps and writes the run's log and
  * state.
- * `run_start_keeper` forks the keeper in the background; `run_keep` runs it in this process
+ * `run_start_keeper` forks the keeper in the background. `run_keep` runs it in this process
  * (`cox run -f`). `run_all` makes the imports and volumes, pulls the model, runs the commands,
  * then `cox up`. `finish` ends all processes, copies the exports, and writes the last state.
  * Invariants: only the keeper writes state.json and the log. Signals are received through a
  * signalfd, and SIGPIPE is ignored. Every process of the run has ended before the last state is
- * written. One thread. */
+ * written. Only one thread calls these functions. */
 #include "cli/run/keeper.h"
 
 #include <errno.h>

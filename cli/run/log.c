@@ -1,9 +1,9 @@
 /* Writes the log of a run to a file of bounded size, and optionally to an echo, which is a
- * terminal or pipe. step.c passes the output of processes to `run_log_write`; keeper.c adds
+ * terminal or pipe. step.c passes the output of processes to `run_log_write`. keeper.c adds
  * lines with `run_log_say`. `put` rotates the file and holds bytes that the echo cannot accept
- * yet. Invariants: only the keeper writes the log. No function blocks on the echo; `held` has at
- * most RUN_LOG_HELD_BYTES. A full disk or a closed echo loses lines but never ends the run. One
- * thread. */
+ * yet. Invariants: only the keeper writes the log. No function blocks on the echo. `held` has at
+ * most RUN_LOG_HELD_BYTES. A full disk or a closed echo loses lines but never ends the run. Only
+ * one thread calls these functions. */
 #include "cli/run/log.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
-/* Limits the bytes per write to the file, and per write to the echo. A pipe accepts ECHO_PIECE
- * bytes completely or not at all. */
+/* PIECE_MAX limits the bytes per write to the file, and ECHO_PIECE the bytes per write to the
+ * echo. A pipe accepts ECHO_PIECE bytes completely or not at all. */
 enum { PIECE_MAX = 16384, ECHO_PIECE = 4096 };
 
 static enum status open_file(struct run_log *l, struct error *err)

@@ -4,7 +4,8 @@
  * renderer`.
  * Invariants: a part of the file that a pod cannot have is reported as a problem with its line.
  * Names are made valid and unique by `make_name`. Pods fit Pod Security's "restricted". `struct
- * renderer` owns each JSON value until the value is added to an object. Pure. */
+ * renderer` owns each JSON value until the value is added to an object. The functions are pure
+ * and may run on any thread. */
 #include "cli/run/render.h"
 
 #include <stdio.h>

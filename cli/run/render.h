@@ -1,8 +1,8 @@
 #pragma once
 /* Turns a run file into Kubernetes objects: a Deployment for a model, or a Job for commands. It
- * also makes a Service for the ports, a ConfigMap with options and script, a Secret for values
- * with a secret name, and a claim for each volume with a size. Pods fit Pod Security's
- * "restricted". Pure. */
+ * also makes a Service for the ports, and a ConfigMap with options and script. Values with a
+ * secret name get a Secret, and each volume with a size gets a claim. Pods fit Pod Security's
+ * "restricted". The functions are pure and may run on any thread. */
 #include <jansson.h>
 
 #include "cli/run/file/file.h"

@@ -3,7 +3,7 @@
  * problems. */
 #include "cli/run/file/file.h"
 
-/* Holds a run file that was read without problems. Its strings are on `arena`. */
+/* `run_source` holds a run file that was read without problems. Its strings are on `arena`. */
 struct run_source {
     struct strbuf text;
     struct arena arena;

@@ -1,7 +1,7 @@
 #pragma once
 /* Runs one step of a run, which is a child process, and the keeper's loop during the step. The
- * loop copies output to the log and handles signals and the child's end. Private to cli/run;
- * keeper's process and thread only. */
+ * loop copies output to the log and handles signals and the child's end. Only cli/run includes
+ * this header. Only the keeper's thread calls these functions. */
 #include <jansson.h>
 #include <signal.h>
 #include <sys/types.h>

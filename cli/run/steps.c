@@ -3,7 +3,7 @@
  * (step.h), or makes folders and links below the run's root.
  * Invariants: a place is created below `k->root` by `run_place`. An imported repository runs no
  * code: no hooks, and only known transports. Kept folders lie below RUNS/volumes. `env` is built
- * once and lives on the keeper's arena. The keeper's thread only. */
+ * once and lives on the keeper's arena. Only the keeper's thread calls these functions. */
 #include "cli/run/steps.h"
 
 #include <ctype.h>
@@ -225,8 +225,8 @@ enum status run_export_all(struct run_keeper *k, struct error *err)
 
 /* ---- volumes ---- */
 
-/* Makes the folder of a volume below RUNS/volumes; the folder stays after the run. A volume with
- * a size belongs to runs of the same name; a claim is shared by all runs. */
+/* Makes the folder of a volume below RUNS/volumes. The folder stays after the run. A volume with
+ * a size belongs to runs of the same name. A claim is shared by all runs. */
 static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
                                char out[RUN_PATH_BYTES], struct error *err)
 {

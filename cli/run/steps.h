@@ -1,6 +1,6 @@
 #pragma once
-/* Implements the steps of a keeper, one after another, each as child processes (step.h). Private
- * to cli/run. */
+/* Implements the steps of a keeper, one after another, each as child processes (step.h). Only
+ * cli/run includes this header. */
 #include "cli/run/step.h"
 
 /* Writes root/PATH to `out` and makes the folders above the last component. With `with_itself`,

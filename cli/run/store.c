@@ -1,5 +1,5 @@
 /* Finds, reads, writes and lists the folders of runs on the disk (store.h has their layout).
- * Commands list and read records; a run's keeper writes its state with `run_store_write_state`.
+ * Commands list and read records. A run's keeper writes its state with `run_store_write_state`.
  * Invariants: a file is written under a temporary name and renamed, so readers read complete
  * files. Disk space for the next state is reserved, so a full disk does not lose a run's end. A
  * keeper counts as running only when process number, start time and boot id all match. Records

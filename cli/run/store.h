@@ -1,8 +1,8 @@
 #pragma once
-/* Keeps the folders of runs: RUNS/ID/ with run.yaml (a copy of the run file), state.json,
- * env.json (values from the environment of the command that started the run), up.yaml, log and
- * root/.
- * Only the run's keeper writes state.json, under a temporary name that is then renamed; all
+/* Keeps the folders of runs: RUNS/ID/ with run.yaml, state.json, env.json, up.yaml, log and
+ * root/. run.yaml is a copy of the run file. env.json has values from the environment of the
+ * command that started the run.
+ * Only the run's keeper writes state.json, under a temporary name that is then renamed. All
  * other processes read. A keeper is identified by its process number and start time, because the
  * number alone may belong to a newer process. */
 #include <jansson.h>

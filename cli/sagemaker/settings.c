@@ -4,7 +4,7 @@
  * sagemaker_output`.
  * Invariants: the file overrides the environment, and OPTION_ variables override plain names.
  * Two names of one setting with different values are an error. The numbers of arguments and
- * warnings are bounded. Pure: no file is read, and strings are on the arena. */
+ * warnings are bounded. The functions are pure: no file is read, and strings are on the arena. */
 #include "cli/sagemaker/settings.h"
 
 #include <ctype.h>
@@ -375,7 +375,7 @@ static enum status read_max_body(struct reader *r)
     return STATUS_OK;
 }
 
-/* Reads how a batch transform job sends its records; SageMaker passes this to its containers. */
+/* Reads how a batch transform job sends its records. SageMaker passes this to its containers. */
 static void read_batch_strategy(struct reader *r)
 {
     const char *v = variable_of(r, "SAGEMAKER_BATCH_STRATEGY");

@@ -1,8 +1,8 @@
 #pragma once
 /* Converts the settings of DJL Serving's LMI containers to arguments of `cox up`, for `cox
  * serve` as the command of a SageMaker container. The settings are in the environment, and in
- * serving.properties next to the weights. docs/reference/sagemaker.md describes them. Pure: the
- * caller passes the environment and the file's text. */
+ * serving.properties next to the weights. docs/reference/sagemaker.md describes them. The
+ * functions are pure: the caller passes the environment and the file's text. */
 #include "common/base/arena.h"
 #include "common/base/status.h"
 #include "common/base/str.h"
@@ -16,7 +16,7 @@ struct sagemaker_input {
     uint32_t n_gpus;
 };
 
-struct sagemaker_output { /* Holds the arguments and warnings; strings are on the arena. */
+struct sagemaker_output { /* Holds the arguments and warnings. The strings are on the arena. */
     const char *args[SAGEMAKER_MAX_ARGS];
     /* number of arguments, without the command's name; the first argument is the model */
     uint32_t n_args;

@@ -14,6 +14,6 @@ struct up_start {
     const char *sagemaker_settings;
     uint64_t begin_ns; /* start time of the command */
 };
-/* Runs the cluster until its end. Returns the command's exit code; errors are printed to stderr.
- * Main thread, once per process. */
+/* Runs the cluster until its end. Returns the command's exit code. Errors are printed to stderr.
+ * The main thread calls this function, once per process. */
 int up_cluster_run(const struct up_start *start);

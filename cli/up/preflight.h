@@ -16,7 +16,7 @@ void preflight_read(struct machine_limits *out);
  * docs/develop/comm.md.) */
 void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool on_gpus,
                         struct strbuf *out);
-/* Checks a port. STATUS_EXISTS: the port is in use; the text is "port 8000 is in use ..., choose
+/* Checks a port. STATUS_EXISTS: the port is in use. The text is "port 8000 is in use ..., choose
  * another with FLAG". */
 MUST_USE enum status preflight_port(const char *host, uint16_t port, const char *what,
                                     const char *flag, struct error *err);

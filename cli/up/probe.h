@@ -31,5 +31,5 @@ struct up_probe;
 struct up_probe *up_probe_start(const struct up_probe_options *o);
 void up_probe_look(struct up_probe *p, struct up_probe_state *out);
 void up_probe_stop(struct up_probe *p); /* Tells the thread to end; accepts NULL. */
-/* Waits for the thread's end and frees the probe; accepts NULL. */
+/* Waits for the thread's end and frees the probe. `p` may be NULL. */
 void up_probe_free(struct up_probe *p);

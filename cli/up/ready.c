@@ -3,8 +3,8 @@
  * cluster.c calls `up_ready_plain` for the log and `up_ready_frame` for a terminal; probe.c
  * calls `up_ready_progress`.
  * Invariants: the head's status comes from another process, so names in it are cut and control
- * characters are replaced. The frame is never wider than the given columns; long values are
- * broken at spaces. Pure; the caller owns the buffers. */
+ * characters are replaced. The frame is never wider than the given columns. Long values are
+ * broken at spaces. The functions are pure. The caller owns the buffers. */
 #include "cli/up/ready.h"
 
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void add(struct rows *rows, const char *label, const char *fmt, ...)
             *c = '?';
 }
 
-/* Formats the devices: "4 x NVIDIA H200"; several kinds are separated by commas. */
+/* Formats the devices: "4 x NVIDIA H200". Several kinds are separated by commas. */
 static void device_text(const json_t *status, char *out, size_t size)
 {
     const json_t *workers = json_object_get(status, "workers"), *w;

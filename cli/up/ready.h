@@ -1,6 +1,6 @@
 #pragma once
 /* Formats what `cox up` prints while it starts: a progress line, then a summary as three log
- * lines, or as a frame on a terminal. Pure. */
+ * lines, or as a frame on a terminal. The functions are pure and may run on any thread. */
 #include <jansson.h>
 
 #include "common/base/str.h"

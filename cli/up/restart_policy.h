@@ -1,5 +1,6 @@
 #pragma once
-/* Decides when a child that has ended is restarted. Pure: the supervisor passes the times. */
+/* Decides when a child that has ended is restarted. The functions are pure: the supervisor
+ * passes the times. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,7 +27,7 @@ struct restart_verdict {
 };
 
 /* Decides after a child's exit. `said_so`: the child's last line said that it cannot start. A
- * configuration exit code then counts after any run time, because a worker may read a large
- * model for minutes before it detects that the model does not fit. */
+ * configuration exit code then counts after any run time. A worker may read a large model for
+ * minutes before it detects that the model does not fit. */
 struct restart_verdict restart_policy_on_exit(struct restart_policy *p, uint64_t life_ms,
                                               int exit_code, int term_signal, bool said_so);

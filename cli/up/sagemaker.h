@@ -1,6 +1,6 @@
 #pragma once
-/* Implements the parts of `cox serve` in a SageMaker container that read files or print. The
- * parts in cli/sagemaker/ are pure. */
+/* Implements the parts of `cox serve` in a SageMaker container that read files or print.
+ * cli/sagemaker/settings.h and cli/sagemaker/log.h have the pure parts. */
 #include "cli/base/command_line.h"
 #include "cli/sagemaker/log.h"
 #include "cli/sagemaker/settings.h"
@@ -15,7 +15,7 @@ bool up_sagemaker_is_wanted(const struct command_line *line, int argc, char **ar
  * the arena. */
 bool up_sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***owned_argv,
                        const char **settings_text, int *code);
-/* Describes the model for DJL's log lines. */
+/* `up_sagemaker_model` describes the model for DJL's log lines. */
 struct up_sagemaker_model {
     const char *name;               /* MODEL on the children's command lines */
     const char *served_as, *family; /* served name and model family; family NULL = unknown */

@@ -3,7 +3,8 @@
  * `up_screen_progress`.
  * Invariants: any other text first erases the line of progress, and the next change draws that
  * line again. Each write is one write(2) of complete lines. The line of progress is never wider
- * than the screen. Control characters in the text of processes are replaced. Loop thread only. */
+ * than the screen. Control characters in the text of processes are replaced. Only the loop
+ * thread calls these functions. */
 #include "cli/up/screen.h"
 
 #include <errno.h>

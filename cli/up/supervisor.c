@@ -4,7 +4,8 @@
  * the roles in `stop_order`.
  * Invariants: a `struct child` keeps its address, since callbacks hold it. A child is restarted
  * only while it is wanted. It is not wanted when it leaves, or when the shutdown of its role has
- * begun. The loop stops when the last child has ended after a stop. Loop thread only. */
+ * begun. The loop stops when the last child has ended after a stop. Only the loop thread calls
+ * these functions. */
 #include "cli/up/supervisor.h"
 
 #include <assert.h>
@@ -57,12 +58,12 @@ struct supervisor {
     char sentence[LAST_WORDS_MAX]; /* error sentence of the failure */
 };
 
-/* Lists the roles in the order of the shutdown. Each role needs the later roles until its own
- * end, so in this order no process loses a peer that it needs. */
+/* `stop_order` lists the roles in the order of the shutdown. Each role needs the later roles
+ * until its own end, so in this order no process loses a peer that it needs. */
 static const enum up_role stop_order[] = {UP_GATEWAY, UP_WORKER, UP_HEAD};
 enum { N_STAGES = sizeof stop_order / sizeof stop_order[0] };
 
-/* Writes a line to a JSON log. A child's event is written unchanged; any other line becomes the
+/* Writes a line to a JSON log. A child's event is written unchanged. Any other line becomes the
  * text of an event. */
 static void write_json_line(const char *name, const char *line, size_t n)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /* Starts the children of `cox up` and `cox workers`, restarts children that fail, and ends all
  * of them. Each line of a child becomes one line of the log, with the child's name in front.
- * Loop thread only. */
+ * Only the loop thread calls these functions. */
 #include "cli/up/plan/types.h"
 #include "common/loop/loop.h"
 
@@ -51,5 +51,5 @@ void supervisor_leave(struct supervisor *s, const char *name, bool leaves);
 const char *supervisor_failure(const struct supervisor *s);
 /* Writes a line of this process in the form of the children's lines. */
 void supervisor_say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Frees the supervisor after all children have ended; accepts NULL. */
+/* Frees the supervisor after all children have ended. `s` may be NULL. */
 void supervisor_free(struct supervisor *s);

@@ -9,8 +9,8 @@
 #define YELLOW "\033[33m"
 #define END    "\033[0m"
 
-/* Lists the rules for colours. A line that begins with `begin` and contains `has` is printed in
- * `color`. The first matching rule applies. */
+/* `rules` lists the rules for colours. A line that begins with `begin` and contains `has` is
+ * printed in `color`. The first matching rule applies. */
 static const struct {
     const char *begin, *has, *color;
 } rules[] = {

@@ -1,8 +1,9 @@
 /* Formats the answer of GET /api/status as the text of `cox status`.
  * `cox status` and `cox top` call `status_view_render` or `status_view_render_standby` with
- * parsed JSON; each `render_…` function appends one table.
+ * parsed JSON. Each `render_…` function appends one table.
  * Invariants: the JSON is not trusted. A field that is missing or of another type is shown as
- * "-" (cli/view/answer.h), and control characters as "?". Pure; the caller owns JSON and buffer. */
+ * "-" (cli/view/answer.h), and control characters as "?". The functions are pure. The caller
+ * owns JSON and buffer. */
 #include "cli/view/status_view.h"
 
 #include <stdint.h>
@@ -139,14 +140,14 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
         strbuf_printf(b, "%zu %s to join a replica of %lld\n", n_free, verb, world);
 }
 
-/* Holds the sums over the workers of one machine: CPUs that their threads may use, and memory of
- * their containers. Both sums are limited to the machine's amounts. */
+/* `host_sums` holds the sums over the workers of one machine: CPUs that their threads may use,
+ * and memory of their containers. Both sums are limited to the machine's amounts. */
 struct host_sums {
     const char *key;
     double threads, cpus, memory, machine_memory, resident;
 };
 
-/* Returns the machine's id. An older worker sends no id; the function then returns the node's
+/* Returns the machine's id. An older worker sends no id. The function then returns the node's
  * name. */
 static const char *host_key(const json_t *worker)
 {

@@ -1,9 +1,9 @@
 /* Draws the screen of `cox top` from answers of GET /api/status.
  * `cox top` adds each answer with `top_history_add` and calls `top_view_render`. The parts
- * append lines to a `struct screen`; `window` cuts the rows that fit the terminal.
+ * append lines to a `struct screen`. `window` cuts the rows that fit the terminal.
  * Invariants: the JSON is not trusted (cli/view/answer.h). A line has at most `columns`
  * characters, and newlines and control characters within it are replaced. The history holds
- * TOP_SAMPLES values. Pure; the caller owns all buffers. */
+ * TOP_SAMPLES values. The functions are pure. The caller owns all buffers. */
 #include "cli/view/top_view.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ struct screen {
     bool utf8;
 };
 
-/* Adds a line and cuts it at a whole character. A continuation byte has no width; every other
+/* Adds a line and cuts it at a whole character. A continuation byte has no width. Every other
  * byte counts as one column. */
 static void add_line(struct screen *s, const char *text)
 {

@@ -1,7 +1,7 @@
 #pragma once
-/* Draws the screen of `cox top` from answers of GET /api/status: tokens/s with a curve of the
- * last minutes, requests, KV bars of the cluster and of each replica, then workers. Missing
- * fields are tolerated as in `cox status`. */
+/* Draws the screen of `cox top` from answers of GET /api/status. It shows tokens/s with a curve
+ * of the last minutes, requests, KV bars of the cluster and of each replica, then workers. A
+ * missing field is not an error. */
 #include <jansson.h>
 
 #include "cli/view/status_sort.h"
@@ -14,8 +14,8 @@ struct top_history { /* Keeps the generated tokens per second, oldest first. */
     unsigned n;
 };
 
-/* Describes the size and form of the screen. With `utf8`, bars and curve are drawn with block
- * characters, otherwise with ASCII. */
+/* `top_shape` describes the size and form of the screen. With `utf8`, bars and curve are drawn
+ * with block characters, otherwise with ASCII. */
 struct top_shape {
     /* size of the terminal; rows 0 = all lines are drawn, except the line that shows the keys */
     unsigned columns, rows;

@@ -2,7 +2,7 @@
 /* `struct arena` is a bump allocator for the three lifetimes: process, request, step. A reset
  * keeps the memory, so a step's arena stops calling malloc once it has served its largest step.
  * `limit_bytes` bounds the memory that a hostile message can make us allocate: at the limit
- * arena_try_alloc returns NULL. Not thread-safe. */
+ * arena_try_alloc returns NULL. Only one thread at a time may use an arena. */
 #include <stddef.h>
 #include <stdint.h>
 

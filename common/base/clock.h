@@ -1,6 +1,6 @@
 #pragma once
-/* Reads the system's clocks. Pure code (scheduler, cluster, rank state) gets `now_ns` as an
- * argument and never calls these functions. */
+/* Reads the system's clocks. Code without I/O (scheduler, cluster, rank state) gets `now_ns` as
+ * an argument and never calls these functions. */
 #include <stdint.h>
 
 uint64_t clock_mono_ns(void); /* ns of CLOCK_MONOTONIC */

@@ -7,8 +7,8 @@
  * a text. So an id of digits only, an epoch "1.10" or a hexadecimal number never changes its
  * type.
  * Levels: error = a person must act, warn = degraded, info = lifecycle, debug = per step
- * (compiled in, off by default). Log an error where it is handled, not where it is raised.
- * Thread-safe: each line is one write(2). */
+ * (compiled in, off by default). Log an error where it is handled, not where it is raised. The
+ * functions are thread-safe: each line is one write(2). */
 #include <stdarg.h>
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 /* Allocates host memory. The functions for small blocks abort with a message when there is no
  * memory, because their sizes are bounded by our own limits. Code that allocates a size chosen
- * by a peer or a model calls mem_try_* and returns STATUS_NO_MEMORY on failure. Thread-safe, as
- * malloc is. */
+ * by a peer or a model calls mem_try_* and returns STATUS_NO_MEMORY on failure. The functions
+ * are thread-safe, as malloc is. */
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -14,7 +14,7 @@
 void mem_give_back_large(void);
 void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
-/* Returns `size` bytes that are not zeroed; `alignment` is a power of two. */
+/* Returns `size` bytes that are not zeroed. `alignment` is a power of two. */
 void *mem_aligned(size_t alignment, size_t size);
 void *mem_realloc(void *owned_ptr, size_t size);
 /* Returns n * size zeroed bytes. Aborts on overflow. */
@@ -24,7 +24,7 @@ char *mem_strndup(const char *s, size_t n);
 /* Returns n * size zeroed bytes. Returns NULL on overflow or without memory. */
 void *mem_try_array(size_t n, size_t size);
 void *mem_try_alloc(size_t size); /* the bytes are not zeroed */
-/* Changes the size of an allocation. Returns NULL when there is no memory; `owned_ptr` is then
+/* Changes the size of an allocation. Returns NULL when there is no memory. `owned_ptr` is then
  * unchanged. */
 void *mem_try_realloc(void *owned_ptr, size_t size);
 void mem_free(void *owned_ptr); /* owned_ptr may be NULL */
@@ -37,6 +37,6 @@ struct mem_table {
     void *owned;
     size_t mapped_bytes; /* 0 = `owned` is from the heap */
 };
-/* Returns false when n * size overflows or there is no memory; *t is then empty. */
+/* Returns false when n * size overflows or there is no memory. Then *t is empty. */
 bool mem_table_open(struct mem_table *t, size_t n, size_t size);
 void mem_table_close(struct mem_table *t); /* the table may be empty */

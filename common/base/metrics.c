@@ -1,5 +1,5 @@
 /* Keeps metrics for Prometheus. Any thread updates a metric through the pointer that
- * metrics_counter, metrics_gauge or metrics_histogram returned; metrics_render writes all
+ * metrics_counter, metrics_gauge or metrics_histogram returned. metrics_render writes all
  * metrics as text.
  * A registry is a list of families (one HELP and TYPE each), and a family is a list of series.
  * Families and series are only ever added, at start-up or on the loop. Updates are relaxed

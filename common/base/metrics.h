@@ -19,7 +19,7 @@ struct metric *metrics_counter(struct metrics *m, const char *name, const char *
                                const char *help);
 struct metric *metrics_gauge(struct metrics *m, const char *name, const char *labels,
                              const char *help);
-/* Creates a histogram. `bounds` are ascending upper bounds; the function adds +Inf. */
+/* Creates a histogram. `bounds` are ascending upper bounds. The function adds +Inf. */
 struct metric *metrics_histogram(struct metrics *m, const char *name, const char *labels,
                                  const char *help, const double *bounds, uint32_t n_bounds);
 /* Replaces the labels of an info metric and keeps its one series. Call it only on the thread

@@ -1,5 +1,6 @@
 #pragma once
-/* Compares plain numbers for qsort and bsearch, in ascending order. Pure. */
+/* Compares plain numbers for qsort and bsearch, in ascending order. The functions are pure and
+ * may run on any thread. */
 #include <stdint.h>
 
 static inline int order_doubles(const void *a, const void *b)

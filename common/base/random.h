@@ -18,7 +18,7 @@ static inline uint64_t rng_next(struct rng *r)
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
 }
-/* Returns a uniform number in [0, n); n > 0. */
+/* Returns a uniform number in [0, n). n must not be 0. */
 static inline uint64_t rng_below(struct rng *r, uint64_t n)
 {
     return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64);

@@ -1,7 +1,7 @@
 #pragma once
 /* `struct str` borrows bytes that need not end with NUL, and is passed by value. `struct strbuf`
- * owns a growing byte buffer with a hard limit, which always has a NUL after the bytes. Not
- * thread-safe. */
+ * owns a growing byte buffer with a hard limit, which always has a NUL after the bytes. Only one
+ * thread at a time may use a string buffer. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,7 +57,7 @@ bool strbuf_append_c(struct strbuf *b, const char *c_string);
 /* Appends `v` in decimal. It uses no format, because it runs for each token. */
 bool strbuf_append_u64(struct strbuf *b, uint64_t v);
 bool strbuf_printf(struct strbuf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Appends s as a quoted JSON string; invalid UTF-8 becomes U+FFFD. */
+/* Appends s as a quoted JSON string. Invalid UTF-8 becomes U+FFFD. */
 bool strbuf_append_json(struct strbuf *b, struct str s);
 void strbuf_consume(struct strbuf *b, size_t n); /* drops n bytes from the front */
 static inline struct str strbuf_str(const struct strbuf *b)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* An authority ends at the first of these characters. A password must percent-encode them. */
+/* `ends` lists the characters that end an authority. A password must percent-encode them. */
 static const char ends[] = "/?# \t\"'<>";
 
 void userinfo_hide(char *text)

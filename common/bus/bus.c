@@ -3,7 +3,7 @@
  * frames, and `on_link` gets events of the socket's monitor.
  * A send never drains the socket itself, because a handler would then be called inside its own
  * send. bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves frames
- * of the old connection in the queue. Everything runs on the loop's thread; a handler may close
+ * of the old connection in the queue. Everything runs on the loop's thread. A handler may close
  * the bus, so nothing reads `b` after a handler was called. */
 #include "common/bus/bus.h"
 
@@ -22,8 +22,8 @@
 #include "common/keys/key_files.h"
 #include "common/loop/loop.h"
 
-/* The header of a release build hides this option among the drafts, but the library has it.
- * open_bus fails with a library that does not. */
+/* ZMQ_ZAP_ENFORCE_DOMAIN is an option that the header of a release build hides among the drafts,
+ * but the library has it. open_bus fails with a library that lacks the option. */
 #ifndef ZMQ_ZAP_ENFORCE_DOMAIN
 #define ZMQ_ZAP_ENFORCE_DOMAIN 93
 #endif

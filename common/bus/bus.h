@@ -26,8 +26,8 @@ struct bus_handlers {
      * is believed) and `key` is "". */
     void (*on_frame)(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
                      struct str frame);
-    /* DEALER only. Reports events of the socket's monitor. They are informative: heartbeats
-     * decide that a peer is lost. A failed handshake distinguishes "wrong key" from "no answer". */
+    /* Reports events of a DEALER's socket monitor. The events are informative: heartbeats decide
+     * that a peer is lost. A failed handshake distinguishes "wrong key" from "no answer". */
     void (*on_link)(void *ctx, bool up, const char *why);
 };
 
@@ -65,7 +65,7 @@ uint32_t bus_n_addresses(const struct bus *b);
  * With several addresses the bus switches to the next address. */
 MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
 /* ROUTER: exchanges the contents of `mine` and `next`. `mine` is bus_options.authorized, which
- * the bus uses. Later handshakes use the new list; existing connections stay. b may be NULL when
+ * the bus uses. Later handshakes use the new list. Existing connections stay. b may be NULL when
  * nothing is bound yet. */
 void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authorized *next);
 /* ROUTER: ends all connections and listens at the same address again, with another key pair.

@@ -1,7 +1,7 @@
 /* Watches a zmq socket in the loop. ZMQ_FD is edge-triggered. ZMQ_FD also signals commands that
  * are not messages, and a send can consume the edge that announced a received message. So the
  * socket is read until EAGAIN after every wake-up, and once after the sends of a turn.
- * At most BUS_DRAIN_MAX messages are read a turn; an idle handle reads the rest on the next
+ * At most BUS_DRAIN_MAX messages are read a turn. An idle handle reads the rest on the next
  * turn. Reading ZMQ_EVENTS instead would cost a system call for each frame. */
 #include "common/bus/port.h"
 

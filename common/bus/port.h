@@ -1,5 +1,6 @@
 #pragma once
-/* Watches a zmq socket in the loop. Private to common/bus. Loop thread only. */
+/* Watches a zmq socket in the loop. Only common/bus uses this header. Only the loop thread calls
+ * these functions. */
 #include <stdbool.h>
 #include <uv.h>
 

@@ -1,7 +1,7 @@
 /* Runs the thread that decides which CURVE keys may connect (ZeroMQ RFC 27). libzmq sends this
  * thread a request for each handshake over inproc://zeromq.zap.01. The answer is 200 with
  * "role:key" as User-Id when the key is in `authorized`, otherwise 400 and a log event.
- * The thread owns `requests` and `stop_in` and closes them; the caller's thread ends it through
+ * The thread owns `requests` and `stop_in` and closes them. The caller's thread ends it through
  * `stop_out`. The thread reads `authorized` under `lock`, and zap_swap changes the list under
  * `lock`. The thread refuses requests of more than ZAP_PARTS_MAX parts or ZAP_PART_MAX bytes a
  * part. */

@@ -11,11 +11,11 @@
 
 struct zap;
 /* Starts the handler. `context` is a zmq context. `authorized` is borrowed until zap_stop and
- * only read; only zap_swap may change the list. */
+ * only read. Only zap_swap may change the list. */
 MUST_USE enum status zap_start(void *context, const struct authorized *authorized, struct zap **out,
                                struct error *err);
 /* Exchanges the contents of the two lists under the handler's lock. `mine` is the list given to
  * zap_start. */
 void zap_swap(struct zap *z, struct authorized *mine, struct authorized *next);
-/* Stops the handler. Call it before the context is terminated; z may be NULL. */
+/* Stops the handler. Call it before the context is terminated. z may be NULL. */
 void zap_stop(struct zap *z);

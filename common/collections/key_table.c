@@ -14,7 +14,8 @@ void key_table_fini(struct key_table *t)
     *t = (struct key_table){0};
 }
 
-/* The function first mixes the key's bits, because keys may be equal in any of their bits. */
+/* The function first mixes the key's bits, because different keys may be equal in any of their
+ * bits. */
 static struct key_node **bucket_of(const struct key_table *t, uint64_t key)
 {
     return &t->buckets[mix_bits(key) & (t->n_buckets - 1)];

@@ -1,9 +1,9 @@
 #pragma once
 /* Keeps a chained hash table of objects by a 64-bit key that the caller supplies. The table
  * grows with the number of objects. The owner of an object embeds the node at its beginning and
- * keeps the object; the table allocates only the buckets. Keys may be equal in any of their
- * bits. A client that chooses keys freely could fill one bucket, so its keys must be hashes with
- * a secret. One thread. */
+ * keeps the object. The table allocates only the buckets. Different keys may be equal in any of
+ * their bits. A client that chooses keys freely could fill one bucket, so its keys must be
+ * hashes with a secret. Only one thread at a time may use a table. */
 #include <stdint.h>
 
 struct key_node {

@@ -3,7 +3,7 @@
  * peer or client may choose. It is the last step of splitmix64 (Steele, Lea and Flood, "Fast
  * splittable pseudorandom number generators", 2014; these constants are Stafford's variant 13).
  * The function is one-to-one and not a cipher: xor a secret into values that an attacker knows.
- * Pure. */
+ * The function is pure and may run on any thread. */
 #include <stdint.h>
 
 static inline uint64_t mix_bits(uint64_t z)

@@ -5,7 +5,7 @@
  * 1998, with alpha = 1.
  * So one tenant alone gets half of the total. If n tenants want more, each gets total / (n + 1),
  * and the next tenant always finds a free share. No tenant loses bytes to a new tenant: the new
- * tenant is refused. One thread. */
+ * tenant is refused. Only one thread at a time may use a `struct room`. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -2,7 +2,7 @@
 /* Allocates objects of one size, close together and each at a cache line. A walk over thousands
  * of such objects touches few pages. From the heap, each object could cost a page walk of its
  * own. Memory is allocated in regions, each twice as large as the one before. slab_fini frees
- * all of it at once. One thread. */
+ * all of it at once. Only one thread at a time may use a slab. */
 #include <stddef.h>
 
 struct slab_region;

@@ -3,7 +3,8 @@
  * environment, because flags override them.
  * An option may be spelt with dashes or underscores, by an alias, with no- in front, or as a
  * vLLM flag with a dotted key. `words` names the list option that takes the bare words that
- * follow. Only positional arguments are copied; settings borrow from argv. Single thread. */
+ * follow. Only positional arguments are copied. Settings borrow from argv. Only one thread calls
+ * these functions. */
 #include "common/config/argv.h"
 
 #include <string.h>

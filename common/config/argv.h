@@ -1,5 +1,6 @@
 #pragma once
-/* Splits the command line into options, their values and arguments. Single thread. */
+/* Splits the command line into options, their values and arguments. Only one thread calls these
+ * functions. */
 #include "common/config/set.h"
 
 /* `setting` holds one value of the command line until the file and the environment have been
@@ -29,7 +30,7 @@ MUST_USE enum status config_scan_argv(struct config_parser *p, struct argv_scan 
 void config_give_back(struct config_parser *p, struct argv_scan *a);
 
 /* Returns how many words of argv belong to the option at argv[i]: the option itself, its value,
- * and further values of a list. Returns 0 when argv[i] is not an option of the table; --help and
- * --config are not. */
+ * and further values of a list. Returns 0 when argv[i] is not an option of the table, for
+ * example --help or --config. */
 size_t config_count_words(const struct option_spec *specs, size_t n_specs, int argc,
                           char *const *argv, int i);

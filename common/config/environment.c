@@ -1,4 +1,4 @@
-/* Reads options from the environment. An unknown COX_ variable is not an error: the programs of
+/* Reads options from the environment. An unknown COX_ variable is not an error. The programs of
  * one cluster share their environment, and Kubernetes adds variables of its own for a Service
  * called cox. A variable that looks like a misspelt option gets a warning. */
 #include "common/config/environment.h"

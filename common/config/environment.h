@@ -1,6 +1,7 @@
 #pragma once
 /* Reads options from the environment: COX_<OPTION>, and names of other standards
- * (OTEL_SERVICE_NAME). environ_ is a NULL-terminated NAME=VALUE list. Single thread. */
+ * (OTEL_SERVICE_NAME). environ_ is a NULL-terminated NAME=VALUE list. Only one thread calls
+ * these functions. */
 #include "common/config/set.h"
 
 /* Applies variables of other standards. Call it first, because COX_ variables win. */

@@ -1,5 +1,6 @@
 #pragma once
-/* Prints the option table for people, for `--help` and `--help=TOPIC`. Single thread. */
+/* Prints the option table for people, for `--help` and `--help=TOPIC`. Only one thread calls
+ * these functions. */
 #include "common/base/str.h"
 #include "common/config/option.h"
 
@@ -28,7 +29,7 @@ struct help {
 /* Writes the help into `b`. Returns STATUS_NOT_FOUND when the topic is neither a group's key nor
  * a part of an option's name. */
 MUST_USE enum status help_write(struct strbuf *b, const struct help *h, struct error *err);
-/* Prints the help on stdout, as wide as the terminal; `width` is not read. Errors are written to
+/* Prints the help on stdout, as wide as the terminal. `width` is not read. Errors are written to
  * stderr. Returns the exit code: 0, or 2 for a topic that does not exist. */
 int help_print(const struct help *h);
 

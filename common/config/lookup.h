@@ -1,5 +1,6 @@
 #pragma once
-/* Finds rows of an option table by the names that people type, and the nearest names. Pure. */
+/* Finds rows of an option table by the names that people type, and the nearest names. The
+ * functions are pure and may run on any thread. */
 #include "common/config/option.h"
 
 enum { CONFIG_NAME_MAX = 64 }; /* size of a name's buffer in bytes, with the NUL */
@@ -15,7 +16,7 @@ struct str config_nearest_name(const struct option_spec *specs, size_t n_specs, 
                                size_t *distance);
 /* Returns true for an option of vLLM that this program ignores or refuses. */
 bool config_is_foreign(const struct option_spec *s);
-/* Returns the i-th alternative of "a|b|c"; an empty str past the end. */
+/* Returns the i-th alternative of "a|b|c". Returns an empty str past the end. */
 struct str config_choice(const char *choices, size_t i);
 /* Removes the next item of "a,b,c" from *rest and returns it in `out`. Returns false when there
  * is no further item. */

@@ -2,9 +2,9 @@
  * environment, flags) call config_set with a row, a text and the origin of the text for error
  * messages.
  * Every string is copied into the arena of the result, so the config struct never points into
- * argv, the environment or the file. A later pass replaces a list of an earlier one; within a
+ * argv, the environment or the file. A later pass replaces a list of an earlier one. Within a
  * pass items are appended. A value is at most CONFIG_VALUE_MAX bytes and a list CONFIG_ITEMS_MAX
- * items. Single thread. */
+ * items. Only one thread calls these functions. */
 #include "common/config/set.h"
 
 #include <math.h>
@@ -112,7 +112,7 @@ bool config_parse_bool(struct str v, bool *out)
     return false;
 }
 
-/* Parses an integer with a suffix: k m g are powers of 1000; Ki Mi Gi and, as in vLLM, K M G are
+/* Parses an integer with a suffix: k m g are powers of 1000. Ki Mi Gi and, as in vLLM, K M G are
  * powers of 1024. */
 static enum status parse_int(struct str v, int64_t *out)
 {

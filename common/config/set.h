@@ -1,7 +1,8 @@
 #pragma once
 /* Defines a setting: one value on its way into the config struct. A setting has its row, its
  * text, and its origin for error texts. The passes (file, environment, command line) call
- * config_set for each setting. Private to common/config. Single thread. */
+ * config_set for each setting. Only common/config includes this header. Only one thread calls
+ * these functions. */
 #include "common/base/arena.h"
 #include "common/config/option.h"
 

@@ -2,8 +2,8 @@
  * config_read_file reads the whole file first, with a bound, so that libyaml never waits on a
  * pipe. libyaml's events are then passed to config_set, which copies the values.
  * A flat option table needs no anchors, tags or nested values. The reader refuses them and names
- * their line. An option with a JSON text may be a mapping, which is turned into that text.
- * Single thread. */
+ * their line. An option with a JSON text may be a mapping, which is turned into that text. Only
+ * one thread calls these functions. */
 #include "common/config/yaml.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 #pragma once
-/* Reads the YAML file of --config. Single thread. */
+/* Reads the YAML file of --config. Only one thread calls these functions. */
 #include "common/config/set.h"
 
 /* Reads a mapping of option names to scalars or lists of scalars, and sets each option. */

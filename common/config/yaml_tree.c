@@ -1,5 +1,5 @@
 /* Builds a tree from libyaml's events, for yaml_tree_parse. The caller gives the text and an
- * arena; the nodes and copies of all texts are put on that arena, and libyaml's memory is freed
+ * arena. The nodes and copies of all texts are put on that arena, and libyaml's memory is freed
  * before the call returns.
  * YAML_TREE_DEPTH_MAX bounds the recursion. YAML_TREE_NODES_MAX and the text's length, which the
  * caller has bounded, limit the memory. */

@@ -2,7 +2,8 @@
 /* Parses a YAML document into a tree that has the place of each of its parts. The tree is for
  * files that are more than a flat table of options (config.h reads those). Only plain values are
  * allowed. Anchors, aliases, tags, a second document, a repeated key, and a tree beyond the
- * bounds below are refused. All nodes are on the caller's arena. Single thread. */
+ * bounds below are refused. All nodes are on the caller's arena. Only one thread calls these
+ * functions. */
 #include <stdint.h>
 
 #include "common/base/arena.h"

@@ -109,7 +109,7 @@ static void put_two(struct line *l, uint64_t v, char after)
     put(l, text);
 }
 
-/* Writes the time in the format of log.c. gmtime_r is not safe in a handler; the date arithmetic
+/* Writes the time in the format of log.c. gmtime_r is not safe in a handler. The date arithmetic
  * is Howard Hinnant's. */
 static void put_time(struct line *l)
 {

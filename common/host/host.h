@@ -7,9 +7,9 @@
 
 /* Returns the lower of the machine's memory and the cgroup's limit. */
 uint64_t host_memory_bytes(void);
-/* Returns the bytes that could be allocated now without swapping: the least of MemAvailable, the
- * free part of the cgroup's limit (idle file pages count as free) and the rest of this process's
- * address space (ulimit -v). */
+/* Returns the bytes that could be allocated now without swapping. It is the least of three
+ * numbers: MemAvailable, the free part of the cgroup's limit (idle file pages count as free),
+ * and the rest of this process's address space (ulimit -v). */
 uint64_t host_available_bytes(void);
 /* Returns the CPUs in this process's affinity mask, at most as many as the cgroup's quota
  * allows; >= 1. */
@@ -34,7 +34,7 @@ struct host_machine host_machine(void);
  * is a file. Returns the new limit; UINT64_MAX = no limit. */
 uint64_t host_raise_file_limit(void);
 
-/* The functions whose names end in _at are variants for tests; they read a folder with the
+/* The functions whose names end in _at are variants for tests. They read a folder with the
  * layout of /. */
 uint64_t host_available_bytes_at(const char *root);
 /* Returns the rest of the address space below `limit`; UINT64_MAX = no limit. */

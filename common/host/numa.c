@@ -1,9 +1,9 @@
-/* Reads NUMA nodes and CPU lists. numa_read reads /sys below a root folder into `struct numa`;
- * workers then call numa_bind_any or numa_bind_to to choose their CPUs and their memory node.
+/* Reads NUMA nodes and CPU lists. numa_read reads /sys below a root folder into `struct numa`.
+ * Workers then call numa_bind_any or numa_bind_to to choose their CPUs and their memory node.
  * numa_list_parse parses both the texts of /sys and those of flags.
  * Input from /sys is bounded (LIST_BYTES, NUMA_MAX_CPUS, NUMA_MAX_NODES) and refused when a CPU
  * is on two nodes. After any error `struct numa` has no nodes and each CPU is its own core. The
- * caller owns all memory; no state is kept, so any thread may call this. */
+ * caller owns all memory. No state is kept, so any thread may call this. */
 #include "common/host/numa.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 #pragma once
 /* Sets the name, niceness and time slice of the calling thread, and of threads that it starts
- * later. Linux only; no privilege is needed. */
+ * later. The functions work on Linux only, and need no privilege. */
 #include <stdint.h>
 
 /* THREAD_NICE_AWAITED is the niceness of helper threads that a request waits for.
@@ -10,7 +10,7 @@
  * machine with idle cores niceness has no effect. */
 enum { THREAD_NICE_AWAITED = 5, THREAD_NICE_STORE = 10 };
 
-/* Prepares the calling thread. `name` has at most 15 bytes; `ps -L` shows it. `niceness` is
+/* Prepares the calling thread. `name` has at most 15 bytes. `ps -L` shows it. `niceness` is
  * added to that of the process. */
 void thread_begin(const char *name, int niceness);
 

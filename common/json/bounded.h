@@ -1,7 +1,8 @@
 #pragma once
 /* Parses JSON of unknown clients into jansson's tree. The text is measured before a tree is
  * built, because a tree can take 24 times the text's bytes. Request bodies and lines of a
- * batch's file use this parser, so both accept and refuse the same texts. Pure; any thread. */
+ * batch's file use this parser, so both accept and refuse the same texts. The functions are pure
+ * and may run on any thread. */
 #include "common/json/text.h"
 
 /* JSON_BODY_MAX_DEPTH and JSON_BODY_MAX_VALUES are the limits of a request body. */
@@ -17,6 +18,6 @@ struct json_refusal {
 };
 
 /* Parses `text`. Returns a new reference, or NULL with the reason in `r`. A repeated key of an
- * object is an error; a NUL in a string is allowed. */
+ * object is an error. A NUL in a string is allowed. */
 json_t *json_bounded_load(struct str text, uint32_t max_depth, uint64_t max_values,
                           struct json_refusal *r);

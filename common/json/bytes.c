@@ -14,8 +14,8 @@ enum {
     PLACE = 8,
 };
 
-/* Returns the bytes that malloc uses for n bytes: the n bytes and eight before them, rounded up
- * to a multiple of sixteen, and at least 32. */
+/* Returns the bytes that malloc uses for n bytes. They are the n bytes and eight before them,
+ * rounded up to a multiple of sixteen, and at least 32. */
 static uint64_t block(uint64_t n)
 {
     const uint64_t whole = (n + 8 + 15) / 16 * 16;

@@ -1,7 +1,7 @@
 #pragma once
 /* Computes the memory of jansson's trees, which is many times the size of their text: a `{}` of
  * two bytes takes more than two hundred. Code that keeps a tree of an unknown client charges
- * these bytes to the client. Pure; any thread. */
+ * these bytes to the client. The functions are pure and may run on any thread. */
 #include <stdint.h>
 
 #include <jansson.h>

@@ -1,10 +1,10 @@
 /* Follows JSON byte by byte, for tool calls that arrive token by token. json_scan_feed finds the
  * end of a value. json_call_parse finds the name and the start of the arguments in {"name": …,
  * "arguments": …}.
- * The state is a few numbers in the caller's struct; nothing is allocated, and no byte is read
+ * The state is a few numbers in the caller's struct. Nothing is allocated, and no byte is read
  * twice. Nesting is bounded by JSON_SCAN_MAX_DEPTH and the beginning of a call by
  * JSON_CALL_MAX_HEAD. The scan is not a validator: it accepts some texts that are not JSON, and
- * a parser reads the value later. Pure; any thread. */
+ * a parser reads the value later. The functions are pure and may run on any thread. */
 #include "common/json/scan.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 #pragma once
 /* Finds the end of a JSON value, byte by byte, so that a tool call's arguments can be forwarded
  * while they arrive. The scan follows brackets and strings, also strings in Python's single
- * quotes. Pure; bounded in depth. */
+ * quotes. The functions are pure, and the depth of their recursion is bounded. */
 #include "common/base/str.h"
 
 #define JSON_SCAN_MAX_DEPTH 64u
@@ -25,7 +25,7 @@ enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_
 size_t json_skip_space(struct str text, size_t at);
 
 /* `json_call_result` states how much of {"name": …, "arguments": {…}} has arrived. Keys may be
- * in any order; other keys are skipped. */
+ * in any order. Other keys are skipped. */
 enum json_call_result {
     JSON_CALL_MORE,
     JSON_CALL_BEGUN, /* the name is known; the arguments begin at `arguments` */
@@ -50,7 +50,7 @@ struct json_head {
     struct json_scan scan;
 };
 
-/* JSON_CALL_MAX_HEAD is the most bytes before the arguments; a call with more is refused. */
+/* JSON_CALL_MAX_HEAD is the most bytes before the arguments. A call with more is refused. */
 enum { JSON_CALL_MAX_HEAD = 16 << 10 };
 
 /* Reads more of a call. `text` begins with the object and must still have the bytes of earlier

@@ -1,8 +1,8 @@
 /* Converts JSON text to jansson's tree and back, with numbers of any size. json_text_load parses
- * requests, schemas and batch lines; json_text_dump writes a tree as text. json_text_load wraps
+ * requests, schemas and batch lines. json_text_dump writes a tree as text. json_text_load wraps
  * a number that the tree cannot hold in an object, and json_text_dump unwraps it.
  * json_text_measure bounds the tree before it is built, and json_text_is_whole checks a text
- * strictly without building a tree. All functions are pure and safe on any thread; a returned
+ * strictly without building a tree. All functions are pure and safe on any thread. A returned
  * tree or text belongs to the caller. */
 #include "common/json/text.h"
 
@@ -238,7 +238,7 @@ char *json_text_dump(const json_t *v, size_t flags)
 
 /* ---- strict check by RFC 8259 ---- */
 
-/* Returns the offset after the string; `at` is the offset after its first quote. Returns 0 when
+/* Returns the offset after the string. `at` is the offset after its first quote. Returns 0 when
  * the string is not valid. */
 static size_t string_end(struct str s, size_t at)
 {

@@ -14,14 +14,14 @@ bool key_digest(struct str configured, uint8_t out[KEY_DIGEST_BYTES]);
 /* Computes the digest of a key as a client sends it, in any form. */
 void key_digest_sent(struct str key, uint8_t out[KEY_DIGEST_BYTES]);
 /* Returns the key that a request sends, or an empty str. `authorization` is "Bearer KEY". `bare`
- * is a header with the key alone; it is used when `authorization` is empty or an AWS signature. */
+ * is a header with the key alone. It is used when `authorization` is empty or an AWS signature. */
 struct str key_sent(struct str authorization, struct str bare);
 /* Returns the next word of a file's line, or an empty str at the end of the line. */
 struct str key_next_word(const char **at);
 
 /* `api_keys` holds all keys of --api-key and --api-key-file, without their tenants and limits. A
- * program that forwards requests to gateways uses it, and the gateways check the rest. Loop
- * thread only. */
+ * program that forwards requests to gateways uses it, and the gateways check the rest. Only the
+ * loop thread uses it. */
 struct api_keys {
     uint8_t (*digests)[KEY_DIGEST_BYTES];
     uint32_t n;

@@ -1,7 +1,7 @@
 #pragma once
 /* Lists the peers that may connect. DIR/authorized has lines "role public-key", or "role @FILE"
- * for all keys of a .pub file in the same folder. The ZAP handler admits exactly these keys.
- * Plain data: its owner decides which thread reads it. */
+ * for all keys of a .pub file in the same folder. The ZAP handler admits exactly these keys. The
+ * list is plain data, and its owner decides which thread reads it. */
 #include "common/base/str.h"
 #include "common/keys/file_watch.h"
 #include "proto/messages.h"

@@ -1,7 +1,7 @@
 #pragma once
 /* Signs a GET without a body with Signature Version 4, for S3. We do not use libcurl's
- * signature: its versions since 8.x encode paths and queries again, each in its own way, so one
- * URL works with only some of them. In this module the signed bytes are exactly the bytes sent.
+ * signature. Its versions since 8.x encode paths and queries again, each in its own way. One URL
+ * works with only some of them. In this module the signed bytes are exactly the bytes sent.
  * Specification: the S3 API reference, "Signature Calculations for the Authorization Header". */
 #include "common/base/str.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* Holds CurveZMQ keys as text: 40 characters of Z85 and a NUL, which encode 32 bytes. Plain
- * data. */
+/* Holds CurveZMQ keys as text: 40 characters of Z85 and a NUL, which encode 32 bytes. The
+ * structs are plain data. */
 #include <stdint.h>
 
 enum { KEY_BYTES = 32, KEY_CHARS = 40 };

@@ -1,5 +1,6 @@
 #pragma once
-/* Detects that a file of keys has changed since it was read. Plain values; any thread. */
+/* Detects that a file of keys has changed since it was read. The structs are plain data, and the
+ * functions may run on any thread. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
 #pragma once
 /* Encodes and decodes join tokens. A join token is one string: cox1.<base64url of HOST:PORT, the
- * head's public key (or both of its keys), and the worker's key pair>. Pure functions. */
+ * head's public key (or both of its keys), and the worker's key pair>. The functions are pure
+ * and may run on any thread. */
 #include "common/base/status.h"
 #include "common/keys/curve_keys.h"
 

@@ -1,10 +1,10 @@
 #pragma once
 /* Generates CURVE key pairs (Z85, 40 characters + NUL) and reads their files:
  *   DIR/head.key DIR/head.pub  DIR/gateway.key …  one pair per role; files 0600, folder 0700.
- * A .key may also be a PEM private key, and a .pub PEM certificates or public keys
+ * A .key may also be a PEM private key. A .pub may be PEM certificates or public keys
  * (common/keys/pem.h), as in a Secret that Helm made. Files that are only read may be links,
  * belong to another user, and be readable by a group. A secret that every user can read causes a
- * warning in the log. Any thread. */
+ * warning in the log. The functions may run on any thread. */
 #include "common/base/status.h"
 #include "common/keys/curve_keys.h"
 #include "proto/messages.h"

@@ -14,7 +14,7 @@
 #include "common/keys/key_files.h"
 #include "common/keys/key_text.h"
 
-/* Creates the folder and its parents; the folder itself has mode 0700. */
+/* Creates the folder and its parents. The folder itself has mode 0700. */
 static enum status make_folder(const char *dir, struct error *err)
 {
     char path[KEY_PATH_BYTES];
@@ -61,7 +61,7 @@ static enum status make_pair(const char *dir, enum peer_role role, struct error 
     return s;
 }
 
-/* Adds the keys of our own roles to DIR/authorized; existing lines stay unchanged. */
+/* Adds the keys of our own roles to DIR/authorized. Existing lines stay unchanged. */
 static enum status make_authorized(const char *dir, struct error *err)
 {
     char path[KEY_PATH_BYTES], key[KEY_CHARS + 1];

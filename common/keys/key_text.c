@@ -45,7 +45,7 @@ enum status key_text_read(const char *path, struct strbuf *out, struct key_file_
     char chunk[4096];
     ssize_t n = -1;
     struct stat st;
-    /* O_NONBLOCK, because otherwise a FIFO would block the open */
+    /* O_NONBLOCK is set, because otherwise a FIFO would block the open */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return error_set(err,
@@ -71,7 +71,7 @@ enum status key_text_read(const char *path, struct strbuf *out, struct key_file_
     return n < 0 ? error_set(err, STATUS_IO, "cannot read %s: %s", path, strerror(e)) : STATUS_OK;
 }
 
-/* Reads up to `max` lines with one key each; the first key is the newest. */
+/* Reads up to `max` lines with one key each. The first key is the newest. */
 static enum status parse_keys(struct str text, const char *path, char (*out)[KEY_CHARS + 1],
                               uint32_t max, uint32_t *n, struct error *err)
 {

@@ -1,7 +1,7 @@
 #pragma once
-/* Reads and writes the text of one key file: a Z85 key and a newline (a .pub file may have two
- * keys), or PEM from another tool. Reads are bounded. A written file appears whole or not at
- * all. Private to common/keys. Any thread. */
+/* Reads and writes the text of one key file. The text is a Z85 key and a newline, or PEM from
+ * another tool. A .pub file may have two keys. Reads are bounded. A written file appears whole
+ * or not at all. Only common/keys uses this header. The functions may run on any thread. */
 #include <sys/stat.h>
 
 #include "common/base/str.h"

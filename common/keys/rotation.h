@@ -1,6 +1,6 @@
 #pragma once
 /* Changes the key of a role while a cluster runs. The old and the new key are both valid until
- * the old key is retired. Any thread. */
+ * the old key is retired. The functions may run on any thread. */
 #include "common/keys/key_files.h"
 
 /* Creates a new pair for a role. The old key stays in the second line of the .pub file and in

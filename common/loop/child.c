@@ -4,7 +4,7 @@
  * is tied to the thread that forked: the loop's thread, which lives as long as the process. Only
  * async-signal-safe calls are made between fork and exec.
  *
- * SIGCHLD and a waitpid for the child's own pid report the end of a child; no other code in the
+ * SIGCHLD and a waitpid for the child's own pid report the end of a child. No other code in the
  * program calls wait. The pid belongs to the child until then, so loop_child_kill never hits
  * another process. Bytes left in the pipes are read before on_exit is called. */
 #include "common/loop/child.h"
@@ -101,7 +101,8 @@ static void pipe_close(struct child_pipe *p)
     uv_close((uv_handle_t *)&p->poll, on_pipe_closed);
 }
 
-/* Reads at most `max` bytes of a child's pipe. Returns false at the end of the pipe. */
+/* Reads a child's pipe in pieces of up to 16 KiB, until `max` bytes have been read. Returns
+ * false at the end of the pipe. */
 static bool pipe_read(struct child_pipe *p, size_t max)
 {
     char buf[16384];

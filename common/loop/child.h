@@ -1,7 +1,7 @@
 #pragma once
 /* Runs child processes, for `cox up`. Lines of stdout and stderr are reported one by one,
- * without the newline. loop_free also frees the records of the children; the children run until
- * this process ends. Loop thread only. */
+ * without the newline. loop_free also frees the records of the children. The children run until
+ * this process ends. Only the loop thread calls these functions. */
 #include "common/loop/loop.h"
 
 struct loop_child;

@@ -19,7 +19,7 @@ void loop_run(struct loop *l);  /* returns after loop_stop */
 void loop_stop(struct loop *l); /* call it on the loop's thread only */
 /* Returns the monotonic time in ns. Reads the clock at each call. */
 uint64_t loop_now_ns(const struct loop *l);
-/* Adds a handler for a signal. Several handlers per signal are allowed; they stay until
+/* Adds a handler for a signal. Several handlers per signal are allowed. They stay until
  * loop_free. */
 MUST_USE enum status loop_on_signal(struct loop *l, int signum, loop_signal_fn *fn, void *ctx);
 
@@ -42,6 +42,6 @@ void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
 void loop_on_free(struct loop *l, loop_fn *fn, void *ctx);
 /* Returns the ctx that was given to loop_on_free with this fn, or NULL. */
 void *loop_find_on_free(const struct loop *l, loop_fn *fn);
-/* Returns the largest delay in ns of the loop's 250 ms tick within the last second; /livez
+/* Returns the largest delay in ns of the loop's 250 ms tick within the last second. /livez
  * answers 503 above 5 s. */
 uint64_t loop_lag_ns(const struct loop *l);

@@ -1,7 +1,7 @@
 #pragma once
-/* Defines rows for the memory that a gateway holds for clients, the slowest transfers that it
- * accepts, and the host names that it serves on loopback. cox-gateway and cox up share them. S
- * has a `struct bounds_options bounds`. */
+/* Defines rows for the memory that a gateway holds for clients, and the slowest transfers that
+ * it accepts. Another row has the host names that it serves on loopback. cox-gateway and cox up
+ * share them. S has a `struct bounds_options bounds`. */
 #include "common/config/config.h"
 
 struct bounds_options {

@@ -10,7 +10,8 @@
         .name = nm, .aliases = alias, .type = OPTION_INT, .offset = offsetof(struct S, field),     \
         .min = 1, .max = 1024, .def = "1", .help = h                                               \
     }
-/* The alias makes COX_CACHE name the folder for every program. */
+/* ROW_CACHE_DIR is the row of --cache-dir. Its alias makes COX_CACHE name the folder for every
+ * program. */
 #define ROW_CACHE_DIR(S)                                                                           \
     {                                                                                              \
         .name = "cache-dir", .aliases = "cache", .type = OPTION_STRING,                            \

@@ -3,9 +3,9 @@
 #include <jansson.h>
 #include <string.h>
 
-/* These are the defaults. vLLM matches exactly 5 tokens by default. In our measurements a longer
- * match finds a better continuation and a shorter match finds a continuation more often. Neither
- * costs more (bench/results/speculation.md). */
+/* The defaults are 4 draft tokens and matches of 2 to 16 tokens. vLLM matches exactly 5 tokens
+ * by default. In our measurements a longer match finds a better continuation and a shorter match
+ * finds a continuation more often. Neither costs more (bench/results/speculation.md). */
 enum { DEFAULT_TOKENS = 4, DEFAULT_LOOKUP_MAX = 16, DEFAULT_LOOKUP_MIN = 2 };
 
 static const struct {

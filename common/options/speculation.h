@@ -17,7 +17,7 @@ struct speculation_options {
     int64_t n_tokens, lookup_max, lookup_min, disable_by_batch_size;
 };
 
-/* S is the struct that the table fills. */
+/* ROWS_SPECULATION holds the rows of these options. S is the struct that the table fills. */
 #define ROWS_SPECULATION(S)                                                                        \
     {.name = "speculative-config",                                                                 \
      .aliases = "sc",                                                                              \

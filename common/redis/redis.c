@@ -3,7 +3,8 @@
  * waits in one ring, and answers arrive in the same order.
  * One timer serves the pause and the deadline of the oldest call. All memory is bounded:
  * CALLS_MAX calls, QUEUED_MAX bytes to send, REDIS_REPLY_MAX bytes an answer. The struct is
- * freed when no libuv handle or request refers to it (`n_open`). Loop thread only. */
+ * freed when no libuv handle or request refers to it (`n_open`). Only the loop thread calls
+ * these functions. */
 #include "common/redis/redis.h"
 
 #include <assert.h>
@@ -130,7 +131,7 @@ static void on_closed(uv_handle_t *h)
     release(r);
 }
 
-/* Ends the link in its present state; allowed in every callback. */
+/* Ends the link in its present state. Every callback may call it. */
 static void drop(struct redis *r, const char *why)
 {
     bool was_up = r->state == LINK_UP, first = r->why[0] == '\0';
@@ -138,8 +139,8 @@ static void drop(struct redis *r, const char *why)
         return;
     bool has_socket = r->state != LINK_RESOLVING;
     if (was_up && clock_mono_ns() - r->up_ns >= STEADY_MS * NS_PER_MS)
-        /* The greeting is too early for this, because some servers accept it and then close at
-         * once. */
+        /* The pause is reset here and not at the greeting, because some servers accept the
+         * greeting and then close at once. */
         r->pause_ms = PAUSE_MIN_MS;
     snprintf(r->why, sizeof r->why, "%s", why);
     uv_timer_stop(&r->timer);

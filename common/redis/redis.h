@@ -3,8 +3,8 @@
  * callback gets each answer, in order. The link connects by itself, and again with growing
  * pauses. While the link is down calls are refused, so that the caller decides how to continue
  * without it. An answer that is late or is not RESP ends the link and all calls. It is then
- * unknown whether the server executed them. Queue, answers and waits are bounded. Loop thread
- * only.
+ * unknown whether the server executed them. Queue, answers and waits are bounded. Only the loop
+ * thread calls these functions.
  *
  * For leases and fencing: a call without an answer may have been executed. So scripts return the
  * values that they found, and compare terms, never our clocks. on_link reports a link that is up
@@ -18,7 +18,7 @@ struct redis_options {
     uint32_t timeout_ms; /* time limit to connect, and for each answer, in ms; 0 = 1000 */
     /* longest pause between attempts in ms; pauses grow from 100 ms; 0 = 5000 */
     uint32_t pause_max_ms;
-    /* Reports that the link is up or down; never called inside redis_call or redis_open. */
+    /* Reports that the link is up or down. It is never called inside redis_call or redis_open. */
     void (*on_link)(void *ctx, bool up, const char *why);
     void *ctx;
 };
@@ -33,10 +33,10 @@ MUST_USE enum status redis_open(struct loop *l, const struct redis_options *o, s
 void redis_close(struct redis *r);
 bool redis_is_up(const struct redis *r);
 
-/* Receives the answer of a call. `reply` is NULL when no answer will arrive; the server may or
+/* Receives the answer of a call. `reply` is NULL when no answer will arrive. The server may or
  * may not have executed the call. */
 typedef void redis_fn(void *ctx, const struct redis_reply *reply);
 /* Sends a call to the server. Returns STATUS_AGAIN when the link is down or too many calls are
- * open; `fn` is then not called. */
+ * open. `fn` is then not called. */
 enum status redis_call(struct redis *r, const struct str *words, size_t n_words, redis_fn *fn,
                        void *ctx);

@@ -1,5 +1,6 @@
 #pragma once
-/* Parses the address of a Redis, which is written as a URL. Pure. */
+/* Parses the address of a Redis, which is written as a URL. The functions are pure and may run
+ * on any thread. */
 #include "common/base/str.h"
 
 /* `redis_url` holds the server's address, and our user and password on that server. */
@@ -11,6 +12,6 @@ struct redis_url {
     char user[256], password[256]; /* user and password; "" = none */
 };
 /* Parses redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or unix://[[USER]:PASSWORD@]/PATH[?db=DB],
- * with %XX in user, password and path. Returns STATUS_INVALID for any other text; no error text
+ * with %XX in user, password and path. Returns STATUS_INVALID for any other text. No error text
  * repeats a password. */
 MUST_USE enum status redis_url_parse(const char *url, struct redis_url *out, struct error *err);

@@ -3,7 +3,8 @@
  * tls_server_look replaces the context when the files have changed.
  * OpenSSL counts the sessions of a context, so an old context is freed with its last session. A
  * change is applied only when two checks in a row find the same files, since another process may
- * still be writing them. An error keeps the old certificate. Loop thread only. */
+ * still be writing them. An error keeps the old certificate. Only the loop thread calls these
+ * functions. */
 #include "common/tls/server.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #pragma once
 /* Keeps a server's certificate, key and client authorities. They are read from files, and read
- * again when those files change. Loop thread only. */
+ * again when those files change. Only the loop thread calls these functions. */
 #include "common/base/str.h"
 
 enum tls_client_certs { TLS_CERT_NONE, TLS_CERT_OPTIONAL, TLS_CERT_REQUIRED };

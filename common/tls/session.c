@@ -1,7 +1,7 @@
 /* Runs the TLS session of one connection. The session uses a BIO of our own, which reads from
  * the bytes of tls_feed and writes to the buffer `out`. So no byte is kept except the part of a
  * record that OpenSSL itself holds. server.c reads the certificate files. The connection owns
- * the session; loop thread only. */
+ * the session. Only the loop thread calls these functions. */
 #include "common/tls/session.h"
 
 #include <stdio.h>

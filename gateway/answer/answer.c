@@ -5,7 +5,7 @@
 
 #include "common/base/mem.h"
 
-/* At most `MAX_PIECE` bytes are fed at once: after each marker a parser searches the rest again. */
+/* `MAX_PIECE` limits the bytes per feed, because after each marker a parser searches the rest. */
 enum { MAX_PIECE = 1024 };
 
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,

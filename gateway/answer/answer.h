@@ -5,7 +5,8 @@
  *                  └─▶ REASONING        └─▶ CONTENT, CALL, ARGUMENTS
  * Without a parser the text is a single CONTENT part, a view of the input, at no cost per token.
  * A parser holds back text that may still become a marker. The parts do not depend on how the
- * text was split. An answer is plain data in the request. Loop thread only. */
+ * text was split. An answer is plain data in the request. Only the loop thread calls these
+ * functions. */
 #include <jansson.h>
 
 #include "gateway/answer/answer_parser.h"
@@ -74,7 +75,7 @@ struct answer_rules { /* rules of an answer, shared by the choices of a request 
     bool drop_reasoning;     /* the request has include_reasoning: false */
     bool one_call;           /* the request has parallel_tool_calls: false */
     const char *call_prefix; /* prefix of the ids of calls */
-    uint32_t n_call_id;      /* letters and digits in a call's id; see `n_id` in answer_parser.h */
+    uint32_t n_call_id;      /* number of letters and digits in a call's id; 0 = any number */
     struct str raw_name;     /* name of the tool, for tool_parser_raw */
     uint64_t id_hi, id_lo;   /* id of the request, from which the ids of calls are made */
 };
@@ -116,6 +117,7 @@ void answer_reasoning_again(struct answer *a);
 void answer_content(struct answer *a, struct str text);
 /* Begins a tool call and returns its number, which `answer_arguments` needs. */
 uint32_t answer_call(struct answer *a, struct str name);
-/* Begins a tool call with an id that the model wrote. The id must not be empty. */
+/* Begins a tool call with an id that the model wrote, and returns the call's number. The id must
+ * not be empty. */
 uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id);
 void answer_arguments(struct answer *a, uint32_t i_call, struct str text);

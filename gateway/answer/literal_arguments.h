@@ -6,7 +6,7 @@
  * The text that they hold back is bounded. */
 #include "gateway/answer/literal_scan.h"
 
-/* Feeds all unconsumed text of the arguments; `text` begins with the bracket. `end` means that
+/* Feeds all unconsumed text of the arguments. `text` begins with the bracket. `end` means that
  * no more text follows: the available part of an incomplete value is emitted. */
 enum literal_result literal_arguments_feed(struct literal_arguments *s, struct str text, bool end,
                                            struct answer *a, uint32_t i_call, size_t *used);

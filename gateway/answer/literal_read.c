@@ -151,8 +151,8 @@ static bool read_quoted(struct reader *r, bool raw)
     return false;
 }
 
-/* Returns the number of prefix letters (r, b, u, or two of them) before a quote; SIZE_MAX when
- * no string begins here. */
+/* Returns the number of prefix letters (r, b, u, or two of them) before a quote. Returns
+ * SIZE_MAX when no string begins here. */
 static size_t prefix_of(const struct reader *r)
 {
     for (size_t n = 0; n < 3; n++) {

@@ -21,5 +21,5 @@ struct literal_end { /* position in a value; all zero at the beginning of the va
 };
 
 /* Returns the position of the first of the bytes `ends` outside of strings and brackets. Returns
- * text.len when there is no such byte yet; `e` keeps the state for the following text. */
+ * text.len when there is no such byte yet. `e` keeps the state for the following text. */
 size_t literal_find_end(struct literal_end *e, struct str text, const char *ends);

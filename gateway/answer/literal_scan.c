@@ -293,8 +293,8 @@ static bool close_bracket(struct literal_scan *s, char c, const struct place *p)
     return true;
 }
 
-/* Handles a missing value. With a model's own quotes a missing value becomes an empty string, as
- * in vLLM. Returns true for a comma between missing elements, which is ignored. */
+/* Handles a missing value. In a map, a key without a value gets an empty string, as in vLLM.
+ * Returns true for a comma between missing elements, which is ignored. */
 static bool lacks_value(struct literal_scan *s, char c, const struct place *p)
 {
     if (s->value || !strchr(",)]}", c))

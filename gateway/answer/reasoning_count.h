@@ -1,7 +1,7 @@
 #pragma once
 /* Counts the tokens of a choice that overlap its reasoning text. The text arrives in pieces.
  * Each piece has its position in the whole text of the model. `reasoning_count` is plain data.
- * Loop thread only. */
+ * Only the loop thread calls these functions. */
 #include "gateway/generation/generation.h"
 
 enum { REASONING_SPANS = 8 }; /* most separate spans; later spans are merged into the last span */
@@ -20,6 +20,6 @@ struct reasoning_count {
 /* Adds a piece of reasoning: `len` bytes at position `at`. Pieces must be added in order. */
 void reasoning_count_add(struct reasoning_count *c, uint64_t at, uint64_t len);
 /* Counts up to the first `n_ids` ids. `n_text` is the number of bytes that the parser has
- * consumed; later text is not classified yet. Returns the number of reasoning tokens so far. */
+ * consumed. Later text is not classified yet. Returns the number of reasoning tokens so far. */
 uint32_t reasoning_count_tokens(struct reasoning_count *c, const struct generation_rules *r,
                                 const uint32_t *ids, uint32_t n_ids, uint64_t n_text);

@@ -246,7 +246,7 @@ static enum match match_pattern(const char *pattern, struct str key)
     return yes ? MATCH_YES : MATCH_NO;
 }
 
-/* Joins several schemas. A single schema is returned itself; several become {key: [list]}.
+/* Joins several schemas. A single schema is returned itself. Several become {key: [list]}.
  * Returns a new reference, or NULL for an empty list. */
 static json_t *joined(json_t *list, const char *key)
 {

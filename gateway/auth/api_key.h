@@ -2,7 +2,7 @@
 /* `api_key` holds an API key's tenant, its limits, and the use counted against the limits. The
  * table of keys (auth.h), each open request and each requested lease hold references to a key.
  * The key is freed when its last reference is dropped. limits.h counts the use, and leases.h
- * shares the counts with other gateways. Loop thread only. */
+ * shares the counts with other gateways. Only the loop thread calls these functions. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

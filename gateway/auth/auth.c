@@ -3,7 +3,7 @@
  * request by its Authorization header.
  * Keys are kept as SHA-256 digests only, sorted by digest. Each entry owns one reference to its
  * `api_key`, so a key outlives the table while a request is open. No message repeats a line of
- * the file or a key. Loop thread only. */
+ * the file or a key. Only the loop thread calls these functions. */
 #include "gateway/auth/auth.h"
 
 #include <errno.h>

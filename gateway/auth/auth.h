@@ -1,8 +1,8 @@
 #pragma once
 /* Keeps API keys and compares them as SHA-256 digests. Each check compares all keys in constant
  * time, so the time shows neither the length nor the position of a match. The file is read again
- * when it changes. Counts of use continue then, and a file with an error changes nothing. Loop
- * thread only. */
+ * when it changes. Counts of use continue then, and a file with an error changes nothing. Only
+ * the loop thread calls these functions. */
 #include "common/keys/api_keys.h"
 #include "gateway/auth/limits.h"
 
@@ -34,7 +34,7 @@ void auth_fini(struct auth *a);
  * error in the file is returned once, and the keys stay as they were. */
 MUST_USE enum status auth_look(struct auth *a, bool *changed, struct error *err);
 /* Returns the key of a request, or NULL when the key is unknown. `authorization` is the value of
- * that header, "Bearer KEY". `bare` is the value of a header that holds the key alone; it is
+ * that header, "Bearer KEY". `bare` is the value of a header that holds the key alone. It is
  * used when `authorization` is empty. The result is borrowed until the next `auth_look`. */
 struct api_key *auth_find(const struct auth *a, struct str authorization, struct str bare);
 /* Returns the tenant's number, derived from its name. The number is the same in every gateway.

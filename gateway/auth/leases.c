@@ -1,9 +1,9 @@
-/* Takes and returns the leases of one key's buckets; leases.h describes the scheme.
+/* Takes and returns the leases of one key's buckets. leases.h describes the scheme.
  * limits.c calls this file before and after each request. `sharing->ask` sends each request to
  * the store, and quotas.c passes the answers to `leases_answer` or `leases_lost`.
  * At most one request per bucket is open at the store. A key is in the active list, with one
- * reference, while any of its buckets has units leased, owed or asked for. Loop thread only;
- * time is an argument. */
+ * reference, while any of its buckets has units leased, owed or asked for. Only the loop thread
+ * calls these functions, and time is an argument. */
 #include "gateway/auth/leases.h"
 
 #include <math.h>
@@ -61,15 +61,16 @@ static double largest_credit(const struct sharing *s, const struct quota_lease *
     return fmax(1, l->terms.size / (4.0 * s->n_gateways));
 }
 
-/* Returns twice the use since the last request to the store, so that requests become rarer as
- * use grows. */
+/* Returns the number of units to request: twice the demand since the last request to the store,
+ * so that requests become rarer as use grows. The number is at least 1. It is at most half of
+ * the bucket's size divided by the number of gateways, unless that is below 1. */
 static double amount_to_ask_for(const struct sharing *s, const struct quota_lease *l)
 {
     return fmin(fmax(1, 2 * l->demand), fmax(1, floor(l->terms.size / (2.0 * s->n_gateways))));
 }
 
 /* Reports all owed units and asks for `want` more units. Units that are not spent stay in the
- * bucket. */
+ * bucket. Does nothing while a request is open or the store cannot be asked. */
 static void ask(struct sharing *s, struct api_key *k, enum quota q, double want)
 {
     struct bucket *b = &k->buckets[q];

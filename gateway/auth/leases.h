@@ -7,14 +7,14 @@
  * to the store, so in the long run no key exceeds its rate.
  * While the store is down, each gateway fills its own buckets at the rate divided by the last
  * known number of gateways. The functions are pure: time is an argument and the store is a
- * callback. Loop thread only. */
+ * callback. Only the loop thread calls these functions. */
 #include "gateway/auth/api_key.h"
 
 struct sharing {
     void *ctx;
     /* Takes `take` units from the store (below 0: returns units) and asks for `want` more.
      * `leases_answer` or `leases_lost` follows later. Returns false when the store cannot be
-     * asked now; then nothing was taken. */
+     * asked now. Then nothing was taken. */
     bool (*ask)(void *ctx, struct api_key *k, enum quota q, double take, double want);
     bool up;
     uint32_t n_gateways; /* last known number of gateways, at least 1 */
@@ -34,11 +34,11 @@ void leases_spend(struct sharing *s, struct api_key *k, enum quota q, double amo
 double leases_refused(struct sharing *s, struct api_key *k, enum quota q, double amount,
                       uint64_t now_ns);
 /* Applies the store's answer. `left` is the number of units left in the store for all gateways
- * after this grant; a negative number is owed to the store. */
+ * after this grant. A negative number is owed to the store. */
 void leases_answer(struct sharing *s, struct api_key *k, enum quota q, double grant, double left,
                    uint64_t now_ns);
 /* handles a request to the store that will get no answer */
 void leases_lost(struct api_key *k, enum quota q);
-/* Asks the store for units and returns unused units; called a few times per second. */
+/* Asks the store for units and returns unused units. It is called a few times per second. */
 void leases_tick(struct sharing *s, uint64_t now_ns);
 void leases_fini(struct sharing *s); /* drops the references that `s` holds to keys */

@@ -3,8 +3,8 @@
  * `limits_admit` is called before a request is queued, and `limits_spend` when its tokens are
  * known. `limits_open` and `limits_close` are called around a request.
  * leases.c fills a bucket that all gateways share; otherwise time fills the bucket here. The
- * level of a bucket may fall below 0, and never rises above its size. Loop thread only; time is
- * an argument. */
+ * level of a bucket may fall below 0, and never rises above its size. Only the loop thread calls
+ * these functions, and time is an argument. */
 #include "gateway/auth/limits.h"
 
 #include <math.h>
@@ -127,7 +127,7 @@ static void spend(struct api_key *k, enum quota q, double amount, uint64_t now_n
         k->buckets[q].level -= amount;
 }
 
-/* Returns the seconds until the bucket has one more unit. */
+/* Returns the seconds until the bucket holds one unit. */
 static double wait_s(struct api_key *k, enum quota q, uint64_t now_ns)
 {
     struct quota_terms t = share_of(k, terms_of(k, q));

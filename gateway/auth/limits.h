@@ -2,8 +2,8 @@
 /* Counts the use of an API key in two token buckets: requests (capacity: one second of them) and
  * tokens of prompts and answers (capacity: one minute). Time is an argument.
  * Tokens are counted when they are known, so a bucket may fall below 0. An admitted request is
- * always finished; the next request waits until the bucket has filled again. A gateway counts
- * alone or with all others (leases.h). Loop thread only. */
+ * always finished. The next request waits until the bucket has filled again. A gateway counts
+ * alone or with all others (leases.h). Only the loop thread calls these functions. */
 #include "common/base/str.h"
 #include "gateway/auth/api_key.h"
 #include "gateway/base/api_error.h"

@@ -3,7 +3,7 @@
  * leases.c asks for units through `on_ask`. Each question runs a Lua script, so a bucket is read
  * and changed atomically. The answer is passed to `leases_answer` or `leases_lost`.
  * A question holds one reference to its key until its answer, or the end of the link. Every
- * number from Redis is checked before use. Loop thread only. */
+ * number from Redis is checked before use. Only the loop thread calls these functions. */
 #include "gateway/auth/quotas.h"
 
 #include <math.h>

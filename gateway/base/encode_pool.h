@@ -47,7 +47,7 @@ void encode_pool_set_share(struct encode_pool *p, const struct encode_share *sha
 uint32_t encode_pool_n_jobs(struct encode_pool *p);
 uint32_t encode_pool_n_jobs_of(struct encode_pool *p, uint64_t tenant);
 /* Queues a job, which the caller still owns. Returns STATUS_LIMIT when the queue or the tenant's
- * share of the queue is full; the job is not queued then. */
+ * share of the queue is full. The job is not queued then. */
 MUST_USE enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j);
 /* Queues a job that frees memory. The job is accepted even when the queue is full. */
 void encode_pool_dispose(struct encode_pool *p, struct encode_job *j);

@@ -34,7 +34,7 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
         api_error_set(&c->error, 500, NULL, "%s", err->text);
 }
 
-/* Reads a value of the query string; the value is "" when it is absent. Ids and words need no
+/* Reads a value of the query string. The value is "" when it is absent. Ids and words need no
  * %-decoding. Returns false when the value is empty or given twice. */
 static bool query_value(struct state_call *c, const char *name, struct str *out)
 {

@@ -74,5 +74,5 @@ void state_answer_busy(struct state_calls *all, struct http_request *r, uint64_t
 /* Reads the query string of a list call. Returns false with an error in `c` when the query is
  * invalid. */
 bool state_call_query(struct state_call *c, struct state_query *q);
-/* Appends an id as a JSON member `,"name":"id"`; an empty id becomes null. */
+/* Appends an id as a JSON member `,"name":"id"`. An empty id becomes null. */
 void state_call_id(struct strbuf *b, const char *name, const char *id);

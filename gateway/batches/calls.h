@@ -1,6 +1,7 @@
 #pragma once
 /* Serves /v1/files and /v1/batches in OpenAI's form. Each call is a job of the store's thread.
- * The answer of a call is written on the loop when the job is done. Loop thread only. */
+ * The answer of a call is written on the loop when the job is done. Only the loop thread calls
+ * these functions. */
 #include "gateway/batches/store/store.h"
 
 struct http_request;
@@ -21,7 +22,7 @@ struct state_calls_options {
 };
 MUST_USE enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
                                      struct state_calls **out, struct error *err);
-/* Continues downloads, checks the store and lets the runner retry; called every 250 ms. */
+/* Continues downloads, checks the store and lets the runner retry. It is called every 250 ms. */
 void state_calls_tick(struct state_calls *c);
 /* Frees the calls. Call this function after the HTTP server was closed, and before serving and
  * its pool are freed. `c` may be NULL. */

@@ -1,5 +1,5 @@
 #pragma once
-/* Serves GET /v1/files/ID/content. Loop thread only. */
+/* Serves GET /v1/files/ID/content. Only the loop thread calls these functions. */
 #include "gateway/batches/call.h"
 
 void state_download_start(struct state_calls *all, struct http_request *r, uint64_t tenant,

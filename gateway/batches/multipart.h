@@ -9,7 +9,7 @@ struct multipart_field {
     struct str name, filename, content; /* `filename` is as the client sent it; "" = none */
 };
 
-/* Reads all fields. Returns false when the content type or the body is invalid; `why` has the
+/* Reads all fields. Returns false when the content type or the body is invalid. `why` has the
  * reason. */
 bool multipart_read(struct str content_type, struct str body,
                     struct multipart_field fields[MULTIPART_MAX_FIELDS], uint32_t *n,

@@ -90,8 +90,8 @@ static void free_slot(struct batch_slot *s)
     strbuf_trim(&s->answer, 0);
 }
 
-/* Logs a failure of the store once; runs on the store's thread. The ticks try again four times a
- * second, and the log may be on the same full disk. */
+/* Logs a failure of the store once. It runs on the store's thread. The ticks try again four
+ * times a second, and the log may be on the same full disk. */
 static void tell_once(bool *told, enum status s, const char *event, const struct error *err)
 {
     if (s != STATUS_OK && !*told)

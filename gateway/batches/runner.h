@@ -1,8 +1,9 @@
 #pragma once
 /* Runs the store's waiting lines as requests of `serving`, a fixed number at once. A line's slot
  * is free again when its answer is committed. A line that got a 503 (no head, no workers,
- * overload) waits again in the store, unless its own source reached a limit of the compile
- * processes. Loop thread only; the store is used on its own thread. */
+ * overload) waits again in the store. It does not when its own source reached a limit of the
+ * compile processes. Only the loop thread calls these functions. The store is used on its own
+ * thread. */
 #include "common/base/str.h"
 
 struct batch_runner;
@@ -33,5 +34,5 @@ void batch_runner_close(struct batch_runner *b); /* makes the runner start no mo
 void batch_runner_wake(struct batch_runner *b);
 /* cancels the running lines of a batch that has ended */
 void batch_runner_drop(struct batch_runner *b, int64_t batch_no);
-/* Stores unsaved answers again and takes waiting lines; called every 250 ms. */
+/* Stores unsaved answers again and takes waiting lines. It is called every 250 ms. */
 void batch_runner_tick(struct batch_runner *b);

@@ -4,7 +4,7 @@
  * answers on the socket.
  * Invariants: only a child reads bytes of a client. A child has no descriptor but its socket and
  * can open no other. A child is killed when its parent dies. The parent is killed when the
- * gateway dies; it also sees the gateway's death at the end of the control socket. */
+ * gateway dies. It also sees the gateway's death at the end of the control socket. */
 #include "gateway/compile/child.h"
 
 #include <errno.h>
@@ -306,7 +306,8 @@ static void reap(struct parent *p)
     }
 }
 
-/* Returns false when the gateway has closed the control socket. */
+/* Receives one order of the gateway and carries it out. Returns false when the gateway has
+ * closed the control socket. */
 static bool take_order(struct parent *p)
 {
     struct compile_order o;

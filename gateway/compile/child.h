@@ -33,8 +33,8 @@ struct compile_order { /* one order, sent as one packet on the control socket */
     uint64_t id;
 };
 
-/* Runs the parent of compiles as a main function; compilers.c makes `argv`. Returns 0 when the
- * gateway has closed the control socket. */
+/* Runs the parent of compiles as a main function. `argv` is made by compilers.c. Returns 0 when
+ * the gateway has closed the control socket. */
 int compile_child_main(int argc, char **argv);
 
 /* Runs one job in this process. `verdict` borrows its text from `out`. `v` may be NULL for a

@@ -1,6 +1,6 @@
 /* Runs the gateway's side of compile processes. A pool thread calls `compilers_run`, which
- * requests a process from the parent of compiles, sends the job over a socket and waits for the
- * verdict until the deadline.
+ * requests a process from the parent of compiles. It sends the job over a socket and waits for
+ * the verdict until the deadline.
  * Answers of a process are checked like input of a client. `lock` guards the control socket and
  * the debts only, so jobs run in parallel. When the parent has died, the next job starts it
  * again. */

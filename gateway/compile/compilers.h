@@ -2,7 +2,7 @@
 /* Compiles sources written by clients in separate processes (child.h): grammars, and chat
  * templates of requests. An expensive source costs at most one process, which is ended at its
  * limits of memory and processor time.
- * `compilers_run` blocks. Several threads may call it, each with one process at a time; the
+ * `compilers_run` blocks. Several threads may call it, each with one process at a time. The
  * loop's thread must not. `compilers_start` or the first job starts the parent of compiles.
  * After a death of the parent the next job starts it again. The parent holds tokenizer and
  * vocabulary, so the caller needs no vocabulary. */

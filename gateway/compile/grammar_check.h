@@ -1,9 +1,9 @@
 #pragma once
 /* Checks that a grammar compiles, so that a wrong grammar gets a 400 and does not end a stream
- * in a worker. Verdicts of both kinds are cached by the source's hash, and the least recently
+ * in a worker. Good and bad verdicts are cached by the source's hash, and the least recently
  * used verdicts are evicted. An unknown source is compiled in a separate process (compilers.h).
  * Without such processes it is compiled on this thread, with a vocabulary that is built at the
- * first grammar. Any thread may check. */
+ * first grammar. These functions may run on any thread. */
 #include <stdatomic.h>
 
 #include "gateway/base/api_error.h"

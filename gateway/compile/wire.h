@@ -46,8 +46,8 @@ struct compile_reader {
 };
 void compile_reader_init(struct compile_reader *r, bool is_childs);
 void compile_reader_fini(struct compile_reader *r);
-/* Feeds bytes to the reader. Returns STATUS_AGAIN when more bytes are needed; then all given
- * bytes were used. Returns STATUS_OK when the frame is complete; it is valid until
+/* Feeds bytes to the reader. Returns STATUS_AGAIN when more bytes are needed. Then all given
+ * bytes were used. Returns STATUS_OK when the frame is complete. It is valid until
  * `compile_reader_fini`. Returns STATUS_PROTOCOL when the bytes are not a frame, and
  * STATUS_NO_MEMORY when there is no memory for the texts. */
 MUST_USE enum status compile_reader_feed(struct compile_reader *r, struct str bytes,

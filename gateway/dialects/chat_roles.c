@@ -95,7 +95,7 @@ static bool shows_all(const json_t *messages, const struct prompt *prompt)
 /* ---- the same messages in other roles ---- */
 
 /* Returns the messages with the role of developers' messages changed to system. Only gpt-oss was
- * trained on developers' messages; for other models the system has that role. */
+ * trained on developers' messages. For other models the system has that role. */
 static json_t *said_by_system(const json_t *messages)
 {
     json_t *out = json_array();

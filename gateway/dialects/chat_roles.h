@@ -7,7 +7,7 @@
 #include "gateway/prepare/prepared.h"
 
 /* Renders the prompt like `openai_chat_prompt`. When the template drops messages, `p->messages`
- * becomes a list of messages that the template renders; the body owns both lists. Returns false
+ * becomes a list of messages that the template renders. The body owns both lists. Returns false
  * with the reason in `e`. */
 bool chat_roles_prompt(struct params *p, const struct prepare_model *m, struct prompt_list *out,
                        struct api_error *e);

@@ -54,7 +54,7 @@ static void append_base64(struct strbuf *out, const float *v, uint32_t n)
     mem_free(text);
 }
 
-/* Appends the vector of one input. Returns its number of pieces; the last piece has no
+/* Appends the vector of one input. Returns its number of pieces. The last piece has no
  * `goes_on`. */
 static uint32_t append_vector(struct strbuf *out, const struct params *p,
                               const struct answer_delta *d)

@@ -308,7 +308,8 @@ static bool is_cleared(const struct turn *t, const json_t *message)
     return at && strcmp(at, "next_user_message") == 0 && t->i < t->i_last_user;
 }
 
-/* Applies the settings of a system message from its place in the conversation on. */
+/* Reads `output_config` of a system message. Its effort replaces the request's effort, unless
+ * the request's effort is "none". */
 static bool set_effort(struct turn *t, const json_t *message)
 {
     const json_t *config = json_object_get(message, "output_config");

@@ -1,9 +1,8 @@
 /* Writes answers of /v1/messages: one message of content blocks, or a stream of Anthropic's
- * events with a start and an end for each block. Errors have Anthropic's form.
- * answer_writer.c calls the functions in `dialect_messages` with deltas; they append to a
- * buffer.
+ * events with a start and an end for each block. Errors have Anthropic's form. answer_writer.c
+ * calls the functions in `dialect_messages` with deltas. These functions append to a buffer.
  * `dialect_state` keeps the open block. At most one block is open, and each block is ended
- * before the next. Any thread may call `whole`; the loop calls all other functions. */
+ * before the next. Any thread may call `whole`. The loop calls all other functions. */
 #include "gateway/dialects/messages.h"
 
 #include <string.h>

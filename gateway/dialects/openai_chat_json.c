@@ -1,6 +1,6 @@
 /* Writes answers of /v1/chat/completions: chunks of a stream, or one body.
- * answer_writer.c calls the functions in `dialect_chat` with deltas; they append JSON to a
- * buffer. Field order and extra fields are vLLM's.
+ * answer_writer.c calls the functions in `dialect_chat` with deltas. These functions append JSON
+ * to a buffer. Field order and extra fields are vLLM's.
  * Each delta's parts are written exactly once. The only state is the constant beginning of the
  * chunks, which is made once per stream. `whole` may run on a pool thread. */
 #include "common/json/text.h"
@@ -83,7 +83,7 @@ static void append_custom(struct strbuf *out, const struct answer_part *call, st
     json_decref(v);
 }
 
-/* Appends one entry per call; the parts of a call are adjacent. In a stream, a call that began
+/* Appends one entry per call. The parts of a call are adjacent. In a stream, a call that began
  * earlier has an entry with its index and more arguments. OpenAI's chunks have only function
  * calls. */
 static void append_calls(struct strbuf *out, const struct answer_shape *a,

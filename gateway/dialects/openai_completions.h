@@ -5,7 +5,7 @@
 
 #define COMPLETIONS_MAX_PROMPTS 1024u
 
-/* Copies the prompts' texts without tokenizing them. Returns false with the reason in `e`; `out`
+/* Copies the prompts' texts without tokenizing them. Returns false with the reason in `e`. `out`
  * may be partly filled then, and the caller frees it. */
 bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
                                 struct prompt_list *out, struct api_error *e);

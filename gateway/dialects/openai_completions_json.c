@@ -1,9 +1,9 @@
 /* Writes answers of /v1/completions: chunks of a stream, or one body, with echo and
  * log-probabilities.
- * answer_writer.c calls the functions in `dialect_completions` with deltas; they append JSON to
- * a buffer.
+ * answer_writer.c calls the functions in `dialect_completions` with deltas. These functions
+ * append JSON to a buffer.
  * With echo, the first delta begins with the prompt's text and tokens. Text offsets never exceed
- * the text's length. This file keeps no state; `whole` may run on a pool thread. */
+ * the text's length. This file keeps no state. `whole` may run on a pool thread. */
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
@@ -13,7 +13,7 @@
 #define OBJECT "text_completion"
 
 /* Appends the candidates for one token as {"text": logprob}: the top candidates, and the chosen
- * token if it is not among them. Two ids may have the same text; a key is written only once. */
+ * token if it is not among them. Two ids may have the same text. A key is written only once. */
 static void append_top(struct strbuf *out, const struct answer_shape *a,
                        const struct token_logprobs *t)
 {

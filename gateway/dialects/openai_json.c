@@ -1,6 +1,6 @@
 /* Writes JSON that OpenAI's dialects share: first members, usage, token names,
  * log-probabilities, errors, the list of models.
- * The writers of chat, completions, responses and embeddings call these functions; each function
+ * The writers of chat, completions, responses and embeddings call these functions. Each function
  * appends to the given buffer.
  * The functions are pure and usable on any thread. Field order and extra fields are vLLM's. A
  * token whose bytes are not valid UTF-8 is named "bytes:\x…", so that names stay distinct. */

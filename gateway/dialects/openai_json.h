@@ -42,8 +42,8 @@ void openai_logprobs_of(struct strbuf *out, const struct answer_shape *a,
 /* Returns false when log-probabilities are written as null. */
 bool openai_has_logprobs(const struct answer_shape *a, const struct answer_delta *d);
 
-/* These functions are shared parts of dialects: the type of a stream, its end (with the usage
- * chunk when the request asks for it), and OpenAI's errors. */
+/* These functions are shared parts of dialects. They give the type of a stream, its end (with
+ * the usage chunk when the request asks for it), and OpenAI's errors. */
 const char *openai_stream_type(const struct params *p);
 void openai_close(struct strbuf *out, const struct answer_shape *a, const char *object,
                   const struct answer_usage *u);

@@ -293,7 +293,7 @@ static bool read_server_call(struct reader *r, const json_t *item, const char *t
 }
 
 /* Reads an effort that applies from this item on. A different format of the answer is not
- * allowed here; it must be in the request itself. */
+ * allowed here. It must be in the request itself. */
 static bool read_update(struct reader *r, const json_t *item)
 {
     const json_t *effort = json_object_get(json_object_get(item, "reasoning"), "effort");

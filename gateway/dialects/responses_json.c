@@ -1,7 +1,7 @@
 /* Writes answers of /v1/responses: one response of items, or a stream of OpenAI's events. In a
  * stream each item begins, arrives in pieces, and is repeated complete at its end.
- * answer_writer.c calls the functions in `dialect_responses` with deltas; they append to a
- * buffer.
+ * answer_writer.c calls the functions in `dialect_responses` with deltas. These functions append
+ * to a buffer.
  * `dialect_state` keeps the open item, its text so far and all complete items, because the last
  * event repeats everything. At most one item is open. Sequence numbers have no gaps. */
 #include <string.h>
@@ -312,7 +312,7 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u, uint3
                   (unsigned long long)u->prompt_tokens + u->completion_tokens);
 }
 
-/* Appends the response. `u` is NULL until the end; `e` is NULL unless the request failed. */
+/* Appends the response. `u` is NULL until the end. `e` is NULL unless the request failed. */
 static void append_response(struct strbuf *out, const struct writer *w, const char *status,
                             const struct answer_usage *u, const struct api_error *e)
 {

@@ -17,7 +17,7 @@
     "- The column `since` names the version that introduced the behaviour.\n\n"                    \
     "`cox-gateway fields` writes this page from the table in `gateway/fields/`.\n\n"
 
-/* `columns` lists the dialects with rows in the table; each dialect has a column. */
+/* `columns` lists the dialects with rows in the table. Each dialect has a column. */
 static const struct {
     enum api_kind kind;
     const char *name;

@@ -1,7 +1,7 @@
 /* Reads a body's JSON into `params` by the table of fields, then checks the rules between
  * fields.
  * A dialect's `read` calls `params_init` while a request is prepared. Each row of the table
- * (fields_at) is looked up in the body; the row says type, range and target.
+ * (fields_at) is looked up in the body. The row says type, range and target.
  * `params` takes the body also on failure, and all strings and JSON in `params` are borrowed
  * from the body. The first error ends the reading. Rows are read in the table's order, because
  * some rows depend on earlier rows. The functions are pure, and usable on any thread. */
@@ -163,7 +163,7 @@ static bool check_unknown(struct params *p, enum unknown_fields policy, struct a
 /* ---- rules between fields ---- */
 
 /* Checks log-probabilities before the fields are read. The rows have the bounds that hold for
- * all servers; this server's bound may be lower. */
+ * all servers. This server's bound may be lower. */
 static bool check_logprobs(const json_t *body, enum api_kind kind,
                            const struct params_policy *policy, struct api_error *e)
 {

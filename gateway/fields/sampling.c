@@ -1,5 +1,5 @@
 /* Defines the fields about sampling, and about the end of a text.
- * read.c reads a body by these rows. A row's own parser writes checked values into `params`;
+ * read.c reads a body by these rows. A row's own parser writes checked values into `params`.
  * prepare.c turns bad_words into ids.
  * The order of rows matters: a newer name of a field follows the older name, so the newer name
  * overrides. Arrays are on the arena of `params`, and all other values are borrowed from the
@@ -179,10 +179,10 @@ static bool parse_bad_words(struct params *p, const json_t *v, const struct fiel
 }
 
 static const struct field rows[] = {
-    /* max_completion_tokens follows max_tokens, so the newer name overrides the older one */
     /* a value of 0 is allowed only with echo */
     ROW_U32("max_tokens", max_tokens, TEXT, 0, 1 << 30),
     ROW_U32("max_tokens", max_tokens, CHAT | MESSAGES, 1, 1 << 30),
+    /* this row follows max_tokens, so the newer name overrides the older one */
     ROW_U32("max_completion_tokens", max_tokens, CHAT, 1, 1 << 30),
     ROW_U32("max_output_tokens", max_tokens, RESPONSES, 1, 1 << 30),
     ROW_U32("n", n, BOTH, 1, PARAMS_MAX_CHOICES),

@@ -1,9 +1,9 @@
-/* Makes text, stop strings and deltas of one choice from the Tokens items of the head.
- * serving calls `generation_on_tokens` and acts on the event that it returns. The answer writer
- * takes text with `generation_delta` and confirms it with `generation_given`.
+/* Makes text, stop strings and deltas of one choice from the Tokens items of the head. serving
+ * calls `generation_on_tokens` and acts on the event that it returns. The answer writer takes
+ * text with `generation_delta` and confirms it with `generation_given`.
  * `stream` decides which tokens are new, so a repeated or lost item is harmless. `ids` only
  * grows, and holds all tokens for a resubmission. Text that may begin a stop string is never
- * emitted. This file does no I/O; loop thread only. */
+ * emitted. This file does no I/O, and only the loop thread calls its functions. */
 #include "gateway/generation/generation.h"
 
 #include <math.h>
@@ -87,7 +87,7 @@ uint32_t generation_count_chars(struct str s)
     return n;
 }
 
-/* Appends decoded text. Returns true when the text completes a stop string; the text then ends
+/* Appends decoded text. Returns true when the text completes a stop string. The text then ends
  * there. */
 static bool push_text(struct generation *g, const struct generation_rules *r, struct str delta)
 {

@@ -2,8 +2,8 @@
 /* `generation` is one choice of a request: it turns Tokens items into text, stop strings and
  * deltas. It keeps every received token for a resubmission. It also keeps the text that was not
  * sent to the client yet. A slow client gets larger deltas, and an answer in one piece is a
- * single delta. The owner submits, cancels and writes; this module does no I/O. Loop thread
- * only. */
+ * single delta. The owner submits, cancels and writes. This module does no I/O. Only the loop
+ * thread calls these functions. */
 #include "gateway/base/api_error.h"
 #include "gateway/generation/forbidden.h"
 #include "gateway/generation/prompt_logprobs.h"

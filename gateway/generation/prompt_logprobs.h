@@ -1,7 +1,7 @@
 #pragma once
 /* Keeps log-probabilities of a prompt as the head sends them: one row for each id but the first.
  * The rows are kept until the request is answered, and a resubmission asks only for missing
- * rows. The rows are plain data within the generation; loop thread only. */
+ * rows. The rows are plain data within the generation, and only the loop thread uses them. */
 #include "proto/messages.h"
 
 struct prompt_logprobs {

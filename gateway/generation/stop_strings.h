@@ -4,8 +4,8 @@
  * string. Exactly these bytes must be held back from the client.
  * The result depends on the text alone, not on its split into tokens. The first complete string
  * wins. When several strings are complete at the same byte, the longest wins. A `stop_set` is
- * immutable and shared by the choices of a request; a matcher belongs to one choice.
- * Single-threaded. */
+ * immutable and shared by the choices of a request. A matcher belongs to one choice. Only one
+ * thread at a time may use a matcher. */
 #include "common/base/str.h"
 
 #define STOP_MAX_STRINGS 16u
@@ -31,7 +31,7 @@ struct stop_match {
  * most STOP_MAX_BYTES long. */
 void stop_set_init(struct stop_set *s, const struct str *strings, uint32_t n);
 void stop_set_fini(struct stop_set *s);
-/* Feeds text to the matcher. Returns true when a stop string is complete at `out->end`; the rest
+/* Feeds text to the matcher. Returns true when a stop string is complete at `out->end`. The rest
  * was not fed. With `ignore`, complete strings are skipped (min_tokens). */
 bool stop_matcher_feed(struct stop_matcher *m, const struct stop_set *s, struct str text,
                        bool ignore, struct stop_match *out);

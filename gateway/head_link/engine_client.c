@@ -4,8 +4,8 @@
  * `engine_client_on_connection`. `engine_events` receives the messages of these frames.
  * `engine_client_send` sends messages to the head.
  * Messages are accepted only while the state is OPEN and the session matches. Texts of a message
- * are in the arena `decode` and are valid during the callback only. Loop thread only; time is an
- * argument. */
+ * are in the arena `decode` and are valid during the callback only. Only the loop thread calls
+ * these functions, and time is an argument. */
 #include "gateway/head_link/engine_client.h"
 
 #include <stdio.h>
@@ -297,7 +297,7 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
     c->connected = up;
     if (!up) {
         /* The session is not lost yet. It ends when heartbeats are missing for too long, or at
-         * the next connection: the new connection has a new name at the head and therefore no
+         * the next connection. The new connection has a new name at the head and therefore no
          * session. */
         if (c->state == ENGINE_GREETING)
             lose(c, why, false);

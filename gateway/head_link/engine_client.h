@@ -3,7 +3,7 @@
  * credits. It sends a new Hello whenever the session is lost: the head was silent for
  * --peer-timeout, a message number was wrong, or the connection is new. `on_link` reports a lost
  * session, and the owner must submit its choices again. The client is pure except for the bus
- * behind `engine_io`; time is an argument. Loop thread only.
+ * behind `engine_io`. Time is an argument. Only the loop thread calls these functions.
  *   DOWN ──Hello sent──▶ GREETING ──Welcome──▶ OPEN
  *   ▲                     │ refused, no answer   │ silent, broken, reconnected
  *   └─────────────────────┴────────────────────────┘ */

@@ -3,8 +3,8 @@
  * routes_dispatch calls `front_begin` before anything else, and servers.c calls `front_answered`
  * when the answer is complete.
  * A request's record is created only when the access log or the export of spans needs it, and is
- * freed with its request. No key and no text of a client is written to the log. Loop thread
- * only. */
+ * freed with its request. No key and no text of a client is written to the log. Only the loop
+ * thread calls these functions. */
 #include "gateway/http/front.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #pragma once
 /* Declares the processing that is common to all routes: CORS, request ids, and the record of
- * each request for the access log and the span. Loop thread only. */
+ * each request for the access log and the span. Only the loop thread calls these functions. */
 #include "common/http/server/server.h"
 #include "common/options/front.h"
 #include "common/options/trace.h"

@@ -3,7 +3,8 @@
  * (http_requests_total, http_request_duration_seconds, ...). A series is created at the first
  * request of its kind. The number of series is bounded by paths in the table of routes × methods
  * × kinds, for any requests. The handler of an unknown path is "none", and the method of an
- * unusual request is "other". Probes and scrapes are not counted, as in vLLM. Loop thread only. */
+ * unusual request is "other". Probes and scrapes are not counted, as in vLLM. Only the loop
+ * thread calls these functions. */
 #include "common/base/metrics.h"
 #include "common/http/server/server.h"
 

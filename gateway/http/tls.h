@@ -1,6 +1,6 @@
 #pragma once
 /* Keeps the gateway's TLS certificate: reads it from the files of its options, and again when
- * the files change. Loop thread only. */
+ * the files change. Only the loop thread calls these functions. */
 #include "common/base/metrics.h"
 #include "common/loop/loop.h"
 #include "common/options/ssl.h"

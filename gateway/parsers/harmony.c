@@ -85,7 +85,7 @@ static void give(struct parser_state *s, struct str body, bool calls, struct ans
     s->said = s->said || body.len > 0;
 }
 
-/* Handles text without a header. Text of a model that writes no messages is content; an
+/* Handles text without a header. Text of a model that writes no messages is content. An
  * incomplete header is dropped. One byte is emitted, so that the next search does not find the
  * same marker again. */
 static size_t no_header(struct parser_state *s, struct str text, bool end, bool calls,

@@ -69,7 +69,7 @@ static void go(struct parser_state *s, size_t mark, bool calls, struct answer *a
         answer_reasoning_again(a);
 }
 
-/* Handles a header. A name before a kind is dropped; a name without a kind is content. */
+/* Handles a header. A name before a kind is dropped. A name without a kind is content. */
 static size_t feed_header(struct parser_state *s, struct str text, bool end, bool calls,
                           struct answer *a)
 {

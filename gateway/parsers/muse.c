@@ -220,7 +220,7 @@ static bool is_word_byte(char c)
 }
 
 /* Returns the position after name=" in a tag. name=" must precede the tag's end and the next
- * tag. Returns 0 when name=" is missing; with `more`, it may still arrive. `n` is the end of the
+ * tag. Returns 0 when name=" is missing. With `more`, it may still arrive. `n` is the end of the
  * tag's own name. */
 static size_t find_name(struct str text, size_t n, bool *more)
 {
@@ -241,7 +241,7 @@ static size_t find_name(struct str text, size_t n, bool *more)
 }
 
 /* Reads the attribute name="…" of the tag at the start of `text`, whose own name has n bytes.
- * Returns the end of the tag. Returns 0 when the text is not such a tag; with `more`, it may
+ * Returns the end of the tag. Returns 0 when the text is not such a tag. With `more`, it may
  * still become such a tag. */
 static size_t read_tag(struct str text, size_t n, bool end, struct str *name, bool *more)
 {

@@ -4,7 +4,7 @@
  * markers decides. Otherwise the text decides: it is reasoning when it begins with the marker,
  * or when the model always reasons first.
  * `parser_run` calls the step function with all unconsumed text. Parts are emitted through
- * answer.h. All constants of a family are in `struct think_family`; the state of a choice is the
+ * answer.h. All constants of a family are in `struct think_family`. The state of a choice is the
  * step alone. */
 #include <string.h>
 

@@ -18,7 +18,7 @@
 #define NS "]<]minimax[>["
 
 /* `STEP_TEXT` is in content, and `STEP_SEEK` before a call or the end of all calls. `STEP_NAME`
- * is at a call's name. `STEP_BODY` is in the arguments; `s->i_wrapper` bytes of the arguments
+ * is at a call's name. `STEP_BODY` is in the arguments. `s->i_wrapper` bytes of the arguments
  * were searched. */
 enum { STEP_TEXT, STEP_SEEK, STEP_NAME, STEP_BODY };
 enum { MAX_NAME = 256, MAX_DEPTH = 32 };

@@ -2,7 +2,7 @@
  * of that kind.
  * `parser_run` feeds all unconsumed text to the step function. Content is emitted through
  * tool_text.c, and calls and arguments through answer.h.
- * All constants of a family are in `struct marked_family`; the state is `struct parser_state`
+ * All constants of a family are in `struct marked_family`. The state is `struct parser_state`
  * alone. Arguments are emitted as they arrive. Text before them is held up to NAMED_MAX_HEAD or
  * MAX_BLANK bytes. Text that begins like a call and is not one becomes content, as in vLLM. */
 #include "gateway/parsers/tool_marked.h"

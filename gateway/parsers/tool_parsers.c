@@ -1,5 +1,5 @@
 /* Lists the tool parsers by vLLM's names. Families that differ only in their markers are rows
- * here; all other families have files of their own.
+ * here. All other families have files of their own.
  * `find_parsers` of model.c calls `tool_parser_find` at the start. Every table is constant, so
  * any thread may use a parser.
  * A row gives a name, the markers that detokenizing must keep, and its family's constants

@@ -3,7 +3,7 @@
  * `parser_run` feeds all unconsumed text to the step function. Content is emitted through
  * tool_text.c, and calls and arguments through answer.h. The tool's schema decides the type of a
  * value (tool_types.h).
- * All constants of a family are in `struct tagged_family`; the state is `struct parser_state`
+ * All constants of a family are in `struct tagged_family`. The state is `struct parser_state`
  * alone. Strings are emitted as they arrive. Values of other types are held until their end, at
  * most MAX_HELD_VALUE bytes. `n_seen` and `n_first` keep searched positions, so no byte is
  * searched twice. */
@@ -87,7 +87,7 @@ static bool is_name_byte(char c)
            c == '-' || c == '.' || c == '/' || c == ':';
 }
 
-/* Reads a name and its end at the start of text. Returns 0 when the name is missing; with
+/* Reads a name and its end at the start of text. Returns 0 when the name is missing. With
  * `more`, it may still arrive. */
 static size_t read_name(const struct tagged_family *f, struct str text, struct str *name,
                         bool *more)

@@ -1,7 +1,8 @@
 #pragma once
-/* `dialect` is a form of request and answer, such as OpenAI's two endpoints. A route names its
- * dialect. request/ contains no JSON, and a dialect does not access the request. Each dialect is
- * a constant table of functions. docs/develop/gateway.md describes the needs of a new dialect. */
+/* `dialect` is a form of request and answer, such as that of OpenAI's chat completions. A route
+ * names its dialect. request/ contains no JSON, and a dialect does not access the request. Each
+ * dialect is a constant table of functions. docs/develop/gateway.md describes the needs of a new
+ * dialect. */
 #include "gateway/answer/answer.h"
 #include "gateway/prepare/prepared.h"
 #include "gateway/tools/set.h"
@@ -40,7 +41,7 @@ struct dialect {
     enum api_kind kind;       /* bit of the dialect in the table of fields */
     const char *call_prefix;  /* prefix of tool call ids; NULL = no parser reads the answers */
 
-    /* Reads a body into params, and prompts with text or ids; the caller tokenizes. The function
+    /* Reads a body into params, and prompts with text or ids. The caller tokenizes. The function
      * is pure, and usable on any thread. `owned_body` moves into `out->params`, also on failure.
      * Returns false with the reason in `out->error`. */
     bool (*read)(const struct prepare_model *m, json_t *owned_body, struct prepared *out);

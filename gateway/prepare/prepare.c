@@ -17,12 +17,12 @@
 #include "gateway/tools/blame.h"
 #include "gateway/tools/grammar_source.h"
 
-/* `MAX_COMPILES` is the limit of one request. The number includes the search for the tool at
- * fault, which halves the list at each step. */
+/* `MAX_COMPILES` is the most compiles for one request. The number includes the search for the
+ * tool at fault, which halves the list at each step. */
 enum { MAX_BAD_WORD_IDS = 4096, MAX_COMPILES = 10 };
 
-/* Returns the largest number of ids in a prompt. The limit is the context, or for embeddings the
- * limit of --pooler-config. */
+/* Returns the most ids of a prompt. For tokens the limit is the context. For embeddings it is
+ * the limit of --pooler-config, else CHUNKS_MAX_IDS with chunked processing, else the context. */
 static uint32_t max_input(const struct prepare_model *m, const struct params *p)
 {
     if (p->sampling.pooling == POOLING_NONE)

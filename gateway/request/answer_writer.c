@@ -2,9 +2,10 @@
  * `api_request_flush` is called after new tokens and when a client has read. It takes deltas
  * from the generations, feeds them through the parsers (answer/), and lets the dialect make
  * JSON. `reply_ops` sends the JSON.
- * Any write may find that the client has disconnected; then `r->reply` is NULL and nothing more
+ * Any write may find that the client has disconnected. Then `r->reply` is NULL and nothing more
  * is written. A large answer is written on the pool. Until its job is done, the loop only reads
- * the request's choices. Loop thread, except for `write_run` and `answer_run`. */
+ * the request's choices. All functions run on the loop thread, except for `write_run` and
+ * `answer_run`. */
 #include "gateway/request/answer_writer.h"
 
 #include "common/base/mem.h"
@@ -282,7 +283,7 @@ static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(st
     const struct encode_job job = {
         .run = run,
         .done = done,
-        /* The request already holds this memory; a large number only marks the job as large. */
+        /* The request already holds this memory. A large number only marks the job as large. */
         .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
     return api_request_to_pool(r, s->pool, &job);
 }

@@ -1,9 +1,9 @@
 /* Keeps the gateway's metrics of requests and of the cluster, under vLLM's names.
  * serving reports choices to this module as they start and end; cluster.c forwards the numbers
  * of the head. `/metrics` renders the registry.
- * The registry owns all metrics; `struct serving_metrics` borrows them and owns `labels`.
- * Counters of the head may restart with another head, so only their growth is added. Loop thread
- * only. */
+ * The registry owns all metrics. `struct serving_metrics` borrows them and owns `labels`.
+ * Counters of the head may restart with another head, so only their growth is added. Only the
+ * loop thread calls these functions. */
 #include "gateway/request/metrics.h"
 
 #include <stdio.h>

@@ -29,7 +29,7 @@ struct reply_ops {
     void (*release_body)(void *reply);
     /* Reserves `bytes` beside the body until the request is answered. Returns STATUS_AGAIN when
      * the tenant's share is used up now. Returns STATUS_LIMIT when the bytes exceed the largest
-     * possible share; the request must be refused then. NULL = the memory is not counted. */
+     * possible share. The request must be refused then. NULL = the memory is not counted. */
     enum status (*hold)(void *reply, uint64_t bytes);
 };
 

@@ -5,7 +5,8 @@
  *     └────────────┴──────────────┴── error, client gone ──▶ DONE
  * A request owns its choices (generation.h does their work). This folder decides when to write,
  * and the dialect decides how. A stream begins with the first token, so that earlier errors have
- * an HTTP status. Each file here performs one action on a request; serving/ decides when. */
+ * an HTTP status. Each file here performs one action on a request. The files of serving/ decide
+ * when. */
 #include "common/base/clock.h"
 #include "gateway/auth/limits.h"
 #include "gateway/base/encode_pool.h"

@@ -6,7 +6,8 @@
  * robin (Shreedhar and Varghese, SIGCOMM 1995) for packets whose size is known only after
  * sending. A small submit therefore waits for at most one round and one large submit of each
  * other tenant.
- * The owner provides the memory of entries. A zeroed entry is in no queue. One thread only. */
+ * The owner provides the memory of entries. A zeroed entry is in no queue. Only one thread at a
+ * time may use a queue. */
 #include <stdint.h>
 
 #define SUBMIT_QUANTUM_BYTES (64u << 10) /* bytes that one tenant may send per round */

@@ -24,8 +24,9 @@ static enum access_verdict decide_admin(const struct access_rules *r, const stru
     return elsewhere ? ACCESS_NOT_HERE : ACCESS_NO_ADMIN_KEY;
 }
 
-/* Decides about metrics. When metrics have an address of their own, the public address requires
- * a key for them, because any client on the Internet may reach it. */
+/* Decides about metrics. Without --metrics-public, and when metrics have an address of their
+ * own, the public address requires a key for them. Any client on the Internet may reach that
+ * address. */
 static enum access_verdict decide_metrics(const struct access_rules *r,
                                           const struct access_caller *c)
 {

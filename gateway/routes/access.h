@@ -23,7 +23,7 @@ enum access_verdict {
     ACCESS_NO_ADMIN_KEY, /* 403: no admin key is configured, so no client has access */
 };
 
-/* Decides whether one request has access. `row` is NULL for an unknown path or method;
+/* Decides whether one request has access. `row` is NULL for an unknown path or method.
  * ACCESS_GRANTED then means that the caller may get the 404 or 405. */
 enum access_verdict access_decide(const struct access_rules *r, const struct access_caller *c,
                                   const struct http_route *row);

@@ -4,7 +4,7 @@
  * `routes_dispatch` after the body. Each request gets exactly one answer, from this file or from
  * its handler.
  * Only access.c decides about access. The key is looked up again at each step and passed in
- * `struct call`; nothing is kept between requests. Loop thread only. */
+ * `struct call`. Nothing is kept between requests. Only the loop thread calls these functions. */
 #include "gateway/routes/dispatch.h"
 
 #include "common/http/server/answer.h"

@@ -3,7 +3,7 @@
  * tokens are passed to serving, files and batches to batches/, and adapters to
  * serving/adapters.c.
  * `struct call` is borrowed for the call. Its request lives until it is answered. A handler, or
- * the module behind it, answers exactly once. Loop thread only. */
+ * the module behind it, answers exactly once. Only the loop thread calls these functions. */
 #include "gateway/routes/handlers.h"
 
 #include <stdio.h>
@@ -112,7 +112,8 @@ void route_get_openapi(struct api_server *a, const struct call *c)
     http_respond(c->request, 200, JSON_TYPE, strbuf_str(&a->openapi), NULL, 0);
 }
 
-/* Returns entry i of the list of models: first the served names, then the adapters. */
+/* Sets `out` to entry i of the list of models: first the served names, then the adapters.
+ * Returns false when there is no entry i. */
 static bool model_at(const struct api_server *a, size_t i, struct openai_model *out)
 {
     const char *base = a->served_names[0];

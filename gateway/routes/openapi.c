@@ -243,7 +243,7 @@ static void add_body_and_answer(json_t *op)
 }
 
 /* Adds an error to an operation. When the operation already has an answer of this status, the
- * error's JSON is added to that answer, because errors before the handler use the same status. */
+ * error's JSON is added to that answer. Errors before the handler use the same status. */
 static void add_error(json_t *op, const char *status, const char *shape)
 {
     json_t *responses = json_object_get(op, "responses");

@@ -10,7 +10,7 @@ struct gateway_config;
 struct openapi_world {   /* settings of this server that change the document */
     bool keys, admin;    /* API keys exist; an admin key exists and is used at this address */
     bool metrics_public; /* /metrics needs no key */
-    /* /metrics has its own address; at the public address it always needs a key */
+    /* /metrics has its own address; without --metrics-public, its public address needs a key */
     bool metrics_away;
     bool metrics_key; /* the admin key is accepted for /metrics */
     bool state;       /* --state-dir is given, so there are files and batches */
@@ -18,7 +18,7 @@ struct openapi_world {   /* settings of this server that change the document */
     enum unknown_fields unknown;
 };
 
-/* `openapi_base` is the hand-written part as JSON; CMake makes a .c file from it. */
+/* `openapi_base` is the hand-written part as JSON. CMake makes a .c file from it. */
 extern const char openapi_base[];
 extern const size_t openapi_base_len;
 

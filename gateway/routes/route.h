@@ -14,8 +14,8 @@ enum route_access {
     ACCESS_OPEN,
     ACCESS_PROBE, /* needs either kind of key; open at the admin address */
     ACCESS_ADMIN, /* needs the admin key; without a configured admin key no client has access */
-    /* Needs either kind of key, except with --metrics-public. With two addresses the public
-     * address always needs a key. */
+    /* Needs a key of either kind, except with --metrics-public. When metrics have an address of
+     * their own and no keys exist, the public address does not serve them. */
     ACCESS_METRICS,
 };
 

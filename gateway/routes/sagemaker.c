@@ -4,7 +4,7 @@
  * adapter. Then the body is passed to serving with a dialect of DJL's form
  * (sagemaker/djl_dialects.c) and the reply of the caller's protocol.
  * Every refusal has the form that the caller's protocol expects. Only `has_served` is kept
- * between requests. Loop thread only. */
+ * between requests. Only the loop thread calls these functions. */
 #include "gateway/routes/sagemaker.h"
 
 #include <string.h>
@@ -215,8 +215,9 @@ bool sagemaker_get_ping(struct api_server *a, struct http_request *r)
     return true;
 }
 
-/* Returns the size of the longest prompt in JSON, in MB. A token is about two characters, each
- * up to six bytes as a \u escape. Other members of the request add little. */
+/* Returns the size of the longest prompt in JSON, in MB: at most the largest body, and at most
+ * TRANSFORM_TOTAL_MB. A token is about two characters, each up to six bytes as a \u escape.
+ * Other members of the request add little. */
 static uint64_t payload_mb(const struct api_server *a)
 {
     enum { TOKEN_BYTES = 12 };

@@ -1,6 +1,7 @@
 #pragma once
 /* Declares handlers of DJL Serving's paths, and of the paths of SageMaker's runtime, which
- * usually forwards to them (docs/reference/sagemaker.md). Loop thread only. */
+ * usually forwards to them (docs/reference/sagemaker.md). Only the loop thread calls these
+ * functions. */
 #include "gateway/routes/state.h"
 
 /* Handles /invocations, /predictions/NAME and, on SageMaker, chat's path. */

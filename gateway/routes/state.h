@@ -1,6 +1,6 @@
 #pragma once
 /* `api_server` is the API's state, which all handlers use. gateway.c creates it and owns the
- * objects behind its pointers. Loop thread only. */
+ * objects behind its pointers. Only the loop thread uses it. */
 #include "common/base/metrics.h"
 #include "common/http/handlers/host_rule.h"
 #include "common/http/server/server.h"

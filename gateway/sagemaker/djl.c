@@ -3,7 +3,8 @@
  * `parameters` become members of a new body in `translation.to`, which OpenAI's readers check by
  * the table of fields. Chat bodies keep OpenAI's fields.
  * Unknown parameters are dropped with a warning. The new body shares values with the client's by
- * reference counts; `params` owns it at the end. Pure; any thread. */
+ * reference counts. `params` owns it at the end. The functions are pure and may run on any
+ * thread. */
 #include "gateway/sagemaker/djl.h"
 
 #include <string.h>
@@ -271,7 +272,7 @@ static bool is_text(const json_t *v)
     return json_is_string(v) && json_string_length(v) > 0;
 }
 
-/* Returns true for a list of texts. A static batch may have several texts; OpenAI's reader
+/* Returns true for a list of texts. A static batch may have several texts. OpenAI's reader
  * limits their number. */
 static bool is_batch(const json_t *v)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /* Reads bodies of DJL Serving's clients for a SageMaker endpoint. On one path a body is
  * {"inputs":…,"parameters":{…}}, or has chat's messages. Each body is converted to OpenAI's
- * fields, which the table of fields checks; docs/reference/sagemaker.md has the list.
+ * fields, which the table of fields checks. The list is in docs/reference/sagemaker.md.
  * Four forms differ in their answers: ROLLING (rolling_batch=vllm), TGI (the same with
  * tgi_compat), ASYNC (async_mode) and STATIC (lists, as in a pipeline). The functions are pure,
  * and usable on any thread. */

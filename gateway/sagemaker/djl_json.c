@@ -1,6 +1,6 @@
 /* Writes answers to `inputs`: a line per token in a stream, or one body.
- * answer_writer.c calls the functions through the dialects in djl_dialects.c; they append JSON
- * to a buffer.
+ * answer_writer.c calls the functions through the dialects in djl_dialects.c. These functions
+ * append JSON to a buffer.
  * The texts of all tokens together are exactly the answer's text (djl_pieces). The last line of
  * a stream repeats the whole text, which `generation.said` keeps. `djl_whole` may run on a pool
  * thread. */
@@ -194,7 +194,7 @@ static void append_line_end(struct strbuf *out, const struct answer_shape *a,
 }
 
 /* Writes a line per new token. When the end has no token, because text was held back, its line
- * has the token id -1, as in DJL: clients read ["token"]["text"] in every line. */
+ * has the token id -1, as in DJL. Clients read ["token"]["text"] in every line. */
 void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                const struct answer_delta *d)
 {

@@ -4,7 +4,7 @@
  * sent unchanged, or in event-stream messages. The container's errors are wrapped in a
  * ModelError.
  * A reply is a struct http_request and owns nothing else. Each answer is sent once. `end` or
- * `drop` ends a stream. Loop thread only. */
+ * `drop` ends a stream. Only the loop thread calls these functions. */
 #include "gateway/sagemaker/endpoint_reply.h"
 
 #include <stdio.h>

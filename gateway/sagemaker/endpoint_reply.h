@@ -1,7 +1,8 @@
 #pragma once
 /* Sends answers in the form of SageMaker's runtime, which usually runs between the client and a
  * container, for boto3 and other SDKs. The container's errors become a ModelError, and streams
- * consist of events. Replies are struct http_request. Loop thread only. */
+ * consist of events. Replies are struct http_request. Only the loop thread calls these
+ * functions. */
 #include "common/http/server/server.h"
 #include "gateway/prepare/dialect.h"
 

@@ -8,7 +8,7 @@ struct header {
     const char *name, *value;
 };
 
-/* Computes the CRC four bits at a time; a table of sixteen entries is fast enough for texts.
+/* Computes the CRC four bits at a time. A table of sixteen entries is fast enough for texts.
  * `crc` is the value of the bytes before, or 0. */
 uint32_t event_stream_crc(uint32_t crc, struct str bytes)
 {

@@ -14,5 +14,6 @@ void event_stream_payload(struct strbuf *out, struct str bytes);
 /* Appends the end of a failed stream. `type` is AWS's name ("ModelStreamError"), and `json` has
  * the members of the error. */
 void event_stream_exception(struct strbuf *out, const char *type, struct str json);
-/* Returns the CRC-32 of zlib and Ethernet. */
+/* Returns the CRC-32 (that of zlib and Ethernet) of the bytes before and of `bytes`. `crc` is
+ * the CRC of the bytes before; 0 = there are none. */
 uint32_t event_stream_crc(uint32_t crc, struct str bytes);

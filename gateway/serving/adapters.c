@@ -3,7 +3,8 @@
  * The head sends the names (`gateway_adapters_on_names`). A call of a client becomes an order to
  * the head, and the head's answer becomes the HTTP answer.
  * At most ADAPTER_CALLS_MAX calls are open. Each call ends with exactly one answer: by the head,
- * by a timeout or by the loss of the link. Loop thread only; time is an argument. */
+ * by a timeout or by the loss of the link. Only the loop thread calls these functions, and time
+ * is an argument. */
 #include "gateway/serving/adapters.h"
 
 #include <stdio.h>

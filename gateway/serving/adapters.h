@@ -2,7 +2,8 @@
 /* Keeps the LoRA adapters of a gateway: the names that requests may use, as the head reports
  * them. Also handles vLLM's two calls that change them (POST /v1/load_lora_adapter,
  * /v1/unload_lora_adapter). A call is forwarded to the head and answered when the head answers.
- * routes.c decides which keys may make these calls. Time is an argument; loop thread only. */
+ * routes.c decides which keys may make these calls. Time is an argument. Only the loop thread
+ * calls these functions. */
 #include "gateway/request/reply.h"
 #include "proto/limits.h"
 
@@ -38,7 +39,7 @@ const char *gateway_adapters_find(const struct gateway_adapters *a, struct str n
 void gateway_adapters_on_names(struct gateway_adapters *a, const struct msg_adapters *m);
 
 /* Handles the body of one of the two calls. The call is answered now or when the head answers.
- * `by` is the name of the caller's key, for the head's events; "" without a key. */
+ * `by` is the name of the caller's key, for the head's events, or "" without a key. */
 void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, struct str body,
                            const char *by, uint64_t now_ns);
 void gateway_adapters_on_answer(struct gateway_adapters *a, const struct msg_adapter_answer *m);

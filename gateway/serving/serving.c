@@ -3,8 +3,8 @@
  * `servers.c` and `engine.c` report the events. `engine_ops` sends submits and cancels, and
  * `reply_ops` sends answers.
  * `struct serving` owns every request in its list. An ended request stays until the end of the
- * turn, when `serving_sweep` frees it. A request that a pool still uses waits in `dead`. Loop
- * thread only; time is an argument. */
+ * turn, when `serving_sweep` frees it. A request that a pool still uses waits in `dead`. Only
+ * the loop thread calls these functions, and time is an argument. */
 #include "gateway/serving/serving.h"
 
 #include <stdio.h>
@@ -226,8 +226,9 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
     return false;
 }
 
-/* Implements DJL's chunked_read_timeout, counted since the last token or the arrival. The model
- * is not at fault for a slow client; the HTTP server ends the connections of slow clients. */
+/* Returns true when an open request has had no token for longer than DJL's chunked_read_timeout,
+ * counted from the last token or the arrival. The model is not at fault for a slow client. The
+ * HTTP server ends the connections of slow clients. */
 static bool is_silent(const struct serving *s, const struct api_request *r, uint64_t t)
 {
     return s->o.chunk_timeout_ns && r->reply && r->n_ended < r->n_choices &&

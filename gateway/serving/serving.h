@@ -2,7 +2,7 @@
 /* Owns all open requests and handles the events that change them: a new request, a client that
  * reads or disconnects, tokens, the link to the head, time. It sends to the head through
  * `engine_ops` and to clients through `reply_ops`. Time is an argument, so the whole serving
- * path runs in a unit test without sockets. Loop thread only. */
+ * path runs in a unit test without sockets. Only the loop thread calls these functions. */
 #include "gateway/request/state.h"
 #include "gateway/serving/cluster.h"
 #include "gateway/serving/pump.h"

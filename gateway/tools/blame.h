@@ -1,7 +1,8 @@
 #pragma once
 /* Finds the tool for which no grammar can be made, when a call is forced. The search takes about
  * as long as compiling the whole grammar once more: the list is halved until one tool is left.
- * The compile limit in `grammar_asker` holds for the whole search. Any thread may search. */
+ * The compile limit in `grammar_asker` holds for the whole search. The search may run on any
+ * thread. */
 #include "gateway/compile/grammar_check.h"
 #include "gateway/params/params.h"
 

@@ -2,7 +2,7 @@
  * The parsers of fields (fields/) call one function for response_format, structured_outputs or
  * guided_*. prepare.c then adds the grammar of forced tool calls, and the reasoning before a
  * grammar.
- * At most one grammar is kept in `params.sampling`; a second grammar is an error that names both
+ * At most one grammar is kept in `params.sampling`. A second grammar is an error that names both
  * fields. Sources are copied to `params.arena`. The functions are pure, and usable on any
  * thread. */
 #include "gateway/tools/grammar_source.h"

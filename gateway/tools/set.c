@@ -1,8 +1,8 @@
 /* Keeps the tools of a request in one form, and the origin of each tool, so that answers use the
  * client's names.
  * Parsers of fields (fields/tools.c, fields/responses.c, fields/messages.c) build the list
- * between `tool_set_begin` and `tool_set_end`. Templates, grammars and parsers read `p->tools`;
- * dialects call `tool_origin_of`.
+ * between `tool_set_begin` and `tool_set_end`. Templates, grammars and parsers read `p->tools`.
+ * The dialects call `tool_origin_of`.
  * Everything is in `p->own`, so it is freed with `params`. `index_names` must run after each
  * change of the list. The functions are pure. Any thread may use them, but only one thread per
  * `params`. */
@@ -18,8 +18,9 @@
 #define LIST    "tools"
 #define ORIGINS "origins"
 #define LEFT    "left out"
-/* The following members are indexes by name. They give the position in the list, the full name
- * of a namespace's function by its short name, and the type of a tool that was left out. */
+/* The following members are indexes by name. They give the position in the list, and the full
+ * name of a namespace's function by its short name. They also give the type of a tool that was
+ * left out. */
 #define NAMES      "places"
 #define SHORTS     "shorts"
 #define LEFT_NAMES "left names"
@@ -343,7 +344,7 @@ static struct str name_at(const struct params *p, size_t i)
 }
 
 /* Builds the indexes by name. Returns false when two tools have the same name, so that a call
- * would be ambiguous for the client; `twice` is the position of the second tool. */
+ * would be ambiguous for the client. `twice` is the position of the second tool. */
 static bool index_names(struct params *p, size_t *twice)
 {
     json_t *at = json_object(), *shorts = json_object();

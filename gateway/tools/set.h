@@ -42,7 +42,7 @@ bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, stru
 /* Leaves out a tool of this type. `name` may be NULL. */
 void tool_set_leave_out(struct params *p, const char *type, const json_t *name);
 /* Leaves out a tool that is neither a function nor a custom tool. Returns false with an error
- * when the type is unknown. `where` is the position for the error, such as "tools[2]"; `takes`
+ * when the type is unknown. `where` is the position for the error, such as "tools[2]". `takes`
  * is a sentence about the accepted form. */
 bool tool_set_pass_over(struct params *p, const char *where, const char *type, const json_t *name,
                         const char *takes, struct api_error *e);

@@ -4,8 +4,8 @@
  * description shared with other processes keeps its flags.
  * Before each write the file is checked. When the file was moved or removed (by logrotate for
  * instance), it is created again at its path.
- * `mutex` guards the fields marked so; all other fields belong to the thread. WAITING_BYTES
- * bounds the waiting lines; lines beyond this limit are lost and counted. */
+ * `mutex` guards the fields marked so. All other fields belong to the thread. WAITING_BYTES
+ * bounds the waiting lines. Lines beyond this limit are lost and counted. */
 #include "gateway/trace/access_log.h"
 
 #include <errno.h>

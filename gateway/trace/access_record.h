@@ -1,7 +1,7 @@
 #pragma once
 /* `access_record` holds the facts about a request for the access log and the span. The record is
  * filled while the request is open and read once, after the answer. It contains no text and no
- * key of a client. Loop thread only. */
+ * key of a client. Only the loop thread uses a record. */
 #include "gateway/request/metrics.h"
 #include "gateway/trace/context.h"
 
@@ -29,6 +29,6 @@ struct access_record {
 void access_record_copy(char out[ACCESS_RECORD_NAME_MAX], struct str s);
 /* Copies the request's current state into the record. */
 void access_record_take(struct access_record *n, const struct api_request *r);
-/* Returns "stop", "length", "error" or "abort". `http_status` is the status of the answer;
+/* Returns "stop", "length", "error" or "abort". `http_status` is the status of the answer.
  * `aborted` means that the client disconnected. */
 const char *access_record_outcome(const struct access_record *n, int http_status, bool aborted);

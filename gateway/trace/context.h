@@ -14,7 +14,7 @@ struct trace_context {
     char state[TRACE_STATE_MAX + 1];  /* tracestate of the caller, or "" */
 };
 
-/* Reads traceparent and tracestate. Returns false when there is no valid traceparent; `out` has
+/* Reads traceparent and tracestate. Returns false when there is no valid traceparent. `out` has
  * no trace then. The caller sets `span_id`. */
 bool trace_context_read(struct trace_context *out, struct str traceparent, struct str tracestate);
 /* Begins a trace. `random` has the bytes of the id. `ratio`, 0 to 1, is the share of sampled

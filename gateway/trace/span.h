@@ -8,6 +8,7 @@
  * joined by commas, between them. */
 void trace_batch_head(struct strbuf *out, const char *service_name, const char *host);
 void trace_batch_tail(struct strbuf *out);
-/* Appends a span. `http_status` and `aborted` are as in `access_record_outcome`. */
+/* Appends a span. `http_status` is the status of the answer. `aborted` means that the client
+ * disconnected. */
 void trace_span(struct strbuf *out, const struct access_record *n, int http_status, bool aborted,
                 uint64_t duration_ns);

@@ -2,7 +2,8 @@
  * `bench_metrics_compute` takes the results of cli/bench/load.h and fills `struct
  * bench_metrics`. plot.c and report.c print that struct.
  * Invariants: latencies come from successful requests only. A series is sorted before a
- * percentile is taken. `struct bench_metrics` owns its series until `bench_metrics_fini`. Pure. */
+ * percentile is taken. `struct bench_metrics` owns its series until `bench_metrics_fini`. The
+ * functions are pure and may run on any thread. */
 #include "cli/bench/report/metrics.h"
 
 #include <math.h>
@@ -183,8 +184,8 @@ static void add_result(struct bench_metrics *m, const struct bench_result *r)
         add(&m->series[BENCH_ITL], ms_of(r->gaps_ns[k]));
 }
 
-/* Returns the largest number of requests open at one time. Two requests do not overlap when one
- * ends at the time at which the other begins. */
+/* Returns the largest number of successful requests that were open at one time. Two requests do
+ * not overlap when one ends at the time at which the other begins. */
 static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32_t n_ok)
 {
     uint64_t *starts = mem_array(n_ok, sizeof *starts), *ends = mem_array(n_ok, sizeof *ends);
@@ -207,8 +208,8 @@ static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32
     return most;
 }
 
-/* Returns the largest number of pieces within one second, in whole seconds since the first
- * request was sent. */
+/* Returns the largest number of pieces of successful requests within one second. The seconds are
+ * whole seconds since the first of these requests was sent. */
 static uint32_t peak_pieces(const struct bench_result *results, uint32_t n)
 {
     uint64_t from = UINT64_MAX, to = 0;

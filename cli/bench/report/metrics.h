@@ -1,13 +1,14 @@
 #pragma once
 /* Computes the figures of a load as vLLM's benchmark does: latencies of successful requests,
- * rates over the whole duration, and percentiles with NumPy's linear interpolation. Pure. */
+ * rates over the whole duration, and percentiles with NumPy's linear interpolation. The
+ * functions are pure and may run on any thread. */
 #include "cli/bench/load.h"
 
 enum bench_metric {
     BENCH_TTFT, /* time to first token */
     /* time per output token: (end - first token) / (tokens - 1), for 2 or more tokens */
     BENCH_TPOT,
-    BENCH_ITL,  /* inter-token latency: each gap between two pieces */
+    BENCH_ITL,  /* inter-token latency: time between two successive pieces */
     BENCH_E2EL, /* end-to-end latency: time from sending to the end */
     BENCH_METRIC_COUNT
 };
@@ -35,8 +36,9 @@ struct bench_metrics {
     double duration_s, requests_per_s, output_per_s, total_per_s;
     /* requests per second within the goodput limits; set only with limits */
     double good_requests_per_s;
-    double peak_output_per_s; /* largest number of pieces within one second */
-    uint32_t peak_concurrent; /* largest number of requests open at one time */
+    /* largest number of pieces of successful requests within one second */
+    double peak_output_per_s;
+    uint32_t peak_concurrent; /* largest number of successful requests open at one time */
     struct bench_series series[BENCH_METRIC_COUNT];
 };
 

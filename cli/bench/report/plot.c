@@ -1,6 +1,6 @@
 /* Draws histograms of the latencies, as text for a terminal and as an SVG picture.
  * `bench_histogram_make` counts a sorted series into bins. `bench_plot_text` prints the
- * histograms; `bench_plot_svg` and `bench_plot_write` make the picture with a chart per metric.
+ * histograms. `bench_plot_svg` and `bench_plot_write` make the picture with a chart per metric.
  * Invariants: there are at most BENCH_BINS bins, and one more for all values above the 99th
  * percentile. The title is escaped. There is no state, and the caller owns the buffer. */
 #include "cli/bench/report/plot.h"

@@ -21,7 +21,7 @@ struct bench_histogram {
 void bench_histogram_make(struct bench_histogram *h, const struct bench_series *s);
 /* Prints a histogram of each metric in the mask `shown`, at most `columns` wide. */
 void bench_plot_text(const struct bench_metrics *m, unsigned shown, int columns, FILE *to);
-/* Appends the SVG picture. `title` may hold any text; the function escapes it. */
+/* Appends the SVG picture. `title` may hold any text. The function escapes it. */
 void bench_plot_svg(const struct bench_metrics *m, unsigned shown, const char *title,
                     struct strbuf *out);
 MUST_USE enum status bench_plot_write(const struct bench_metrics *m, unsigned shown,

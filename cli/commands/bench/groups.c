@@ -1,7 +1,7 @@
 #include "cli/commands/tables.h"
 
-/* Lists the option groups of all benchmarks. Each benchmark's table contains some of their
- * options. */
+/* `bench_option_groups` lists the option groups of all benchmarks. Each benchmark's table
+ * contains some of their options. */
 const struct option_group bench_option_groups[] = {
     {"server", "Server",
      "backend* model* served-model-name base-url* host port endpoint uds header api-key* cacert "

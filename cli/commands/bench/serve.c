@@ -1,10 +1,11 @@
 /* Implements `cox bench serve`, like `vllm bench serve` and benchmark_serving.py. It sends a
  * load of streamed requests to a running server.
  * Options become a `struct serve`: target, arrivals and limits. cli/bench/dataset.h makes the
- * prompts, cli/bench/load.h sends them, cli/bench/report/ computes and prints the figures, and
- * `save` writes the JSON.
+ * prompts, and cli/bench/load.h sends them. cli/bench/report/ computes and prints the figures,
+ * and `save` writes the JSON.
  * Invariants: everything that can fail before the load (options, result folder, plot's name) is
- * checked before the load starts. `struct serve` owns all memory of the run. One thread. */
+ * checked before the load starts. `struct serve` owns all memory of the run. The command runs in
+ * one thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -152,7 +153,7 @@ const struct option_spec bench_serve_specs[] = {
 #undef S
 const size_t bench_serve_n_specs = sizeof bench_serve_specs / sizeof bench_serve_specs[0];
 
-/* Holds the state of one run. */
+/* `serve` holds the state of one run. */
 struct serve {
     const struct serve_options *o;
     struct bench_target target;

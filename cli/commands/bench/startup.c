@@ -1,10 +1,10 @@
 /* Implements `cox bench startup`, like `vllm bench startup`. Several times, it measures the time
  * from `cox up MODEL` until requests are served. Cold starts first drop the model's files from
- * the page cache; warm starts do not.
+ * the page cache. Warm starts do not.
  * `start_often` starts a cluster through cli/bench/engine.h, measures, and ends the cluster.
  * `report` prints the figures or writes JSON.
  * Invariants: at most one cluster runs at a time, and each cluster is ended before the next
- * starts. One thread. */
+ * starts. The command runs in one thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* Implements `cox status`, `events`, `drain`, `undrain` and `debug`. These commands query or
  * change the head through its admin API.
- * Each command parses its options, follows a standby to the serving head (`admin_follow`,
- * cli/client/admin.h), makes one or more calls, and prints text or JSON. cli/view/ formats the
- * status.
+ * Each command parses its options, and follows a standby to the serving head (`admin_follow`,
+ * cli/client/admin.h). Then it makes one or more calls and prints text or JSON. cli/view/
+ * formats the status.
  * Invariants: an answer is untrusted JSON, owned by the function that asked for it. A head that
- * cannot be reached gives EXIT_UNREACHABLE. `--watch` repeats until a write to stdout fails. One
- * thread. */
+ * cannot be reached gives EXIT_UNREACHABLE. `--watch` repeats until a write to stdout fails. The
+ * command runs in one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * prints the next steps. `cox join-token` packs the head's address, the head's public keys and
  * the worker's key into one token. common/keys reads and writes the files.
  * Invariants: a folder that already has the keys for a token is not written to. Private keys are
- * never printed, except inside a token. One thread. */
+ * never printed, except inside a token. The command runs in one thread. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

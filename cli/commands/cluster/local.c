@@ -1,9 +1,10 @@
-/* Implements `cox logs` and `cox scale`, for a cluster that `cox up` runs on this machine.
- * Both commands find the cluster through its control socket (cli/up/local/find.h) and send
- * requests to that socket. `cox logs` prints lines; with --follow, it repeats the request from
- * the last position. `cox scale` sends a number of workers.
+/* Implements `cox logs` and `cox scale`, for a cluster that `cox up` runs on this machine. Both
+ * commands find the cluster through its control socket (cli/up/local/find.h) and send requests
+ * to that socket. `cox logs` prints lines; with --follow, it repeats the request from the last
+ * position. `cox scale` sends a number of workers.
  * Invariants: a cluster of another user is never found. In a Kubernetes pod, `cox scale` changes
- * nothing and prints the kubectl command. One thread; each answer is freed before the next call. */
+ * nothing and prints the kubectl command. The command runs in one thread. Each answer is freed
+ * before the next call. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static void print_line(struct str line)
            line.ptr + from);
 }
 
-/* Prints the last `lines` lines of the named processes; a negative number means all. */
+/* Prints the last `lines` lines of the named processes. A negative number means all. */
 static enum status show(const struct local_cluster *c, const struct option_list *names,
                         long long lines, unsigned long long *since, struct error *err)
 {

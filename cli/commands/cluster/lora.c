@@ -74,10 +74,10 @@ static int list(const struct admin_access *o)
     return EXIT_FINE;
 }
 
-/* Lists the states of the load or unload of an adapter. While an adapter replaces another
- * adapter of the same name, the list has the name twice. The old adapter serves until the new
- * one is ready, and stays as "leaving" while requests use it. When the command waits for the new
- * adapter, it ignores the old one. */
+/* `progress` lists the states of the load or unload of an adapter. While an adapter replaces
+ * another adapter of the same name, the list has the name twice. The old adapter serves until
+ * the new one is ready, and stays as "leaving" while requests use it. When the command waits for
+ * the new adapter, it ignores the old one. */
 enum progress { PROGRESS_WAITS, PROGRESS_READY, PROGRESS_FAILED, PROGRESS_GONE };
 static enum progress look(const json_t *answer, const char *name, bool on, char *text, size_t size)
 {

@@ -4,7 +4,7 @@
  * table or JSON and requests the number of running requests from each head. `cox stop` requests
  * a shutdown through the socket and waits until the process has ended.
  * Invariants: only clusters of this user are found. On a terminal no line is wider than the
- * terminal. One thread. */
+ * terminal. The command runs in one thread. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
@@ -70,8 +70,8 @@ static void uptime_text(long long s, char out[UPTIME_BYTES])
         snprintf(out, UPTIME_BYTES, "%lldd%02lldh", s / 86400, s / 3600 % 24);
 }
 
-/* Numbers the columns of the table. On a narrow terminal the columns in drop_order are left out
- * one by one. */
+/* `ps_column` numbers the columns of the table. On a narrow terminal the columns in drop_order
+ * are left out one by one. */
 enum ps_column { PS_NAME, PS_PID, PS_MODEL, PS_STATE, PS_URL, PS_WORKERS, PS_UPTIME, PS_REQUESTS };
 enum { PS_COLUMNS = PS_REQUESTS + 1, CELL_BYTES = 320, GAP = 2 };
 static const enum ps_column drop_order[] = {PS_PID, PS_MODEL, PS_WORKERS, PS_UPTIME, PS_REQUESTS};
@@ -135,7 +135,7 @@ static void print_row(const struct ps_row *r, const size_t widths[PS_COLUMNS], s
     printf("%.*s\n", (int)(room > 0 && used > room ? room : used), line);
 }
 
-/* Prints the table. On a terminal the table fits the terminal's width; elsewhere the table has
+/* Prints the table. On a terminal the table fits the terminal's width. Elsewhere the table has
  * all columns. */
 static void print_list(const struct local_cluster *all, size_t n)
 {
@@ -221,7 +221,7 @@ int cmd_ps(int argc, char **argv)
 /* ---- stop ---- */
 
 /* Returns true when the cluster has ended. A cluster removes its socket as its last action. A
- * killed cluster leaves a socket on which no process answers; *in_order is then false. */
+ * killed cluster leaves a socket on which no process answers. *in_order is then false. */
 static bool has_ended(const struct local_cluster *c, bool *in_order)
 {
     *in_order = access(c->socket, F_OK) != 0;

@@ -4,7 +4,7 @@
  * `wait_for_look` handles keys, resizes and signals until the next request.
  * Invariants: from the first answer to the end of the command, the terminal shows the alternate
  * screen, without echo and line mode. Every signal that ends or suspends the program only sets a
- * flag; the loop restores the terminal before it acts. One thread. */
+ * flag. The loop restores the terminal before it acts. The command runs in one thread. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>

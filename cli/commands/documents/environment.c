@@ -136,7 +136,7 @@ static const char beginning[] =
     "the first name of an option over its next one.\n\n"
     "| variable | option | commands |\n|---|---|---|\n";
 
-/* Holds another program's variable, and the option that the variable sets. */
+/* `foreign` holds another program's variable, and the option that the variable sets. */
 struct foreign {
     struct str name;
     const struct option_spec *option;

@@ -4,7 +4,7 @@
  * prepared. The run's keeper then works in the background (`run_start_keeper`) or in this
  * terminal (`run_keep`). Invariants: an invalid file gives exit code 2, and every later failure
  * gives exit code 1. A run that is started inside another run inherits neither that run's `env`
- * nor its COX_ variables. One thread. */
+ * nor its COX_ variables. The command runs in one thread. */
 #include "cli/commands/run/create.h"
 
 #include <errno.h>

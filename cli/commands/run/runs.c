@@ -5,7 +5,7 @@
  * run's keeper and waits for the keeper's end.
  * Invariants: a signal is sent only to the process whose start time is in the record. Values of
  * `env` are never printed. Texts from a file are printed without control characters. A live run
- * is not deleted. One thread. */
+ * is not deleted. The command runs in one thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -26,8 +26,8 @@
 #include "cli/run/source.h"
 
 enum { END_WAIT_S = 40, LOOK_MS = 50, DESCRIPTION_WIDTH = 60 };
-/* Limits the bytes of `list --json`. The head accepts 4 MiB. In the list, each record of up to
- * 300 lines is indented by two more spaces. */
+/* LIST_MAX_BYTES limits the bytes of `list --json --last N`. The head accepts 4 MiB. In the
+ * list, each record of up to 300 lines is indented by two more spaces. */
 enum { LIST_MAX_BYTES = 3 << 20, ROW_MORE_BYTES = 1000 };
 
 struct runs_options {

@@ -15,7 +15,8 @@
 #include "common/base/mem.h"
 #include "common/model/gguf/gguf.h"
 
-/* Limits the size of a GGUF's head. Vocabulary and merges are the largest part of the head. */
+/* FIRST_BYTES is the first part of a GGUF's head to fetch, and MOST_BYTES the largest head that
+ * is accepted. Vocabulary and merges are the largest part of the head. */
 enum { FIRST_BYTES = 8 << 20, MOST_BYTES = 128 << 20 };
 
 static bool is_gguf(const char *name)

@@ -1,8 +1,8 @@
 /* Implements a lock file for one model, on one machine or on a volume that several machines
  * share (lock.h has the scheme).
  * `pull_lock_acquire` makes the file with O_EXCL, or watches the holder's record until the
- * holder counts as dead. `beat` runs on its own thread and writes the record every two seconds;
- * writers call `pull_lock_may_write`.
+ * holder counts as dead. `beat` runs on its own thread and writes the record every two seconds.
+ * Writers call `pull_lock_may_write`.
  * Invariants: the record identifies the holder of the lock. The lock is lost when the file at
  * its path is not the file that this process made. `mutex` guards the record and `is_ending`. A
  * lock is only taken over after a rename whose result is checked. Clocks of different machines
@@ -206,7 +206,8 @@ static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
     w->say(text);
 }
 
-/* Checks whether the holder of the lock still runs. */
+/* Checks whether the holder of the lock still runs. Takes the lock file of a dead or silent
+ * holder away. Otherwise the function reports that this process waits. */
 static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct watch *watch)
 {
     struct record r;

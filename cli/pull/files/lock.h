@@ -5,7 +5,7 @@
  * writes a count into the file every two seconds from its own thread. When the count does not
  * change for half a minute, by the waiting process's clock, the holder counts as dead. Clocks of
  * different machines are not compared.
- * On one machine the end of a holder is detected at once: the holder has a flock on the file,
+ * On one machine the end of a holder is detected at once. The holder has a flock on the file,
  * which the kernel drops when the process ends. On other machines the flock is not used, since
  * NFS may be mounted without it.
  *
@@ -48,7 +48,7 @@ MUST_USE enum status pull_lock_acquire(struct pull_lock *l, const char *path,
 /* Returns true when another process has taken the lock because this process was stopped for too
  * long. */
 bool pull_lock_is_lost(struct pull_lock *l);
-/* Returns true when the lock is still held; called before each write. The lock file is read only
- * when the last beat is older than half of silence_s. */
+/* Returns true when the lock is still held. It is called before each write. The lock file is
+ * read only when the last beat is older than half of silence_s. */
 bool pull_lock_may_write(struct pull_lock *l);
 void pull_lock_release(struct pull_lock *l);

@@ -2,7 +2,7 @@
  * `pull_files_fetch` starts threads, each with its own connection and blocking calls. A thread
  * takes the next unit from the list: a complete small file (file.c), or one range of a large
  * file (ranges.c). The last thread that works on a large file checks and renames the file.
- * Invariants: `mutex` guards the list, the counts and `err`; no thread holds it while it
+ * Invariants: `mutex` guards the list, the counts and `err`. No thread holds it while it
  * fetches. The first error stops all threads. Each file's `sha256` is written by one thread. */
 #include "cli/pull/files/parallel.h"
 
@@ -16,7 +16,7 @@
 #include "cli/pull/files/source.h"
 #include "common/base/mem.h"
 
-/* Holds the state of a large file whose fetch has begun. */
+/* `large` holds the state of a large file whose fetch has begun. */
 struct large {
     struct pull_ranges *ranges;
     uint32_t n_active; /* number of threads that fetch its ranges */

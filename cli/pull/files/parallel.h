@@ -4,7 +4,7 @@
 #include "cli/pull/files/progress.h"
 #include "cli/pull/files/source.h"
 
-/* Fetches all files into `folder` over several connections; large files are fetched in ranges
+/* Fetches all files into `folder` over several connections. Large files are fetched in ranges
  * (ranges.h). sha256[i] gets the hash of file i. */
 MUST_USE enum status pull_files_fetch(const struct pull_source *source,
                                       const struct pull_file *files, uint32_t n_files,

@@ -1,6 +1,7 @@
 #pragma once
 /* Declares the functions that a file in one stream (file.c) and a file in ranges (ranges.c)
- * share: paths, writes, and the hashes that tell whether the file is right. */
+ * share. The functions are about paths, writes, and the hashes that tell whether the file is
+ * right. */
 #include "cli/pull/files/list.h"
 #include "cli/pull/files/source.h"
 #include "common/base/str.h"

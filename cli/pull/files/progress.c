@@ -1,6 +1,6 @@
 /* Shows the progress of a pull on stderr: a bar on a terminal, otherwise a line every five
  * seconds.
- * Threads of parallel.c call `pull_progress_add`; every call may draw when enough time has
+ * Threads of parallel.c call `pull_progress_add`. Every call may draw when enough time has
  * passed. `pull_progress_bar` makes the bar's text.
  * Invariants: `mutex` guards `struct pull_progress`; start and clear are called while no other
  * thread uses it. The bar is never wider than the terminal at the time of drawing. Names are
@@ -119,7 +119,7 @@ static unsigned percent_of(const struct pull_progress *p)
     return n > 100 ? 100 : (unsigned)n;
 }
 
-/* Returns the remaining time in seconds; per_s is not 0. */
+/* Returns the remaining time in seconds. `per_s` must not be 0. */
 static uint64_t seconds_left(const struct pull_progress *p, uint64_t per_s)
 {
     return p->total > p->done ? (p->total - p->done) / per_s : 0;

@@ -9,8 +9,8 @@
 
 #include "common/base/str.h"
 
-/* Holds the state of one pull. Several threads may call the functions below, except start and
- * clear. */
+/* `pull_progress` holds the state of one pull. Several threads may call the functions below,
+ * except start and clear. */
 struct pull_progress {
     pthread_mutex_t mutex;
     bool quiet, is_terminal;

@@ -326,7 +326,7 @@ static enum status receive(const struct pull_source *source, struct incoming *in
     }
 }
 
-/* Hashes the complete ranges that follow the hashed bytes. One thread at a time does this; other
+/* Hashes the complete ranges that follow the hashed bytes. One thread at a time does this. Other
  * threads do not wait. */
 static enum status hash_on(struct pull_ranges *r, const struct fetch_net *net, struct error *err)
 {

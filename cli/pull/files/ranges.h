@@ -34,7 +34,7 @@ MUST_USE enum status pull_ranges_fetch(struct pull_ranges *r, const struct pull_
                                        uint32_t i, struct error *err);
 /* Completes the file when all ranges are fetched.
  * STATUS_OK: the file's hash is right, and the file has its final name. STATUS_AGAIN: the file's
- * hash was wrong; all ranges must be fetched again. STATUS_PROTOCOL: the file's hash was wrong a
+ * hash was wrong. All ranges must be fetched again. STATUS_PROTOCOL: the file's hash was wrong a
  * second time. */
 MUST_USE enum status pull_ranges_finish(struct pull_ranges *r, const struct pull_source *source,
                                         char *sha256, struct error *err);

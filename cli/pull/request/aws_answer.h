@@ -1,7 +1,7 @@
 #pragma once
 /* Parses answers that contain AWS keys: XML from STS, and JSON from a container's agent or an
  * instance's metadata service. The sender is not trusted: values that do not look like keys are
- * refused. Pure. */
+ * refused. The functions are pure and may run on any thread. */
 #include <stdint.h>
 
 #include "common/base/str.h"

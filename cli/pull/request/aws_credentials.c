@@ -36,8 +36,8 @@ enum {
 
 enum way { WAY_KEYS, WAY_WEB_IDENTITY, WAY_CONTAINER, WAY_INSTANCE };
 
-/* Holds one set of keys. Older sets are kept to the end, since another thread may still sign
- * with them. */
+/* `generation` holds one set of keys. Older sets are kept to the end, since another thread may
+ * still sign with them. */
 struct generation {
     struct aws_answer keys;
     int64_t fetched_s;

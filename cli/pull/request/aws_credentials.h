@@ -20,7 +20,7 @@ struct aws_setup {
 
 struct aws_credentials;
 /* Finds the keys. *out is NULL when there are no keys; it is also set after a failure. The
- * caller frees *region and *endpoint with `mem_free`; *endpoint NULL means AWS's own endpoint. */
+ * caller frees *region and *endpoint with `mem_free`. *endpoint NULL means AWS's own endpoint. */
 MUST_USE enum status aws_credentials_open(const struct aws_setup *setup,
                                           struct aws_credentials **out, char **region,
                                           char **endpoint, struct error *err);

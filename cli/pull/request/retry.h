@@ -2,7 +2,7 @@
 /* Decides about retries of requests, and makes the error for an answer that cannot be used. */
 #include "common/http/client/fetch.h"
 
-/* Holds the state of the attempts to fetch one object. */
+/* `pull_retry` holds the state of the attempts to fetch one object. */
 struct pull_retry {
     const struct fetch_net *net;
     uint32_t n_failures; /* failures in a row; the caller resets it when new bytes arrive */
@@ -15,7 +15,7 @@ struct pull_retry {
 bool pull_retry_again(struct pull_retry *r, enum status s, const struct fetch_answer *a,
                       const struct error *err);
 
-/* Holds the parts of an error's sentence. */
+/* `pull_words` holds the parts of an error's sentence. */
 struct pull_words {
     const char *what;    /* name of the requested object, such as "org/name" */
     const char *denied;  /* advice in the error for HTTP 401 and 403 */

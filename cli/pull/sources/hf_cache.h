@@ -17,7 +17,7 @@ struct hf_cache {
     bool copies;  /* files are copied when a link or clone is not possible */
 };
 
-/* Holds the settings that give the cache's location; each may be NULL. */
+/* `hf_cache_places` holds the settings that give the cache's location. Each may be NULL. */
 struct hf_cache_places {
     const char *choice; /* option --hf-cache or HF_HUB_CACHE: "auto", "off" or a folder */
     const char *hf_home, *xdg_cache_home, *home;
@@ -33,7 +33,7 @@ void hf_cache_fini(struct hf_cache *c);
  * *err: a signal arrived. */
 bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const char *repo,
                    struct pull_file *f, const char *folder, struct error *err);
-/* Puts all files of list `l` into the cache; they are complete in `folder`. A cached file of the
+/* Puts all files of list `l` into the cache. They are complete in `folder`. A cached file of the
  * same name with other bytes is replaced. */
 MUST_USE enum status hf_cache_give(const struct hf_cache *c, const struct fetch_net *net,
                                    const struct model_ref *r, const struct pull_list *l,

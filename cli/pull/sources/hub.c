@@ -1,8 +1,8 @@
 /* Lists the files of a model at Hugging Face's hub, or another server with its API.
- * `pull_hub_list` requests /api/models/REPO and calls `pull_hub_read`, which parses the JSON,
- * chooses the files that a model needs and adds them to the list. hf_snapshot.c and s3.c share
- * the rules for names.
- * Invariants: the server is not trusted; names are checked by `pull_list_add`, and hashes and
+ * `pull_hub_list` requests /api/models/REPO and calls `pull_hub_read`. That function parses the
+ * JSON, chooses the files that a model needs and adds them to the list. hf_snapshot.c and s3.c
+ * share the rules for names.
+ * Invariants: the server is not trusted. Names are checked by `pull_list_add`, and hashes and
  * commit must be hexadecimal. The list pins one commit, so files of two revisions are never
  * mixed. The caller owns the list. */
 #include "cli/pull/sources/hub.h"
@@ -132,7 +132,8 @@ static int weights_there(const json_t *siblings)
     return best;
 }
 
-/* Makes the error for a reference that names a folder instead of a file. */
+/* Makes the error for a repository without config.json and safetensors files. The text names
+ * GGUF files of the repository, if it has any. */
 static enum status no_folder(const json_t *siblings, const struct model_ref *r, struct error *err)
 {
     struct strbuf b;

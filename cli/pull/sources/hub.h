@@ -15,6 +15,6 @@ MUST_USE enum status pull_hub_list(const struct pull_source *source, const struc
 /* Returns true when a model's folder needs a file of that name. *kind is 1 for *.safetensors, 2
  * for pytorch_model*.bin, 0 for other files. */
 bool pull_is_wanted(const char *name, int *kind);
-/* Lists the folders within a model's folder that may contain files a model needs. Each name ends
- * with a slash; NULL ends the list. Folders below them are not read. */
+/* `pull_folders` lists the folders within a model's folder that may contain files a model needs.
+ * Each name ends with a slash; NULL ends the list. Folders below them are not read. */
 extern const char *const pull_folders[];

@@ -14,7 +14,7 @@ static void take_hash(struct index_file *f, const char *hex)
         memcpy(f->sha256, hex, 65);
 }
 
-/* Stores a link in `f` when its file has the wanted name. The part behind # is cut off; the hash
+/* Stores a link in `f` when its file has the wanted name. The part behind # is cut off. The hash
  * in it is stored too. */
 static bool take_link(struct index_file *f, const char *link, size_t n, const char *name)
 {

@@ -1,9 +1,9 @@
 /* Lists the files of a model in an S3 bucket, or at a server with S3's API.
  * `pull_s3_list` requests pages of ListObjectsV2, signed when there are keys, and parses each
- * with s3_xml.h; `on_object` adds the files that a model needs.
- * Invariants: the server is not trusted; the number of pages is bounded and `pull_list_add`
+ * with s3_xml.h. `on_object` adds the files that a model needs.
+ * Invariants: the server is not trusted. The number of pages is bounded and `pull_list_add`
  * checks each name. URLs are percent-encoded as the signature requires. The caller owns the
- * list. Blocking; one thread. */
+ * list. Calls block the caller's thread, and only one thread makes them. */
 #include "cli/pull/sources/s3.h"
 
 #include <stdio.h>
@@ -187,7 +187,8 @@ static enum status read_folders(const struct pull_source *source, struct listing
     return s;
 }
 
-/* Removes the PyTorch files when the folder also has safetensors files. */
+/* Removes the PyTorch files from the list. The caller does this when the bucket also has
+ * safetensors files. */
 static void drop_torch(struct pull_list *l)
 {
     uint32_t kept = 0;

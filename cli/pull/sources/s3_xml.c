@@ -1,9 +1,9 @@
 /* Reads pages of S3's ListObjectsV2 with a strict XML reader (s3_xml.h has the format).
  * `s3_xml_read` walks the document once. At the end of each object or folder it calls
- * `on_object`; the token of the next page is stored in `struct s3_page`.
+ * `on_object`. The token of the next page is stored in `struct s3_page`.
  * Invariants: the server is not trusted. Depth, names, texts and numbers are bounded by arrays
  * in `struct reader`, and anything outside the accepted subset of XML ends the read with
- * STATUS_PROTOCOL. It allocates nothing. Pure, except for the callback. */
+ * STATUS_PROTOCOL. It allocates nothing. All functions are pure, except for the callback. */
 #include "cli/pull/sources/s3_xml.h"
 
 #include <ctype.h>
@@ -237,7 +237,7 @@ static enum status read_end(struct reader *r)
     return STATUS_OK;
 }
 
-/* Reads the start tag of an element; the "<" has been read. */
+/* Reads the start tag of an element. The "<" has been read. */
 static enum status read_begin(struct reader *r)
 {
     if (r->depth == MAX_DEPTH)

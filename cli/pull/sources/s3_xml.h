@@ -9,8 +9,8 @@
 
 #define S3_KEY_MAX 1024
 
-/* Describes an object, or a folder of objects. A folder is the common part of keys up to the
- * delimiter behind the requested prefix. */
+/* `s3_object` describes an object, or a folder of objects. A folder is the common part of keys
+ * up to the delimiter behind the requested prefix. */
 struct s3_object {
     const char *key, *etag; /* strings are valid during the call; etag "" = none */
     uint64_t n_bytes;

@@ -1,9 +1,10 @@
 /* Reads the top level of a run file and checks that its parts fit together.
- * `run_file_parse` parses the YAML text and calls the function of each key; places.c reads
+ * `run_file_parse` parses the YAML text and calls the function of each key. places.c reads
  * `import`, `export` and `volumes`, options.c reads `options` and `resources`. The result is a
  * `struct run_file` and a list of problems.
  * Invariants: only the text is read, so the problems are the same on every machine. The reader
- * continues after a problem. All strings are on the caller's arena. Single thread. */
+ * continues after a problem. All strings are on the caller's arena. Only one thread calls these
+ * functions. */
 #include "cli/run/file/file.h"
 
 #include <ctype.h>

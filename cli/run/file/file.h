@@ -1,7 +1,7 @@
 #pragma once
 /* Reads a run file from its text only: no file, no process, no environment. Therefore, the check
- * gives the same result on every machine. All strings are allocated on the caller's arena.
- * Single thread. */
+ * gives the same result on every machine. All strings are allocated on the caller's arena. Only
+ * one thread calls these functions. */
 #include "cli/run/file/problems.h"
 #include "cli/run/file/types.h"
 #include "common/base/arena.h"

@@ -1,5 +1,5 @@
 /* Reads `options` and `resources` of a run file and checks them with the table of `cox up`. Keys
- * become entries of `struct run_file`; `run_check_options` writes them to a file in memory and
+ * become entries of `struct run_file`. `run_check_options` writes them to a file in memory and
  * passes it to the parser of --config, first each option alone, then all together. Invariants:
  * each option is checked alone, so a problem has that option's line. A problem of several
  * options together is reported at `model`. `up_owned` owns the parsed strings. */

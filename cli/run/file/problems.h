@@ -1,6 +1,6 @@
 #pragma once
 /* Keeps the problems of a run file and notes about it, one per line, in the order of the file's
- * lines. At most RUN_PROBLEMS_MAX problems are kept; further problems are only counted. */
+ * lines. At most RUN_PROBLEMS_MAX problems are kept. Further problems are only counted. */
 #include "common/base/arena.h"
 #include "common/config/yaml_tree.h"
 

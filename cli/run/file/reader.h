@@ -1,6 +1,7 @@
 #pragma once
-/* Reads the parts of a run file by tables of keys; private to cli/run/file. The function of a
- * key receives the value's node. An error is added to the problems, and the reader continues. */
+/* Reads the parts of a run file by tables of keys. Only cli/run/file includes this header. The
+ * function of a key receives the value's node. An error is added to the problems, and the reader
+ * continues. */
 #include "cli/run/file/problems.h"
 #include "cli/run/file/types.h"
 #include "common/base/arena.h"
@@ -17,7 +18,7 @@ struct run_key {
     void (*read)(struct run_reader *r, const struct yaml_node *v, void *ctx);
 };
 
-/* Calls the function of each key in a mapping. An unknown key is a problem; the problem's text
+/* Calls the function of each key in a mapping. An unknown key is a problem. The problem's text
  * names the nearest known key. */
 void run_read_map(struct run_reader *r, const struct yaml_node *map, const char *what,
                   const struct run_key *keys, size_t n_keys, void *ctx);

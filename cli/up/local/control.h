@@ -2,7 +2,8 @@
 /* Answers on the control socket of a running `cox up`, for `cox ps`, `cox stop`, `cox logs` and
  * `cox scale`. The socket is called "control" and lies in the cluster's throw-away folder, which
  * no other user may enter. The struct keeps the last lines of the log. There is no list of
- * clusters: commands find a user's clusters by these sockets. Loop thread only.
+ * clusters: commands find a user's clusters by these sockets. Only the loop thread calls these
+ * functions.
  *
  *   GET /            {"name", "model", "state", "url", "admin": HOST:PORT, "pid", "uptime_s",
  *                     "workers", "group", "max_groups", "processes": [NAME], "log": FILE or null}

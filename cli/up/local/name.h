@@ -13,5 +13,6 @@ enum { UP_NAME_BYTES = 48 };
  * name. */
 MUST_USE enum status up_name_choose(const char *wanted, const char *model, char out[UP_NAME_BYTES],
                                     bool *is_only, struct error *err);
-/* Makes a name from a model's name: "Qwen/Qwen2-0.5B" gives qwen2-0.5b. Pure. */
+/* Makes a name from a model's name: "Qwen/Qwen2-0.5B" gives qwen2-0.5b. The function is pure and
+ * may run on any thread. */
 void up_name_of_model(const char *model, char out[UP_NAME_BYTES]);

@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 struct scale_note;
-/* Starts the thread. `admin` is HOST:PORT of the head's admin API; `key_file` is its
+/* Starts the thread. `admin` is HOST:PORT of the head's admin API. `key_file` is its
  * --admin-key-file, or NULL. Both strings are borrowed. */
 struct scale_note *scale_note_new(const char *admin, const char *key_file);
-/* Queues a report about one change. `uid` is the user who requested the change; the thread finds
+/* Queues a report about one change. `uid` is the user who requested the change. The thread finds
  * the user's name. */
 void scale_note_tell(struct scale_note *n, uint32_t was, uint32_t workers, uint32_t uid);
 /* Ends the thread and drops reports that were not sent. Accepts NULL. */

@@ -6,7 +6,7 @@
 #include "common/base/arena.h"
 #include "common/base/str.h"
 
-/* Holds the plan whose command lines are being written. All pointers are borrowed. */
+/* `up_builder` holds the plan whose command lines are being written. All pointers are borrowed. */
 struct up_builder {
     const struct up_options *o;
     const char *model;
@@ -17,7 +17,7 @@ struct up_builder {
 
 const char *up_text(struct up_builder *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void up_arg(struct up_child *c, const char *a);
-/* Writes the option `--name value`; with `value` NULL it writes nothing. */
+/* Writes the option `--name value`. With `value` NULL it writes nothing. */
 void up_flag(struct up_child *c, const char *name, const char *value);
 void up_flag_int(struct up_builder *b, struct up_child *c, const char *name, int64_t value);
 /* Writes the option when `value` is above 0. In the options of `cox up`, 0 means the program's
@@ -35,7 +35,7 @@ void up_listens(struct up_builder *b, struct up_child *c, const char *of, const 
 void up_common(struct up_builder *b, struct up_child *c, const char *program);
 void up_flags_of_adapters(struct up_builder *b, struct up_child *c);
 void up_flags_of_names(struct up_builder *b, struct up_child *c);
-/* Returns the address of the head for peers; with a standby, both addresses. */
+/* Returns the address of the head for peers. With a standby, the result has both addresses. */
 const char *up_heads(struct up_builder *b);
 
 /* Returns HOST:PORT, with brackets "[::1]" around an IPv6 address. */

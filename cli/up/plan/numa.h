@@ -2,7 +2,7 @@
 /* Chooses the NUMA node of each worker of `cox up`: --numa-bind, --numa-bind-nodes and
  * --numa-bind-cpus become cox-worker's --numa-node and --cpus. The node depends on the worker's
  * number only, so a restarted worker gets the same node. Workers that are added later are
- * assigned to the nodes in turn. Pure. */
+ * assigned to the nodes in turn. The functions are pure and may run on any thread. */
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/types.h"
 #include "common/base/status.h"
@@ -25,7 +25,7 @@ bool up_numa_is_wanted(const struct up_options *o);
  * checked. */
 MUST_USE enum status up_numa_check(const struct up_numa *u, struct error *err);
 
-/* Holds the NUMA options of one worker; NULL = not given. */
+/* `up_numa_flags` holds the NUMA options of one worker; NULL = not given. */
 struct up_numa_flags {
     const char *node, *cpus;
     char node_text[12];

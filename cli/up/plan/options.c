@@ -3,8 +3,8 @@
  * numa.c and cluster.c read the struct. docs/reference/flags.md and the shell completion are
  * made from the table.
  * Invariants: an option has vLLM's name when vLLM has it. Every flag of vLLM that is missing
- * here is listed at the end, with advice, so that vLLM's command lines are accepted or refused
- * with a reason. Pure; strings in the struct are borrowed from the parser's result. */
+ * here is listed at the end, with advice. So vLLM's command lines are accepted, or refused with
+ * a reason. The functions are pure. Strings in the struct are borrowed from the parser's result. */
 #include "cli/up/plan/options.h"
 
 #include <stdlib.h>
@@ -66,8 +66,8 @@
 #define TOKENIZERS  "Use --tokenizer-threads to change the number of threads that tokenize."
 #define TOOLS       "Parsers are built in and no other code is loaded. Use --tool-call-parser."
 
-/* Lists the options. They have vLLM's names where vLLM has them. vLLM's flags that Coxswain
- * lacks are at the end. */
+/* `up_specs` lists the options of `cox up`. They have vLLM's names where vLLM has them. vLLM's
+ * flags that Coxswain lacks are at the end. */
 const struct option_spec up_specs[] = {
     {.name = "model", .type = OPTION_ARGUMENT, .help = "Model to serve, the same as a bare MODEL."},
     OPT_STRING(S, host, "host", "127.0.0.1", "Address that the gateways listen on."),

@@ -1,6 +1,6 @@
 #pragma once
 /* Defines the options of `cox up`: the struct, the table that fills it, and values that follow
- * from the options alone. Pure. */
+ * from the options alone. The functions are pure and may run on any thread. */
 #include "common/config/config.h"
 #include "common/options/bounds.h"
 #include "common/options/front.h"

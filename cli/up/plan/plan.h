@@ -1,6 +1,6 @@
 #pragma once
 /* Makes the plan of `cox up` from the options: the command lines of head, gateways and workers.
- * Pure: it starts no process and reads no file. The strings are on the arena. */
+ * The functions are pure: they start no process and read no file. The strings are on the arena. */
 #include "cli/up/plan/types.h"
 #include "common/base/arena.h"
 #include "common/base/status.h"

@@ -14,7 +14,8 @@
 
 enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
 
-/* Describes a port that a child will listen on. The port must be free before the start. */
+/* `up_listener` describes a port that a child will listen on. The port must be free before the
+ * start. */
 struct up_listener {
     const char *what; /* name of the listener: "gateway-0", "head's admin API" */
     const char *flag; /* option that chooses another port */
@@ -38,10 +39,10 @@ struct up_plan {
     const char *model_name; /* model's name in requests */
 };
 
-/* Describes the machine and its folders. bin_dir has cox-head and the other programs; keys_dir
- * has the cluster's keys. own_name is the cluster's unique name when its keys are temporary;
- * NULL = the keys are permanent. n_cores is the number of cores for the workers' kernels. numa
- * and allowed describe this machine and process; numa NULL = unknown. */
+/* `up_place` describes the machine and its folders. bin_dir has cox-head and the other programs.
+ * keys_dir has the cluster's keys. own_name is the cluster's unique name when its keys are
+ * temporary; NULL = the keys are permanent. n_cores is the number of cores for the workers'
+ * kernels. numa and allowed describe this machine and process; numa NULL = unknown. */
 struct up_place {
     const char *bin_dir, *keys_dir, *own_name;
     uint32_t n_cores;

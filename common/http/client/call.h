@@ -1,6 +1,6 @@
 #pragma once
 /* Describes one HTTP call: the request, the server, and the time limit for the answer. The
- * struct is plain data; all pointers are borrowed for the duration of the call. */
+ * struct is plain data. All pointers are borrowed for the duration of the call. */
 #include "common/base/str.h"
 
 struct http_call {
@@ -23,7 +23,7 @@ struct http_call {
     /* true = accept any certificate, for this machine or on the user's request */
     bool any_certificate;
     bool connect_only; /* true = only test whether a server listens (*status_code is 0) */
-    /* Function that is called for each piece of the body; it returns false to stop. NULL = the
+    /* Function that is called for each piece of the body. It returns false to stop. NULL = the
      * body is collected. */
     bool (*on_data)(void *ctx, struct str piece);
     void *ctx;

@@ -14,7 +14,7 @@
 
 #define FETCH_UNKNOWN UINT64_MAX
 
-/* `fetch_net` holds the settings that all calls of a run share. Borrowed. */
+/* `fetch_net` holds the settings that all calls of a run share. The calls borrow it. */
 struct fetch_net {
     const char *ca_file; /* trusted certificates; NULL = the system's */
     double stall_s;      /* seconds without a byte after which a call ends */

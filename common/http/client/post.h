@@ -11,8 +11,8 @@ struct http_target {
 };
 
 /* Parses http://HOST[:PORT][/PATH]; an IPv6 address is in brackets. Without a path,
- * `default_path` is used. Returns STATUS_INVALID with the reason; https has an error text of its
- * own. */
+ * `default_path` is used. Returns STATUS_INVALID with the reason. For https the error has a text
+ * of its own. */
 MUST_USE enum status http_target_parse(struct str url, const char *default_path,
                                        struct http_target *out, struct error *err);
 

@@ -19,5 +19,5 @@ MUST_USE enum status http_streams_begin(struct http_streams *s, const struct htt
 void http_streams_turn(struct http_streams *s, uint32_t timeout_ms);
 /* Ends all open streams. on_end gets STATUS_CLOSED. */
 void http_streams_abort(struct http_streams *s);
-/* Calls http_streams_abort, then frees the streams; s may be NULL. */
+/* Calls http_streams_abort, then frees the streams. s may be NULL. */
 void http_streams_free(struct http_streams *s);

@@ -1,6 +1,6 @@
 #pragma once
 /* Identifies the owner of a connection: its client's address and its request's tenant, as
- * numbers that are not 0. Private to common/http. */
+ * numbers that are not 0. Only common/http includes this header. */
 #include <stdint.h>
 
 struct conn;

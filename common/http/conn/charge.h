@@ -1,7 +1,7 @@
 #pragma once
 /* Charges a connection's memory to its server's budgets (`struct room`,
  * common/collections/room.h). Only memory beyond the amount that every connection may have is
- * charged. Private to common/http. One thread. */
+ * charged. Only common/http uses this header. Only one thread at a time may use a connection. */
 #include <stdbool.h>
 #include <stdint.h>
 

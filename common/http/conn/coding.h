@@ -1,5 +1,5 @@
 #pragma once
-/* Decodes a request's compressed body. Private to common/http. */
+/* Decodes a request's compressed body. Only common/http includes this header. */
 #include "common/base/str.h"
 
 struct conn;

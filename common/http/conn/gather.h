@@ -1,7 +1,7 @@
 #pragma once
 /* Collects the bytes that streams send in one turn of the loop. The bytes are written when the
  * turn ends, with one write for each connection. conn_calls.flushed is then called for each of
- * these connections. Private to common/http. */
+ * these connections. Only common/http includes this header. */
 #include "common/base/str.h"
 
 struct conn;

@@ -1,5 +1,6 @@
 #pragma once
-/* Writes the status line and the first headers of every answer. Private to common/http. */
+/* Writes the status line and the first headers of every answer. Only common/http includes this
+ * header. */
 #include "common/base/str.h"
 
 struct conn;

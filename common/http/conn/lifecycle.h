@@ -1,5 +1,5 @@
 #pragma once
-/* Changes the state of a connection and ends it. Private to common/http. */
+/* Changes the state of a connection and ends it. Only common/http includes this header. */
 #include "common/http/conn/state.h"
 
 void conn_enter(struct conn *c, enum conn_state next);

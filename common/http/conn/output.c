@@ -26,7 +26,7 @@ static void on_written(uv_write_t *req, int rc)
         c->server->calls->written(c, rc);
 }
 
-/* Copies a, b and d into one write. Returns false when the write was refused; the next turn
+/* Copies a, b and d into one write. Returns false when the write was refused. The next turn
  * aborts the connection. */
 static bool send_plain(struct conn *c, struct str a, struct str b, struct str d)
 {

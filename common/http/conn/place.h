@@ -1,6 +1,6 @@
 #pragma once
-/* Describes the position of a connection in the list of its client's address. Private to
- * common/http. */
+/* Describes the position of a connection in the list of its client's address. Only common/http
+ * includes this header. */
 #include <stdbool.h>
 #include <stdint.h>
 

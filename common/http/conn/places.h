@@ -1,7 +1,7 @@
 #pragma once
 /* Lists connections by their client's address, in the order in which they began to wait or to be
- * held by the client. Entering and leaving take constant time. Private to common/http. One
- * thread. */
+ * held by the client. Entering and leaving take constant time. Only common/http includes this
+ * header. Only one thread at a time may use a `struct places`. */
 #include "common/http/conn/place.h"
 
 void places_init(struct places *p);

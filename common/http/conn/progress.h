@@ -1,7 +1,8 @@
 #pragma once
 /* Decides whether a transfer may continue. It needs at least one byte within each stall time,
  * and a least number of bytes in each window. A transfer has no deadline as a whole: it may take
- * hours as long as bytes keep moving. Pure: the caller gives the time and the bytes that moved. */
+ * hours as long as bytes keep moving. The functions are pure: the caller gives the time and the
+ * bytes that moved. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,12 +20,12 @@ struct progress {
 enum progress_verdict { PROGRESS_FINE, PROGRESS_STALLED, PROGRESS_CRAWLS };
 
 void progress_begin(struct progress *p, uint64_t now_ns);
-/* Records the bytes that moved since the last call; 0 changes nothing. */
+/* Records the bytes that moved since the last call. 0 changes nothing. */
 void progress_moved(struct progress *p, const struct progress_rules *r, uint64_t now_ns,
                     uint64_t bytes);
 /* Judges the transfer. Call it at the end of each window (progress_wait_ns). A window that is
- * judged late needs no more bytes than its minimum, because the client is not at fault for time
- * in which this process did not run. */
+ * judged late needs no more bytes than its minimum. The client is not at fault for time in which
+ * this process did not run. */
 enum progress_verdict progress_judge(struct progress *p, const struct progress_rules *r,
                                      uint64_t now_ns);
 /* Returns the ns from now_ns until the verdict may change; 0 = it may have changed now. */

@@ -1,6 +1,6 @@
 #pragma once
-/* Sends the error answers of the server itself. Each is the last answer of its connection.
- * Private to common/http. */
+/* Sends the error answers of the server itself. Each is the last answer of its connection. Only
+ * common/http includes this header. */
 
 struct conn;
 void conn_refuse(struct conn *c, int status, const char *text);

@@ -1,6 +1,6 @@
 #pragma once
-/* Defines a connection and its server, on which all files of the HTTP server work. Private to
- * common/http. Loop thread only. */
+/* Defines a connection and its server, on which all files of the HTTP server work. Only
+ * common/http uses this header. Only the loop thread uses them. */
 #include <uv.h>
 
 #include "common/collections/room.h"
@@ -105,7 +105,7 @@ struct http_gather {
     uv_idle_t flush; /* hook that is active while `conns` is not empty */
 };
 
-/* `conn_calls` lists the calls from lower files into the files above them; server.c sets them
+/* `conn_calls` lists the calls from lower files into the files above them. server.c sets them
  * once. */
 struct conn_calls {
     void (*written)(struct conn *c, int rc); /* a write has ended; rc is 0 or libuv's error */

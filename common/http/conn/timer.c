@@ -3,9 +3,9 @@
  *
  * The headers of a request have one deadline, because they are small. Bodies and answers have no
  * deadline: they must move, by the rules of progress.h. Bytes of a body are counted as they are
- * read. Bytes of an answer are counted when the timer fires: bytes sent, minus those queued in
- * this process, minus those in the kernel that the peer has not acknowledged. So a large socket
- * buffer hides neither a slow reader that reads nor a fast reader that stopped. */
+ * read. Bytes of an answer are counted when the timer fires. The count is the bytes sent, minus
+ * those queued in this process, minus those in the kernel that the peer has not acknowledged. So
+ * a large socket buffer hides neither a slow reader that reads nor a fast reader that stopped. */
 #include "common/http/conn/timer.h"
 
 #include <linux/sockios.h>

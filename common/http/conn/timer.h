@@ -1,6 +1,6 @@
 #pragma once
 /* Sets the one timer of a connection, which waits for one event at a time. server/deadline.c
- * acts when the timer fires. Private to common/http. */
+ * acts when the timer fires. Only common/http includes this header. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,6 +1,7 @@
 #pragma once
 /* Answers the three requests that every process answers: /livez (the loop runs), /readyz,
- * /metrics. A process with routes of its own calls admin_handle first. Loop thread only. */
+ * /metrics. A process with routes of its own calls admin_handle first. Only the loop thread
+ * calls these functions. */
 #include "common/base/metrics.h"
 #include "common/http/server/server.h"
 #include "common/keys/admin_keys.h"
@@ -21,5 +22,5 @@ struct admin_options {
     bool names_itself;
 };
 
-/* Returns true when the request was answered; the request's pointer is then invalid. */
+/* Returns true when the request was answered. The request's pointer is then invalid. */
 bool admin_handle(const struct admin_options *o, struct http_request *r);

@@ -2,7 +2,7 @@
  * the client's headers; llhttp parses the answer. An answer with a Content-Length is collected
  * and sent at once, any other answer is streamed.
  * A relay is one TCP connection and is freed by on_closed, on the loop's thread. `request`
- * becomes NULL as soon as it is answered or the client is gone; nothing is sent to it
+ * becomes NULL as soon as it is answered or the client is gone. Nothing is sent to it
  * afterwards. When the client's stream is full, reading pauses until http_relay_on_drain.
  * Headers are bounded by MAX_HEADER_BYTES, a collected body by MAX_WHOLE_BYTES. */
 #include "common/http/handlers/relay.h"

@@ -1,7 +1,8 @@
 #pragma once
 /* Forwards a request of our HTTP server to another server on this machine, and relays the answer
  * as it arrives. While the client does not read, the relay stops reading from the other server.
- * The request owns the relay: http_get_user returns it. Loop thread only. */
+ * The request owns the relay: http_get_user returns it. Only the loop thread calls these
+ * functions. */
 #include "common/http/server/server.h"
 
 struct http_relay;

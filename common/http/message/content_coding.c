@@ -2,7 +2,7 @@
  * of libuv's pool with a compressed body, and gets a new buffer with the plain body.
  * The output grows by doubling, only as far as bytes have been decoded, and never beyond `max` +
  * 1 bytes. So a small body that claims a huge size costs nothing. No state is kept between
- * calls. The result belongs to the caller; after an error nothing is left to free. */
+ * calls. The result belongs to the caller. After an error nothing is left to free. */
 #include "common/http/message/content_coding.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* Turns bytes into an HTTP request, with llhttp. A connection feeds bytes; llhttp calls back
  * with pieces of the headers and the body; http_parser_message gives the result.
  * The request line and the headers are collected in one buffer. Fields are stored as offsets
- * into it, because the buffer may move while it grows; make_message turns them into views when
+ * into it, because the buffer may move while it grows. make_message turns them into views when
  * the headers or the message are complete. Every buffer is bounded by the limits. After an error
  * the parser accepts no more bytes. */
 #include "common/http/message/parser.h"

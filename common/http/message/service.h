@@ -1,6 +1,6 @@
 #pragma once
 /* Defines the types that an HTTP server and its handlers share: limits, callbacks, and the
- * report on a request that has ended. Plain data. */
+ * report on a request that has ended. The structs are plain data. */
 #include "common/base/str.h"
 
 struct http_request;
@@ -18,16 +18,17 @@ struct http_limits {
     /* `max_body_bytes_total` bounds all bodies over 64 KiB held at once, each counted with its
      * announced length; default 256 MiB. A body gets 503 above this bound or above its tenant's
      * share, and 413 when no share could ever hold it.
-     * Three other budgets have the same size. They are for small bodies, headers and bytes sent
-     * ahead of requests with a tenant, for the same bytes of requests without a tenant, and for
-     * the trees of http_hold. These budgets count a connection's bytes above 16 KiB.
+     * Three other budgets have the same size. The first is for small bodies, headers and bytes
+     * sent ahead, of requests with a tenant.
+     * The second is for the same bytes of requests without a tenant. The third is for the trees
+     * of http_hold. These budgets count a connection's bytes above 16 KiB.
      * `max_answer_bytes_total` bounds answers that wait for their readers, likewise above 16 KiB
      * each. */
     uint64_t max_body_bytes_total, max_answer_bytes_total;
     uint32_t header_timeout_ms, idle_timeout_ms;
     /* Longest time without a byte of a body, and without a byte of an answer; default 30 s. */
     uint32_t body_timeout_ms, write_stall_ms;
-    /* Least average rate of bodies and waiting answers over each window; slower transfers are
+    /* Least average rate of bodies and waiting answers over each window. Slower transfers are
      * ended. 0 = no least rate. The window's default is 30 s. */
     uint32_t min_bytes_per_s, rate_window_ms;
     /* bytes of a stream above which http_stream_room is 0; default 256 KiB */
@@ -59,7 +60,7 @@ struct http_handlers {
     void *ctx;
     void (*on_request)(void *ctx, struct http_request *r);
     void (*on_drain)(void *ctx, struct http_request *r); /* a stream can take bytes again */
-    /* The client disconnected before the answer's end. */
+    /* Reports that the client disconnected before the answer's end. */
     void (*on_abort)(void *ctx, struct http_request *r);
     /* Writes a log; may be NULL. The function is called when the answer is complete, or after
      * on_abort when the client disconnected. `r` can still be read. */
@@ -74,7 +75,7 @@ struct http_handlers {
     uint64_t (*body_max)(void *ctx, struct http_request *r);
 };
 
-/* HTTP_ID_MAX is the most bytes of a request's id; a longer id is cut. HTTP_ADDED_MAX is the
+/* HTTP_ID_MAX is the most bytes of a request's id. A longer id is cut. HTTP_ADDED_MAX is the
  * most bytes of all headers added to an answer. */
 enum { HTTP_ID_MAX = 64, HTTP_ADDED_MAX = 2048 };
 

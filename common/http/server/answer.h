@@ -1,8 +1,8 @@
 #pragma once
 /* Sends the answer to a request, whole or as a stream. A stream is pull-based: after
  * http_stream_begin, write at most as many bytes as http_stream_room returns. When less than
- * half of the high-water mark is free, on_drain is called once half of it is free again. Loop
- * thread only. */
+ * half of the high-water mark is free, on_drain is called once half of it is free again. Only
+ * the loop thread calls these functions. */
 #include "common/base/str.h"
 #include "common/http/message/service.h"
 

@@ -3,7 +3,7 @@
  * from `pending` or from the socket.
  * The state (conn/state.h) says which step is allowed, and every wait has a deadline on the one
  * timer. Bytes after an unanswered request are kept up to PENDING_MAX, then reading stops.
- * conn_close may be called in every callback; conn_release frees the connection when its handles
+ * conn_close may be called in every callback. conn_release frees the connection when its handles
  * are closed. */
 #include "common/http/server/conn.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* Runs a connection from its start and handles its requests one after the other. Private to
- * common/http. */
+/* Runs a connection from its start and handles its requests one after the other. Only
+ * common/http includes this header. */
 struct conn;
 struct http_server;
 

@@ -1,5 +1,5 @@
 /* Acts when a connection's deadline has passed, and sets the last deadlines when the server
- * drains. A passed deadline is checked a second time after the network has been read: if this
+ * drains. A passed deadline is checked a second time after the network has been read. If this
  * process did not run for a while, bytes may have arrived before its timers fired. */
 #include "common/http/server/deadline.h"
 
@@ -29,7 +29,7 @@ static bool is_body(const struct conn *c)
     return c->state == CONN_READING && http_parser_in_body(c->parser) && !c->server->draining;
 }
 
-/* Returns true when the transfer still moves; the timer is then armed again. */
+/* Returns true when the transfer still moves. The timer is then armed again. */
 static bool goes_on(struct conn *c)
 {
     const struct http_server *s = c->server;

@@ -6,7 +6,8 @@
  * them.
  * If no connection waits, a connection that its client holds is closed: a body that arrives, or
  * an answer that is being read. The choice takes constant time, except for one pass over the
- * possible numbers of connections of one address. Private to common/http. One thread. */
+ * possible numbers of connections of one address. Only common/http uses this header. Only one
+ * thread at a time may use a server. */
 #include <stdbool.h>
 
 struct conn;

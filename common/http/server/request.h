@@ -1,6 +1,6 @@
 #pragma once
 /* Shows a request to its handler, from http_handlers.on_request until its answer. Views are
- * valid as long as the request. Loop thread only. */
+ * valid as long as the request. Only the loop thread calls these functions. */
 #include "common/base/str.h"
 #include "common/http/message/service.h"
 
@@ -20,7 +20,7 @@ struct str http_body(const struct http_request *r);
 /* Sets *uid to the user of the process at the other end of a Unix socket. Returns false for any
  * other connection. */
 bool http_peer_uid(const struct http_request *r, uint32_t *uid);
-/* Gives the body to the caller, who frees it with mem_free; http_body is then empty. A large
+/* Gives the body to the caller, who frees it with mem_free. http_body is then empty. A large
  * body is not copied, because a copy takes the loop a millisecond per megabyte. Returns NULL
  * when the body is empty. The bytes stay charged until http_release_body, or until the answer is
  * written. */
@@ -30,7 +30,7 @@ char *http_take_body(struct http_request *r);
  * the code that took them. */
 void http_release_body(struct http_request *r);
 /* Charges bytes that the handler derives from the body and keeps until the answer is written.
- * Call this at most once, from on_request on. The bytes have a budget of their own; up to 16 KiB
+ * Call this at most once, from on_request on. The bytes have a budget of their own. Up to 16 KiB
  * are not charged. Returns STATUS_AGAIN when the tenant's share is used up now: refuse the
  * request with 503. Returns STATUS_LIMIT when the bytes exceed the largest possible share:
  * refuse with 413. */

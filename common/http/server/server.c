@@ -1,6 +1,6 @@
 /* Runs the listener of an HTTP server, and keeps the state that all its connections share:
  * limits, handlers, memory budgets and the read buffer. on_connection accepts clients and passes
- * each to conn.c; handlers answer requests through answer.h.
+ * each to conn.c. Handlers answer requests through answer.h.
  * `open_handles` counts the owner, the listener, the gatherer and each connection. The server is
  * freed when the count reaches 0, always on the loop's thread. When there are too many
  * connections, or no file descriptor is left, an idle or slow connection is closed in favour of
@@ -196,7 +196,7 @@ static enum status listen_on_file(struct http_server *s, const char *path, struc
                                uv_strerror(rc));
 }
 
-/* Bounds the unsent bytes in the kernel; connections inherit the bound from their listener.
+/* Bounds the unsent bytes in the kernel. Connections inherit the bound from their listener.
  * Further bytes wait in this process, where they are counted. Otherwise the socket's buffer
  * grows to megabytes for a client that does not read. The bound does not reduce the bytes in
  * flight. */

@@ -4,10 +4,10 @@
  * The server knows nothing of routes or JSON.
  *
  * A handler gets a request whole (headers and body, both bounded). The handler keeps the pointer
- * until it has answered or on_abort reports that the client disconnected; then the pointer is
- * invalid. Bodies and answers may take any time while they move; every other wait has a
+ * until it has answered or on_abort reports that the client disconnected. Then the pointer is
+ * invalid. Bodies and answers may take any time while they move. Every other wait has a
  * deadline. Memory held for clients is bounded in total and by tenant
- * (common/collections/room.h). Loop thread only. */
+ * (common/collections/room.h). Only the loop thread calls these functions. */
 #include "common/base/status.h"
 #include "common/http/message/service.h"
 #include "common/loop/loop.h"

@@ -1,5 +1,6 @@
 #pragma once
-/* Passes the received bytes of a TLS connection through its session. Private to common/http. */
+/* Passes the received bytes of a TLS connection through its session. Only common/http includes
+ * this header. */
 #include "common/base/str.h"
 
 struct conn;

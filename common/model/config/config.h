@@ -1,5 +1,5 @@
 #pragma once
-/* Reads the shape of a model from its files and checks it. Any thread. */
+/* Reads the shape of a model from its files and checks it. The functions may run on any thread. */
 #include "common/base/status.h"
 #include "common/model/config/shape.h"
 

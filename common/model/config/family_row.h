@@ -1,6 +1,7 @@
 #pragma once
 /* Describes one row of family_rows.c: the values of a family's configuration that its files may
- * leave out, and the readers of its special settings. Private to common/model/config. */
+ * leave out, and the readers of its special settings. Only common/model/config includes this
+ * header. */
 #include "common/base/status.h"
 #include "common/model/config/shape.h"
 
@@ -31,8 +32,8 @@ struct hf_config;
 struct gguf_reader;
 
 /* `config_family` holds transformers' defaults for values that config.json leaves out. 0 means
- * that config.json must have the value, except for n_kv_heads (as many as heads) and head_dim
- * (hidden / heads). */
+ * that config.json must have the value. The exceptions are n_kv_heads (as many as heads) and
+ * head_dim (hidden / heads). */
 struct config_family {
     const char *name;
     uint32_t hidden, intermediate, n_layers, n_heads, n_kv_heads, head_dim;

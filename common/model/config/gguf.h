@@ -1,6 +1,6 @@
 #pragma once
 /* Reads model_config from a GGUF's metadata. The caller has set family, format and vocab_size,
- * and checks the result. Private to common/model/config. */
+ * and checks the result. Only common/model/config includes this header. */
 #include "common/model/config/family_row.h"
 
 struct gguf;

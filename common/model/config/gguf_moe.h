@@ -1,6 +1,6 @@
 #pragma once
-/* Reads a GGUF's experts and latent attention, for the families that have them. Private to
- * common/model/config. */
+/* Reads a GGUF's experts and latent attention, for the families that have them. Only
+ * common/model/config includes this header. */
 #include "common/model/config/gguf_reader.h"
 #include "common/model/config/shape.h"
 

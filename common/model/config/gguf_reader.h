@@ -1,7 +1,7 @@
 #pragma once
 /* Declares functions that the parts of the GGUF reader share (sizes and windows, rotary
  * embeddings, experts and latent attention). A key is llama.cpp's key without its architecture
- * prefix. Private to common/model/config. */
+ * prefix. Only common/model/config includes this header. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "common/model/gguf/gguf.h"

@@ -3,7 +3,7 @@
  * reads the sizes before the values that need n_layers or head_dim. quant.c, moe.c and rope.c
  * read their parts.
  * Every number is bounded when it is read. A value that this build does not run is
- * STATUS_UNSUPPORTED with its key; an impossible value is STATUS_INVALID. Nothing is allocated,
+ * STATUS_UNSUPPORTED with its key. An impossible value is STATUS_INVALID. Nothing is allocated,
  * and the JSON stays the caller's. */
 #include "common/model/config/hf.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 /* Reads model_config from config.json. The caller has set family, format and vocab_size, and
- * checks the result. Private to common/model/config. */
+ * checks the result. Only common/model/config includes this header. */
 #include "common/model/config/family_row.h"
 #include "common/model/files/hf_json.h"
 

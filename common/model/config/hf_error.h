@@ -1,6 +1,6 @@
 #pragma once
-/* Sets the error for a setting of config.json that this build does not run. Private to
- * common/model/config. */
+/* Sets the error for a setting of config.json that this build does not run. Only
+ * common/model/config includes this header. */
 #include "common/base/status.h"
 #include "common/model/files/hf_json.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* Reads experts and latent attention of a config.json, for the families that have them. Private
- * to common/model/config. */
+/* Reads experts and latent attention of a config.json, for the families that have them. Only
+ * common/model/config includes this header. */
 #include "common/model/config/shape.h"
 #include "common/model/files/hf_json.h"
 

@@ -1,5 +1,6 @@
 #pragma once
-/* Reads how the weights of a config.json are stored. Private to common/model/config. */
+/* Reads how the weights of a config.json are stored. Only common/model/config includes this
+ * header. */
 #include "common/model/config/shape.h"
 #include "common/model/files/hf_json.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Reads the rotary embeddings of a config.json. Private to common/model/config. */
+/* Reads the rotary embeddings of a config.json. Only common/model/config includes this header. */
 #include "common/model/config/family_row.h"
 #include "common/model/files/hf_json.h"
 

@@ -89,7 +89,7 @@ struct moe_config {
 
 /* `mla_config` describes multi-head latent attention (DeepSeek-AI 2024). A head has nope + rope
  * dimensions, and values of v. Keys and values of all heads are computed from one vector of
- * kv_rank numbers; a rotated key of `rope` numbers is stored beside that vector. */
+ * kv_rank numbers. A rotated key of `rope` numbers is stored beside that vector. */
 struct mla_config {
     uint32_t q_rank;  /* size of the compressed Q; 0 = Q is not compressed */
     uint32_t kv_rank; /* size of the compressed keys and values; 0 = another kind of attention */
@@ -119,7 +119,7 @@ struct model_config {
     uint32_t window; /* tokens that a window layer attends to; 0 = no window layers */
     uint8_t layer_is_window[MODEL_MAX_LAYERS];
     bool tied_embedding;
-    /* Dtype of the weights that are not quantised, from config.json alone (torch_dtype); the
+    /* Dtype of the weights that are not quantised, from config.json alone (torch_dtype). The
      * files may have another dtype. DTYPE_OPAQUE = unknown. */
     enum dtype stored_dtype;
     /* true = biases of Q, K and V, of the output projection, and of the MLP */

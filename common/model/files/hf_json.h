@@ -1,7 +1,7 @@
 #pragma once
 /* Reads the JSON files of a model's folder, and typed values of config.json. Error texts name
- * the folder, the file and the key. A null value is handled like an absent key. Private to
- * common/model. */
+ * the folder, the file and the key. A null value is handled like an absent key. Only
+ * common/model includes this header. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 bool json_is_bounded(const char *text, size_t n);
 /* Loads folder/file, an object without duplicate keys, of at most 64 MiB and JSON_MAX_VALUES.
  * Returns STATUS_NOT_FOUND when there is no such file. The caller releases *out with
- * json_decref; it is NULL after an error. `flags` are jansson's, for decoding. */
+ * json_decref. It is NULL after an error. `flags` are jansson's, for decoding. */
 MUST_USE enum status hf_json_load(const char *folder, const char *file, size_t flags, json_t **out,
                                   struct error *err);
 

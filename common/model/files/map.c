@@ -11,7 +11,7 @@ enum status file_open_regular(const char *path, int *fd, uint64_t *n_bytes, stru
 {
     struct stat st;
     *n_bytes = 0;
-    /* O_NONBLOCK, because otherwise a FIFO would block the open */
+    /* O_NONBLOCK is set, because otherwise a FIFO would block the open */
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0)
         return error_set(err,

@@ -1,7 +1,8 @@
 #pragma once
 /* Maps a whole file, read-only. Bytes are read when they are accessed, and pages can be released
  * while the page cache keeps them. Only regular files are accepted, since opening a FIFO would
- * wait for ever. The mapping is private and never written. Immutable: any thread. */
+ * wait for ever. The mapping is private and never written. The mapping is immutable, so any
+ * thread may read it. */
 #include <stdint.h>
 
 #include "common/base/status.h"

@@ -1,7 +1,7 @@
 #pragma once
 /* Defines the stack machine that runs a pickle's opcodes: values of a few kinds, a memo, and
- * pools with fixed limits. Values refer to pools by index. Private to torch_pickle.c and
- * pickle_objects.c. */
+ * pools with fixed limits. Values refer to pools by index. Only torch_pickle.c and
+ * pickle_objects.c include this header. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 

@@ -68,7 +68,7 @@ static enum status wrong(const struct safetensors *s, const struct entry *e, str
                      what);
 }
 
-/* Reads a tensor's shape and sets *n to the number of elements. An empty shape is a scalar; a
+/* Reads a tensor's shape and sets *n to the number of elements. An empty shape is a scalar. A
  * dimension of 0 makes an empty tensor. */
 static enum status read_shape(const struct safetensors *s, struct entry *e, const json_t *shape,
                               uint64_t *n, struct error *err)

@@ -3,22 +3,22 @@
  * length, JSON, dtypes, shapes, offsets and overlaps are checked at open, so that reading
  * afterwards cannot fail. As in the reference implementation, tensors must cover the data
  * without holes.
- * Names (followed by a NUL) and data point into the object and live until close. Immutable: any
- * thread. As with every mapped file, replace models by rename. Format: huggingface/safetensors
- * README. */
+ * Names (followed by a NUL) and data point into the object and live until close. The object is
+ * immutable, so any thread may use it. As with every mapped file, replace models by rename.
+ * Format: huggingface/safetensors README. */
 #include "common/model/files/tensor.h"
 
 struct safetensors;
 MUST_USE enum status safetensors_open(const char *path, struct safetensors **out,
                                       struct error *err);
-/* Opens a safetensors file in memory. `bytes` is borrowed until close; `name` is for error
+/* Opens a safetensors file in memory. `bytes` is borrowed until close. `name` is for error
  * texts. */
 MUST_USE enum status safetensors_open_memory(const void *bytes, size_t n, const char *name,
                                              struct safetensors **out, struct error *err);
 void safetensors_close(struct safetensors *s); /* s may be NULL */
 uint64_t safetensors_file_bytes(const struct safetensors *s);
 /* Returns the number of tensors. Tensors of more than TENSOR_MAX_DIMS dimensions are checked but
- * left out; only safetensors_holds finds them. A dtype that dtype.h does not list becomes
+ * left out. Only safetensors_holds finds them. A dtype that dtype.h does not list becomes
  * DTYPE_OPAQUE. */
 uint64_t safetensors_n_tensors(const struct safetensors *s);
 /* Returns a tensor by its index. Tensors are sorted by offset. */

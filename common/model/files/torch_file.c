@@ -49,8 +49,7 @@ static const struct zip_member *find_member(const struct torch_file *f, const ch
                                              : zip_find(f->zip, (struct str){path, (size_t)n});
 }
 
-/* Recognises other kinds of files by their first bytes, and returns an error that names the
- * kind. */
+/* Checks that the file begins like a zip archive. For PyTorch's older format the error says so. */
 static enum status check_magic(const struct torch_file *f, struct error *err)
 {
     static const uint8_t archive[] = {'P', 'K', 3, 4}, legacy[] = {0x80, 2, 0x8A, 0x0A};

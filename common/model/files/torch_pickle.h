@@ -3,7 +3,7 @@
  * tensors (protocols 2 to 5). No code of the file runs. The names of a fixed list (OrderedDict,
  * storages, dtypes, the functions that rebuild a tensor) are interpreted, not called. Any other
  * name or opcode is refused, with its name and position. Stack, memo, tables and the number of
- * tensors are bounded, and there is no recursion. Safe for untrusted input. */
+ * tensors are bounded, and there is no recursion. The reader is safe for untrusted input. */
 #include "common/base/status.h"
 #include "common/model/files/torch_types.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* Describes the storages and tensors of a PyTorch checkpoint, as its pickle names them. Plain
- * data. */
+/* Describes the storages and tensors of a PyTorch checkpoint, as its pickle names them. The
+ * structs are plain data. */
 #include "common/base/dtype.h"
 #include "common/base/str.h"
 
@@ -13,7 +13,7 @@ struct torch_storage {
     uint64_t n_elems;
 };
 
-/* `torch_tensor` is a view of a storage. Numbers count elements of dtype; they are not checked
+/* `torch_tensor` is a view of a storage. Numbers count elements of dtype. They are not checked
  * against the storage. */
 struct torch_tensor {
     struct str name;

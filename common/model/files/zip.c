@@ -3,8 +3,8 @@
  * offset, which shows overlaps. An array of pointers sorted by name shows duplicates and serves
  * look-ups.
  * No byte is read before its offset and length were checked against the file, and numbers are
- * added only where they cannot overflow. The object owns its tables; names and data point into
- * the caller's bytes. Immutable after the open. */
+ * added only where they cannot overflow. The object owns its tables. Names and data point into
+ * the caller's bytes. The object is immutable after the open. */
 #include "common/model/files/zip.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 #pragma once
 /* Reads a zip archive (also zip64) of stored members, as torch.save writes it, safe for
  * untrusted files. Every offset and length is checked at open, and nothing is decompressed. The
- * error names the feature that is refused: compressed or encrypted members, members that overlap
- * or extend beyond the file, a repeated name, several disks, and bytes after the archive's end.
- * Checksums are not computed, because a rank needs only its part of the file. Names and data
- * point into the bytes, which are borrowed until close. Immutable: any thread. Format: PKWARE's
- * APPNOTE.TXT. */
+ * error names the feature that is refused. These are compressed or encrypted members, members
+ * that overlap or extend beyond the file, a repeated name, several disks, and bytes after the
+ * archive's end. Checksums are not computed, because a rank needs only its part of the file.
+ * Names and data point into the bytes, which are borrowed until close. The object is immutable,
+ * so any thread may use it. Format: PKWARE's APPNOTE.TXT. */
 #include <stdint.h>
 
 #include "common/base/status.h"

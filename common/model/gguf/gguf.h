@@ -2,7 +2,7 @@
 /* Opens GGUF files of version 2 and 3, memory-mapped and read-only, safe for untrusted files.
  * Every size, count, offset and product is checked against the file at open, before it is used,
  * so that reading afterwards cannot fail. Strings and data point into the mapping and live until
- * gguf_close. The object is immutable: any thread.
+ * gguf_close. The object is immutable, so any thread may use it.
  * If another program shortens the file while it is open, this process ends (SIGBUS), as with
  * every mapped file. So replace models by rename. */
 #include "common/model/gguf/part.h"

@@ -1,6 +1,6 @@
 #pragma once
 /* Parses and builds the names of GGUF files: NAME.gguf, or NAME-00001-of-0000N.gguf and so on
- * for a model in several files. Any thread. */
+ * for a model in several files. The functions may run on any thread. */
 #include <limits.h>
 
 #include "common/base/status.h"

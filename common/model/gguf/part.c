@@ -3,7 +3,7 @@
  * a model.
  * The header is read only through a cursor, which moves forward and never leaves the file.
  * Counts are bounded by the file's size before memory is allocated. The object owns its map and
- * tables; strings and data point into the map. Immutable after the open. */
+ * tables. Strings and data point into the map. The object is immutable after the open. */
 #include "common/model/gguf/part.h"
 
 #include <stdlib.h>

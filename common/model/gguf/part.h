@@ -8,7 +8,7 @@ struct gguf;
 
 /* Opens one file, even if the file says that there are other parts. */
 MUST_USE enum status gguf_open_part(const char *path, struct gguf **out, struct error *err);
-/* Opens a GGUF file in memory. `bytes` is borrowed until close; `name` is for error texts. */
+/* Opens a GGUF file in memory. `bytes` is borrowed until close. `name` is for error texts. */
 MUST_USE enum status gguf_open_memory(const void *bytes, size_t n, const char *name,
                                       struct gguf **out, struct error *err);
 void gguf_close(struct gguf *g); /* g may be NULL */
@@ -22,7 +22,8 @@ uint32_t gguf_n_parts(const struct gguf *g); /* returns the number of parts; 1 =
 const struct gguf *gguf_part(const struct gguf *g, uint32_t i); /* i must be below gguf_n_parts */
 
 uint64_t gguf_n_values(const struct gguf *g);
-/* Returns a metadata value by its index. Values are in the order of the file. */
+/* Returns a metadata value by its index. Values are in the order of the file. Returns NULL
+ * beyond the last. */
 const struct gguf_value *gguf_value_at(const struct gguf *g, uint64_t i);
 
 uint64_t gguf_n_tensors(const struct gguf *g);

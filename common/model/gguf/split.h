@@ -1,5 +1,5 @@
 #pragma once
-/* Joins a model in several files. Private to common/model/gguf. */
+/* Joins a model in several files. Only common/model/gguf includes this header. */
 #include "common/base/status.h"
 
 struct gguf;

@@ -1,5 +1,5 @@
 #pragma once
-/* Defines the struct that gguf.h declares. Private to common/model/gguf. */
+/* Defines the struct that gguf.h declares. Only common/model/gguf includes this header. */
 #include "common/model/files/map.h"
 #include "common/model/gguf/type.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 /* Defines the typed values by key, and the tensors of a GGUF. Strings, arrays and data point
- * into the file. Plain data; any thread. */
+ * into the file. The structs are plain data, and the functions may run on any thread. */
 #include "common/base/dtype.h"
 #include "common/base/str.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Looks up a GGUF's metadata by key and checks the values. Any thread. */
+/* Looks up a GGUF's metadata by key and checks the values. The functions may run on any thread. */
 #include "common/base/status.h"
 #include "common/model/gguf/type.h"
 
@@ -21,9 +21,8 @@ MUST_USE enum status gguf_get_str(const struct gguf *g, const char *key, struct 
 /* Reads the array of a key. `type` is the required type of the elements. */
 MUST_USE enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_type type,
                                     struct gguf_array *out, struct error *err);
-/* These functions return element i < n of an array of numbers (or bools), converted. Only
- * gguf_array_f64 reads F32 and F64. */
-/* Signed values are sign-extended. */
+/* Returns element i of an array of integers or bools; 0 when i is not below n, or for an array
+ * of strings. Signed values are sign-extended. */
 uint64_t gguf_array_u64(const struct gguf_array *a, uint64_t i);
 /* Reads the strings of an array in order. *cursor is NULL before the first. Returns false at the
  * end. */

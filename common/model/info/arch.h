@@ -1,5 +1,6 @@
 #pragma once
-/* Reads keys of a GGUF's metadata that begin with its architecture. Any thread. */
+/* Reads keys of a GGUF's metadata that begin with its architecture. The functions may run on any
+ * thread. */
 #include "common/base/str.h"
 
 /* `model_arch_key` holds the text "<arch>.<name>", a key of a GGUF's metadata. */

@@ -1,6 +1,6 @@
 #pragma once
-/* Declares functions that the two readers of a model's files share. Private to
- * common/model/info. */
+/* Declares functions that the two readers of a model's files share. Only common/model/info
+ * includes this header. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "common/model/info/info.h"

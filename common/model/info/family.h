@@ -1,6 +1,6 @@
 #pragma once
 /* Lists the known model families. A family's name is transformers' model_type ("gemma3_text" is
- * "gemma3"); GGUF has its own names for architectures. */
+ * "gemma3"). GGUF has its own names for architectures. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 /* Reads model_info from a GGUF's metadata: family, lengths and EOS ids. The caller has set
- * format, path and name, and frees the struct after an error. Private to common/model/info. */
+ * format, path and name, and frees the struct after an error. Only common/model/info includes
+ * this header. */
 #include "common/base/status.h"
 #include "common/model/info/info.h"
 

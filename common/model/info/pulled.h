@@ -25,7 +25,7 @@ struct pulled {
     uint64_t n_bytes; /* total size of all files */
 };
 
-/* Returns CACHE/models/pulled/… for a remote reference; the caller frees it with mem_free. */
+/* Returns CACHE/models/pulled/… for a remote reference. The caller frees it with mem_free. */
 char *pulled_folder(const struct model_ref *r, const char *cache_dir);
 /* Reads the manifest and checks the size of each file. Returns STATUS_NOT_FOUND when the cache
  * does not have the model, and STATUS_INVALID when the manifest is damaged or a file differs.
@@ -33,7 +33,7 @@ char *pulled_folder(const struct model_ref *r, const char *cache_dir);
 MUST_USE enum status pulled_open(const struct model_ref *r, const char *cache_dir,
                                  struct pulled *out, struct error *err);
 /* Opens any folder that `cox pull` made. *reference is the reference in the manifest, or NULL.
- * The caller frees *reference and `out` also after an error; `out` has the values that could be
+ * The caller frees *reference and `out` also after an error. `out` has the values that could be
  * read. */
 MUST_USE enum status pulled_open_folder(const char *folder, struct pulled *out, char **reference,
                                         struct error *err);

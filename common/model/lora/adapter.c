@@ -2,8 +2,9 @@
  * maps the tensor file, and pairs the A and B of each module. Workers then copy the matrices of
  * the modules that their shard has.
  * The folder is not trusted: names, shapes, dtypes and every number are checked at open, so that
- * later use cannot fail. The adapter owns the mapped file and the table; module tensors point
- * into the file and live until lora_adapter_close. Immutable after the open: any thread. */
+ * later use cannot fail. The adapter owns the mapped file and the table. Module tensors point
+ * into the file and live until lora_adapter_close. The adapter is immutable after the open, so
+ * any thread may use it. */
 #include "common/model/lora/adapter.h"
 
 #include <math.h>

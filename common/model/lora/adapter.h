@@ -3,7 +3,7 @@
  * adapter_config.json and adapter_model.safetensors or adapter_model.bin. The folder is not
  * trusted. A setting that would change the results and is not supported is refused by name, and
  * every number of every tensor is checked. The caller compares the modules and shapes with the
- * model's. Immutable. */
+ * model's. The adapter is immutable after the open. */
 #include "common/model/files/tensor.h"
 
 #define LORA_MODULE_MAX 192u /* most bytes of a module's name, with the NUL */

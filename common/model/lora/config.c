@@ -65,7 +65,7 @@ static enum status check_unsupported(const struct lora_config *c, struct error *
 /* Checks how the adapter was initialised. Some initialisations subtract the initial A and B from
  * the base weights, and PEFT repeats that whenever it loads the adapter. With unchanged base
  * weights such an adapter gives wrong results. The listed initialisations do not change the base
- * weights; a new one is refused until it is added to the list. */
+ * weights. A new one is refused until it is added to the list. */
 static enum status check_beginning(const struct lora_config *c, struct error *err)
 {
     static const char *const fine[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
@@ -111,7 +111,7 @@ static enum status to_alpha(const struct lora_config *c, const char *key, const 
 }
 
 /* Reads rank_pattern or alpha_pattern. PEFT treats keys as regular expressions. A key of plain
- * text with dots is taken as that text; any other expression is refused and never evaluated. */
+ * text with dots is taken as that text. Any other expression is refused and never evaluated. */
 static enum status read_pattern(const struct lora_config *c, const char *key,
                                 struct lora_names *out, struct error *err)
 {

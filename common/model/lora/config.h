@@ -1,5 +1,5 @@
 #pragma once
-/* Reads and checks adapter_config.json. Private to common/model/lora. */
+/* Reads and checks adapter_config.json. Only common/model/lora includes this header. */
 #include <jansson.h>
 
 #include "common/base/status.h"
@@ -15,8 +15,8 @@ struct lora_config {
     struct lora_names targets;       /* names of target_modules; empty = an expression */
     bool some_layers; /* true = only some layers, or some modules of a name, are adapted */
 };
-/* Reads the configuration. The caller calls lora_config_fini also after an error. `root` is as
- * in lora_adapter_open. */
+/* Reads the configuration. The caller calls lora_config_fini also after an error. `root` is the
+ * folder below which all files must lie, with links resolved; NULL = anywhere. */
 MUST_USE enum status lora_config_read(const char *folder, const char *root, struct lora_config *c,
                                       struct error *err);
 void lora_config_fini(struct lora_config *c);

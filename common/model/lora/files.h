@@ -1,5 +1,5 @@
 #pragma once
-/* Finds the paths of an adapter's files. Private to common/model/lora. */
+/* Finds the paths of an adapter's files. Only common/model/lora includes this header. */
 #include <limits.h>
 
 #include "common/base/status.h"

@@ -38,7 +38,7 @@ void lora_names_fini(struct lora_names *s)
     *s = (struct lora_names){0};
 }
 
-/* Returns the index of the first entry with this name; a list may contain a name twice. */
+/* Returns the index of the first entry with this name. A list may contain a name twice. */
 static uint32_t find(const struct lora_names *s, const char *name)
 {
     uint32_t low = 0, high = s->n;

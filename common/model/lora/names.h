@@ -1,6 +1,6 @@
 #pragma once
 /* Keeps names of modules. A name matches a whole module name, or the end of a module name after
- * a dot. Private to common/model/lora. */
+ * a dot. Only common/model/lora includes this header. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * tensors that the index lists. If no such name exists, it takes all files with a kind's
  * extension, in the same order of kinds.
  * The index is not trusted: a file's name in it must be a plain name in the folder, and each
- * listed tensor must be in its file. `w` owns the opened shards; tensors point into their
+ * listed tensor must be in its file. `w` owns the opened shards. Tensors point into their
  * mappings. At most MAX_SHARDS files are opened. */
 #include "common/model/weights/folder.h"
 

@@ -1,5 +1,6 @@
 #pragma once
-/* Opens one file of a folder's weights, safetensors or PyTorch. Private to common/model/weights. */
+/* Opens one file of a folder's weights, safetensors or PyTorch. Only common/model/weights
+ * includes this header. */
 #include "common/base/status.h"
 #include "common/model/files/tensor.h"
 
@@ -21,7 +22,7 @@ uint64_t shard_n_tensors(const struct shard *s);
 const struct tensor *shard_tensor_at(const struct shard *s, uint64_t i);
 bool shard_holds(const struct shard *s, const char *name);
 struct str shard_bytes(const struct shard *s); /* returns the whole file */
-/* Returns part i (below SHARD_HEADERS) of the bytes that describe the file's tensors; a part may
+/* Returns part i (below SHARD_HEADERS) of the bytes that describe the file's tensors. A part may
  * be empty. */
 #define SHARD_HEADERS 2
 struct str shard_header(const struct shard *s, int i);

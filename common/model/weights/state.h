@@ -1,5 +1,5 @@
 #pragma once
-/* Defines the struct that weights.h declares. Private to common/model/weights. */
+/* Defines the struct that weights.h declares. Only common/model/weights includes this header. */
 #include "common/model/weights/shard.h"
 
 struct weights {

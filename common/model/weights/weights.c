@@ -122,7 +122,7 @@ static bool is_ours(const struct weights *w, const void *data, uint64_t n)
     return false;
 }
 
-/* Releases the pages of this process only; they stay in the page cache for the next start. A
+/* Releases the pages of this process only. They stay in the page cache for the next start. A
  * page that lies only partly in the range also belongs to a neighbour and stays. */
 void weights_done(const struct weights *w, const void *data, uint64_t n)
 {

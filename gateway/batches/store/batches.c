@@ -177,8 +177,8 @@ static enum status set_read(struct state_store *s, int64_t no, const struct stor
     return state_run(s, q, "read a batch", err);
 }
 
-/* Checks the free space before the input file is read, because the caller may repeat the call
- * many times. */
+/* Checks the free space and the tenant's share before the input file is read, because the caller
+ * may repeat the call many times. */
 static enum status may_add(struct state_store *s, const struct stored_batch *b, struct error *err)
 {
     int64_t no;
@@ -349,7 +349,7 @@ static enum status write_files(struct state_store *s, struct stored_batch *b, in
 }
 
 /* Ends a batch, within a transaction: writes the files, deletes the lines and sets the state to
- * `why`. When the files do not fit, the batch fails; otherwise it would block all later batches. */
+ * `why`. When the files do not fit, the batch fails. Otherwise it would block all later batches. */
 static enum status end_batch(struct state_store *s, struct stored_batch *b, int64_t no,
                              enum batch_state why, uint64_t now_s, struct error *err)
 {

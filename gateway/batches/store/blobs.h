@@ -6,5 +6,5 @@
  * failure. The handle is valid until the next call that closes handles. */
 struct open_blob *state_blob(struct state_store *s, int64_t no, struct error *err);
 void state_close_blob(struct open_blob *b);
-/* closes all these handles; call it before each write and before the log is cut */
+/* closes the open handles of all files; call it before each write and before the log is cut */
 void state_close_blobs(struct state_store *s);

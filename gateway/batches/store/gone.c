@@ -24,7 +24,8 @@ enum status state_hide_file(struct state_store *s, int64_t no, struct error *err
     return state_run(s, q, "hide a file", err);
 }
 
-/* Returns the next deleted file, and how many of its bytes are zeros already. */
+/* Finds the next deleted file: its row, and how many of its bytes are zeros already. Returns
+ * false when there is none. */
 static bool find(struct state_store *s, int64_t *no, int64_t *zeroed)
 {
     struct error ignored;

@@ -3,7 +3,7 @@
  * (output.c). All functions must run within a transaction. */
 #include "gateway/batches/store/state.h"
 
-/* Moves a line from one state to another. A row that is not in state `from` is not changed;
+/* Moves a line from one state to another. A row that is not in state `from` is not changed.
  * sqlite3_changes is 0 then. */
 enum status state_move_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                             enum line_state from, enum line_state to, struct error *err);

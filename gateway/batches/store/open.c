@@ -73,7 +73,8 @@ static enum status wait_again(struct state_store *s, struct error *err)
     return status;
 }
 
-/* Replaces SQLite's own checkpoints, which would never shorten the log. */
+/* Stores the number of frames in the log after a commit. This hook replaces SQLite's own
+ * checkpoints, which would never shorten the log. */
 static int on_commit(void *ctx, sqlite3 *db, const char *name, int n_frames)
 {
     ((struct state_store *)ctx)->n_frames = (uint32_t)n_frames;

@@ -8,8 +8,9 @@
 #include "gateway/batches/store/share.h"
 #include "gateway/batches/store/sql.h"
 
-/* `ROW_BYTES` is the size of a row without its content, with its index entries. It was measured
- * as 415 for a file with the longest name, and 530 for a batch with the longest failure. */
+/* `ROW_BYTES` is an upper bound for the bytes of a row without its content, including its index
+ * entries. Measured were 415 bytes for a file with the longest name, and 530 bytes for a batch
+ * with the longest failure. */
 enum { ROW_BYTES = 640 };
 
 static uint64_t share_free(struct state_store *s, uint64_t *max)

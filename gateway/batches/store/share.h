@@ -9,7 +9,7 @@ enum { STATE_SHARE_NEW = 7, STATE_SHARE_ANSWERS = 15 };
  * share is used up, even if the store has free space. */
 enum status state_share(struct state_store *s, uint64_t tenant, uint64_t bytes, uint32_t share,
                         struct error *err);
-/* Returns the tenant of an open batch; 0 = no such batch. */
+/* Returns the tenant of a batch; 0 = no such batch. */
 uint64_t state_tenant_of_batch(struct state_store *s, int64_t batch_no);
 /* These functions count a batch's bytes: at its start, with each answer (before the line's body
  * is deleted), and until the lines are deleted. They must run within a transaction. */

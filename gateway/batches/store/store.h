@@ -2,7 +2,7 @@
 /* Keeps uploaded files, batches and their lines in one SQLite file in --state-dir. Each call is
  * one transaction and blocks on the disk. All calls run on the store's own thread, never on the
  * loop, and must not overlap. The file is locked while it is open, so one folder serves one
- * gateway. A tenant sees only its own rows; a call for any other row returns STATUS_NOT_FOUND.
+ * gateway. A tenant sees only its own rows. A call for any other row returns STATUS_NOT_FOUND.
  *   line: WAITING ──take──▶ TAKEN ──answer──▶ ANSWERED
  *            ▲── release, open ──┘
  * A disk that is full, read-only or missing does not stop the gateway. Calls that need the disk
@@ -111,14 +111,14 @@ MUST_USE enum status state_read_file(struct state_store *s, uint64_t tenant, str
  * piece in each `state_look`. */
 MUST_USE enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
                                        struct error *err);
-/* Calls `each` for each of the tenant's files; the file is borrowed for that call. `each`
+/* Calls `each` for each of the tenant's files. The file is borrowed for that call. `each`
  * returns false to stop the list. *more is true when other files follow. */
 MUST_USE enum status state_list_files(struct state_store *s, const struct state_query *q,
                                       bool (*each)(void *ctx, const struct stored_file *f),
                                       void *ctx, bool *more, struct error *err);
 
 /* Creates a batch. The caller sets tenant, endpoint, input_file, created_s, expires_s and
- * metadata; this function sets the other fields. An input file that is invalid for the endpoint
+ * metadata. This function sets the other fields. An input file that is invalid for the endpoint
  * gives a batch in BATCH_FAILED and STATUS_OK. */
 MUST_USE enum status state_add_batch(struct state_store *s, struct stored_batch *b,
                                      struct error *err);
@@ -146,7 +146,7 @@ MUST_USE enum status state_take_lines(struct state_store *s, uint32_t max, uint6
 MUST_USE enum status state_release_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                         struct error *err);
 /* Stores an answer, the JSON body of the response. An answer that does not fit ends its batch.
- * Returns STATUS_AGAIN when some space was freed; the caller must then repeat the call. */
+ * Returns STATUS_AGAIN when some space was freed. The caller must then repeat the call. */
 MUST_USE enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                        int http_status, struct str answer, uint64_t now_s,
                                        struct error *err);

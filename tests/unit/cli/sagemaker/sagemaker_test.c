@@ -1,5 +1,5 @@
 /* Tests the conversion of the settings of DJL Serving's containers to arguments of `cox up`. The
- * input is an environment and the text of serving.properties; the output is a list of arguments
+ * input is an environment and the text of serving.properties. The output is a list of arguments
  * and warnings, or an error. Invariant: a setting without effect gives a warning and never stops
  * the start. A number in a comment is the number of a statement in docs/develop/gateway.md. */
 #include "cli/sagemaker/log.h"

@@ -1,4 +1,4 @@
-/* Tests the text of `cox status`. The input is the head's JSON; the output is text, and the
+/* Tests the text of `cox status`. The input is the head's JSON. The output is text, and the
  * tests check its contents and their order. Invariant: a malformed answer causes no crash and
  * counts as not healthy. */
 #include "cli/view/status_view.h"

@@ -1,5 +1,5 @@
 /* Tests the parser of options: command lines, environment variables and YAML files, for a small
- * table of options in this file. `parse` and `parse_yaml` run the parser; the tests compare the
+ * table of options in this file. `parse` and `parse_yaml` run the parser. The tests compare the
  * values, warnings and errors. A command line overrides the environment, the environment
  * overrides the file, and a secret is never in an output. */
 #include "common/config/argv.h"

@@ -1,5 +1,5 @@
 /* Tests the NUMA nodes and cores of a machine, and the placement of processes on them.
- * `read_tree` builds a folder like /sys and reads it; the binding functions then choose a node
+ * `read_tree` builds a folder like /sys and reads it. The binding functions then choose a node
  * and CPUs. Only CPUs that the process may use are chosen, and errors name the nodes or CPUs
  * that exist. */
 #include "common/host/numa.h"

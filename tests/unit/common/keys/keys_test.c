@@ -95,8 +95,6 @@ static void test_folder_is_made_once(void **state)
     authorized_fini(&a);
 }
 
-/* The old and the new key are valid until the old key is retired. Lines that a user added stay
- * unchanged. */
 /* A failed write leaves no incomplete key file. */
 static void test_a_full_disk_leaves_no_half_key(void **state)
 {
@@ -117,6 +115,8 @@ static void test_a_full_disk_leaves_no_half_key(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* The old and the new key are valid until the old key is retired. Lines that a user added stay
+ * unchanged. */
 static void test_a_key_is_rotated_and_retired(void **state)
 {
     static const enum peer_role roles[] = {ROLE_HEAD, ROLE_GATEWAY, ROLE_WORKER, ROLE_OPERATOR};

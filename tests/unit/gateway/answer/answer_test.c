@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-/* `want` holds the expected parts in order, as R(reasoning), C(content) and [name](arguments). */
 /* With the flag CONTINUED the answer continues `prompt`, from its second byte on. */
 enum { ONE_CALL = 1, DROP_REASONING = 2, CONTINUED = 4 };
+/* `want` holds the expected parts in order, as R(reasoning), C(content) and [name](arguments). */
 struct answer_case {
     unsigned flags;
     const char *reasoning, *tools, *prompt, *text, *want;

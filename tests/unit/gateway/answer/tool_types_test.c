@@ -1,5 +1,5 @@
 /* Tests `tool_types`: which JSON types a schema allows for a parameter, and how a model's text
- * becomes a value of such a type. The input is a schema and a text; the output is a set of types
+ * becomes a value of such a type. The input is a schema and a text. The output is a set of types
  * or a piece of JSON. Invariant: a text that is not valid for an allowed type stays a string,
  * and bad schemas cost bounded time. */
 #include "gateway/answer/tool_types.h"

@@ -1,5 +1,5 @@
-/* Tests the bodies of Anthropic's messages API. The dialect reads a body into `struct params`;
- * the tests check the messages that the chat template gets, the tools, and the refusals with
+/* Tests the bodies of Anthropic's messages API. The dialect reads a body into `struct params`.
+ * The tests check the messages that the chat template gets, the tools, and the refusals with
  * their error fields. Invariant: the cost of reading a body is linear in its length. */
 #include "gateway/dialects/messages.h"
 #include "gateway/tools/kinds.h"

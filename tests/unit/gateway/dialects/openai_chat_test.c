@@ -250,7 +250,7 @@ static void test_prompt(void **state)
 }
 
 /* The test has templates of model families, reduced to their calls. Most write the arguments
- * object as JSON; DeepSeek's template joins strings. */
+ * object as JSON. DeepSeek's template joins strings. */
 static void test_arguments(void **state)
 {
 #define CALLS "{% for c in messages[0].tool_calls %}{% set f = c.function %}"
@@ -263,8 +263,8 @@ static void test_arguments(void **state)
          "<parameter=a>b"},
         {CALLS "{{ f.name + '\\n' + f.arguments + '\\n' }}{% endfor %}", "f\n{\"a\":\"b\"}\n"},
         {CALLS "{{ f.arguments | tojson }}{{ raise_exception('no') }}{% endfor %}", NULL},
-        /* An answer may consist of calls alone. Gemma's template then iterates over the content;
-         * other templates test whether the content is none. */
+        /* An answer may consist of calls alone. Gemma's template then iterates over the content.
+         * Other templates test whether the content is none. */
         {"{% for x in messages[0].content %}{{ x }}{% endfor %}" CALLS
          "{{ f.arguments | tojson }}{% endfor %}",
          "{\"a\": \"b\"}"},

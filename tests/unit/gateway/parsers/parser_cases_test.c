@@ -267,7 +267,7 @@ static void note_name(json_t *seen, const json_t *row, const char *key)
 
 typedef void each_row(const json_t *row, const json_t *tools, void *arg);
 
-/* Calls `f` for each row. The first line of the file holds the tools; every other line is a row. */
+/* Calls `f` for each row. The first line of the file holds the tools. Every other line is a row. */
 static size_t for_each_row(each_row *f, void *arg)
 {
     FILE *file = fopen(PARSER_CASES, "r");

@@ -75,7 +75,7 @@ static void test_find(void **state)
 }
 
 /* Returns the verdict for a caller on a route: "ok" or the HTTP status. `sent` holds k for a
- * user's key and a for the admin key; `keys` and `admin_key` say which of them are configured.
+ * user's key and a for the admin key. `keys` and `admin_key` say which of them are configured.
  * The expected tables are written by hand, without the rows' own fields. */
 static const char *verdict(const struct http_route *row, bool keys, bool admin_key,
                            const char *sent, bool own_address, bool on_admin_address)

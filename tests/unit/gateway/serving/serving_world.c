@@ -1,6 +1,6 @@
 /* Plays the head and the client for the tests of `serving`. `post_as` passes a body to
- * `serving`; its submits are recorded in `w.submits`, and its answers in `w.client`. `tokens`
- * plays the head. `w` is the only state; `setup` and `teardown` renew it for each test. All
+ * `serving`. Its submits are recorded in `w.submits`, and its answers in `w.client`. `tokens`
+ * plays the head. `w` is the only state. `setup` and `teardown` renew it for each test. All
  * calls run in the test's thread. */
 #include "serving_world.h"
 

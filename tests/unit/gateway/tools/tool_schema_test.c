@@ -1,5 +1,5 @@
 /* Tests the schema of an answer that has to call tools. The input is the request's list of
- * tools; the output is one JSON schema with each tool's parameters under `$defs`. Invariants: a
+ * tools. The output is one JSON schema with each tool's parameters under `$defs`. Invariants: a
  * reference inside a tool's parameters still points to the same place, and the request's own
  * tools are not changed. */
 #include "gateway/tools/schema.h"

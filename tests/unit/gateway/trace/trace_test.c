@@ -1,5 +1,5 @@
 /* Tests which trace a request belongs to, and the span that describes it. The input is the
- * headers `traceparent` and `tracestate`; the output is a `trace_context` and OTLP's JSON.
+ * headers `traceparent` and `tracestate`. The output is a `trace_context` and OTLP's JSON.
  * Invariant: a malformed header is handled like an absent one. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Tests the report of `cox bench`: percentiles, figures of a load with known times, the printed
  * table, lists in options, and the times at which requests are sent. The input is an array of
- * `struct bench_result`; the output is a `struct bench_metrics` or text. Invariant: percentiles
+ * `struct bench_result`. The output is a `struct bench_metrics` or text. Invariant: percentiles
  * equal NumPy's. */
 #include "cli/bench/report/metrics.h"
 

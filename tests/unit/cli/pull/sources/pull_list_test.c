@@ -1,5 +1,5 @@
 /* Tests which files are taken from a hub's listing and from an index's page, and the resulting
- * lists of files. The input is the text of a listing; the output is a `struct pull_list`.
+ * lists of files. The input is the text of a listing. The output is a `struct pull_list`.
  * Invariants: a path never leaves the model's folder, and a malformed listing is refused. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Tests the NUMA nodes, CPUs and threads that `cox up` assigns to its workers (`--numa-bind`).
- * `plan_of` parses a command line and plans for a described machine; `write_places` prints the
+ * `plan_of` parses a command line and plans for a described machine. `write_places` prints the
  * places. Invariants: workers use only the CPUs that this process may use, and processes other
  * than workers have no place. */
 #include "cli/up/plan/plan.h"

@@ -1,5 +1,5 @@
 /* Tests the command lines that `cox up` makes for its children. `plan` parses real flags and
- * returns a `struct up_plan`; the tests compare children, their flags, listeners and threads.
+ * returns a `struct up_plan`. The tests compare children, their flags, listeners and threads.
  * Invariants: every flag of a program can be given to `cox up` and reaches that program, and no
  * secret is in a command line. */
 #include "cli/up/plan/argv.h"

@@ -1,5 +1,5 @@
 /* Tests the blocking HTTP client. Our own server runs on a thread and answers with the request
- * that it received; the tests call the client and compare status, body and error. A call must
+ * that it received. The tests call the client and compare status, body and error. A call must
  * end within its time-out, and an answer must not grow beyond the buffer's limit. */
 #include "common/http/client/client.h"
 #include "common/http/server/answer.h"

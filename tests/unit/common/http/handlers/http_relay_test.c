@@ -1,4 +1,4 @@
-/* Tests the relay. A front server passes requests to a back server; the two run on one thread's
+/* Tests the relay. A front server passes requests to a back server. The two run on one thread's
  * loop, and a blocking client reads slowly. A slow reader must stop the back server's stream, so
  * that memory stays bounded, and an answer that breaks off must never look complete. */
 #include "common/http/handlers/relay.h"

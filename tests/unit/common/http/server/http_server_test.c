@@ -1,5 +1,5 @@
 /* Tests the HTTP server's requests, answers and deadlines, byte by byte. A client thread sends
- * fixed bytes to the real server of http_fixture.h and reads until the end; the tests compare
+ * fixed bytes to the real server of http_fixture.h and reads until the end. The tests compare
  * the answers. A malformed request must get an error and a closed connection, and every deadline
  * must end its connection. */
 #include <pthread.h>

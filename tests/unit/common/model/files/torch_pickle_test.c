@@ -1,5 +1,5 @@
 /* Tests the reader of the pickles in checkpoints, for every protocol. The input is a text of
- * opcodes; the output is a list of tensors or an error. Any other opcode and any other global
+ * opcodes. The output is a list of tensors or an error. Any other opcode and any other global
  * name must be refused, nothing is ever called, and the work is bounded. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -267,7 +267,7 @@ static void test_wrong(void **state)
     }
 }
 
-/* Tries every byte as an opcode. Known opcodes need values on the stack; all others are refused. */
+/* Tries every byte as an opcode. Known opcodes need values on the stack. All others are refused. */
 static void test_every_opcode(void **state)
 {
     static const char known[] =

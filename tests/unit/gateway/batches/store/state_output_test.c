@@ -130,7 +130,7 @@ static void assert_file(struct fixture *f, const struct stored_batch *b, const c
     strbuf_fini(&want);
 }
 
-/* Returns a value of this process in KiB; `name` is its name in /proc/self/status. */
+/* Returns a value of this process in KiB. `name` is its name in /proc/self/status. */
 static long status_kib(const char *name)
 {
     char line[256];
