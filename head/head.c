@@ -26,7 +26,8 @@
 #include "head/record/file.h"
 
 #define BUS_HWM 4096u
-/* After this time, the head assumes that another program has the port. */
+/* REBIND_NS is the time for which the head tries to bind its port again after a change of its
+ * key. After that time it assumes that another program has the port. */
 #define REBIND_NS   (5 * NS_PER_S)
 #define REBIND_MS   10
 #define OTHER_FILES 128u /* number of open files other than connections of peers */

@@ -118,8 +118,8 @@ static enum status check_name(const struct adapter_order *o, struct error *err)
     return STATUS_OK;
 }
 
-/* Checks that the table has a free entry. A replacement (`in_place`) needs an entry of its own
- * until no request uses the old adapter any more. */
+/* Checks that --max-loras allows one more adapter. A replacement (`in_place`) needs an entry of
+ * its own until no request uses the old adapter any more. */
 static enum status check_room(const struct adapters *t, bool in_place, struct error *err)
 {
     uint32_t n = 0;

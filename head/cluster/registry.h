@@ -91,7 +91,8 @@ void cluster_add_failure(struct cluster *c, const char *node, const char *what, 
 uint32_t cluster_count_replicas(const struct cluster *c, enum replica_state state);
 struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance);
 
-/* Returns true when the worker may be placed, unless it is draining or suspect. */
+/* Returns true when the worker has no replica, ends no epoch and is no adoption candidate. Such
+ * a worker may be placed unless it is draining or suspect. */
 bool worker_is_free(const struct worker *w);
 void worker_set_free(struct cluster *c, struct worker *w);
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);

@@ -124,7 +124,8 @@ static bool continues(const struct request *r, const struct msg_submit *m)
            memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
 }
 
-/* Returns true when an open request continues with this Submit. */
+/* Handles a Submit for an open request: the request continues, or the Submit is refused or
+ * ignored. Returns false when the Submit must become a new request. */
 static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
     struct request *r = request_table_find(h->requests, m->id, m->i_choice);

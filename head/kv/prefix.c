@@ -13,7 +13,7 @@
 
 #include "head/kv/state.h"
 
-enum { PREFETCH_NEAR = 3, PREFETCH_FAR = 8 }; /* blocks ahead in a walk */
+enum { PREFETCH_NEAR = 3, PREFETCH_FAR = 8 }; /* distances of the prefetches, in blocks ahead */
 
 /* ---- hashes ---- */
 

@@ -20,6 +20,7 @@ void request_push_row(struct request *r, const struct logprob_row *row);
 const struct logprob_row *request_undelivered_rows(const struct request *r);
 /* Frees the rows that were passed to the gateway's link. Call it when n_delivered has grown. */
 void request_rows_delivered(struct request *r);
-/* Returns true when all rows after the first n_generated tokens are still kept. */
+/* Returns true when all rows after the first n_generated tokens are still kept, or when the
+ * request keeps no rows. */
 bool request_has_rows_from(const struct request *r, uint32_t n_generated);
 void request_logprobs_fini(struct request *r);

@@ -21,7 +21,8 @@
 #define MOST_BYTES (1ull << 40)
 #define COUNT_NS   (50 * NS_PER_MS)
 #define AGAIN_NS   (5 * NS_PER_MS)
-/* A matcher's first masks are assumed to add this many bytes, until its rank reports its size. */
+/* FIRST_BYTES is the number of bytes that a matcher's first masks are assumed to add, until its
+ * rank reports its size. */
 #define FIRST_BYTES (1ull << 20)
 
 enum {

@@ -26,7 +26,8 @@
 #include "head/routing/route.h"
 #include "head/state/requests.h"
 
-/* The wait is long, since reading a vocabulary may take minutes on an overloaded machine. */
+/* WAIT_NS is the longest time that a request waits for its grammar. It is long, since reading a
+ * vocabulary may take minutes on an overloaded machine. */
 #define WAIT_NS (120 * NS_PER_S)
 
 enum {

@@ -29,8 +29,8 @@ bool grammars_may_move(struct head_core *h, struct request *r, struct engine_slo
  * lacks its grammar or the memory for its matcher. */
 bool grammars_move(struct head_core *h, struct request *r, struct engine_slot *l);
 void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_grammar_done *m);
-/* Sends unanswered grammars again. It is called when the rank has a new session and its replica
- * continues. */
+/* Marks unanswered grammars to be sent again. It is called when the rank has a new session and
+ * its replica continues. */
 void grammars_on_session(struct head_core *h, struct worker *w);
 void grammars_turn(struct head_core *h);
 /* Ends requests that have waited too long for their grammar. */

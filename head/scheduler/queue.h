@@ -25,11 +25,11 @@ struct seq_queue {
     struct priority_class *classes;
     uint32_t *order; /* classes in use, sorted by priority */
     uint32_t cap, n_classes, free_tenant, free_class;
-    uint32_t *buckets, n_buckets; /* (priority, tenant) → tenant + 1 */
+    uint32_t *buckets, n_buckets; /* hash table from (priority, tenant) to the tenant's index + 1 */
 };
 
-/* Returns true when `a` is served before `b`: by class, then by age. Running sequences are
- * served in the same order, and the last one is preempted first. */
+/* Returns true when `a` is served before `b`: by priority, then resubmitted sequences, then by
+ * age. Running sequences are served in the same order, and the last one is preempted first. */
 bool seq_before(const struct seq *a, const struct seq *b);
 
 void seq_queue_init(struct seq_queue *q, int64_t quantum);

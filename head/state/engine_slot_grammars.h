@@ -58,6 +58,6 @@ struct head_grammars {
     bool passed_over, any_turn;
 };
 
-/* Returns the grammar with this key, or NULL when there is none. */
+/* Returns the grammar with this id, or NULL when there is none. */
 struct engine_slot_grammar *engine_slot_grammars_find(const struct engine_slot_grammars *t,
                                                       uint64_t id);

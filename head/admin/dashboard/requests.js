@@ -4,7 +4,9 @@
 import { $, REQUEST as R, clock, integer, make, micros, mood, put } from "./model.js";
 import { drawSoon, isScrolling } from "./frames.js";
 
-const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // pixels, as in style.css; SPARE is in rows
+const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // heights of the head and of a row, and the letter
+                                               // size, in pixels as in style.css; SPARE is a
+                                               // number of rows
 const STALE = 8; // rows already in view that one frame of scrolling may rewrite
 const REST_MS = 150;
 const LETTERS_MAX = 500; // longest text for which a column is widened, in letters
