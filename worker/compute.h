@@ -21,7 +21,7 @@ enum job_kind {
     JOB_RESET,
     JOB_CHECK,
     JOB_ABORT,
-    JOB_ADAPTER, /* belongs to no epoch, so an abort does not drop it */
+    JOB_ADAPTER, /* an adapter belongs to no epoch, so an abort does not drop the job */
     JOB_KIND_COUNT
 };
 

@@ -29,8 +29,9 @@ void kv_orders_listen(struct kv_orders *k, const char *host);
 /* returns the address of this rank; "" = none */
 struct str kv_orders_address(const struct kv_orders *k);
 
-/* Queues an order, or refuses it when `k` is NULL. `n_blocks` is the number of blocks of each KV
- * group that the rank's replica has agreed on. */
+/* Queues an order. Refuses it when `k` is NULL, when its epoch has ended, or when blocks cannot
+ * be moved. `n_blocks` is the number of blocks of each KV group that the rank's replica has
+ * agreed on. */
 void kv_orders_take(struct kv_orders *k, const struct kv_orders_setup *s,
                     const struct msg_kv_transfer *m, const struct rank_state *r,
                     struct u32_span n_blocks);
@@ -44,4 +45,5 @@ void kv_orders_end_epoch(struct kv_orders *k);
 void kv_orders_await(struct kv_orders *k);
 /* Returns true when a transfer of an old epoch does not end. The process must then end. */
 bool kv_orders_are_stuck(const struct kv_orders *k);
-bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms); /* works like kv_transfer_end */
+/* cancels all orders; returns false when the thread has not ended in time */
+bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms);

@@ -100,9 +100,9 @@ static const struct collectives_ops gpu_collectives_ops = {.place = place,
                                                            .give = give,
                                                            .wait = wait_done};
 
-/* Counts the neighbours in a ring and in a tree (on one host a chain, with a neighbour on each
- * side). With stages there is also a neighbour in the previous and one in the next stage. The
- * communicator of a stage shares all of these buffers. */
+/* The bytes follow from the number of neighbours in a ring and in a tree (on one host a chain,
+ * with a neighbour on each side). With stages there is also a neighbour in the previous and one
+ * in the next stage. The communicator of a stage shares all of these buffers. */
 uint64_t collectives_gpu_bytes(uint32_t tp, uint32_t pp)
 {
     uint32_t n = tp * pp, n_neighbours = 1 + (n > 2 ? 2 : 1);

@@ -22,9 +22,10 @@
 #include "worker/comm/join.h"
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
-/* With more ranks than CPUs, a waiting rank yields its CPU between two checks of the links. When
- * no other rank needs the CPU, yielding is much cheaper than sleeping and being woken, above all
- * in a virtual machine. */
+/* SPIN_US and YIELD_US are the times for which a waiting rank checks its links before it sleeps.
+ * With more ranks than CPUs, the rank yields its CPU between two checks. When no other rank
+ * needs the CPU, yielding is much cheaper than sleeping and being woken, above all in a virtual
+ * machine. */
 enum { SPIN_US = 50, YIELD_US = 1000 };
 enum { DIRECT_BYTES = 32 << 10 }; /* up to this size every rank sends all numbers to all ranks */
 enum { ADD_FLOATS = 256 };

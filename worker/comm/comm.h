@@ -46,8 +46,8 @@ const char *comm_address(const struct comm *c);
 /* Makes the secret id of a communicator. Rank 0 calls it. */
 void comm_make_id(uint8_t out[COMM_ID_BYTES]);
 
-/* Links this rank with every other rank of `g`. The text of an error names the rank and the
- * address that failed. */
+/* Links this rank with every other rank of `g`, or only with those in g->links. The text of an
+ * error names the rank and the address that failed. */
 MUST_USE enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err);
 /* Closes the links and clears an interrupt. Outside a group it only clears the interrupt. */
 void comm_leave(struct comm *c);

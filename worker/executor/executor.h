@@ -46,7 +46,8 @@ struct executor_info {
     uint64_t lora_bytes;                  /* device memory reserved for adapters */
     uint64_t draft_bytes, draft_kv_bytes; /* draft model: weights and activations; KV cache */
     struct sequences_limits limits;       /* maximum length, vocabulary, KV groups */
-    uint32_t n_draft, draft_max_seqs;     /* draft tokens, as in struct worker_info of Hello */
+    /* draft tokens per sequence and step; most sequences in a step with draft tokens */
+    uint32_t n_draft, draft_max_seqs;
     struct executor_shape elastic[PROTO_MAX_ELASTIC]; /* smaller TPs, [n_elastic], by falling tp */
     uint32_t n_elastic;
 };

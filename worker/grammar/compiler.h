@@ -46,8 +46,8 @@ struct grammar_compiler_done {
     uint64_t bytes, matcher_bytes, room_bytes;
     char why[TEXT_ERR_MAX];
 };
-/* Returns one announced grammar that is compiled and not reported yet. Returns false when there
- * is none. */
+/* Returns one announced grammar whose compilation has succeeded or failed, and which was not
+ * reported yet. Returns false when there is none. */
 bool grammar_compiler_next_done(struct grammar_compiler *c, struct grammar_compiler_done *out);
 
 /* Returns a new matcher for a sequence's grammar; called on the compute thread. A grammar that

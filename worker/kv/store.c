@@ -12,8 +12,8 @@
 #include "common/base/mem.h"
 #include "kernels/kv_layout.h"
 
-/* The default size holds a few sequences of full length. Layers with a window need little per
- * sequence, so they get the windows of many sequences. */
+/* By default a KV cache holds DEFAULT_SEQUENCES sequences of full length. Layers with a window
+ * need little per sequence, so they get DEFAULT_WINDOWS windows, unless that is more. */
 enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 #define DEFAULT_MAX_BYTES (4ull << 30)
 #define MAX_BLOCKS        (1u << 30)

@@ -33,5 +33,5 @@ MUST_USE enum status lora_set_load(struct lora_set *l, uint64_t id, const char *
 void lora_set_unload(struct lora_set *l, uint64_t id); /* ignores an unknown id */
 /* Returns the number (1 or more) that rows use for the adapter; 0 = not loaded. */
 uint32_t lora_set_find(const struct lora_set *l, uint64_t id);
-/* bytes of one adapter; valid with a shard */
+/* Returns the bytes of one adapter. Call it only while there is a shard. */
 uint64_t lora_set_slot_bytes(const struct lora_set *l);

@@ -2,7 +2,7 @@
 /* Divides a model among the ranks of a replica. The ranges are adjacent and cover the whole.
  * They are as even as possible: a rank may have one unit more than another, and the last ranks
  * have nothing when there are more ranks than units. Rank 0 always has a part. The functions are
- * pure. */
+ * pure and may run on any thread. */
 #include <stdint.h>
 
 struct cut_range {

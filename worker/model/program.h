@@ -132,7 +132,7 @@ struct op {
     };
 };
 
-/* `rope_freqs` holds the angles of one kind of rotary embedding. */
+/* `rope_freqs` holds the frequencies of one kind of rotary embedding. */
 struct rope_freqs {
     uint32_t n;  /* number of pairs: the first 2 n dimensions of a head are rotated */
     float *inv;  /* frequencies, [n] */

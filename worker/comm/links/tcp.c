@@ -83,8 +83,8 @@ static short tcp_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     return (short)((wants_send ? POLLOUT : 0) | (wants_recv ? POLLIN : 0));
 }
 
-/* Checks whether the peer is silent for too long. The next send or recv reports other errors
- * with their reason. */
+/* Checks whether the peer is silent for too long, when poll returned no event. The next send or
+ * recv reports other errors with their reason. */
 static enum status tcp_after_sleep(struct comm_link *l, short revents, struct error *err)
 {
     return revents ? STATUS_OK : check_path(l->fd, err);

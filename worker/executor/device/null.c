@@ -33,7 +33,8 @@ enum {
     NULL_BLOCKS_DEFAULT = 8192,
     NULL_BYTES_PER_TOKEN = 4,
     NULL_LOAD_PIECE_US = 1000,
-    NULL_DICE = 1 << 20, /* NULL_DICE gives 10000 different tokens, a multiple of 100 */
+    /* as a vocabulary size, NULL_DICE gives 10000 different tokens, a multiple of 100 */
+    NULL_DICE = 1 << 20,
 };
 #define NULL_SLEEP_PIECE_NS (100 * NS_PER_MS)
 #define NULL_LOGPROBS_MAX   64u
@@ -339,7 +340,8 @@ static bool fill_vector(const struct sequence *q, struct arena *arena, struct f3
     return v != NULL;
 }
 
-/* Samples tokens until one differs from the draft token. */
+/* Samples one token after each draft token and one more, but stops at the first that differs
+ * from its draft token. */
 static enum status answer_run(struct executor_null *x, const struct sequence_run *r,
                               struct arena *arena, struct result_item *item, struct error *err)
 {
