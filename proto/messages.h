@@ -143,7 +143,7 @@ struct msg_heartbeat {
     bool busy;              /* a step is executing now */
     uint32_t load_permille; /* progress of the shard that is being read, 1 to 1000; 0 = none */
     struct gpu_state gpu;
-    uint64_t own_ns, own_steps; /* own work since start, without waiting; 0 = not measured */
+    uint64_t own_ns, own_steps; /* own steps: time without waits, number; 0 = not measured */
     struct host_state host;
     bool serves, spare;  /* serves: its replica serves; spare: no replica needs it now */
     bool has_vocabulary; /* true in every eighth message, once the worker has read the tokens */
@@ -161,7 +161,7 @@ struct msg_goodbye {
 
 struct request_id {
     uint64_t hi, lo;
-}; /* a random number made by the gateway; all choices of a request share it */
+}; /* a request's id is a random number made by the gateway; all choices of the request share it */
 
 struct logit_bias {
     uint32_t token;

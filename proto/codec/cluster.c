@@ -193,7 +193,7 @@ static Cox__Vocabulary *put_vocabulary(struct wire *w, const struct vocabulary *
     return p;
 }
 
-/* Returns true when the message has a vocabulary. */
+/* Decodes a vocabulary. Returns false when the message has none, or an invalid one. */
 static bool get_vocabulary(struct wire *w, const Cox__Vocabulary *p, struct vocabulary *v)
 {
     if (!p)

@@ -36,8 +36,8 @@ bool link_is_free(enum msg_type t);
 /* Returns true when the other side's version has this type. Sending an unknown type would end
  * the session. */
 bool link_has_type(const struct link *l, enum msg_type t);
-/* Returns the next sequence number and charges the credit. Call it once for each frame that is
- * really sent. */
+/* link_next_seq returns the next sequence number. link_sent counts a frame as sent and charges
+ * the credit; call it once for each frame that is really sent. */
 uint64_t link_next_seq(const struct link *l);
 void link_sent(struct link *l, enum msg_type t, size_t frame_bytes);
 /* Checks session and sequence number of a received frame. Before link_open only Hello, Welcome
