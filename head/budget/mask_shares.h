@@ -48,7 +48,7 @@ void mask_shares_fini(struct mask_shares *m); /* mask_shares_fini also resets ev
  * the sequence is entered or has masks in flight. */
 uint32_t mask_shares_enter(struct mask_shares *m, uint64_t tenant);
 void mask_shares_leave(struct mask_shares *m, uint32_t i, bool is_new);
-/* marks that a new sequence of share `i` has its first mask */
+/* Records that a new sequence of share `i` has its first mask. */
 void mask_shares_had_first(struct mask_shares *m, uint32_t i);
 /* Returns true when the scheduler may add another sequence of this tenant now. Otherwise the
  * tenant counts as refused. */

@@ -80,7 +80,7 @@ void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term);
 /* Returns true when this head took the term of this epoch. */
 bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
-void cluster_set_term(struct cluster *c, uint64_t term); /* called with the term of the lease */
+void cluster_set_term(struct cluster *c, uint64_t term); /* sets the term of the lease */
 uint64_t cluster_need_term(struct cluster *c); /* takes a term now if there is no term yet */
 uint64_t cluster_next_epoch(struct cluster *c);
 void cluster_epoch_text(uint64_t term_epoch, char out[32]); /* writes "TERM.EPOCH", such as "1.3" */

@@ -38,7 +38,7 @@ void seq_queue_fini(struct seq_queue *q);
 void seq_queue_enter(struct seq_queue *q, struct seq *x);
 /* Removes a sequence that does not wait from the scheduler. */
 void seq_queue_leave(struct seq_queue *q, struct seq *x);
-/* begins to wait: puts `x` into the queue */
+/* Puts `x`, which begins to wait, into the queue. */
 void seq_queue_push(struct seq_queue *q, struct seq *x);
 void seq_queue_remove(struct seq_queue *q, struct seq *x);
 /* Returns the sequence to serve next, or NULL when no sequence waits. The result is the same

@@ -113,7 +113,7 @@ const struct blocks_part *scheduler_parts(const struct scheduler *s, uint64_t id
 /* Marks an import as complete. Its blocks are then found like any cached prefix. They are kept
  * until the request is admitted or gone, the blocks are needed, or scheduler_let_go is called. */
 void scheduler_imported(struct scheduler *s, uint64_t id);
-/* ends a hold or an import; an unknown id is allowed */
+/* Ends a hold or an import. An unknown id is ignored. */
 void scheduler_let_go(struct scheduler *s, uint64_t id);
 /* Stops running `r`, which is about to move. Returns true when no result of `r` is pending, so
  * that it can be removed without loss. */

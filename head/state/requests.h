@@ -12,7 +12,7 @@
 MUST_USE enum status requests_has_room(const struct head_core *h, const struct request *r,
                                        struct error *err);
 void requests_take_room(struct head_core *h, struct request *r);
-/* releases the memory charge of every request; called when the core is freed */
+/* Releases the memory charge of every request. It is called when the core is freed. */
 void requests_leave_all(struct head_core *h);
 
 /* These two functions add a request to the list of held requests, and remove it from the list. */
