@@ -36,7 +36,7 @@ void kv_orders_take(struct kv_orders *k, const struct kv_orders_setup *s,
                     const struct msg_kv_transfer *m, const struct rank_state *r,
                     struct u32_span n_blocks);
 void kv_orders_on_step(struct kv_orders *k, uint64_t step);
-void kv_orders_on_open(struct kv_orders *k); /* called for a new session with a head */
+void kv_orders_on_open(struct kv_orders *k); /* call it for a new session with a head */
 /* Cancels the transfers of the epoch. Call it before the compute thread receives the end of the
  * epoch. */
 void kv_orders_end_epoch(struct kv_orders *k);
@@ -45,5 +45,5 @@ void kv_orders_end_epoch(struct kv_orders *k);
 void kv_orders_await(struct kv_orders *k);
 /* Returns true when a transfer of an old epoch does not end. The process must then end. */
 bool kv_orders_are_stuck(const struct kv_orders *k);
-/* cancels all orders; returns false when the thread has not ended in time */
+/* Cancels all orders. Returns false when the thread has not ended in time. */
 bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms);

@@ -25,4 +25,4 @@ bool worker_failed_for_good(const struct worker_process *w);
  * such as while a shard is being loaded, which cannot be interrupted. The process should then
  * end without worker_free, which would wait for the thread. */
 bool worker_end(struct worker_process *w);
-void worker_free(struct worker_process *w); /* does nothing when `w` is NULL */
+void worker_free(struct worker_process *w); /* `w` may be NULL */

@@ -31,7 +31,7 @@ struct comm_options {
 /* Opens a communicator. Returns STATUS_INVALID or STATUS_IO, with the address in the text, when
  * the rank cannot listen there. */
 MUST_USE enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err);
-void comm_close(struct comm *c); /* does nothing when `c` is NULL */
+void comm_close(struct comm *c); /* `c` may be NULL */
 /* Returns the bytes that a comm uses in a group of n_ranks with links to all: scratch and the
  * memory of the links (docs/develop/comm.md, "Memory"). Returns 0 for one rank. */
 uint64_t comm_memory_bytes(uint32_t n_ranks);

@@ -21,7 +21,7 @@ MUST_USE enum status engine_load(struct engine *e, const struct engine_beside *b
 /* Measures and loads a model that has no other model beside it. */
 MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **out,
                                  struct error *err);
-void engine_close(struct engine *e); /* does nothing when `e` is NULL */
+void engine_close(struct engine *e); /* `e` may be NULL */
 /* Replaces the shard by that of another rank, from the files, which are opened again. The device
  * stays, and so does the KV cache within a stage of the same TP. Block counts are those of the
  * shape. The call takes as long as engine_open. After an error there is no shard, and the caller

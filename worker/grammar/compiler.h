@@ -34,9 +34,9 @@ void grammar_compiler_watch(struct grammar_compiler *c, void (*fn)(void *ctx), v
 /* Records that the head needs the grammar. The grammar is compiled, unless it is compiled
  * already, and kept. Returns STATUS_LIMIT when the head needs too many at once. */
 MUST_USE enum status grammar_compiler_want(struct grammar_compiler *c, const struct msg_grammar *m);
-/* releases a grammar; ignores an unknown id */
+/* Releases a grammar. An unknown id is ignored. */
 void grammar_compiler_let_go(struct grammar_compiler *c, uint64_t id);
-/* releases all grammars; called at the end of an epoch */
+/* Releases all grammars. Call it at the end of an epoch. */
 void grammar_compiler_let_go_all(struct grammar_compiler *c);
 
 struct grammar_compiler_done {

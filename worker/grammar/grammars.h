@@ -12,7 +12,7 @@ struct grammars;
  * show that the step is not stuck. */
 struct grammars *grammars_new(struct grammar_compiler *compiler, uint32_t vocab_size,
                               _Atomic uint64_t *progress);
-void grammars_free(struct grammars *g); /* does nothing when `g` is NULL */
+void grammars_free(struct grammars *g); /* `g` may be NULL */
 /* Returns the memory that grammars take besides the compiled ones, as measured for vocabularies
  * of 32,000 to 262,144 tokens (tests/e2e/test_sizes.py). */
 static inline uint64_t grammars_bytes(uint32_t vocab_size)

@@ -38,7 +38,7 @@ struct kv_store;
 MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
                                   const struct kv_group *groups, struct kv_store **out,
                                   struct error *err);
-void kv_store_free(struct kv_store *s); /* does nothing when `s` is NULL */
+void kv_store_free(struct kv_store *s); /* `s` may be NULL */
 /* Returns the cache of a layer of this stage. */
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
 uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group);

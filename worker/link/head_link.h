@@ -36,7 +36,7 @@ struct head_link_options {
 MUST_USE enum status head_link_open(struct loop *l, const struct head_link_options *o,
                                     const struct head_link_handlers *h, struct head_link **out,
                                     struct error *err);
-void head_link_close(struct head_link *k); /* does nothing when `k` is NULL */
+void head_link_close(struct head_link *k); /* `k` may be NULL */
 /* Sends a message now, or keeps a copy and sends it in order when there is credit. Without an
  * open session the message is dropped. */
 void head_link_send(struct head_link *k, const struct msg *m);

@@ -10,7 +10,7 @@
 struct lora_set;
 MUST_USE enum status lora_set_new(const struct lora_setup *s, struct lora_set **out,
                                   struct error *err);
-void lora_set_free(struct lora_set *l); /* does nothing when `l` is NULL */
+void lora_set_free(struct lora_set *l); /* `l` may be NULL */
 /* Returns in *out the bytes that adapters take for the shard `p`. STATUS_UNSUPPORTED: the device
  * has no kernel for max_rank. */
 MUST_USE enum status lora_set_measure(const struct lora_set *l, const struct program *p,

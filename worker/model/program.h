@@ -193,4 +193,4 @@ static inline bool program_is_last(const struct program *p)
  * cache line. */
 enum { PROGRAM_VOCAB_UNIT = 16 };
 struct cut_range program_vocab_part(const struct program *p, uint32_t rank);
-void program_free(struct program *p); /* accepts NULL; does not free what the loader filled */
+void program_free(struct program *p); /* frees no memory of the loader; `p` may be NULL */

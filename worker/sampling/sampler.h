@@ -40,9 +40,9 @@ struct sampler_choice {
 };
 
 struct sampler;
-/* vocab_size >= 1; returns NULL when there is no memory */
+/* Creates a sampler for vocab_size >= 1. Returns NULL when there is no memory. */
 struct sampler *sampler_new(uint32_t vocab_size);
-void sampler_free(struct sampler *s);        /* does nothing when `s` is NULL */
+void sampler_free(struct sampler *s);        /* `s` may be NULL */
 uint64_t sampler_bytes(uint32_t vocab_size); /* returns the bytes of one sampler */
 /* Returns true when the choice needs only best_id, best and second, because it is greedy and
  * steps 1 and 2 change nothing. The function does not check r->mask; the caller must do that.

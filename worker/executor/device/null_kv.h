@@ -9,7 +9,7 @@
 struct null_kv;
 /* Makes a cache for one KV group that has all layers. Returns NULL when there is no memory. */
 struct null_kv *null_kv_new(uint32_t n_blocks, uint32_t block_tokens);
-void null_kv_free(struct null_kv *k); /* does nothing when `k` is NULL */
+void null_kv_free(struct null_kv *k); /* `k` may be NULL */
 void null_kv_view(const struct null_kv *k, struct kv_view *out);
 /* Executes the plan's copies, then checks the runs in order and fills their blocks as far as
  * they have ids. STATUS_PROTOCOL: a run builds on a block that was not filled. */
