@@ -31,7 +31,7 @@ void *wire_array(struct wire *w, size_t n, size_t size);
 void *wire_uncleared(struct wire *w, size_t n, size_t size);
 
 ProtobufCBinaryData wire_put_str(struct str s);
-/* cuts the text to PROTO_MAX_TEXT_BYTES of valid UTF-8 */
+/* Cuts the text to PROTO_MAX_TEXT_BYTES of valid UTF-8. */
 ProtobufCBinaryData wire_put_text(struct str s);
 struct str wire_get_str(ProtobufCBinaryData d);
 
