@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define MASK_SHARES_SAVED 1000000 /* most units that a tenant may save: 100 ms */
-/* A tenant may owe at most this many units (1 s), so that its wait is bounded. */
+/* MASK_SHARES_OWED is the most units (1 s) that a tenant may owe, so that its wait is bounded. */
 #define MASK_SHARES_OWED 10000000
 /* least number of units distributed per step, for all tenants together: 1 ms */
 #define MASK_SHARES_LEAST 10000u

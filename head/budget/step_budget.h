@@ -1,11 +1,11 @@
 #pragma once
 /* Computes how many prompt tokens the next step of a replica may run so that the step takes at
- * most a given time. A replica on CPUs needs this limit: a step of 8192 tokens would take ten
- * seconds, in which no other stream gets a token and no request can be cancelled. The estimate
- * uses the execution times in the results (`execute_ns`), so the code needs no clock. The same
- * results lead to the same budget in the simulator, in cox-head and in a replay of its log. The
- * code allocates nothing and takes a few hundred nanoseconds per result. One scheduler owns the
- * data.
+ * most a given time. A replica on CPUs needs this limit, because a step of 8192 tokens would
+ * take ten seconds there. In that time no other stream gets a token and no request can be
+ * cancelled. The estimate uses the execution times in the results (`execute_ns`), so the code
+ * needs no clock. The same results lead to the same budget in the simulator, in cox-head and in
+ * a replay of its log. The code allocates nothing and takes a few hundred nanoseconds per
+ * result. One scheduler owns the data.
  *
  * Model: time(step) = pass + sampled * n_sampled + token * n_prompt. A row that needs logits
  * counts as sampled: the last row of a run that samples, and all rows of a prompt with

@@ -36,9 +36,10 @@ static void ignore_request(void *ctx, struct request *r)
 {
 }
 
-/* These limits are for replicas on CPUs, where a step with the whole token budget takes ten
- * seconds. A few hundred rows share one read of the weights as well as thousands do. A window
- * group also has to hold the window and the largest chunk of every sequence. */
+/* CPU_CHUNK_TOKENS and CPU_STEP_TARGET_MS are limits for replicas on CPUs, where a step with the
+ * whole token budget takes ten seconds. A few hundred rows share one read of the weights as well
+ * as thousands do. A window group also has to hold the window and the largest chunk of every
+ * sequence. */
 enum { CPU_CHUNK_TOKENS = 256, CPU_STEP_TARGET_MS = 250 };
 
 static void suit_device(const struct head_core *h, enum device_kind device,

@@ -407,7 +407,8 @@ static uint32_t n_replayed(const struct msg_result *m)
     return n;
 }
 
-/* Returns how the answer ends because of its mask, from the last gap. */
+/* Returns how the answer ends because of its mask: 0 = it does not, 1 = dead end, 2 = the mask
+ * cost too much. */
 static uint8_t end_of(const struct result_item *x)
 {
     float gap = x->gaps.n > 0 ? x->gaps.ptr[x->gaps.n - 1] : 0;

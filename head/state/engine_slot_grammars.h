@@ -1,7 +1,8 @@
 #pragma once
-/* Describes the grammars of an engine slot, as the head knows them: those that the sampling rank
- * has or is compiling, and the memory for them and for sequences' matchers. routing/grammars.c
- * and routing/grammar_room.c change the data, on the loop thread. */
+/* Describes the grammars of an engine slot, as the head knows them. These are the grammars that
+ * the sampling rank has or is compiling. The structs also count the memory for them and for
+ * sequences' matchers. routing/grammars.c and routing/grammar_room.c change the data, on the
+ * loop thread. */
 #include "head/request/shared_text.h"
 #include "head/request/state.h"
 
