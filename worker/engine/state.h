@@ -95,8 +95,8 @@ struct engine {
     struct runner_setup runner_setup;
 };
 
-/* `engine_beside` is the memory of another model in this process: a fixed part, and a part per
- * block of the full-attention layers, since the other model shares their block tables. */
+/* `engine_beside` is the memory of another model in this process. It has a fixed part, and a
+ * part per block of the full-attention layers, since the other model shares their block tables. */
 struct engine_beside {
     uint64_t fixed_bytes, block_bytes;
 };

@@ -18,9 +18,9 @@
 #include "worker/executor/step/device_sample.h"
 #include "worker/executor/step/samplers.h"
 
-/* These are estimates for a GPU: bytes per logit (the number and data for sampling), and scratch
- * memory that does not depend on the model. They were counted with the kernels' own functions
- * (tests/e2e/test_plan_gpus.py). */
+/* LOGIT_BYTES and SCRATCH_BYTES are estimates for a GPU: bytes per logit (the number and data
+ * for sampling), and scratch memory that does not depend on the model. They were counted with
+ * the kernels' own functions (tests/e2e/test_plan_gpus.py). */
 enum { LOGIT_BYTES = 12 };
 #define SCRATCH_BYTES (128ull << 20)
 

@@ -17,9 +17,9 @@
 #include "common/base/mem.h"
 #include "worker/comm/links/link.h"
 
-/* A peer counts as lost after three unanswered segments in a row and five seconds without an
- * answer from its kernel. That is longer than any pause of a working network and far below the
- * timeout of a collective. */
+/* A peer counts as lost after UNANSWERED_MIN unanswered segments in a row and SILENT_MS without
+ * an answer from its kernel. This time is longer than any pause of a working network and far
+ * below the timeout of a collective. */
 enum { SILENT_MS = 5000, UNANSWERED_MIN = 3 };
 /* keep-alive probes on idle connections: interval in seconds, and number */
 enum { PROBE_SECONDS = 1, PROBES_MAX = 60 };
