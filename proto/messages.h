@@ -340,8 +340,8 @@ struct plan_admit {
 
 /* Runs n_tokens positions of one sequence from `start`. With `sample`, the rank samples the
  * token at position start + n_tokens. It uses its last sampled token where the head does not
- * know it yet. `start` may be beyond the positions that the rank has computed: other sequences
- * computed them, or do so earlier in this plan (a later prefix hit), and their blocks are in the
+ * know it yet. `start` may be beyond the positions that the rank has computed. Other sequences
+ * computed them, or do so earlier in this plan (a later prefix hit). Their blocks are in the
  * table or in this run. n_draft (with `sample` and n_tokens 1) lets the rank draft that many
  * more tokens, run them, and keep those that it samples itself. The table has blocks for them. */
 struct plan_run {
@@ -371,9 +371,9 @@ struct msg_plan {
     uint64_t digest; /* set in each 256th step without drafts in flight, else 0 (plan_digest.h) */
 };
 
-/* A gap with this value means that the sequence's grammar allows no token at this position. */
+/* RESULT_DEAD_END is the gap of a position at which the sequence's grammar allows no token. */
 #define RESULT_DEAD_END (-1.0f)
-/* A gap with this value means that finding the allowed tokens would cost too much (text/text.h). */
+/* RESULT_MASK_COST is the gap when finding the allowed tokens would cost too much (text/text.h). */
 #define RESULT_MASK_COST   (-2.0f)
 #define PROTO_MASK_UNIT_NS 100u /* nanoseconds of one mask unit */
 /* Holds one sequence's result: 1 to n_draft + 1 ids; none without `sample`, or when a run with

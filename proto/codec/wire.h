@@ -45,7 +45,8 @@ struct str wire_get_str(ProtobufCBinaryData d);
         (p)->field.len = (span).n;                                                                 \
         (p)->field.data = (uint8_t *)(span).ptr;                                                   \
     } while (0)
-/* Opens the function that encodes the given message type, with the generated struct in `p`. */
+/* WIRE_PUT opens the function that encodes the given message type, with the generated struct in
+ * `p`. */
 #define WIRE_PUT(Type, type)                                                                       \
     Cox__##Type *p = wire_new(w, &cox__##type##__descriptor);                                      \
     if (!p)                                                                                        \
