@@ -361,8 +361,8 @@ static struct request *oldest_running(const struct world *w)
     return best ? best->r : NULL;
 }
 
-/* Returns true when a waiting request has a higher priority and may take the place of any
- * running request. */
+/* Returns true when another live request here has a higher priority. It may then take the place
+ * of any running request. */
 static bool has_better_class(const struct world *w, const struct request *r)
 {
     for (uint32_t i = 0; i < w->n_clients; i++)

@@ -251,8 +251,7 @@ static void add_what_the_host_samples(void)
     s->sampling.n_logit_bias = 2;
 }
 
-/* Adds a stream with the longest list of biases that a request may have. Most of its ids are
- * outside the vocabulary. */
+/* Adds a stream with 700 biases. The ids of most biases are outside the vocabulary. */
 static void add_many_biases(void)
 {
     static struct logit_bias many[700];
