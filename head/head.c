@@ -1,7 +1,7 @@
 /* Runs the head process: connects the core to the event loop, the bus, the admin port, the lease
  * and the step log.
  *
- * main.c calls `head_start` and runs the loop. Bus frames are passed to `head_core_on_frame`; a
+ * main.c calls `head_start` and runs the loop. Bus frames are passed to `head_core_on_frame`. A
  * turn follows after each batch, and a timer calls `head_core_tick`. The core sends through
  * `on_send`.
  *

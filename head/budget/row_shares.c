@@ -1,4 +1,4 @@
-/* Computes max-min fair shares of a step's decodes and of its prompt time; row_shares.h has the
+/* Computes max-min fair shares of a step's decodes and of its prompt time. row_shares.h has the
  * rule.
  *
  * The scheduler calls `row_shares_plan` once per step with the learnt costs (step_budget.h),

@@ -1,4 +1,4 @@
-/* Keeps the owners and the free blocks of one KV group; block_pool.h has the rules.
+/* Keeps the owners and the free blocks of one KV group. block_pool.h has the rules.
  *
  * tables.c, prefix.c and move.c allocate, acquire and release blocks. The scheduler reports
  * finished steps through `block_pool_on_done`, which shortens the quarantine.

@@ -11,8 +11,8 @@
  *
  * A prompt's blocks are entered into the prefix cache when the run that fills them is planned.
  * Ranks execute plans and their runs in order, so any run planned later may read these blocks.
- * The last, partly filled block of a prompt is entered when it is computed (blocks_enter_tail);
- * a sequence that shares it gets a copy. Without caching, only sequences of one request share
+ * The last, partly filled block of a prompt is entered when it is computed (blocks_enter_tail).
+ * A sequence that shares it gets a copy. Without caching, only sequences of one request share
  * blocks.
  *
  * Every call is O(1) per block. Nothing is allocated after blocks_new except hashes on a

@@ -5,7 +5,7 @@
  * the end of a turn and passes it to the sink.
  *
  * Invariants: everything runs on the loop thread. After the sink fails, nothing more is logged.
- * A step without a plan, the usual end of a turn, is only counted; the count is written before
+ * A step without a plan, the usual end of a turn, is only counted. The count is written before
  * the next event of its replica. `step_log_last_words` must stay async-signal-safe. */
 #include "head/record/step_log.h"
 

@@ -7,7 +7,7 @@
 #include "head/request/state.h"
 
 struct token_rows {
-    /* `rows` has n rows, for generated tokens from `from` on; ids and values are on the heap. */
+    /* `rows` has n rows, for generated tokens from `from` on. Ids and values are on the heap. */
     struct logprob_row *rows;
     uint32_t from, n, cap;
     bool lost; /* memory ran out: rows are no longer kept or sent */

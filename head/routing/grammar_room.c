@@ -1,4 +1,4 @@
-/* Counts the memory for grammars on each engine slot's sampling rank; grammar_room.h has the
+/* Counts the memory for grammars on each engine slot's sampling rank. grammar_room.h has the
  * rules.
  *
  * grammars.c checks the memory before a grammar is sent or a request is admitted, and calls

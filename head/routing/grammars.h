@@ -2,7 +2,7 @@
 /* Compiles grammars before a request is admitted, so that no step waits for a compilation
  * (docs/develop/scheduler.md, "Grammars"). An engine slot records which grammars its sampling
  * rank has. The head sends a grammar with the first request that needs it. The request waits in
- * the held list until the rank has answered; other requests overtake it. A scheduler never sees
+ * the held list until the rank has answered. Other requests overtake it. A scheduler never sees
  * a request whose grammar is not ready, so a step log needs no record of grammars. The code runs
  * on the loop thread. */
 #include "head/state/head_core.h"

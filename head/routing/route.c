@@ -144,7 +144,7 @@ static bool takes(const struct head_core *h, const struct engine_slot *l, const 
            !(request_is_suspect(r) && has_suspect(h, l));
 }
 
-/* Returns true when all replicas that accept requests are decode replicas; they then compute
+/* Returns true when all replicas that accept requests are decode replicas. They then compute
  * prompts too. */
 static bool only_decodes(const struct head_core *h)
 {

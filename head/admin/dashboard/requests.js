@@ -133,7 +133,7 @@ export class VirtualTable {
     while (this.#rows.length > n) this.#rows.pop().remove();
     this.#turn(first - this.#first, n);
     this.#first = first;
-    // Visible rows are filled first; the spare ones follow a few frames later, or never.
+    // Visible rows are filled first. The spare ones follow a few frames later, or never.
     let stale = isScrolling() ? STALE : n;
     for (const [from, to] of [[SPARE, n - SPARE], [0, SPARE], [Math.max(SPARE, n - SPARE), n]])
       for (let i = from; i < Math.min(to, n); i++) {
