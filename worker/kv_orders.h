@@ -1,7 +1,7 @@
 #pragma once
 /* Handles the head's orders for KV transfers: the orders that a worker accepts, its reports to
  * the head, and metrics. kv/transfer.h moves the blocks. A NULL `struct kv_orders` is a worker
- * without transfers; all functions but start accept it. All functions run on the loop thread,
+ * without transfers. All functions but start accept it. All functions run on the loop thread,
  * except kv_orders_await. */
 #include "common/base/metrics.h"
 #include "worker/executor/executor.h"

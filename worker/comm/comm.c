@@ -458,7 +458,7 @@ static size_t slice_begin(size_t n, uint32_t r, uint32_t n_ranks)
     return n / n_ranks * r + (r < n % n_ranks ? r : n % n_ranks);
 }
 
-/* Sends all n <= COMM_BLOCK_FLOATS numbers from every rank to every rank; each rank adds all of
+/* Sends all n <= COMM_BLOCK_FLOATS numbers from every rank to every rank. Each rank adds all of
  * them. */
 static enum status reduce_direct(struct comm *c, struct exchange_what what, float *x, size_t n,
                                  uint64_t total_bytes, struct error *err)

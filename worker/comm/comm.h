@@ -52,7 +52,7 @@ MUST_USE enum status comm_join(struct comm *c, const struct comm_group *g, struc
 /* Closes the links and clears an interrupt. Outside a group it only clears the interrupt. */
 void comm_leave(struct comm *c);
 
-/* comm_group_bytes returns the bytes that a group or a part of n_ranks uses beside its links;
+/* comm_group_bytes returns the bytes that a group or a part of n_ranks uses beside its links.
  * comm_link_bytes returns those of one link. */
 uint64_t comm_group_bytes(uint32_t n_ranks, bool sums);
 uint64_t comm_link_bytes(void);

@@ -9,7 +9,7 @@
 MUST_USE enum status engine_measure(const struct engine_setup *s, struct engine **out,
                                     struct error *err);
 /* Computes the size of the KV cache for a device with `available` bytes; writes kv_groups and
- * kv_bytes. Callers use it once, for the sizes alone; engine_load calls it with the free memory.
+ * kv_bytes. Callers use it once, for the sizes alone. engine_load calls it with the free memory.
  * The error text of STATUS_NO_MEMORY has the numbers of the table. */
 MUST_USE enum status engine_size_kv(struct engine *e, const struct engine_beside *beside,
                                     uint64_t available_bytes, struct error *err);

@@ -1,6 +1,6 @@
 #pragma once
 /* Declares the executor, which turns a plan into tokens: one device behind one vtable.
- * device/null.c fills the table for the null device, device/model.c for CPUs and GPUs;
+ * device/null.c fills the table for the null device, device/model.c for CPUs and GPUs.
  * device/open.h selects one of them. An implementation embeds `struct executor` as its first
  * member.
  *

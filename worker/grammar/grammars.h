@@ -36,7 +36,7 @@ enum grammar_end {
 };
 
 /* `grammar_places` describes n places of the sequence `q`. The first place is after its ids and
- * its first `first` draft tokens; each further place is one draft token later. The draft tokens
+ * its first `first` draft tokens. Each further place is one draft token later. The draft tokens
  * follow the ids in q->ids. */
 struct grammar_places {
     uint32_t first, n;

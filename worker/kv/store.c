@@ -1,6 +1,6 @@
 /* Manages the memory of the KV cache (see store.h). The engine calls kv_store_size with the free
  * memory, then kv_store_new, which makes one allocation on the device and cuts it into groups,
- * blocks and layers. The runner gets addresses by layer; transfers get them as a view of whole
+ * blocks and layers. The runner gets addresses by layer. Transfers get them as a view of whole
  * blocks. Invariants: sizes never exceed the limit, and are equal on all stages with equal
  * memory. The allocation is owned until kv_store_free; program and device are borrowed. Block
  * numbers come from checked plans and are not checked again here. */

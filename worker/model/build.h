@@ -23,7 +23,7 @@ void build_head_norms(struct program *p, uint32_t layer, bool plus_one);
 void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                       bool plus_one);
 /* `qkv_names` names the tensors for build_qkv, which adds Q, K, V = projections of `in`. Heads
- * are cut over the ranks; a KV head is on every rank that has one of its query heads. Biases are
+ * are cut over the ranks. A KV head is on every rank that has one of its query heads. Biases are
  * used only when the configuration has attention_bias. */
 struct qkv_names {
     struct tensor_name q, k, v, q_bias, k_bias, v_bias;

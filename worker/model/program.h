@@ -39,7 +39,7 @@ void tensor_name_format(const struct tensor_name *t, enum model_format format, u
                         uint32_t expert, char out[TENSOR_NAME_MAX]);
 
 /* `tensor_part` is the place of a matrix [n][k] in a larger tensor. Output i of the matrix is
- * row first + i * step of n_rows; input j is column first_in + j of n_columns. The tensor is
+ * row first + i * step of n_rows. Input j is column first_in + j of n_columns. The tensor is
  * [rows][columns], or [columns][rows] when transposed, or one of these for each expert. All
  * zeros means that the tensor is the matrix. A bias is a vector of n_rows with the same rows. */
 struct tensor_part {

@@ -1,6 +1,6 @@
 #pragma once
 /* Describes a model that is planned for GPUs: its figures, and the needs of one of tp ranks.
- * With a model, the figures are counted as a worker counts them; for a bare shape they are
+ * With a model, the figures are counted as a worker counts them. For a bare shape they are
  * computed. The same structs are filled in both cases. */
 #include "worker/plan/plan.h"
 

@@ -17,7 +17,7 @@ MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **ou
                                 struct error *err);
 void runner_free(struct runner *r); /* `r` may be NULL */
 /* Computes the rows' hidden states, which stay valid until the next call and have the same bits
- * on every rank of a stage. On a GPU the call only enqueues; a later call that waits
+ * on every rank of a stage. On a GPU the call only enqueues. A later call that waits
  * (runner_read_logits) reports errors. Hidden states come from the previous stage and are sent
  * to the next stage, which may not have received all of them when this call returns.
  * STATUS_CLOSED: the pass was interrupted. With several ranks the errors of the collectives are

@@ -1,5 +1,5 @@
 /* Implements the null device (docs/develop/null-worker.md), which has real sequences and block
- * tables but no tensors. compute.c calls it like any executor; each sampled token is a hash of
+ * tables but no tensors. compute.c calls it like any executor. Each sampled token is a hash of
  * the sequence's ids. Every rank computes every token by this rule, so ranks need not
  * communicate. The communicator is only an id, which rank 0 compares with the id that it made.
  * Options can cause failures (a failed join, a hung step, a crash), so that recovery is tested

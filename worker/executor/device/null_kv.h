@@ -2,7 +2,7 @@
 /* Keeps the KV cache of the null device. For each block it holds a hash of all ids up to the
  * block's end, since the content of a real block also depends on all of them. The code detects a
  * run whose earlier positions were neither computed here nor moved here. All functions run on
- * the compute thread; the memory of the view is the exception (kv/view.h). */
+ * the compute thread. The memory of the view is the exception (kv/view.h). */
 #include "worker/kv/view.h"
 #include "worker/sequences/sequences.h"
 
