@@ -1,6 +1,6 @@
 /* Maps the messages of cluster.proto to plain structs and back: opening, heartbeat, credit and
  * formation. A `put` function builds the generated struct on the scratch arena and borrows the
- * message's spans; a `get` function borrows the arrays that protobuf-c put on the arena. The
+ * message's spans. A `get` function borrows the arrays that protobuf-c put on the arena. The
  * table at the end names both functions for each type. Invariants: no function here decides
  * whether a value is allowed (check.c does). A failure is kept in struct wire, so that each
  * mapping reads as a list of fields. The functions do no I/O and may run on any thread. */

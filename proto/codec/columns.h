@@ -34,7 +34,7 @@ struct wire_column {
     size_t step;
 };
 /* Reads a column, which has one value per item. A column may be absent unless `usual` is
- * WIRE_ALWAYS; then every item has the usual value. Any other size sets the context's error and
+ * WIRE_ALWAYS. Then every item has the usual value. Any other size sets the context's error and
  * gives usual values too. */
 struct wire_column wire_get_column(struct wire *w, const uint32_t *column, size_t n_column,
                                    size_t n, enum wire_usual usual, const char *what);

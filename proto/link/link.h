@@ -41,7 +41,7 @@ bool link_has_type(const struct link *l, enum msg_type t);
 uint64_t link_next_seq(const struct link *l);
 void link_sent(struct link *l, enum msg_type t, size_t frame_bytes);
 /* Checks session and sequence number of a received frame. Before link_open only Hello, Welcome
- * and Refused with number 1 are accepted; after link_open they are not. The function stores the
+ * and Refused with number 1 are accepted. After link_open they are not. The function stores the
  * minor version. A head does not call it for its peer's Hello, so the head sets minor_there
  * itself. */
 MUST_USE enum status link_received(struct link *l, const struct frame_header *h, struct error *err);
