@@ -4,7 +4,7 @@
  * real worker's bookkeeping, results are delivered, ranks are lost. Each token is passed from
  * the scheduler's events to its client, which compares it with the null rule. A function returns
  * false when a property is violated, and err names the property. A client owns its request while
- * it is live; the scheduler and the request table borrow it. Random choices come only from the
+ * it is live. The scheduler and the request table borrow it. Random choices come only from the
  * world's seed or bytes. One thread runs everything. */
 #include "tests/sim/sim_internal.h"
 
