@@ -1,7 +1,7 @@
 /* Runs the head process: connects the core to the event loop, the bus, the admin port, the lease
  * and the step log.
  *
- * main.c calls `head_start` and runs the loop. Bus frames are passed to `head_core_on_frame`; a
+ * main.c calls `head_start` and runs the loop. Bus frames are passed to `head_core_on_frame`. A
  * turn follows after each batch, and a timer calls `head_core_tick`. The core sends through
  * `on_send`.
  *
@@ -26,7 +26,8 @@
 #include "head/record/file.h"
 
 #define BUS_HWM 4096u
-/* After this time, the head assumes that another program has the port. */
+/* REBIND_NS is the time for which the head tries to bind its port again after a change of its
+ * key. After that time it assumes that another program has the port. */
 #define REBIND_NS   (5 * NS_PER_S)
 #define REBIND_MS   10
 #define OTHER_FILES 128u /* number of open files other than connections of peers */

@@ -6,8 +6,8 @@
 
 struct head;
 
-/* Binds both ports. With Redis, the bus is bound only when the head has the lease. Returns
- * STATUS_EXISTS when a port is in use. */
+/* Starts the head and binds both ports. With Redis, the bus is bound only when the head has the
+ * lease. Returns STATUS_EXISTS when a port is in use. */
 MUST_USE enum status head_start(struct loop *l, const struct head_options *o, struct head **out,
                                 struct error *err);
 /* Stops the head and ends the loop: at once, or after a held lease has been released. */

@@ -58,7 +58,7 @@ static const char *const roles[] = {[ROLE_NONE] = "none",
                                     [ROLE_HEAD] = "head"};
 _Static_assert(sizeof roles / sizeof *roles == ROLE_COUNT, "a role has no name");
 
-/* The words are OpenAI's where it has one, else vLLM's. */
+/* The names of finish reasons are OpenAI's words where it has one, else vLLM's. */
 static const char *const reasons[] = {
     [FINISH_NONE] = "none",       [FINISH_STOP] = "stop",   [FINISH_LENGTH] = "length",
     [FINISH_CANCELLED] = "abort", [FINISH_ERROR] = "error", [FINISH_TIMEOUT] = "timeout"};

@@ -143,7 +143,7 @@ struct msg_heartbeat {
     bool busy;              /* a step is executing now */
     uint32_t load_permille; /* progress of the shard that is being read, 1 to 1000; 0 = none */
     struct gpu_state gpu;
-    uint64_t own_ns, own_steps; /* own work since start, without waiting; 0 = not measured */
+    uint64_t own_ns, own_steps; /* own steps: time without waits, number; 0 = not measured */
     struct host_state host;
     bool serves, spare;  /* serves: its replica serves; spare: no replica needs it now */
     bool has_vocabulary; /* true in every eighth message, once the worker has read the tokens */
@@ -161,7 +161,7 @@ struct msg_goodbye {
 
 struct request_id {
     uint64_t hi, lo;
-}; /* a random number made by the gateway; all choices of a request share it */
+}; /* a request's id is a random number made by the gateway; all choices of the request share it */
 
 struct logit_bias {
     uint32_t token;
@@ -340,8 +340,8 @@ struct plan_admit {
 
 /* Runs n_tokens positions of one sequence from `start`. With `sample`, the rank samples the
  * token at position start + n_tokens. It uses its last sampled token where the head does not
- * know it yet. `start` may be beyond the positions that the rank has computed: other sequences
- * computed them, or do so earlier in this plan (a later prefix hit), and their blocks are in the
+ * know it yet. `start` may be beyond the positions that the rank has computed. Other sequences
+ * computed them, or do so earlier in this plan (a later prefix hit). Their blocks are in the
  * table or in this run. n_draft (with `sample` and n_tokens 1) lets the rank draft that many
  * more tokens, run them, and keep those that it samples itself. The table has blocks for them. */
 struct plan_run {
@@ -371,9 +371,9 @@ struct msg_plan {
     uint64_t digest; /* set in each 256th step without drafts in flight, else 0 (plan_digest.h) */
 };
 
-/* A gap with this value means that the sequence's grammar allows no token at this position. */
+/* RESULT_DEAD_END is the gap of a position at which the sequence's grammar allows no token. */
 #define RESULT_DEAD_END (-1.0f)
-/* A gap with this value means that finding the allowed tokens would cost too much (text/text.h). */
+/* RESULT_MASK_COST is the gap when finding the allowed tokens would cost too much (text/text.h). */
 #define RESULT_MASK_COST   (-2.0f)
 #define PROTO_MASK_UNIT_NS 100u /* nanoseconds of one mask unit */
 /* Holds one sequence's result: 1 to n_draft + 1 ids; none without `sample`, or when a run with

@@ -6,7 +6,7 @@
 #define PLACE_BITS 7
 _Static_assert(VOCABULARY_PLACES == 1u << PLACE_BITS, "a place is the upper bits of a hash");
 
-/* Two vocabularies of one model may differ in one place of eight. One form of its files may
+/* Two vocabularies of one model may differ in one of TOLERATED places. One form of its files may
  * count added tokens or padding among the ordinary tokens. */
 #define TOLERATED 8u
 

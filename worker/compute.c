@@ -2,7 +2,7 @@
  * thread takes them in order, runs them on the executor and pushes them to `done`. Then on_wake
  * calls on_done on the loop thread and recycles the job. With an executor that has `begin` and
  * `finish`, plans that have begun wait in `in_flight` (at most EXECUTOR_MAX_IN_FLIGHT). An abort
- * may run while plans are in flight; every other job waits for them. Invariants: a job is in
+ * may run while plans are in flight. Every other job waits for them. Invariants: a job is in
  * exactly one list. `mutex` guards `queue`, `done`, `stop` and `ended`. Only the compute thread
  * runs jobs on the executor. Results are returned in the order in which the jobs were pushed. */
 #include "worker/compute.h"

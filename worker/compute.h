@@ -1,7 +1,7 @@
 #pragma once
 /* Declares the compute thread, which executes jobs in order, one at a time, on the executor.
  * When the executor has `begin` and `finish`, the next plan begins while the previous one is
- * computed; other jobs wait.
+ * computed. Other jobs wait.
  *
  * A job is a plan, a join, a reset, a check of the peers, an adapter or the end of a
  * communicator. The loop pushes a job, and on_done receives it with its result, in the same
@@ -21,7 +21,7 @@ enum job_kind {
     JOB_RESET,
     JOB_CHECK,
     JOB_ABORT,
-    JOB_ADAPTER, /* belongs to no epoch, so an abort does not drop it */
+    JOB_ADAPTER, /* an adapter belongs to no epoch, so an abort does not drop the job */
     JOB_KIND_COUNT
 };
 
@@ -76,7 +76,7 @@ void compute_push_check(struct compute *c, uint64_t term_epoch);
  * on_done receives JOB_ABORT when no job of the old epoch can run any more. */
 void compute_push_abort(struct compute *c);
 bool compute_busy(const struct compute *c); /* true while a plan executes */
-/* Interrupts the running job and waits for the end of the thread; no further job begins. Returns
+/* Interrupts the running job and waits for the end of the thread. No further job begins. Returns
  * false when the thread has not ended within timeout_ms, because it loads a shard, which cannot
  * be interrupted. Afterwards only compute_stop may be called. */
 bool compute_end(struct compute *c, uint32_t timeout_ms);

@@ -13,7 +13,7 @@ struct grammar_orders_setup {
 };
 struct grammar_orders;
 struct grammar_orders *grammar_orders_start(const struct grammar_orders_setup *s);
-void grammar_orders_stop(struct grammar_orders *o); /* does nothing when `o` is NULL */
+void grammar_orders_stop(struct grammar_orders *o); /* `o` may be NULL */
 /* Handles an order. Ignores an order for an epoch that is not the rank's, because the head of
  * that epoch does not wait for an answer. */
 void grammar_orders_take(struct grammar_orders *o, const struct msg_grammar *m,

@@ -1,7 +1,7 @@
 #pragma once
 /* Handles the head's orders for KV transfers: the orders that a worker accepts, its reports to
  * the head, and metrics. kv/transfer.h moves the blocks. A NULL `struct kv_orders` is a worker
- * without transfers; all functions but start accept it. All functions run on the loop thread,
+ * without transfers. All functions but start accept it. All functions run on the loop thread,
  * except kv_orders_await. */
 #include "common/base/metrics.h"
 #include "worker/executor/executor.h"
@@ -29,13 +29,14 @@ void kv_orders_listen(struct kv_orders *k, const char *host);
 /* returns the address of this rank; "" = none */
 struct str kv_orders_address(const struct kv_orders *k);
 
-/* Queues an order, or refuses it when `k` is NULL. `n_blocks` is the number of blocks of each KV
- * group that the rank's replica has agreed on. */
+/* Queues an order. Refuses it when `k` is NULL, when its epoch has ended, or when blocks cannot
+ * be moved. `n_blocks` is the number of blocks of each KV group that the rank's replica has
+ * agreed on. */
 void kv_orders_take(struct kv_orders *k, const struct kv_orders_setup *s,
                     const struct msg_kv_transfer *m, const struct rank_state *r,
                     struct u32_span n_blocks);
 void kv_orders_on_step(struct kv_orders *k, uint64_t step);
-void kv_orders_on_open(struct kv_orders *k); /* called for a new session with a head */
+void kv_orders_on_open(struct kv_orders *k); /* call it for a new session with a head */
 /* Cancels the transfers of the epoch. Call it before the compute thread receives the end of the
  * epoch. */
 void kv_orders_end_epoch(struct kv_orders *k);
@@ -44,4 +45,5 @@ void kv_orders_end_epoch(struct kv_orders *k);
 void kv_orders_await(struct kv_orders *k);
 /* Returns true when a transfer of an old epoch does not end. The process must then end. */
 bool kv_orders_are_stuck(const struct kv_orders *k);
-bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms); /* works like kv_transfer_end */
+/* Cancels all orders. Returns false when the thread has not ended in time. */
+bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms);

@@ -223,7 +223,7 @@ void worker_on_open(void *ctx, const struct msg_welcome *welcome)
         worker_send_drain_wish(w);
 }
 
-/* Handles a heartbeat. An older head does not report which workers serve; its heartbeat only
+/* Handles a heartbeat. An older head does not report which workers serve. Its heartbeat only
  * shows that it accepts this worker. */
 void worker_on_heartbeat(void *ctx, const struct msg_heartbeat *h, unsigned head_minor)
 {

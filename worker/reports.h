@@ -4,4 +4,5 @@
 #include "worker/compute.h"
 
 void worker_on_done(void *ctx, const struct job_done *d);
-void worker_check_peers(void *ctx); /* called once a second */
+/* Checks for lost peers, a lost device and a stuck KV transfer. Call it once a second. */
+void worker_check_peers(void *ctx);

@@ -21,8 +21,8 @@ const char *worker_failure(const struct worker_process *w);
 /* Returns true when a restart would fail in the same way. The process then ends with exit code 2
  * and is not restarted. */
 bool worker_failed_for_good(const struct worker_process *w);
-/* Ends the threads after the loop has ended. Returns false while a shard is being loaded, which
- * cannot be interrupted. The process should then end without worker_free, which would wait for
- * the end of the loading. */
+/* Ends the threads after the loop has ended. Returns false when a thread does not end in time,
+ * such as while a shard is being loaded, which cannot be interrupted. The process should then
+ * end without worker_free, which would wait for the thread. */
 bool worker_end(struct worker_process *w);
-void worker_free(struct worker_process *w); /* does nothing when `w` is NULL */
+void worker_free(struct worker_process *w); /* `w` may be NULL */

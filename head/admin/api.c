@@ -392,7 +392,7 @@ static const struct route {
 
 static bool names_us(const struct admin_api *a, struct http_request *r)
 {
-    /* without keys the server listens on loopback only */
+    /* Without keys the server listens on loopback only, and requests must name a loopback host. */
     const struct host_rule rule = {.on = a->keys->n == 0};
     if (host_rule_refuses(&rule, r)) {
         answer_error(r, 403,

@@ -26,7 +26,8 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sets the median and the 95th percentile by the nearest-rank method; -1 when there is no value. */
+/* Sets the lower median, and the value at 95 % of the largest index of the sorted values,
+ * rounded down. Both are -1 when there is no value. */
 static void set_quantiles(double *values, uint32_t n, double out[2])
 {
     out[0] = out[1] = -1;

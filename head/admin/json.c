@@ -1,5 +1,5 @@
 /* Builds the JSON answers of the admin API from the core's state. Handlers in admin/api.c call
- * these functions; each reads `struct head_core` and returns a new JSON value. stream_json.c
+ * these functions. Each reads `struct head_core` and returns a new JSON value. stream_json.c
  * instead writes the rows for the dashboard's stream, because they are many and frequent.
  * Invariants: everything runs on the loop thread; the core is never changed. The caller owns
  * each returned value. Texts from peers are passed through `text`, so that the answer is valid

@@ -93,7 +93,8 @@ struct head_metrics {
     struct metric *desired;
     /* time of a cold start; NULL = not known yet, and no series exists */
     struct metric *cold_start;
-    /* `accepted_at` has one metric per draft position; NULL = no replica drafts that far. */
+    /* `accepted_at` has one metric per draft position; NULL = no ready replica has drafted that
+     * far yet. */
     struct metric *accepted_at[SCHEDULER_MAX_DRAFT];
     char *labels; /* labels of every vllm: series; owned */
 };

@@ -1,7 +1,7 @@
 /* Builds the rows of requests for the dashboard's table.
  *
  * admin/stream.c calls `live_requests_begin`, then `live_requests_go_on` once per slice until it
- * returns true; this copies open requests from the core's request table. `request_page_fill`
+ * returns true. These calls copy open requests from the core's request table. `request_page_fill`
  * then selects and sorts one page of the copies or of ended requests.
  *
  * Invariants: everything runs on the loop thread. Each slice is bounded, so that steps are not

@@ -27,7 +27,7 @@ struct live_requests {
 void live_requests_begin(struct live_requests *l);
 /* Copies one more slice of the open requests. Returns true when this slice was the last. */
 bool live_requests_go_on(struct live_requests *l, const struct head_core *h);
-/* resets `l` to its state before the first walk */
+/* Frees the copies and resets `l` to its state before the first walk. */
 void live_requests_fini(struct live_requests *l);
 
 /* ---- a page of requests ---- */

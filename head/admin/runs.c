@@ -6,7 +6,8 @@
 #include "common/base/mem.h"
 #include "common/loop/child.h"
 
-/* CALL_MS is longer than the 40 s for which `cox run terminate` waits for a run to end. */
+/* CALL_MS is the longest time of a call of `cox`, in ms. It is longer than the 40 s for which
+ * `cox run terminate` waits for a run to end. */
 enum { CALL_MS = 60000, OUT_MAX = 4 << 20, SAID_MAX = 4096 };
 
 #define LAST "500" /* number of runs to list */

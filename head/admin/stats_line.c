@@ -53,7 +53,8 @@ void stats_line_text(const struct stats_line *l, const struct head_stats *s, uin
                   "Running: %u reqs, ",
                   per_second(l->last.n_prompt_tokens, s->n_prompt_tokens, t),
                   per_second(l->last.n_generated_tokens, s->n_generated_tokens, t), s->running);
-    /* Coxswain never swaps requests to the CPU, so the count is always 0 */
+    /* The count of swapped requests is always 0, because Coxswain never swaps requests to the
+     * CPU. */
     if (l->format == STATS_VLLM0)
         strbuf_printf(out,
                       "Swapped: 0 reqs, Pending: %u reqs, GPU KV cache usage: %.1f%%, CPU KV cache "

@@ -27,7 +27,7 @@ struct stream_options {
 
 struct stream;
 struct stream *stream_new(struct loop *l, struct head_core *core, const struct stream_options *o);
-void stream_free(struct stream *s); /* ends the open streams; NULL is allowed */
+void stream_free(struct stream *s); /* ends the open streams; `s` may be NULL */
 /* Begins the answer. Returns STATUS_LIMIT when there are too many listeners, and STATUS_INVALID
  * when the query is wrong. After an error the caller still owns the request and answers it with
  * `err`. */

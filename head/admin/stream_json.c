@@ -268,7 +268,7 @@ static const struct engine_slot *engine_slot_of(const struct head_core *h, uint6
     return h->n_live > 0 ? &h->engine_slots[h->live[0]] : NULL;
 }
 
-/* Returns a share as one digit 0–9. A share above zero is at least 1. */
+/* Returns the ratio n / of as one digit, 0 to 9. The digit is at least 1 when n is above zero. */
 static char digit(uint32_t n, uint32_t of)
 {
     uint32_t d = of ? (uint32_t)(9ull * n / of) : 0;

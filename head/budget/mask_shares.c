@@ -1,4 +1,4 @@
-/* Shares the time of grammar masks between tenants by deficit round robin; mask_shares.h has the
+/* Shares the time of grammar masks between tenants by deficit round robin. mask_shares.h has the
  * rule.
  *
  * The scheduler calls `mask_shares_enter` and `mask_shares_leave` for sequences with a grammar.

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define MASK_SHARES_SAVED 1000000 /* most units that a tenant may save: 100 ms */
-/* A tenant may owe at most this many units (1 s), so that its wait is bounded. */
+/* MASK_SHARES_OWED is the most units (1 s) that a tenant may owe, so that its wait is bounded. */
 #define MASK_SHARES_OWED 10000000
 /* least number of units distributed per step, for all tenants together: 1 ms */
 #define MASK_SHARES_LEAST 10000u
@@ -48,22 +48,25 @@ void mask_shares_fini(struct mask_shares *m); /* mask_shares_fini also resets ev
  * the sequence is entered or has masks in flight. */
 uint32_t mask_shares_enter(struct mask_shares *m, uint64_t tenant);
 void mask_shares_leave(struct mask_shares *m, uint32_t i, bool is_new);
-/* marks that a new sequence of share `i` has its first mask */
+/* Records that a new sequence of share `i` has its first mask. */
 void mask_shares_had_first(struct mask_shares *m, uint32_t i);
-/* Returns true when the scheduler may add another sequence of this tenant now. */
+/* Returns true when the scheduler may add another sequence of this tenant now. Otherwise the
+ * tenant counts as refused. */
 bool mask_shares_takes(struct mask_shares *m, uint64_t tenant);
-/* Returns true when a tenant that was refused may add a sequence, and clears that state. */
+/* Returns true when a refused tenant has become able to add a sequence since the last call. */
 bool mask_shares_take_more(struct mask_shares *m);
 
 void mask_shares_begin_step(struct mask_shares *m);
 /* Returns true when a row of this share may run in this step. `round` is the round in which the
  * row ran last. */
 bool mask_shares_may_run(struct mask_shares *m, uint32_t i, uint32_t round);
-/* Plans a row whose mask is expected to cost `expected` units. Returns the current round. */
+/* Subtracts `expected` units from the share's balance, for the mask of a row that is planned.
+ * Returns the share's current round. */
 uint32_t mask_shares_run(struct mask_shares *m, uint32_t i, uint32_t expected);
 void mask_shares_end_step(struct mask_shares *m);
-/* Call when nothing else can run. Raises all balances equally, so that the tenant with the
- * smallest debt reaches MASK_SHARES_SAVED. Returns false when no row waits. */
+/* Call when nothing else can run. Raises all balances by the same amount, up to
+ * MASK_SHARES_SAVED. The highest balance of the tenants with waiting rows reaches that limit.
+ * Returns false when no row waits. */
 bool mask_shares_lift(struct mask_shares *m);
 
 /* Charges `units` for a row that was planned with `expected`. */

@@ -1,4 +1,4 @@
-/* Computes max-min fair shares of a step's decodes and of its prompt time; row_shares.h has the
+/* Computes max-min fair shares of a step's decodes and of its prompt time. row_shares.h has the
  * rule.
  *
  * The scheduler calls `row_shares_plan` once per step with the learnt costs (step_budget.h),
@@ -132,8 +132,9 @@ static uint32_t fill(struct row_shares *m, uint32_t n, uint32_t n_prompts)
     return n_may;
 }
 
-/* Halves the decodes of a step to learn their cost. Each tenant keeps as many as the tenant with
- * the fewest has, so that this tenant misses no step. */
+/* Returns how many decodes run in a step that measures their cost: half of them, but not fewer
+ * than n_few if these fit. With n_few rows, each tenant keeps as many decodes as the tenant with
+ * the fewest, which therefore misses no step. */
 static double probe(double fit, uint32_t n_all, uint32_t n_few)
 {
     double half = (fit < n_all ? fit : n_all) / 2;

@@ -52,7 +52,7 @@ struct row_shares {
 
 void row_shares_fini(struct row_shares *m); /* row_shares_fini also resets everything */
 /* Adds a sequence of this tenant. Returns the index of its share, which stays valid while the
- * sequence is entered. */
+ * sequence is entered. Returns ROW_SHARE_NONE when there are too many tenants. */
 uint16_t row_shares_enter(struct row_shares *m, uint64_t tenant);
 void row_shares_leave(struct row_shares *m, uint16_t i);
 /* Records in the share that one of its sequences begins its prompt, or no longer computes it. */

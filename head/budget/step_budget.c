@@ -1,4 +1,4 @@
-/* Learns what a step costs, and derives how many prompt tokens the next step may run;
+/* Learns what a step costs, and derives how many prompt tokens the next step may run.
  * step_budget.h has the model. The scheduler calls `step_budget_on_result` with the load and
  * time of each step, and gets the number of prompt tokens before it plans. Invariants: the code
  * has no clock and allocates nothing. The same results give the same budget on every machine,
@@ -315,8 +315,8 @@ void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_
     else
         learn(b, x, ns);
     b->n_results++;
-    /* The cap may double after a step that used it. It falls when it is far above the estimate;
-     * larger steps must then be tried again. */
+    /* The cap may double after a step that used it. It falls when it is far above the estimate.
+     * Larger steps must then be tried again. */
     double n = load.n_prompt + load.n_prompt_logprobs * (1.0 + step_budget_tokens_of_sampled(b));
     double cap = 2 * n > b->cap ? 2 * n : b->cap;
     bool by_share;

@@ -1,11 +1,11 @@
 #pragma once
 /* Computes how many prompt tokens the next step of a replica may run so that the step takes at
- * most a given time. A replica on CPUs needs this limit: a step of 8192 tokens would take ten
- * seconds, in which no other stream gets a token and no request can be cancelled. The estimate
- * uses the execution times in the results (`execute_ns`), so the code needs no clock. The same
- * results lead to the same budget in the simulator, in cox-head and in a replay of its log. The
- * code allocates nothing and takes a few hundred nanoseconds per result. One scheduler owns the
- * data.
+ * most a given time. A replica on CPUs needs this limit, because a step of 8192 tokens would
+ * take ten seconds there. In that time no other stream gets a token and no request can be
+ * cancelled. The estimate uses the execution times in the results (`execute_ns`), so the code
+ * needs no clock. The same results lead to the same budget in the simulator, in cox-head and in
+ * a replay of its log. The code allocates nothing and takes a few hundred nanoseconds per
+ * result. One scheduler owns the data.
  *
  * Model: time(step) = pass + sampled * n_sampled + token * n_prompt. A row that needs logits
  * counts as sampled: the last row of a run that samples, and all rows of a prompt with
@@ -44,9 +44,10 @@ uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_sampl
 uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t n_sampled,
                                           uint64_t longest_ns);
 /* Returns the prompt tokens for streams that resume after a loss and produce nothing until then.
- * They get four fifths of the step whatever the target, since a stream that waits is worse off
- * than a slow one. The result is at least 128 tokens, and 512 when nothing decodes. On a slow
- * machine a recovery is therefore slower in proportion. */
+ * They may take four fifths of the step whatever the target, since a stream that waits is worse
+ * off than a slow one. That number is kept between 128 and 512 tokens, and is 512 when nothing
+ * decodes. The result is never below step_budget_prompt_tokens. On a slow machine a recovery is
+ * therefore slower in proportion. */
 uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_sampled);
 /* Returns how many more prompt tokens a row with logits costs than a plain one. The last row of
  * a prompt, and each row of a prompt with prompt_logprobs, takes this much of the budget beside

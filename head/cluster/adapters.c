@@ -1,12 +1,12 @@
 /* Handles the cluster's LoRA adapters: orders to load and unload, and what each worker holds.
  *
- * Orders come from the admin API and gateways (`adapters_load`, `adapters_unload`); Hellos and
+ * Orders come from the admin API and gateways (`adapters_load`, `adapters_unload`). Hellos and
  * answers come from workers. `adapters_turn` advances the states and sends MSG_ADAPTER to
  * workers. The core removes answers and losses.
  *
  * Invariants: everything runs on the loop thread. The code has no clock (time is `c->now_ns`). A
  * bit mask over `adapters.all` has the entries that a worker holds, so at most 64 entries exist.
- * An entry is freed only when no worker holds it; otherwise the worker's copy becomes a stray
+ * An entry is freed only when no worker holds it. Otherwise the worker's copy becomes a stray
  * and is dropped. */
 #include "head/cluster/adapters.h"
 
@@ -118,8 +118,8 @@ static enum status check_name(const struct adapter_order *o, struct error *err)
     return STATUS_OK;
 }
 
-/* Checks that the table has a free entry. A replacement (`in_place`) needs an entry of its own
- * until no request uses the old adapter any more. */
+/* Checks that --max-loras allows one more adapter. A replacement (`in_place`) needs an entry of
+ * its own until no request uses the old adapter any more. */
 static enum status check_room(const struct adapters *t, bool in_place, struct error *err)
 {
     uint32_t n = 0;

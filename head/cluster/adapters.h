@@ -42,6 +42,7 @@ const char *adapters_why_not(const struct cluster *c, struct str name);
  * live requests use the adapter with this id. */
 typedef bool adapters_in_use_fn(const void *ctx, uint64_t id);
 void adapters_tick(struct cluster *c, adapters_in_use_fn *in_use, const void *ctx);
-/* Like adapters_tick without `in_use`. Call after any event. */
+/* Advances the states and sends orders like adapters_tick, but without `in_use`. Call the
+ * function after any event. */
 void adapters_turn(struct cluster *c);
 const char *adapter_state_name(enum adapter_state s);

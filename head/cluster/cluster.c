@@ -525,7 +525,7 @@ static void send_drain(struct cluster *c, struct worker *w)
     struct msg m = {.type = MSG_DRAIN, .drain = {.on = w->draining}};
     if (w->knows_drain == w->draining)
         return;
-    /* A worker that asked to be drained is notified only when nothing runs on it any more; then
+    /* A worker that asked to be drained is notified only when nothing runs on it any more. Then
      * it may leave. */
     if (w->drain_wish && w->draining && !worker_is_free(w))
         return;

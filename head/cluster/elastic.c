@@ -29,8 +29,8 @@ static bool may_be_whole(const struct cluster *c, const struct worker *like)
     return n >= c->world;
 }
 
-/* Returns true when enough workers of one kind offer this TP and have been connected for at
- * least here_ns. */
+/* Returns true when enough free workers of the kind of `like` offer this TP and joined at least
+ * here_ns ago. */
 static bool are_enough(const struct cluster *c, const struct worker *like, uint32_t tp,
                        uint64_t here_ns)
 {

@@ -14,10 +14,11 @@ bool eligible_same_kind(const struct worker *a, const struct worker *b);
  * share. */
 #define ELIGIBLE_ALIKE                                                                             \
     "model file, device, --max-model-len, --block-size and --kv-cache-dtype must be the same"
-/* Returns a worker that cannot share a replica with `w`, or NULL when all can. */
+/* Returns a worker that cannot share a replica with `w`, even if both have the same role.
+ * Returns NULL when there is none. */
 const struct worker *eligible_unlike(const struct cluster *c, const struct worker *w);
-/* Writes the option in which two unlike workers differ, such as ". One of them has
- * --max-model-len 4096, another one 8192", to `out`. Writes "" when their model files differ. */
+/* Writes to `out` how two unlike workers differ, such as ". One of them has --max-model-len
+ * 4096, another one 8192". Writes "" when device, --max-model-len and --block-size are equal. */
 void eligible_difference(const struct worker *a, const struct worker *b, char *out, size_t size);
 /* Returns true when a replica of g's size could form from workers that do not drain, after `g`
  * is dissolved. */

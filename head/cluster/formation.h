@@ -5,7 +5,7 @@
 
 struct replica *replica_new(struct cluster *c, uint64_t id);
 void replica_free(struct cluster *c, struct replica *g);
-/* Starts a formation. `members` has tp * pp workers in order of position; all of them are free. */
+/* Starts a formation. `members` has tp * pp workers in order of position. All of them are free. */
 void replica_form(struct cluster *c, struct replica *g, uint32_t tp, struct worker *const *members);
 void replica_reset(struct cluster *c, struct replica *g, uint32_t tp, struct worker *const *members,
                    uint64_t old_epoch);

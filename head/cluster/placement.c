@@ -184,7 +184,7 @@ static const struct worker *find_ideal(const struct pick *p, uint64_t replica_id
 }
 
 /* Returns the number of ranks that a replica of this kind lacks, counting draining ranks as
- * missing. A WAITING replica has no members and so no kind. */
+ * missing. Returns 0 for another kind, and for a WAITING replica, which has no members. */
 static uint32_t replica_lacks(const struct cluster *c, const struct replica *g,
                               const struct worker *like)
 {

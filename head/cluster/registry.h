@@ -80,7 +80,7 @@ void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term);
 /* Returns true when this head took the term of this epoch. */
 bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
-void cluster_set_term(struct cluster *c, uint64_t term); /* called with the term of the lease */
+void cluster_set_term(struct cluster *c, uint64_t term); /* sets the term of the lease */
 uint64_t cluster_need_term(struct cluster *c); /* takes a term now if there is no term yet */
 uint64_t cluster_next_epoch(struct cluster *c);
 void cluster_epoch_text(uint64_t term_epoch, char out[32]); /* writes "TERM.EPOCH", such as "1.3" */
@@ -91,7 +91,8 @@ void cluster_add_failure(struct cluster *c, const char *node, const char *what, 
 uint32_t cluster_count_replicas(const struct cluster *c, enum replica_state state);
 struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance);
 
-/* Returns true when the worker may be placed, unless it is draining or suspect. */
+/* Returns true when the worker has no replica, ends no epoch and is no adoption candidate. Such
+ * a worker may be placed unless it is draining or suspect. */
 bool worker_is_free(const struct worker *w);
 void worker_set_free(struct cluster *c, struct worker *w);
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);

@@ -6,8 +6,10 @@
 #include "common/base/order.h"
 
 enum { WINDOW_STEPS = 16, WINDOWS = 3 };
-#define WINDOW_NS    NS_PER_S  /* least work of a window, since short steps vary */
-#define LEAST_GAP_NS NS_PER_MS /* a smaller gap to the median never counts */
+/* least time of a rank's own steps in a window, since the time of short steps varies */
+#define WINDOW_NS NS_PER_S
+/* a mean that exceeds the median by at most this time is never slow */
+#define LEAST_GAP_NS NS_PER_MS
 
 void own_time_take(struct own_time *t, uint64_t ns, uint64_t steps)
 {

@@ -1,8 +1,9 @@
 #pragma once
 /* Finds ranks that slow down their replica. Every step takes as long as its slowest rank, and
  * the other ranks wait for it. Heartbeats carry the time that a rank itself spent on its steps.
- * A rank is reported when its mean is STRAGGLER_FACTOR times the median of its replica in three
- * windows in a row. The head only reports a slow rank and never drops it. The code does no I/O. */
+ * A rank is reported when its mean is at least STRAGGLER_FACTOR times the median of its replica
+ * in three windows in a row. The mean must also be more than 1 ms longer than the median. The
+ * head only reports a slow rank and never drops it. The code does no I/O. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -6,8 +6,8 @@
 struct gateway_peer;
 struct head_core;
 
-/* Load or unload an adapter, with the errors of cluster/adapters.h. `by` names the caller in the
- * event log. */
+/* These two functions load and unload an adapter, with the errors of cluster/adapters.h. `by`
+ * names the caller in the event log. */
 MUST_USE enum status head_core_load_adapter(struct head_core *h, struct str name, struct str path,
                                             bool in_place, const char *by, uint64_t now_ns,
                                             struct error *err);
@@ -16,6 +16,6 @@ MUST_USE enum status head_core_unload_adapter(struct head_core *h, struct str na
 
 void adapter_orders_take(struct head_core *h, struct gateway_peer *g,
                          const struct msg_adapter_order *m);
-/* Sends each gateway the usable adapters when they have changed. */
+/* Sends the gateway the usable adapters when they have changed since they were last sent to it. */
 void adapter_orders_tell(struct head_core *h, struct gateway_peer *g);
 void adapter_orders_answer(struct head_core *h);

@@ -36,9 +36,10 @@ static void ignore_request(void *ctx, struct request *r)
 {
 }
 
-/* Without these limits, a step with the whole token budget takes ten seconds on a CPU. A few
- * hundred rows share a pass over the weights as well as thousands do. A window group also has to
- * hold the window and the largest chunk of every sequence. */
+/* CPU_CHUNK_TOKENS and CPU_STEP_TARGET_MS are limits for replicas on CPUs, where a step with the
+ * whole token budget takes ten seconds. A few hundred rows share one read of the weights as well
+ * as thousands do. A window group also has to hold the window and the largest chunk of every
+ * sequence. */
 enum { CPU_CHUNK_TOKENS = 256, CPU_STEP_TARGET_MS = 250 };
 
 static void suit_device(const struct head_core *h, enum device_kind device,
@@ -364,8 +365,8 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     h->grammars.n_results_meanwhile += n_events > 0 && h->grammars.n_waiting > 0;
 }
 
-/* Returns true when steps are in flight, no rank is busy and no result arrives. Only this check
- * detects such a lost result. */
+/* Returns true when steps are in flight, no rank is busy, and there was no activity for
+ * stall_ns. Only this check detects a lost result. */
 static bool is_stalled(const struct head_core *h, const struct engine_slot *l)
 {
     if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)

@@ -12,7 +12,7 @@ uint32_t head_core_desired_workers(const struct head_core *h);
 /* Resets the number of workers to unknown. A standby calls the function when it begins to serve,
  * because it has not seen the workers yet. */
 void head_core_forget_scale(struct head_core *h);
-/* Returns true when no replica is needed now (scale_hint_rests). */
+/* Returns true when no replica serves and none has to serve now (scale_hint_rests). */
 bool head_core_rests(const struct head_core *h);
 void scale_tick(struct head_core *h);
 /* Returns the seconds until a replica will serve, at most 60. Returns 0 when a replica serves

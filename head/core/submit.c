@@ -5,9 +5,9 @@
  * requests. Refusals are added to the gateway's list, which deliver.c sends.
  *
  * Invariants: everything runs on the loop thread. A request owns its memory except the grammar,
- * which is shared: all choices of a request, and often all requests of an application, have the
- * same one of up to PROTO_MAX_GRAMMAR_BYTES. Limits (memory, queue, tenant) are checked before a
- * request is accepted. */
+ * which is shared. All choices of a request, and often all requests of an application, have the
+ * same grammar of up to PROTO_MAX_GRAMMAR_BYTES. Limits (memory, queue, tenant) are checked
+ * before a request is accepted. */
 #include "head/core/submit.h"
 
 #include <stdio.h>
@@ -124,7 +124,8 @@ static bool continues(const struct request *r, const struct msg_submit *m)
            memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
 }
 
-/* Returns true when an open request continues with this Submit. */
+/* Handles a Submit for an open request: the request continues, or the Submit is refused or
+ * ignored. Returns false when the Submit must become a new request. */
 static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
     struct request *r = request_table_find(h->requests, m->id, m->i_choice);
@@ -181,8 +182,8 @@ static uint64_t queue_length(const struct head_core *h)
 }
 
 /* Returns true when the queue is full for this tenant. A full queue still accepts requests of
- * tenants that have few in it: up to a sixteenth of the queue for each, and up to one whole
- * queue for all of them together. */
+ * tenants that have few in it. Each such tenant gets up to a sixteenth of the queue, and all of
+ * them together get up to one whole queue. */
 static bool queue_is_full(const struct head_core *h, uint64_t tenant)
 {
     uint32_t most = h->config.max_waiting;

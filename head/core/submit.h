@@ -3,5 +3,5 @@
 #include "head/state/head_core.h"
 
 void submit_on_msg(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m);
-/* frees the kept grammar; call it when the session ends */
+/* Frees the kept grammar. Call it when the session ends. */
 void submit_forget_grammar(struct kept_grammar *k);

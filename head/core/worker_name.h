@@ -1,8 +1,8 @@
 #pragma once
-/* Finds the worker that an operator names (POST /api/drain, `cox drain`). A name is one of three
- * things: the worker's 16 hex digits; its node, when it is the only worker there (for a pod: the
- * pod's name); or its ordinal, "3" or "worker-3" as in `cox up`. A node's name takes precedence
- * over an ordinal. */
+/* Finds the worker that an operator names (POST /api/drain, `cox drain`). A name is the worker's
+ * 16 hex digits, its node or its ordinal. A node (for a pod: the pod's name) names a worker only
+ * when no other worker is there. An ordinal is "3" or "worker-3", as in `cox up`. A node's name
+ * takes precedence over an ordinal. */
 #include "common/base/str.h"
 #include "head/cluster/cluster.h"
 

@@ -1,4 +1,4 @@
-/* Keeps the owners and the free blocks of one KV group; block_pool.h has the rules.
+/* Keeps the owners and the free blocks of one KV group. block_pool.h has the rules.
  *
  * tables.c, prefix.c and move.c allocate, acquire and release blocks. The scheduler reports
  * finished steps through `block_pool_on_done`, which shortens the quarantine.
@@ -13,7 +13,8 @@
 #include "common/base/mem.h"
 
 enum { LIST_EMPTY, LIST_KEPT, LIST_COUNT };
-enum { NODE_IDS = 11, SLOT_BITS = 4, PREFETCH = 12 }; /* PREFETCH: blocks ahead in a table */
+/* NODE_IDS: ids in a node; PREFETCH: how many blocks ahead a prefetch is */
+enum { NODE_IDS = 11, SLOT_BITS = 4, PREFETCH = 12 };
 #define NODE_NONE UINT32_MAX
 
 /* Packs the state of a block into one word, so that sixteen states fit into a cache line,
@@ -41,9 +42,9 @@ struct node {
 _Static_assert(sizeof(struct node) == 64, "a cache line");
 
 struct list {
-    uint32_t head, tail;                    /* nodes; each has at least one live id */
-    uint32_t n;                             /* blocks in the list */
-    uint32_t n_quarantined;                 /* the last n_quarantined blocks are in quarantine */
+    uint32_t head, tail;    /* first and last node; each node has at least one live id */
+    uint32_t n;             /* blocks in the list */
+    uint32_t n_quarantined; /* the last n_quarantined blocks are in quarantine */
     uint32_t by_step[BLOCK_POOL_MAX_DEPTH]; /* quarantined blocks by step % depth */
 };
 

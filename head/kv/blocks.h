@@ -11,8 +11,8 @@
  *
  * A prompt's blocks are entered into the prefix cache when the run that fills them is planned.
  * Ranks execute plans and their runs in order, so any run planned later may read these blocks.
- * The last, partly filled block of a prompt is entered when it is computed (blocks_enter_tail);
- * a sequence that shares it gets a copy. Without caching, only sequences of one request share
+ * The last, partly filled block of a prompt is entered when it is computed (blocks_enter_tail).
+ * A sequence that shares it gets a copy. Without caching, only sequences of one request share
  * blocks.
  *
  * Every call is O(1) per block. Nothing is allocated after blocks_new except hashes on a
@@ -158,8 +158,8 @@ uint32_t blocks_covered(const struct blocks *b, const struct block_table *tables
  * and planned. Returns the next n_known at which the function has a block to enter. */
 uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct request *r,
                       uint32_t n_known);
-/* Prefetch the tables, then the data that blocks_enter touches. Callers that enter several
- * sequences in a row use these functions. */
+/* blocks_prefetch prefetches the tables, and blocks_prefetch_enter the data that blocks_enter
+ * reads. Callers that enter several sequences in a row use these functions. */
 void blocks_prefetch(const struct blocks *b, const struct block_table *tables);
 void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tables,
                            const struct request *r);

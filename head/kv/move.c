@@ -10,8 +10,8 @@ uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens)
     return n_tokens - n_tokens % b->align;
 }
 
-/* Return the first block and the end of the range of a group's blocks that a hit of n_tokens
- * uses. */
+/* These two functions return the first block, and the end, of the blocks of a group that a hit
+ * of n_tokens uses. */
 static uint32_t first_part(const struct blocks_group *g, uint32_t n_tokens)
 {
     return first_needed(g, n_tokens);

@@ -13,7 +13,7 @@
 
 #include "head/kv/state.h"
 
-enum { PREFETCH_NEAR = 3, PREFETCH_FAR = 8 }; /* blocks ahead in a walk */
+enum { PREFETCH_NEAR = 3, PREFETCH_FAR = 8 }; /* distances of the prefetches, in blocks ahead */
 
 /* ---- hashes ---- */
 
@@ -121,7 +121,7 @@ struct prefix_key blocks_key_of(const struct prefix_chain *c, const struct reque
                                .n = c->block_tokens};
 }
 
-/* Prefetches the buckets of the first blocks of a walk from i to n; the walk prefetches the
+/* Prefetches the buckets of the first blocks of a walk from i to n. The walk prefetches the
  * rest. Returns the first block that was not prefetched. */
 static uint32_t prefetch_first(const struct blocks_group *g, const struct prefix_chain *c,
                                uint32_t i, uint32_t n)

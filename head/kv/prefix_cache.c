@@ -1,4 +1,4 @@
-/* Keeps the prefix cache of one KV group, a hash table from block hashes to blocks;
+/* Keeps the prefix cache of one KV group, a hash table from block hashes to blocks.
  * prefix_cache.h explains the design.
  *
  * prefix.c and move.c call `prefix_cache_find` for hits and `prefix_cache_register` for blocks
@@ -6,7 +6,7 @@
  *
  * Invariants: one thread uses the cache; a call is O(1) and allocates nothing. A block is
  * registered when `places[block]` is not 0, and its entry is valid only then. A slot is live only
- * if it agrees with `places` of its block; other slots are stale and may be overwritten. */
+ * if it agrees with `places` of its block. Other slots are stale and may be overwritten. */
 #include "head/kv/prefix_cache.h"
 
 #include <assert.h>

@@ -46,8 +46,8 @@ struct prefix_key {
 };
 
 struct prefix_cache;
-/* Returns NULL when memory is missing. block_tokens ≤ PREFIX_MAX_BLOCK_TOKENS, n_blocks ≤
- * PREFIX_MAX_BLOCKS. */
+/* Creates an empty cache. Returns NULL when memory is missing. block_tokens ≤
+ * PREFIX_MAX_BLOCK_TOKENS, n_blocks ≤ PREFIX_MAX_BLOCKS. */
 struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens);
 void prefix_cache_free(struct prefix_cache *c);
 void prefix_cache_reset(struct prefix_cache *c);
@@ -71,9 +71,9 @@ struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t 
 /* Forgets a block, which need not be registered. */
 void prefix_cache_forget(struct prefix_cache *c, uint32_t block);
 
-/* Prefetch for walks that are known in advance. The first function prefetches the bucket, which
- * find and register touch first. The second one prefetches the entry of a hit; call it when the
- * bucket has arrived. */
+/* These two functions prefetch for blocks that are looked up soon. The first one prefetches the
+ * bucket, which find and register read first. The second one prefetches the entry of a hit; call
+ * it when the bucket has arrived. */
 void prefix_cache_prefetch_bucket(const struct prefix_cache *c, struct block_hash hash);
 void prefix_cache_prefetch_hit(const struct prefix_cache *c, struct block_hash hash);
 /* Prefetches for prefix_cache_forget of this block and, if `registered`, for registering it. */

@@ -1,4 +1,4 @@
-/* Implements the state machine of the lease; lease.h has the interface and
+/* Implements the state machine of the lease. lease.h has the interface and
  * docs/develop/recovery.md the rules.
  *
  * A waiting head takes the lease only after a whole TTL in which the store has answered every
@@ -10,7 +10,7 @@
  * A lease ends by itself when its head is gone. There are two exceptions: a lease without an end
  * (an operator's SET, a restored dump) and a lease from before the store's clock jumped back. A
  * waiting head detects both by the remaining time. It watches for a whole TTL whether any head
- * renews the lease; then it sets the lease to its own TTL. A head with a longer TTL renews at a
+ * renews the lease. Then it sets the lease to its own TTL. A head with a longer TTL renews at a
  * third of that TTL. If the remaining time may belong to such a head, the waiting head watches
  * for half of that time. */
 #include "head/lease/lease.h"

@@ -65,13 +65,13 @@ struct lease {
 
 void lease_init(struct lease *l, uint64_t ttl_ns);
 void lease_on_store(struct lease *l, bool up, uint64_t now_ns);
-/* Returns the question to ask now. One question is open at a time. If the question cannot be
- * asked, call lease_on_answer with NULL. */
+/* Returns the question to ask now, or LEASE_NOTHING. One question is open at a time. If the
+ * question cannot be asked, call lease_on_answer with NULL. */
 enum lease_question lease_next(struct lease *l, uint64_t now_ns);
 /* Handles an answer. `a` is NULL when no answer will come, or when the answer was invalid. */
 enum lease_order lease_on_answer(struct lease *l, const struct lease_answer *a, uint64_t now_ns);
 /* Handles the term that a peer reports. The caller reports only terms that are not below ours
- * and did not come from us. The next question is then due at once. */
+ * and did not come from us. While this head serves, its next question is then due at once. */
 void lease_see_term(struct lease *l, uint64_t term, uint64_t now_ns);
 /* Returns true when another head's lease has no end, or an end that no head writes. Then an
  * operator wrote it, or the store's clock jumped back. */

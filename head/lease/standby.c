@@ -1,7 +1,7 @@
 /* Connects the lease's state machine (lease.h) and the store (store.h) to the loop.
  *
  * A timer gets a question from `lease_next` and passes it to `store_ask`. Answers are passed to
- * `lease_on_answer`; its orders call `on_serve` or `on_step_down` of the owner, head.c. Warnings
+ * `lease_on_answer`. Its orders call `on_serve` or `on_step_down` of the owner, head.c. Warnings
  * are kept as texts for the admin API.
  *
  * Invariants: everything runs on the loop thread. No question is asked after `standby_release`.

@@ -32,8 +32,8 @@ bool standby_serves(const struct standby *s);
 bool standby_store_is_up(const struct standby *s);
 /* Returns "INSTANCE ADDRESS" of the last known holder, or "" when no head has the lease. */
 const char *standby_holder(const struct standby *s);
-/* Returns "HOST:PORT" of the holder's admin API, or "" when it is unknown or belongs to another
- * cluster. */
+/* Returns "HOST:PORT" of the holder's admin API. Returns "" when it is unknown, or when the
+ * holder has other keys than this head. */
 const char *standby_holder_admin(const struct standby *s);
 /* Returns the i-th warning about the lease for operators, or NULL after the last one. */
 const char *standby_warning(const struct standby *s, uint32_t i);
@@ -43,5 +43,6 @@ void standby_see_term(struct standby *s, uint64_t term);
  * changed. */
 void standby_keys_changed(struct standby *s);
 /* Releases the lease before the process ends, so that the other head need not wait for the TTL.
- * on_released is called soon after. Returns false when there is no lease to release. */
+ * on_released is called soon after. Returns false when this head does not serve, a release is in
+ * progress already, or nothing could be sent. */
 bool standby_release(struct standby *s);

@@ -30,7 +30,7 @@ enum {
  * becomes a LOOK when the store's term fell: the store has lost its data, and the lease with it.
  * A question is late when this head asked none shortly before. Redis then did not run or its
  * clock jumped, so a lease may have ended that its head could not renew. The moment is shorter
- * than a lease. A question is also late when a later question arrived first; the head had given
+ * than a lease. A question is also late when a later question arrived first. The head had given
  * it up and sent it over the previous connection. The first 16 characters of the lease (the
  * instance) identify its head. The answer has the remaining time of another head's lease. A
  * BOUND that is not late reduces a longer time to a TTL. */

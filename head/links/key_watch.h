@@ -10,7 +10,7 @@ struct key_watch;
 /* Receives in `next` the current content of the file, borrowed for the call. The callback may
  * swap it with its own. */
 typedef void key_watch_fn(void *ctx, struct authorized *next);
-/* Reads the file for the first time, into `first`. `dir` is copied. */
+/* Reads the file into `first` and starts to watch it. `dir` is copied. */
 MUST_USE enum status key_watch_start(struct loop *l, const char *dir, struct authorized *first,
                                      key_watch_fn *fn, void *ctx, struct key_watch **out,
                                      struct error *err);

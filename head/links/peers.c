@@ -405,7 +405,7 @@ void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *f
     arena_trim(&p->decode, SCRATCH_KEEP_BYTES);
     arena_trim(&p->encode, SCRATCH_KEEP_BYTES);
     strbuf_trim(&p->frame, SCRATCH_KEEP_BYTES);
-    /* the loop runs from the end, because a removal moves the last peer into the gap */
+    /* the loop runs from the end, because a removal moves the last peer into the empty place */
     for (uint32_t i = p->n; i-- > 0;) {
         struct peer *x = p->all[i];
         uint64_t quiet = silence(x, now_ns);

@@ -16,7 +16,7 @@ struct head_io {
     void *ctx;
     enum status (*send)(void *ctx, struct bus_peer to, struct str frame);
     /* Called when a peer reports a term that is not below ours and did not come from us. The
-     * peer was refused and will connect again; meanwhile the store is asked which head has the
+     * peer was refused and will connect again. Meanwhile the store is asked which head has the
      * lease. NULL = no lease, so this head takes the next term. */
     void (*on_foreign_term)(void *ctx, uint64_t term);
 };

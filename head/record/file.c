@@ -169,7 +169,7 @@ static enum status on_write(void *ctx, struct str bytes, struct error *err)
 }
 
 /* Begins a new file when half of max_bytes is used, or when the log had ended. The function does
- * not wait for a thread that still writes; a later call will begin the file. */
+ * not wait for a thread that still writes. A later call will begin the file. */
 static bool on_restart(void *ctx)
 {
     struct step_log_file *f = ctx;

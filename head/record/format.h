@@ -51,7 +51,7 @@ enum step_log_kind {
 
 enum step_log_request_flags {
     STEP_LOG_RESUBMITTED = 1,
-    STEP_LOG_PREEMPTED = 2, /* without this flag the sequence was queued */
+    STEP_LOG_PREEMPTED = 2, /* the sequence was preempted; without this flag it was queued */
 };
 
 enum step_log_replica_flags { STEP_LOG_PREFIX_CACHING = 1 };

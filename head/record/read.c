@@ -252,8 +252,8 @@ static void get_request(struct step_log_reader *r, struct request *x)
     r->bad = r->bad || x->n_prompt == 0 || x->n_prompt > x->n_ids || !has_room;
 }
 
-/* Reads an entry that is not a pair. The log keeps of the gaps only the way in which the answer
- * ends; every gap but the last is read as 0. */
+/* Reads an entry that is not a pair. The log does not have the score distances (`gaps`) of an
+ * item, only the way in which the answer ends. It becomes the last gap; every other gap is 0. */
 static void get_other(struct step_log_reader *r, bool masked, struct result_item *x)
 {
     uint8_t end = 0;
@@ -376,7 +376,8 @@ static void get_event(struct step_log_reader *r, struct step_log_event *e)
 
 /* ---- chunks ---- */
 
-/* Returns STATUS_CLOSED when no complete chunk is left. */
+/* Checks the next chunk and begins to read it. Returns STATUS_CLOSED when no complete chunk is
+ * left. */
 static enum status next_chunk(struct step_log_reader *r, struct error *err)
 {
     const uint8_t *head = (const uint8_t *)r->file.ptr + r->at;

@@ -2,7 +2,7 @@
  *
  * replay_main.c calls `replay_run`, which reads events (read.h) and makes one scheduler per
  * replica in the log. Each call of the head is repeated with its logged arguments and time.
- * Plans are compared byte by byte in the log's format; refusals, ends and event counts of
+ * Plans are compared byte by byte in the log's format. Refusals, ends and event counts of
  * results are compared too.
  *
  * Invariants: one thread runs the replay, without a clock. The first difference ends the replay.
@@ -323,7 +323,7 @@ static enum status on_down(struct replay *p, struct replica_replay *g,
     return STATUS_OK;
 }
 
-/* Repeats a hold. The log does not say whether the hold was possible; that follows from the
+/* Repeats a hold. The log does not say whether the hold was possible. That follows from the
  * earlier events. */
 static enum status on_hold(struct replay *p, struct replica_replay *g,
                            const struct step_log_event *e, struct error *err)

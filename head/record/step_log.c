@@ -5,7 +5,7 @@
  * the end of a turn and passes it to the sink.
  *
  * Invariants: everything runs on the loop thread. After the sink fails, nothing more is logged.
- * A step without a plan, the usual end of a turn, is only counted; the count is written before
+ * A step without a plan, the usual end of a turn, is only counted. The count is written before
  * the next event of its replica. `step_log_last_words` must stay async-signal-safe. */
 #include "head/record/step_log.h"
 
@@ -407,7 +407,8 @@ static uint32_t n_replayed(const struct msg_result *m)
     return n;
 }
 
-/* Returns how the answer ends because of its mask, from the last gap. */
+/* Returns how the answer ends because of its mask: 0 = it does not, 1 = dead end, 2 = the mask
+ * cost too much. */
 static uint8_t end_of(const struct result_item *x)
 {
     float gap = x->gaps.n > 0 ? x->gaps.ptr[x->gaps.n - 1] : 0;

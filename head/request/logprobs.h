@@ -7,7 +7,7 @@
 #include "head/request/state.h"
 
 struct token_rows {
-    /* `rows` has n rows, for generated tokens from `from` on; ids and values are on the heap. */
+    /* `rows` has n rows, for generated tokens from `from` on. Ids and values are on the heap. */
     struct logprob_row *rows;
     uint32_t from, n, cap;
     bool lost; /* memory ran out: rows are no longer kept or sent */
@@ -20,6 +20,7 @@ void request_push_row(struct request *r, const struct logprob_row *row);
 const struct logprob_row *request_undelivered_rows(const struct request *r);
 /* Frees the rows that were passed to the gateway's link. Call it when n_delivered has grown. */
 void request_rows_delivered(struct request *r);
-/* Returns true when all rows after the first n_generated tokens are still kept. */
+/* Returns true when all rows after the first n_generated tokens are still kept, or when the
+ * request keeps no rows. */
 bool request_has_rows_from(const struct request *r, uint32_t n_generated);
 void request_logprobs_fini(struct request *r);

@@ -149,8 +149,8 @@ static bool span_has(struct u32_span span, uint32_t id)
     return false;
 }
 
-/* Returns the index of `id` among the ids that end the request; EOS ids come first. Returns
- * NO_STOP when `id` does not end the request. */
+/* Returns a number below n_eos when `id` is an EOS id, and a higher one when it is another id
+ * that ends the request. Returns NO_STOP when `id` does not end the request. */
 static uint32_t stop_of(const struct request *r, uint32_t id)
 {
     if (r->n_stops <= REQUEST_STOPS) {

@@ -6,19 +6,20 @@
 /* Returns the salt for a request whose blocks were copied from a replica of this epoch. Such
  * requests share blocks only with each other. */
 struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch);
-/* Counts a lost replica for the request. Losses add up until the request has generated a token. */
+/* Counts a lost replica for the request. When the request has generated a token since the last
+ * loss, the count becomes 0 instead. */
 void request_count_loss(struct request *r, uint64_t now_ns);
 /* Returns true when the request may be the cause of lost replicas: at least
  * REQUEST_SUSPECT_LOSSES were lost before it generated a token. */
 bool request_is_suspect(const struct request *r);
-/* After REQUEST_SUSPECT_LOSSES lost replicas, a request runs without other suspects, in a calm
- * cluster. */
+/* REQUEST_SUSPECT_LOSSES is the number of lost replicas that makes a request a suspect. A
+ * suspect runs without other suspects, in a calm cluster. */
 #define REQUEST_SUSPECT_LOSSES 2u
 #define REQUEST_MAX_LOSSES     3u /* lost replicas after which a request is not tried again */
-/* Returns true when a suspect may be tried: no replica was lost or became ready for two seconds,
- * or the suspect has waited for ten seconds. Without the wait, the head would blame a suspect
- * for machines that fail one after another. `calm_since_ns` is the time of the last loss or
- * start of a replica; 0 = none. */
+/* Returns true when the request is no suspect, or is a suspect that may be tried. A suspect may
+ * be tried when no replica was lost or became ready for two seconds, or ten seconds after its
+ * own last loss. Without the wait, the head would blame a suspect for machines that fail one
+ * after another. `calm_since_ns` is the time of the last loss or start of a replica; 0 = none. */
 bool request_may_be_tried(const struct request *r, uint64_t calm_since_ns, uint64_t now_ns);
 /* Changes the request's state. Asserts that the transition is allowed. */
 void request_enter(struct request *r, enum request_state next);

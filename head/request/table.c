@@ -1,4 +1,4 @@
-/* Keeps requests in a chained hash table over a fixed array of entries; the chains are indices.
+/* Keeps requests in a chained hash table over a fixed array of entries. The chains are indices.
  * Ids are random and come from authenticated gateways, so the ids' own bits are the hash. */
 #include "head/request/table.h"
 

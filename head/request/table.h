@@ -8,7 +8,8 @@ struct request_table *request_table_new(uint32_t max_requests);
 void request_table_free(struct request_table *t); /* also frees the requests in the table */
 struct request *request_table_find(const struct request_table *t, struct request_id id,
                                    uint32_t i_choice);
-/* Adds a request. Returns STATUS_LIMIT when the table is full. */
+/* Adds a request. Returns STATUS_EXISTS when the table has a request with the same id and
+ * choice, and STATUS_LIMIT when it is full. */
 MUST_USE enum status request_table_add(struct request_table *t, struct request *owned_r);
 /* Removes the request without freeing it. */
 void request_table_remove(struct request_table *t, struct request *r);

@@ -114,7 +114,7 @@ static bool give_up(struct head_core *h, struct request *r)
 }
 
 /* Handles a request that is too large for all serving replicas. It waits while a replica that it
- * would fit into is not ready, or not whole; otherwise it ends. Returns true when the request is
+ * would fit into is not ready, or not whole. Otherwise it ends. Returns true when the request is
  * too large. */
 static bool too_large(struct head_core *h, struct request *r)
 {

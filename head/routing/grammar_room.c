@@ -1,4 +1,4 @@
-/* Counts the memory for grammars on each engine slot's sampling rank; grammar_room.h has the
+/* Counts the memory for grammars on each engine slot's sampling rank. grammar_room.h has the
  * rules.
  *
  * grammars.c checks the memory before a grammar is sent or a request is admitted, and calls
@@ -21,7 +21,8 @@
 #define MOST_BYTES (1ull << 40)
 #define COUNT_NS   (50 * NS_PER_MS)
 #define AGAIN_NS   (5 * NS_PER_MS)
-/* A matcher's first masks are assumed to add this many bytes, until its rank reports its size. */
+/* FIRST_BYTES is the number of bytes that a matcher's first masks are assumed to add, until its
+ * rank reports its size. */
 #define FIRST_BYTES (1ull << 20)
 
 enum {

@@ -9,7 +9,7 @@
  * Invariants: everything runs on the loop thread. A waiting request stays in the held list,
  * marked `awaits_grammar`. It is tried again when `h->grammars.looks` has grown, which counts
  * events that may matter. A request with a compiled grammar also waits there while its tenant's
- * masks have used up their time (mask_shares.h). An engine slot's table ends with its epoch; its
+ * masks have used up their time (mask_shares.h). An engine slot's table ends with its epoch. Its
  * requests are then held and need their grammars again. A walk over the requests finds which
  * grammars are in use, so no state change has to update a count. */
 #include "head/routing/grammars.h"
@@ -26,7 +26,8 @@
 #include "head/routing/route.h"
 #include "head/state/requests.h"
 
-/* The wait is long, since reading a vocabulary may take minutes on an overloaded machine. */
+/* WAIT_NS is the longest time that a request waits for its grammar. It is long, since reading a
+ * vocabulary may take minutes on an overloaded machine. */
 #define WAIT_NS (120 * NS_PER_S)
 
 enum {

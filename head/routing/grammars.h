@@ -2,7 +2,7 @@
 /* Compiles grammars before a request is admitted, so that no step waits for a compilation
  * (docs/develop/scheduler.md, "Grammars"). An engine slot records which grammars its sampling
  * rank has. The head sends a grammar with the first request that needs it. The request waits in
- * the held list until the rank has answered; other requests overtake it. A scheduler never sees
+ * the held list until the rank has answered. Other requests overtake it. A scheduler never sees
  * a request whose grammar is not ready, so a step log needs no record of grammars. The code runs
  * on the loop thread. */
 #include "head/state/head_core.h"
@@ -29,8 +29,8 @@ bool grammars_may_move(struct head_core *h, struct request *r, struct engine_slo
  * lacks its grammar or the memory for its matcher. */
 bool grammars_move(struct head_core *h, struct request *r, struct engine_slot *l);
 void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_grammar_done *m);
-/* Sends unanswered grammars again. It is called when the rank has a new session and its replica
- * continues. */
+/* Marks unanswered grammars to be sent again. It is called when the rank has a new session and
+ * its replica continues. */
 void grammars_on_session(struct head_core *h, struct worker *w);
 void grammars_turn(struct head_core *h);
 /* Ends requests that have waited too long for their grammar. */

@@ -18,11 +18,11 @@
 #include "head/request/request.h"
 #include "head/routing/kv_compat.h"
 
-/* A measured speed of this age is not used, since the replica had nothing to do. The mean speed
- * replaces it, so that a replica that was slow once is tried again. */
+/* STALE_NS is the age from which a measured speed is not used, since the replica had nothing to
+ * do. The mean speed replaces it, so that a replica that was slow once is tried again. */
 #define STALE_NS (10 * NS_PER_S)
-/* Costs within this factor count as equal. The replica that has waited longest for a request
- * then gets it, so that all caches are used. */
+/* SAME_COST is the factor within which costs count as equal. The replica that has waited longest
+ * for a request then gets it, so that all caches are used. */
 #define SAME_COST 1.05
 
 enum { ENDS_REMEMBERED = 64 };
@@ -48,8 +48,8 @@ struct step_speed route_mean_speed(const struct head_core *h)
     return n ? (struct step_speed){sum.base_ns / n, sum.token_ns / n} : sum;
 }
 
-/* Returns the remaining time of the steps in flight, ns. A step that is late is expected to need
- * as much time again. */
+/* Returns the remaining time of the steps in flight, ns. An overdue step is expected to need as
+ * much more time as it is late already. */
 static double in_flight_ns(const struct head_core *h, const struct engine_slot *l,
                            struct step_speed s)
 {
@@ -144,7 +144,7 @@ static bool takes(const struct head_core *h, const struct engine_slot *l, const 
            !(request_is_suspect(r) && has_suspect(h, l));
 }
 
-/* Returns true when all replicas that accept requests are decode replicas; they then compute
+/* Returns true when all replicas that accept requests are decode replicas. They then compute
  * prompts too. */
 static bool only_decodes(const struct head_core *h)
 {
@@ -300,7 +300,8 @@ struct engine_slot *route_find_move(struct head_core *h, const struct request *r
     return best ? best->engine_slot : NULL;
 }
 
-/* Returns the expected speed of this slot, or the mean of all slots when its own is unknown. */
+/* Returns the expected speed of this slot. It is the mean of the slots with recent results when
+ * this slot has none. */
 struct step_speed route_speed(const struct head_core *h, const struct engine_slot *l)
 {
     struct step_speed mean = route_mean_speed(h);

@@ -23,7 +23,7 @@ bool route_awaits_room(const struct head_core *h, const struct request *r);
  * replica is whole. */
 bool route_may_have_room(const struct head_core *h, const struct request *r);
 /* Returns the slot where a running request can continue at once, or NULL. `any_role` also allows
- * prefill replicas. */
+ * prefill replicas, and replicas to which no blocks can be copied. */
 struct engine_slot *route_find_move(struct head_core *h, const struct request *r,
                                     const struct engine_slot *from, bool any_role);
 struct step_speed route_speed(const struct head_core *h, const struct engine_slot *l);

@@ -1,6 +1,6 @@
-/* Chooses requests that move: all requests of a drained replica, as fast as other replicas can
- * take them, and each request of a prefill replica once it has its first token. Older requests
- * move first. A move that failed is tried again later, not in each step. */
+/* Chooses requests that move. All requests of a drained replica move, as fast as other replicas
+ * can take them. Each request of a prefill replica moves once it has its first token. Older
+ * requests move first. A move that failed is tried again later, not in each step. */
 #include "head/routing/transfer_policy.h"
 
 #include "common/base/clock.h"

@@ -69,8 +69,9 @@ static void side_init(struct transfer_side *side, const struct engine_slot *l)
         .i_replica = l->replica->index, .epoch = l->replica->epoch, .n_ranks = l->replica->world};
 }
 
-/* Returns true when every rank that received an order has answered. After a failure no further
- * orders are sent. */
+/* Returns true when all ranks of the side have answered, or the side's epoch is over. After a
+ * failure only the ranks that received an order have to answer, since no further orders are
+ * sent. */
 static bool side_is_quiet(const struct transfer_side *side, bool failed)
 {
     for (uint32_t i = 0; i < side->n_ranks && !side->is_over; i++)
@@ -169,7 +170,7 @@ void transfer_begin_recompute(struct head_core *h, struct request *r, struct eng
     leave(h, r);
 }
 
-/* Lists the blocks that the other cache lacks in the transfer. */
+/* Writes to the transfer the list of the blocks that the other replica's cache lacks. */
 static bool list_blocks(struct head_core *h, struct transfer *x, const struct engine_slot *from,
                         const struct engine_slot *to)
 {
@@ -359,8 +360,8 @@ static uint64_t retry_at(struct head_core *h, const struct transfer *x)
     return h->now_ns + (RETRY_NS << n);
 }
 
-/* Returns true when the answer ended before the copy did and the drained replica ended with it.
- * No request is left to move, so the move has not failed. */
+/* Returns true when the request has ended and the epoch of one side is over. No request is left
+ * to move, so the move has not failed. */
 static bool is_moot(const struct head_core *h, const struct transfer *x)
 {
     const struct request *r = request_table_find(h->requests, x->request, x->i_choice);

@@ -10,7 +10,7 @@ void transfers_fini(struct transfers *t);
 void transfer_begin_recompute(struct head_core *h, struct request *r, struct engine_slot *from,
                               struct engine_slot *to);
 /* Begins a move that first copies the blocks of the request's first n_tokens. Returns false when
- * the blocks cannot be held or imported; the move has then not begun. */
+ * the blocks cannot be held or imported. The move has then not begun. */
 bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_slot *from,
                          struct engine_slot *to, uint32_t n_tokens);
 /* Sends transfer orders to ranks, and places requests that have left their replica. Call it

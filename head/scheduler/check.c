@@ -1,7 +1,7 @@
 /* Checks every invariant of a scheduler; scheduler.h has the interface.
  *
  * Tests, fuzzers and `cox replay --check` call `scheduler_check` after each step. Each condition
- * is one HOLDS; the first that fails gives the error text with its line.
+ * is one HOLDS. The first that fails gives the error text with its line.
  *
  * Invariants: the scheduler is not changed. The check is slow and allocates, so no production
  * path calls it. */

@@ -25,11 +25,11 @@ struct seq_queue {
     struct priority_class *classes;
     uint32_t *order; /* classes in use, sorted by priority */
     uint32_t cap, n_classes, free_tenant, free_class;
-    uint32_t *buckets, n_buckets; /* (priority, tenant) → tenant + 1 */
+    uint32_t *buckets, n_buckets; /* hash table from (priority, tenant) to the tenant's index + 1 */
 };
 
-/* Returns true when `a` is served before `b`: by class, then by age. Running sequences are
- * served in the same order, and the last one is preempted first. */
+/* Returns true when `a` is served before `b`: by priority, then resubmitted sequences, then by
+ * age. Running sequences are served in the same order, and the last one is preempted first. */
 bool seq_before(const struct seq *a, const struct seq *b);
 
 void seq_queue_init(struct seq_queue *q, int64_t quantum);
@@ -38,7 +38,7 @@ void seq_queue_fini(struct seq_queue *q);
 void seq_queue_enter(struct seq_queue *q, struct seq *x);
 /* Removes a sequence that does not wait from the scheduler. */
 void seq_queue_leave(struct seq_queue *q, struct seq *x);
-/* begins to wait: puts `x` into the queue */
+/* Puts `x`, which begins to wait, into the queue. */
 void seq_queue_push(struct seq_queue *q, struct seq *x);
 void seq_queue_remove(struct seq_queue *q, struct seq *x);
 /* Returns the sequence to serve next, or NULL when no sequence waits. The result is the same

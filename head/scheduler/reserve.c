@@ -6,7 +6,7 @@
  * Invariants: these blocks have an owner like the blocks of a sequence, so no step allocates
  * them, whatever happens to the request. A complete import is an entry of the prefix cache like
  * any other, and is not evicted before its request arrives. When a running sequence lacks
- * blocks, or every sequence waits, complete imports are freed first; their content is then
+ * blocks, or every sequence waits, complete imports are freed first. Their content is then
  * computed again. */
 #include "head/scheduler/reserve.h"
 

@@ -7,6 +7,6 @@
 void moves_of_gone(struct scheduler *s, const struct request *r);
 /* Frees the oldest complete import. Returns false when there is none. */
 bool moves_reclaim(struct scheduler *s);
-/* removes all moves; call it when the blocks of all moves are free or gone */
+/* Removes all moves. Call it when the blocks of all moves are free or gone. */
 void moves_forget(struct scheduler *s);
 void moves_count_owners(const struct scheduler *s, uint32_t i_group, uint32_t *owners);

@@ -164,7 +164,7 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
                  n);
 }
 
-/* Charges the tenants for the masks of the result, also for a sequence that has left. */
+/* Charges the tenant for the mask of one item, also when the sequence has left. */
 static void charge_masks(struct scheduler *s, const struct step_entry *e,
                          const struct result_item *item)
 {

@@ -1,6 +1,6 @@
 #pragma once
 /* Schedules one replica: continuous batching over the KV block table. The code does no I/O, has
- * no clock, and calls no malloc while stepping. It borrows requests from the request table; a
+ * no clock, and calls no malloc while stepping. It borrows requests from the request table. A
  * request is in at most one scheduler. Flow: scheduler_add → scheduler_step (returns a plan) → …
  * → scheduler_on_result (tokens, ends) → the request leaves. At most `depth` plans are in
  * flight. Blocks return to the free list when the results of all steps sent while they were
@@ -83,7 +83,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns);
  * scheduler_add and scheduler_step. */
 struct request *scheduler_pop_ended(struct scheduler *s);
 /* Applies a result. *events is valid until the next call. Returns STATUS_PROTOCOL when the
- * result does not match the oldest plan in flight; the replica must then be dissolved. */
+ * result does not match the oldest plan in flight. The replica must then be dissolved. */
 MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_result *r,
                                          uint64_t now_ns, const struct scheduler_event **events,
                                          uint32_t *n_events, struct error *err);
@@ -113,7 +113,7 @@ const struct blocks_part *scheduler_parts(const struct scheduler *s, uint64_t id
 /* Marks an import as complete. Its blocks are then found like any cached prefix. They are kept
  * until the request is admitted or gone, the blocks are needed, or scheduler_let_go is called. */
 void scheduler_imported(struct scheduler *s, uint64_t id);
-/* ends a hold or an import; an unknown id is allowed */
+/* Ends a hold or an import. An unknown id is ignored. */
 void scheduler_let_go(struct scheduler *s, uint64_t id);
 /* Stops running `r`, which is about to move. Returns true when no result of `r` is pending, so
  * that it can be removed without loss. */

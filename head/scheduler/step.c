@@ -45,8 +45,8 @@ static void add_decode(struct scheduler *s, struct seq *x)
     (void)plan_put_run(s, x, (struct run_size){1, 0}, false);
 }
 
-/* Returns whether `x` can run `size` positions now. If blocks are missing, the last sequences in
- * order are preempted for them. */
+/* Returns whether `x` can run `size` positions now. If blocks are missing, complete imports are
+ * freed first. Then the last sequences in order are preempted. */
 static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_size size,
                                  bool *short_of_blocks)
 {
@@ -150,9 +150,9 @@ static struct prompt_budget run_all(struct scheduler *s)
     return budget;
 }
 
-/* Plans the runs again without limits when nothing would run: first without those of tenants'
- * shares, then without those of masks, smallest debt first. A sequence may be preempted for lack
- * of blocks even then. The next sequences then have blocks. */
+/* Plans the runs. When nothing would run and nothing is in flight, it plans again: first without
+ * the limits of row_shares.h, then with raised mask balances. A sequence may be preempted for
+ * lack of blocks even then. The next sequences then have blocks. */
 static struct prompt_budget run_any(struct scheduler *s)
 {
     row_shares_plan(&s->rows, &s->budget, 1 + drafts_of_step(s),

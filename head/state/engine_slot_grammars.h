@@ -1,7 +1,8 @@
 #pragma once
-/* Describes the grammars of an engine slot, as the head knows them: those that the sampling rank
- * has or is compiling, and the memory for them and for sequences' matchers. routing/grammars.c
- * and routing/grammar_room.c change the data, on the loop thread. */
+/* Describes the grammars of an engine slot, as the head knows them. These are the grammars that
+ * the sampling rank has or is compiling. The structs also count the memory for them and for
+ * sequences' matchers. routing/grammars.c and routing/grammar_room.c change the data, on the
+ * loop thread. */
 #include "head/request/shared_text.h"
 #include "head/request/state.h"
 
@@ -58,6 +59,6 @@ struct head_grammars {
     bool passed_over, any_turn;
 };
 
-/* Returns the grammar with this key, or NULL when there is none. */
+/* Returns the grammar with this id, or NULL when there is none. */
 struct engine_slot_grammar *engine_slot_grammars_find(const struct engine_slot_grammars *t,
                                                       uint64_t id);

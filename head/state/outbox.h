@@ -4,6 +4,6 @@
 #include "head/state/head_core.h"
 
 void outbox_add(struct head_core *h, struct request *r);
-/* removes `r`, which need not be in the outbox */
+/* Removes `r`, which need not be in the outbox. */
 void outbox_remove(struct head_core *h, struct request *r);
 void outbox_clear(struct gateway_peer *g);

@@ -1,4 +1,4 @@
-/* Moves requests between their places. A request is in one of three places: held here (no
+/* Moves requests between their places. A request is in one of three places. It is held here (no
  * replica can take it yet), in the scheduler of engine slot i_replica, or ended and waiting in
  * its gateway's outbox. routing/admission.c places held requests; all other moves between places
  * are in this file. */

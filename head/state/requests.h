@@ -8,14 +8,14 @@
  * as they arrived. It does not cover the memory that a request gets with a slot (seq_make_room),
  * which the number of slots bounds. A request's grammar has a limit of its own (shared_text.h).
  * Returns STATUS_LIMIT when the limit leaves too little memory now, and STATUS_INVALID when the
- * request alone exceeds it. */
+ * request alone needs more than half of the limit. */
 MUST_USE enum status requests_has_room(const struct head_core *h, const struct request *r,
                                        struct error *err);
 void requests_take_room(struct head_core *h, struct request *r);
-/* removes every request; called when the core is freed */
+/* Releases the memory charge of every request. It is called when the core is freed. */
 void requests_leave_all(struct head_core *h);
 
-/* Add a request to the list of held requests, and remove it from the list. */
+/* These two functions add a request to the list of held requests, and remove it from the list. */
 void requests_hold(struct head_core *h, struct request *r);
 void requests_unhold(struct head_core *h, struct request *r);
 /* Records that a scheduler has removed the request itself. */

@@ -52,8 +52,8 @@ struct scale_hint {
 void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
                        const struct scale_load *load, uint64_t now_ns);
 
-/* Returns true when no replica is needed now: the number is 0, or the first replica is still
- * within its start time. */
+/* Returns true while no replica has to serve: none is needed, or the first one is still within
+ * its start time. Returns false when min_replicas is above 0, or while a replica serves. */
 bool scale_hint_rests(const struct scale_hint *h, const struct scale_config *c, uint64_t now_ns);
 /* Returns, while no replica is needed, the seconds until a replica would serve a request that
  * arrives now, at least 1. */

@@ -28,5 +28,5 @@ void step_time_init(struct step_time *t, struct step_speed like);
 void step_time_on_result(struct step_time *t, uint32_t n_tokens, uint32_t n_ended,
                          uint64_t execute_ns, uint64_t now_ns);
 struct step_speed step_time_speed(const struct step_time *t);
-/* Returns the time between two ends of requests while n_rows run at a time, ns. */
+/* Returns the expected time between two ends of requests while n_rows run at a time, ns. */
 double step_time_between_ends_ns(const struct step_time *t, uint32_t n_rows);

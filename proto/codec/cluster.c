@@ -1,10 +1,9 @@
 /* Maps the messages of cluster.proto to plain structs and back: opening, heartbeat, credit and
  * formation. A `put` function builds the generated struct on the scratch arena and borrows the
- * message's spans; a `get` function borrows the arrays that protobuf-c put on the arena. The
- * table at the end names both functions for each type.
- * Invariants: no function here decides whether a value is allowed (check.c does), and a failure
- * is kept in struct wire, so that each mapping reads as a list of fields. The functions do no
- * I/O and may run on any thread. */
+ * message's spans. A `get` function borrows the arrays that protobuf-c put on the arena. The
+ * table at the end names both functions for each type. Invariants: no function here decides
+ * whether a value is allowed (check.c does). A failure is kept in struct wire, so that each
+ * mapping reads as a list of fields. The functions do no I/O and may run on any thread. */
 #include <string.h>
 
 #include "proto/adapter.pb-c.h"
@@ -193,7 +192,7 @@ static Cox__Vocabulary *put_vocabulary(struct wire *w, const struct vocabulary *
     return p;
 }
 
-/* Returns true when the message has a vocabulary. */
+/* Decodes a vocabulary. Returns false when the message has none, or an invalid one. */
 static bool get_vocabulary(struct wire *w, const Cox__Vocabulary *p, struct vocabulary *v)
 {
     if (!p)

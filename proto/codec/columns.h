@@ -33,8 +33,9 @@ struct wire_column {
     const uint32_t *ptr;
     size_t step;
 };
-/* Reads a column. Sets the context's error when the column does not have one value per item, and
- * then returns usual values. */
+/* Reads a column, which has one value per item. A column may be absent unless `usual` is
+ * WIRE_ALWAYS. Then every item has the usual value. Any other size sets the context's error and
+ * gives usual values too. */
 struct wire_column wire_get_column(struct wire *w, const uint32_t *column, size_t n_column,
                                    size_t n, enum wire_usual usual, const char *what);
 #define WIRE_GET_COLUMN(w, p, column, n, usual)                                                    \

@@ -1,6 +1,6 @@
 /* Maps the messages of engine.proto to plain structs and back: requests from gateways, and
  * tokens and the cluster's state to gateways. A `put` function builds the generated struct on
- * the scratch arena and borrows the message's spans; a `get` function borrows the arrays that
+ * the scratch arena and borrows the message's spans. A `get` function borrows the arrays that
  * protobuf-c put on the arena.
  * Invariants: check.c alone decides whether a value is allowed, and a failure is kept in struct
  * wire. The functions do no I/O and may run on any thread. */

@@ -5,8 +5,8 @@
 #include "proto/limits.h"
 #include "proto/sampling.pb-c.h"
 
-/* Default values of the .proto file are not sent. All other values are sent bit by bit, and -0.0
- * is sent too. */
+/* PUT_UNUSUAL sets a field, which is sent only when its bits differ from the default value of
+ * the .proto file. -0.0 is therefore sent, too. */
 #define PUT_UNUSUAL(field, value)                                                                  \
     do {                                                                                           \
         p->field = (value);                                                                        \

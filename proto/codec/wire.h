@@ -31,7 +31,7 @@ void *wire_array(struct wire *w, size_t n, size_t size);
 void *wire_uncleared(struct wire *w, size_t n, size_t size);
 
 ProtobufCBinaryData wire_put_str(struct str s);
-/* cuts the text to PROTO_MAX_TEXT_BYTES of valid UTF-8 */
+/* Cuts the text to PROTO_MAX_TEXT_BYTES of valid UTF-8. */
 ProtobufCBinaryData wire_put_text(struct str s);
 struct str wire_get_str(ProtobufCBinaryData d);
 
@@ -45,7 +45,8 @@ struct str wire_get_str(ProtobufCBinaryData d);
         (p)->field.len = (span).n;                                                                 \
         (p)->field.data = (uint8_t *)(span).ptr;                                                   \
     } while (0)
-/* Opens the function that encodes the given message type, with the generated struct in `p`. */
+/* WIRE_PUT opens the function that encodes the given message type, with the generated struct in
+ * `p`. */
 #define WIRE_PUT(Type, type)                                                                       \
     Cox__##Type *p = wire_new(w, &cox__##type##__descriptor);                                      \
     if (!p)                                                                                        \

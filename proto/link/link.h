@@ -36,12 +36,12 @@ bool link_is_free(enum msg_type t);
 /* Returns true when the other side's version has this type. Sending an unknown type would end
  * the session. */
 bool link_has_type(const struct link *l, enum msg_type t);
-/* Returns the next sequence number and charges the credit. Call it once for each frame that is
- * really sent. */
+/* link_next_seq returns the next sequence number. link_sent counts a frame as sent and charges
+ * the credit; call it once for each frame that is really sent. */
 uint64_t link_next_seq(const struct link *l);
 void link_sent(struct link *l, enum msg_type t, size_t frame_bytes);
 /* Checks session and sequence number of a received frame. Before link_open only Hello, Welcome
- * and Refused with number 1 are accepted; after link_open they are not. The function stores the
+ * and Refused with number 1 are accepted. After link_open they are not. The function stores the
  * minor version. A head does not call it for its peer's Hello, so the head sets minor_there
  * itself. */
 MUST_USE enum status link_received(struct link *l, const struct frame_header *h, struct error *err);

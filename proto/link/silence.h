@@ -23,8 +23,8 @@ struct silence {
     bool is_overdue;    /* the silence was too long at the last check */
 };
 
-/* Returns the silence that a worker or a gateway allows its head, from suspect_ms of the
- * Welcome. The head itself counts a peer as lost after one and a half times that
+/* Returns the silence that a worker or a gateway allows its head: one and a half times the
+ * suspect_ms of the Welcome. The head itself counts a peer as lost after the same time
  * (--peer-timeout). Returns SILENCE_USUAL_NS for a value that no head sends. */
 uint64_t silence_limit_ns(uint32_t suspect_ms);
 /* Starts the silence again, because the link is open or a frame arrived. */

@@ -13,8 +13,8 @@
 #include "common/base/log.h"
 #include "tests/model/explore.h"
 
-/* The limit covers a loss (1.5 s), the adoption window (3 s), the back-off, and a missing result
- * (5 s), which can follow one another. */
+/* RECOVERY_LIMIT_NS covers a loss (1.5 s), the adoption window (3 s), the back-off, and a
+ * missing result (5 s), which can follow one another. */
 #define RECOVERY_LIMIT_NS (12 * NS_PER_S)
 
 static uint64_t from_env(const char *name, uint64_t otherwise)

@@ -3,7 +3,7 @@
 
     tests/model/mutants.py [--build build/release] [NAME...]
 
-Each mutant is one file with one changed place. It is compiled beside the build and linked before its libraries; no source and no
+Each mutant is one file with one changed place. It is compiled beside the build and linked before its libraries. No source and no
 object of the build changes. Exit status 1 means that a bug that should be found was not, or that a place no longer exists. NOT
 FOUND in capitals is an unexpected result; MASKED lists the mutants for which it is expected. A run takes minutes, because a bug
 that is not found costs a whole exploration.

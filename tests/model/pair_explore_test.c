@@ -17,8 +17,8 @@
 #include "common/base/log.h"
 #include "tests/model/explore.h"
 
-/* The limit covers a lease (1 s), a loss (1.5 s), a store that is cut off (5 s) and the adoption
- * window (3 s), which can follow one another. */
+/* RECOVERY_LIMIT_NS covers a lease (1 s), a loss (1.5 s), a store that is cut off (5 s) and the
+ * adoption window (3 s), which can follow one another. */
 #define RECOVERY_LIMIT_NS (15 * NS_PER_S)
 
 struct shape {

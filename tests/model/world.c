@@ -327,7 +327,7 @@ static void gap(struct world *w, uint32_t who)
 /* Forgets numbers that no living process knows. Terms come from processes that have seen them.
  * When no rank and no head is left that has seen a term, its number may be used again, and the
  * ledger's old entries no longer count. A gateway that has seen a term reports it in its Hello,
- * which may arrive after the replica has formed; the gateway takes part in no epoch. */
+ * which may arrive after the replica has formed. The gateway takes part in no epoch. */
 static void forget_the_dead(struct world *w)
 {
     uint64_t term = 0;

@@ -17,8 +17,8 @@ static struct bus_peer address(uint32_t conn)
                              .id = {(uint8_t)conn, (uint8_t)(conn >> 8), (uint8_t)(conn >> 16), 1}};
 }
 
-/* Returns the largest number of results in any engine slot, which is the most that a plan may
- * rely on. */
+/* Returns the number of results that the head had for the plan in this frame. The plan may rely
+ * on these results. Returns 0 for frames of other types. */
 static uint64_t results_in(const struct head_core *core, struct str frame)
 {
     struct frame_header h;

@@ -1,5 +1,5 @@
 /* Runs the ranks: they do worker.c's work around the real rank_state, with the simulator's rank
- * as their device. world_peers.c passes them the messages of the head (rank_on_msg); the
+ * as their device. world_peers.c passes them the messages of the head (rank_on_msg). The
  * explorer decides when a join ends, an abort ends, or the oldest plan runs. Each rank owns
  * copies of its plans until it has executed them. The checks here are that epochs of a replica
  * do not overlap, every rank of an epoch runs the same steps once each, a rank slot has one

@@ -1,6 +1,6 @@
 /* Makes the devices and loads of the step budget's tests from a seed (budget_curve.h), and
  * computes the end of a step on them. budget_run.c computes the end of each step at a virtual
- * time. The speed of a device is a list of segments, each with factors; the load is a list of
+ * time. The speed of a device is a list of segments, each with factors. The load is a list of
  * segments with the number of sequences. Every function depends only on the curve and its
  * arguments, except for budget_curve_noise, which uses the caller's random numbers. Both lists
  * have at most BUDGET_SEGMENTS entries. Times are nanoseconds as double. */

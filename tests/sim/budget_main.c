@@ -1,5 +1,5 @@
-/* Runs the step budget over N random speed curves and prints the distributions of late gaps and
- * of the prompts' times: budget [--curves N] [--family 0|1] [--first SEED]. */
+/* Runs the step budget over N random speed curves. Prints the distributions of late gaps between
+ * tokens, and of the prompts' times: budget [--curves N] [--family 0|1] [--first SEED]. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #pragma once
 /* Runs the step budget over one curve, with two steps in flight. Beside it runs a policy that
  * knows the curve and follows the same rules (target, the prompts' least share, floor). The
- * budget gets times with noise; the prompts' times are counted without it, for both. */
+ * budget gets times with noise. The prompts' times are counted without it, for both. */
 #include "tests/sim/budget_curve.h"
 
 enum { BUDGET_RUN_STEPS = 1500, BUDGET_LONG_STEPS = 5 };

@@ -1,7 +1,8 @@
 #pragma once
 /* Computes the time of a step on a rank: a + b * decode rows + c * prompt tokens + d * positions
  * of context that attention reads (+ e * draft tokens in a row). It is linear, so that a
- * complicated model cannot hide a wrong schedule. The functions are pure. */
+ * complicated model cannot hide a wrong schedule. The functions are pure and may run on any
+ * thread. */
 #include <stdint.h>
 
 struct cost_model {

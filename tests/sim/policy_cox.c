@@ -1,6 +1,6 @@
 /* Implements our policy: the real scheduler with a simulated rank. timed.c calls it with
  * arrivals, steps, results and losses. Each plan is passed to the simulated rank (sim_rank.c),
- * which checks and runs it; the result waits in in_flight until timed.c delivers it. The policy
+ * which checks and runs it. The result waits in in_flight until timed.c delivers it. The policy
  * owns each request from its arrival to its end. It checks the scheduler's invariants every
  * check_every plans. */
 #include "tests/sim/policy.h"

@@ -1,4 +1,4 @@
-/* Moves requests. The other replica is not simulated; the test only keeps the state that it must
+/* Moves requests. The other replica is not simulated. The test only keeps the state that it must
  * have. A running client has its blocks held, leaves, and returns as from the other replica. Its
  * blocks are imported while other sequences run, filled with the right contents, or lost. Then
  * the request is added again. */

@@ -4,7 +4,7 @@
  * real worker's bookkeeping, results are delivered, ranks are lost. Each token is passed from
  * the scheduler's events to its client, which compares it with the null rule. A function returns
  * false when a property is violated, and err names the property. A client owns its request while
- * it is live; the scheduler and the request table borrow it. Random choices come only from the
+ * it is live. The scheduler and the request table borrow it. Random choices come only from the
  * world's seed or bytes. One thread runs everything. */
 #include "tests/sim/sim_internal.h"
 
@@ -361,8 +361,8 @@ static struct request *oldest_running(const struct world *w)
     return best ? best->r : NULL;
 }
 
-/* Returns true when a waiting request has a higher priority and may take the place of any
- * running request. */
+/* Returns true when another live request here has a higher priority. It may then take the place
+ * of any running request. */
 static bool has_better_class(const struct world *w, const struct request *r)
 {
     for (uint32_t i = 0; i < w->n_clients; i++)

@@ -3,7 +3,7 @@
  * cancellation, a lost rank, or the end of the oldest plan. It passes the event to the policy,
  * and requests plans from it until `depth` plans are in flight. The rank runs plans one after
  * another, each for the time of the cost model. The policy reports tokens through on_tokens. The
- * checks of timed.h run at each event; the first failure fills err and ends the run. The report
+ * checks of timed.h run at each event. The first failure fills err and ends the run. The report
  * owns its outcomes; all other memory is freed at the end. One thread runs everything. */
 #include "tests/sim/timed.h"
 

@@ -2,7 +2,7 @@
 /* Models vLLM's KV cache manager (V1) as its documentation describes it, for one full-attention
  * group: blocks with reference counts, a free list in LRU order, and full blocks found by the
  * hash of all ids up to their end. A block enters the prefix cache when it is scheduled. Freed
- * blocks can be found until they are allocated again; the last blocks of a sequence are reused
+ * blocks can be found until they are allocated again. The last blocks of a sequence are reused
  * first. */
 #include <stdbool.h>
 #include <stdint.h>

@@ -42,7 +42,7 @@ static enum status all_reduce_floats(struct collectives *c, float *x, size_t n, 
     return spent(c, from_ns, comm_all_reduce(of(c)->stage, x, n, err));
 }
 
-/* Activations on a CPU are floats. */
+/* Adds the other ranks' activations, which are floats on a CPU. */
 static enum status all_reduce(struct collectives *c, void *x, size_t n, struct error *err)
 {
     uint64_t from_ns = clock_mono_ns();

@@ -13,8 +13,8 @@
 /* NCCL_RECEIVE_BYTES and the next constants are the sizes of NCCL 2.18 to 2.28 with default
  * settings, for one peer in one channel. A receiver has queues of three protocols (4 MiB + 512
  * KiB + 4.7 MiB), a sender has flags. Each of these is an allocation of its own, in pages of 2
- * MiB. A Hopper GPU with NVLink has 24 channels for collectives and 32 for send and receive;
- * other GPUs have fewer. */
+ * MiB. A Hopper GPU with NVLink has 24 channels for collectives and 32 for send and receive.
+ * Other GPUs have fewer. */
 #define NCCL_RECEIVE_BYTES (10ull << 20)
 #define NCCL_SEND_BYTES    (2ull << 20)
 enum { NCCL_CHANNELS = 24, NCCL_PAIR_CHANNELS = 32 };
@@ -100,9 +100,9 @@ static const struct collectives_ops gpu_collectives_ops = {.place = place,
                                                            .give = give,
                                                            .wait = wait_done};
 
-/* Counts the neighbours in a ring and in a tree (on one host a chain, with a neighbour on each
- * side). With stages there is also a neighbour in the previous and one in the next stage. The
- * communicator of a stage shares all of these buffers. */
+/* The bytes follow from the number of neighbours in a ring and in a tree (on one host a chain,
+ * with a neighbour on each side). With stages there is also a neighbour in the previous and one
+ * in the next stage. The communicator of a stage shares all of these buffers. */
 uint64_t collectives_gpu_bytes(uint32_t tp, uint32_t pp)
 {
     uint32_t n = tp * pp, n_neighbours = 1 + (n > 2 ? 2 : 1);

@@ -22,9 +22,10 @@
 #include "worker/comm/join.h"
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
-/* With more ranks than CPUs, a waiting rank yields its CPU between two checks of the links. When
- * no other rank needs the CPU, yielding is much cheaper than sleeping and being woken, above all
- * in a virtual machine. */
+/* SPIN_US and YIELD_US are the times for which a waiting rank checks its links before it sleeps.
+ * With more ranks than CPUs, the rank yields its CPU between two checks. When no other rank
+ * needs the CPU, yielding is much cheaper than sleeping and being woken, above all in a virtual
+ * machine. */
 enum { SPIN_US = 50, YIELD_US = 1000 };
 enum { DIRECT_BYTES = 32 << 10 }; /* up to this size every rank sends all numbers to all ranks */
 enum { ADD_FLOATS = 256 };
@@ -457,7 +458,7 @@ static size_t slice_begin(size_t n, uint32_t r, uint32_t n_ranks)
     return n / n_ranks * r + (r < n % n_ranks ? r : n % n_ranks);
 }
 
-/* Sends all n <= COMM_BLOCK_FLOATS numbers from every rank to every rank; each rank adds all of
+/* Sends all n <= COMM_BLOCK_FLOATS numbers from every rank to every rank. Each rank adds all of
  * them. */
 static enum status reduce_direct(struct comm *c, struct exchange_what what, float *x, size_t n,
                                  uint64_t total_bytes, struct error *err)

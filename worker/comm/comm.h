@@ -31,7 +31,7 @@ struct comm_options {
 /* Opens a communicator. Returns STATUS_INVALID or STATUS_IO, with the address in the text, when
  * the rank cannot listen there. */
 MUST_USE enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err);
-void comm_close(struct comm *c); /* does nothing when `c` is NULL */
+void comm_close(struct comm *c); /* `c` may be NULL */
 /* Returns the bytes that a comm uses in a group of n_ranks with links to all: scratch and the
  * memory of the links (docs/develop/comm.md, "Memory"). Returns 0 for one rank. */
 uint64_t comm_memory_bytes(uint32_t n_ranks);
@@ -46,13 +46,13 @@ const char *comm_address(const struct comm *c);
 /* Makes the secret id of a communicator. Rank 0 calls it. */
 void comm_make_id(uint8_t out[COMM_ID_BYTES]);
 
-/* Links this rank with every other rank of `g`. The text of an error names the rank and the
- * address that failed. */
+/* Links this rank with every other rank of `g`, or only with those in g->links. The text of an
+ * error names the rank and the address that failed. */
 MUST_USE enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err);
 /* Closes the links and clears an interrupt. Outside a group it only clears the interrupt. */
 void comm_leave(struct comm *c);
 
-/* comm_group_bytes returns the bytes that a group or a part of n_ranks uses beside its links;
+/* comm_group_bytes returns the bytes that a group or a part of n_ranks uses beside its links.
  * comm_link_bytes returns those of one link. */
 uint64_t comm_group_bytes(uint32_t n_ranks, bool sums);
 uint64_t comm_link_bytes(void);

@@ -1,6 +1,6 @@
 #pragma once
 /* Declares the exchange, which sends and receives the parts of one call for all peers at once. A
- * single loop serves all links in both directions; it spins for some microseconds and then
+ * single loop serves all links in both directions. It spins for some microseconds and then
  * sleeps in poll. The first exchange of a collective puts a header before every part, so ranks
  * that run different steps are detected. All functions run on the compute thread. */
 #include <stdatomic.h>

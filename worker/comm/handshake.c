@@ -1,9 +1,9 @@
 /* Encodes and checks the messages of a handshake between two ranks (see handshake.h). join.c
  * calls these functions for both ends of each connection. No function does I/O except host_id,
  * which reads facts about this host from the kernel. All integers are little-endian, and all
- * messages have a fixed size. A proof is a keyed hash with the communicator's id as key and the
- * name of the message as prefix, so a proof of one message is not valid for another. Proofs are
- * compared in constant time. */
+ * messages have a fixed size. A proof is a hash with the communicator's id as key and the name
+ * of the message as prefix. A proof of one message is therefore not valid for another. Proofs
+ * are compared in constant time. */
 #include "worker/comm/handshake.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* Declares the messages by which two ranks prove to each other that they know the communicator's
  * id, before any other data is sent on the connection. The connecting rank sends hello, the
  * accepting rank answers with reply, and the connecting rank sends confirm. Every proof is a
- * hash keyed with the id. The proof of hello covers both ranks and the epoch; the other two
+ * hash keyed with the id. The proof of hello covers both ranks and the epoch. The other two
  * cover both ends' fresh nonces. No function here does I/O on the connection, and decoded bytes
  * may come from an unauthenticated peer. */
 #include <stdbool.h>

@@ -111,7 +111,7 @@ static struct met meet(const struct join *j, uint32_t rank, int fd, const struct
     return m;
 }
 
-/* Makes the link of a peer after its handshake. On success the link owns the socket; on an error
+/* Makes the link of a peer after its handshake. On success the link owns the socket. On an error
  * the socket stays the caller's. From here on the two ends wait for each other. */
 static enum status link_up(struct join *j, const struct met *m, struct error *err)
 {

@@ -1,6 +1,6 @@
 #pragma once
 /* Declares the communicators of a rank of a model in stages (docs/develop/comm.md, "Stages").
- * One group holds all tp x pp ranks; rank r of stage s is its rank s * tp + r. In this group a
+ * One group holds all tp x pp ranks. Rank r of stage s is its rank s * tp + r. In this group a
  * rank has links to the ranks of its stage, to its neighbours, and to the sampling rank (rank 0
  * of the last stage). Its neighbours are the same rank of the previous and the next stage. With
  * one stage there is one communicator for all ranks, or none for a rank alone. The threads are

@@ -77,7 +77,8 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.collectives = NULL;
     own.told_bytes = NULL;
     own.told_held_bytes = 0;
-    own.max_model_len = 0; /* 0 = the draft model's own; positions beyond it get no draft tokens */
+    /* 0 selects the draft model's own maximum length; later positions get no draft tokens */
+    own.max_model_len = 0;
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;
     own.max_loras = 0;                     /* adapters do not change the draft model */

@@ -21,7 +21,7 @@ struct draft_model;
 MUST_USE enum status draft_model_open(const char *model, const struct engine_setup *s,
                                       const struct engine *target, struct draft_model **out,
                                       struct error *err);
-void draft_model_close(struct draft_model *m); /* does nothing when `m` is NULL */
+void draft_model_close(struct draft_model *m); /* `m` may be NULL */
 struct engine_beside draft_model_needs(const struct draft_model *m);
 /* Loads the draft model, with as many blocks as the loaded target has. */
 MUST_USE enum status draft_model_load(struct draft_model *m, const struct engine *target,

@@ -9,7 +9,7 @@
 MUST_USE enum status engine_measure(const struct engine_setup *s, struct engine **out,
                                     struct error *err);
 /* Computes the size of the KV cache for a device with `available` bytes; writes kv_groups and
- * kv_bytes. Callers use it once, for the sizes alone; engine_load calls it with the free memory.
+ * kv_bytes. Callers use it once, for the sizes alone. engine_load calls it with the free memory.
  * The error text of STATUS_NO_MEMORY has the numbers of the table. */
 MUST_USE enum status engine_size_kv(struct engine *e, const struct engine_beside *beside,
                                     uint64_t available_bytes, struct error *err);
@@ -21,7 +21,7 @@ MUST_USE enum status engine_load(struct engine *e, const struct engine_beside *b
 /* Measures and loads a model that has no other model beside it. */
 MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **out,
                                  struct error *err);
-void engine_close(struct engine *e); /* does nothing when `e` is NULL */
+void engine_close(struct engine *e); /* `e` may be NULL */
 /* Replaces the shard by that of another rank, from the files, which are opened again. The device
  * stays, and so does the KV cache within a stage of the same TP. Block counts are those of the
  * shape. The call takes as long as engine_open. After an error there is no shard, and the caller

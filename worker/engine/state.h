@@ -21,7 +21,7 @@ struct engine_setup {
     struct device *device; /* borrowed, closed after the engine; NULL = the engine opens a CPU */
     uint32_t n_threads;    /* threads of a CPU; 0 = host_cpus(), at most POOL_MAX_THREADS */
     int32_t isa_level;     /* instruction set (enum cpu_isa); -1 = the best one */
-    bool level_only;       /* for this field and `activations` see cpu_device_options */
+    bool level_only;       /* no dot-product instructions beyond isa_level are used */
     enum cpu_activations activations;
     bool kv_dtype_set;
     /* type of the values in the KV cache; not set: F32 for a float32 model, else F16 */
@@ -95,8 +95,8 @@ struct engine {
     struct runner_setup runner_setup;
 };
 
-/* `engine_beside` is the memory of another model in this process: a fixed part, and a part per
- * block of the full-attention layers, since the other model shares their block tables. */
+/* `engine_beside` is the memory of another model in this process. It has a fixed part, and a
+ * part per block of the full-attention layers, since the other model shares their block tables. */
 struct engine_beside {
     uint64_t fixed_bytes, block_bytes;
 };

@@ -1,6 +1,6 @@
 #pragma once
 /* Declares the table of one kind of device that runs a model. device/cpu.c and device/cuda.c
- * fill the table; code that CPUs and GPUs share is in device/model.c and step/. */
+ * fill the table. Code that CPUs and GPUs share is in device/model.c and step/. */
 #include "common/options/worker.h"
 #include "kernels/cuda/backend/sampler.h"
 #include "proto/messages.h"

@@ -26,7 +26,7 @@ static void lose_device(struct executor_model *x, const struct error *why)
 }
 
 /* Waits until the device is idle or lost. It polls, because cudaStreamSynchronize does not
- * return when the device hangs. STATUS_LIMIT means that a step exceeded a limit; it is reported
+ * return when the device hangs. STATUS_LIMIT means that a step exceeded a limit. It is reported
  * once and does not mean a lost device. */
 void executor_await_device(struct executor_model *x)
 {
@@ -51,7 +51,7 @@ void executor_await_device(struct executor_model *x)
 }
 
 /* Checks after a step whether the device is lost. With several ranks on GPUs the end of the
- * group reports the loss; a wait here could block. */
+ * group reports the loss. A wait here could block. */
 void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err)
 {
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;

@@ -30,7 +30,7 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
                   c->block_size, c->dtype, c->kv_dtype, c->max_model_len);
     if (c->expert_parallel)
         strbuf_append_c(&b, "\"experts\":\"whole\",");
-    /* Ranks exchange only the best logits of greedy rows; a rank that sends all logits must not be
+    /* Ranks exchange only the best logits of greedy rows. A rank that sends all logits must not be
      * in the same replica. */
     if (c->tp > 1)
         strbuf_printf(&b, "\"logits\":\"best %u\",", RUNNER_BEST_ROWS);
@@ -40,7 +40,7 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
         strbuf_printf(&b, ",\"pass_rows\":%u", c->pass_rows);
     strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",", c->pp, PROTOCOL_MAJOR,
                   c->quantisation);
-    /* Ranks add only the needed rows of the last layer; a rank that adds all rows must not be in
+    /* Ranks add only the needed rows of the last layer. A rank that adds all rows must not be in
      * the same replica. */
     if (c->tp > 1)
         strbuf_append_c(&b, "\"rows\":\"kept\",");

@@ -1,6 +1,6 @@
 #pragma once
 /* Declares the executor, which turns a plan into tokens: one device behind one vtable.
- * device/null.c fills the table for the null device, device/model.c for CPUs and GPUs;
+ * device/null.c fills the table for the null device, device/model.c for CPUs and GPUs.
  * device/open.h selects one of them. An implementation embeds `struct executor` as its first
  * member.
  *
@@ -46,7 +46,8 @@ struct executor_info {
     uint64_t lora_bytes;                  /* device memory reserved for adapters */
     uint64_t draft_bytes, draft_kv_bytes; /* draft model: weights and activations; KV cache */
     struct sequences_limits limits;       /* maximum length, vocabulary, KV groups */
-    uint32_t n_draft, draft_max_seqs;     /* draft tokens, as in struct worker_info of Hello */
+    /* draft tokens per sequence and step; most sequences in a step with draft tokens */
+    uint32_t n_draft, draft_max_seqs;
     struct executor_shape elastic[PROTO_MAX_ELASTIC]; /* smaller TPs, [n_elastic], by falling tp */
     uint32_t n_elastic;
 };

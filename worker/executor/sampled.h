@@ -12,7 +12,9 @@ struct sampled {
     uint32_t n_places, n_items; /* number of places, number of runs with `sample` */
     bool drafted;               /* some run has draft tokens */
     uint32_t *ids; /* [n_places + n_items]: ids, then the number of accepted ids of each run */
-    float *gaps; /* gap of each place; this field and all below are set only on the sampling rank */
+    /* distance of the two best scores at each place; this field and all below are set only on the
+     * sampling rank */
+    float *gaps;
     struct logprob_row *logprobs; /* log-probabilities, [n_places]; NULL = not requested */
     /* costs of the grammar masks and sizes of the matchers, [n_places]; both NULL when no
      * sequence has a grammar */

@@ -26,8 +26,8 @@ enum {
     KEPT = 32,
     /* 1/SPARE_PART of the memory is for grammars that neither head nor step needs */
     SPARE_PART = 8,
-    /* A head needs at most PROTO_MAX_GRAMMARS grammars. Grammars that it released in a lost
-     * session count until the epoch ends. */
+    /* MAX_WANTED is twice the most grammars that a head needs, because grammars that it released
+     * in a lost session count until the epoch ends. */
     MAX_WANTED = 2 * PROTO_MAX_GRAMMARS,
     NAP_NS = 2000000,
     NICENESS = 4, /* priority below that of steps; the thread still runs on a loaded machine */

@@ -34,9 +34,9 @@ void grammar_compiler_watch(struct grammar_compiler *c, void (*fn)(void *ctx), v
 /* Records that the head needs the grammar. The grammar is compiled, unless it is compiled
  * already, and kept. Returns STATUS_LIMIT when the head needs too many at once. */
 MUST_USE enum status grammar_compiler_want(struct grammar_compiler *c, const struct msg_grammar *m);
-/* releases a grammar; ignores an unknown id */
+/* Releases a grammar. An unknown id is ignored. */
 void grammar_compiler_let_go(struct grammar_compiler *c, uint64_t id);
-/* releases all grammars; called at the end of an epoch */
+/* Releases all grammars. Call it at the end of an epoch. */
 void grammar_compiler_let_go_all(struct grammar_compiler *c);
 
 struct grammar_compiler_done {
@@ -46,8 +46,8 @@ struct grammar_compiler_done {
     uint64_t bytes, matcher_bytes, room_bytes;
     char why[TEXT_ERR_MAX];
 };
-/* Returns one announced grammar that is compiled and not reported yet. Returns false when there
- * is none. */
+/* Returns one announced grammar whose compilation has succeeded or failed, and which was not
+ * reported yet. Returns false when there is none. */
 bool grammar_compiler_next_done(struct grammar_compiler *c, struct grammar_compiler_done *out);
 
 /* Returns a new matcher for a sequence's grammar; called on the compute thread. A grammar that

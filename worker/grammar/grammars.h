@@ -12,7 +12,7 @@ struct grammars;
  * show that the step is not stuck. */
 struct grammars *grammars_new(struct grammar_compiler *compiler, uint32_t vocab_size,
                               _Atomic uint64_t *progress);
-void grammars_free(struct grammars *g); /* does nothing when `g` is NULL */
+void grammars_free(struct grammars *g); /* `g` may be NULL */
 /* Returns the memory that grammars take besides the compiled ones, as measured for vocabularies
  * of 32,000 to 262,144 tokens (tests/e2e/test_sizes.py). */
 static inline uint64_t grammars_bytes(uint32_t vocab_size)
@@ -36,7 +36,7 @@ enum grammar_end {
 };
 
 /* `grammar_places` describes n places of the sequence `q`. The first place is after its ids and
- * its first `first` draft tokens; each further place is one draft token later. The draft tokens
+ * its first `first` draft tokens. Each further place is one draft token later. The draft tokens
  * follow the ids in q->ids. */
 struct grammar_places {
     uint32_t first, n;

@@ -1,6 +1,6 @@
 /* Reads a tokenizer on a detached thread. The process can therefore end while the tokenizer is
  * being compiled, which takes seconds without a cache. The state has two owners, the starter and
- * the thread; the last owner to release it frees it. `done` is written once, after the sketch. */
+ * the thread. The last owner to release it frees it. `done` is written once, after the sketch. */
 #include "worker/grammar/vocabulary_reader.h"
 
 #include <pthread.h>

@@ -15,6 +15,6 @@ struct vocabulary_reader *vocabulary_reader_start(const char *tokenizer_path,
  * tokenizer cannot be read; the failure is logged once. The function runs on the loop thread.
  * This function and those below do nothing when `r` is NULL. */
 void vocabulary_reader_say(struct vocabulary_reader *r, struct msg_heartbeat *h);
-void vocabulary_reader_on_open(struct vocabulary_reader *r); /* called at the start of a session */
+void vocabulary_reader_on_open(struct vocabulary_reader *r); /* call it at the start of a session */
 /* Releases the reader without waiting for the thread. */
 void vocabulary_reader_stop(struct vocabulary_reader *r);

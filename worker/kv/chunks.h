@@ -1,7 +1,7 @@
 #pragma once
 /* Cuts KV blocks into chunks for a transfer. The two sides cut in the same way, since only the
  * sizes of blocks matter and not their addresses. Several small pieces share a chunk; a large
- * piece is cut into several chunks. The functions are pure. */
+ * piece is cut into several chunks. The functions are pure and may run on any thread. */
 #include "common/base/status.h"
 #include "worker/kv/view.h"
 

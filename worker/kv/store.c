@@ -1,6 +1,6 @@
 /* Manages the memory of the KV cache (see store.h). The engine calls kv_store_size with the free
  * memory, then kv_store_new, which makes one allocation on the device and cuts it into groups,
- * blocks and layers. The runner gets addresses by layer; transfers get them as a view of whole
+ * blocks and layers. The runner gets addresses by layer. Transfers get them as a view of whole
  * blocks. Invariants: sizes never exceed the limit, and are equal on all stages with equal
  * memory. The allocation is owned until kv_store_free; program and device are borrowed. Block
  * numbers come from checked plans and are not checked again here. */
@@ -12,8 +12,8 @@
 #include "common/base/mem.h"
 #include "kernels/kv_layout.h"
 
-/* The default size holds a few sequences of full length. Layers with a window need little per
- * sequence, so they get the windows of many sequences. */
+/* By default a KV cache holds DEFAULT_SEQUENCES sequences of full length. Layers with a window
+ * need little per sequence, so they get DEFAULT_WINDOWS windows, unless that is more. */
 enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 #define DEFAULT_MAX_BYTES (4ull << 30)
 #define MAX_BLOCKS        (1u << 30)

@@ -38,12 +38,12 @@ struct kv_store;
 MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
                                   const struct kv_group *groups, struct kv_store **out,
                                   struct error *err);
-void kv_store_free(struct kv_store *s); /* does nothing when `s` is NULL */
+void kv_store_free(struct kv_store *s); /* `s` may be NULL */
 /* Returns the cache of a layer of this stage. */
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
 uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group);
-/* Describes each group as one piece of memory. Returns false when a block has several pieces;
- * the view must not be used then. */
+/* Describes each group as one piece of memory. Returns false when a block has several pieces.
+ * The view must not be used then. */
 MUST_USE bool kv_store_view(const struct kv_store *s, struct kv_view *out);
 /* Copies a block, in every layer of a group. */
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c);

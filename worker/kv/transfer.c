@@ -21,7 +21,8 @@
 #include "worker/kv/chunks.h"
 
 enum { TIMEOUT_MS = 10000, ORDER_ARENA_LIMIT = 4 << 20 };
-/* intervals of checks and probes while the other side does not connect */
+/* LOOK_MS: interval of the sender's probes of a receiver that does not connect; PROBE_MS: time
+ * limit of a probe */
 enum { LOOK_MS = 500, PROBE_MS = 200 };
 enum { SENDER = 0, RECEIVER = 1 };
 

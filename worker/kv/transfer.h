@@ -28,7 +28,8 @@ struct kv_transfer_options {
 struct kv_transfer;
 MUST_USE enum status kv_transfer_start(struct loop *l, const struct kv_transfer_options *o,
                                        struct kv_transfer **out, struct error *err);
-/* The next two functions work like comm_listen and comm_address. */
+/* kv_transfer_listen changes the address on which transfers listen, with the errors of
+ * comm_listen. kv_transfer_address returns that address as HOST:PORT; "" = none. */
 MUST_USE enum status kv_transfer_listen(struct kv_transfer *t, const char *host, struct error *err);
 const char *kv_transfer_address(const struct kv_transfer *t);
 

@@ -1,7 +1,7 @@
 #pragma once
 /* Declares the worker's end of the link to the head: connection, Hello and Welcome, heartbeats,
  * credits, an outbox, and reconnection when the head is silent. Messages still unsent at the end
- * of a session are dropped; the next Hello reports the state of this rank to the head. All
+ * of a session are dropped. The next Hello reports the state of this rank to the head. All
  * functions run on the loop thread. */
 #include "common/bus/bus.h"
 #include "proto/messages.h"
@@ -10,7 +10,7 @@ struct head_link;
 struct head_link_handlers {
     void *ctx;
     /* Fills in the Hello, except credit and session fields, when the head is connected. Spans
-     * must stay valid during the call. Returns false when the Hello cannot be filled in yet; the
+     * must stay valid during the call. Returns false when the Hello cannot be filled in yet. The
      * call is then repeated. */
     bool (*fill_hello)(void *ctx, struct msg_hello *h);
     void (*fill_heartbeat)(void *ctx, struct msg_heartbeat *h);
@@ -36,7 +36,7 @@ struct head_link_options {
 MUST_USE enum status head_link_open(struct loop *l, const struct head_link_options *o,
                                     const struct head_link_handlers *h, struct head_link **out,
                                     struct error *err);
-void head_link_close(struct head_link *k); /* does nothing when `k` is NULL */
+void head_link_close(struct head_link *k); /* `k` may be NULL */
 /* Sends a message now, or keeps a copy and sends it in order when there is credit. Without an
  * open session the message is dropped. */
 void head_link_send(struct head_link *k, const struct msg *m);

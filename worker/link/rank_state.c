@@ -1,5 +1,5 @@
 /* Implements the rank's protocol state machine (see rank_state.h). messages.c and reports.c call
- * one function per message or report; it changes the state and returns the action that act.c
+ * one function per message or report. It changes the state and returns the action that act.c
  * carries out. tests/model explores all orders of messages with the same code. Invariants: the
  * functions are pure, allocate nothing and run on one thread. Phases change only as `phase_next`
  * allows. Every Abort is answered. */

@@ -1,5 +1,5 @@
 /* Keeps the LoRA adapters of one rank (see lora.h). step/adapters.c loads and unloads them by id
- * and folder; the engine sets the shard, for which held adapters are loaded again. An adapter's
+ * and folder. The engine sets the shard, for which held adapters are loaded again. An adapter's
  * tensors are checked against the whole model, then this rank's part is packed into the slot's
  * memory on the device. Invariants: all memory is allocated with the shard, so a load cannot run
  * out of it. A failed load changes nothing. The check uses the whole model, so that an error is

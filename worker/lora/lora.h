@@ -10,7 +10,7 @@
 struct lora_set;
 MUST_USE enum status lora_set_new(const struct lora_setup *s, struct lora_set **out,
                                   struct error *err);
-void lora_set_free(struct lora_set *l); /* does nothing when `l` is NULL */
+void lora_set_free(struct lora_set *l); /* `l` may be NULL */
 /* Returns in *out the bytes that adapters take for the shard `p`. STATUS_UNSUPPORTED: the device
  * has no kernel for max_rank. */
 MUST_USE enum status lora_set_measure(const struct lora_set *l, const struct program *p,
@@ -33,5 +33,5 @@ MUST_USE enum status lora_set_load(struct lora_set *l, uint64_t id, const char *
 void lora_set_unload(struct lora_set *l, uint64_t id); /* ignores an unknown id */
 /* Returns the number (1 or more) that rows use for the adapter; 0 = not loaded. */
 uint32_t lora_set_find(const struct lora_set *l, uint64_t id);
-/* bytes of one adapter; valid with a shard */
+/* Returns the bytes of one adapter. Call it only while there is a shard. */
 uint64_t lora_set_slot_bytes(const struct lora_set *l);

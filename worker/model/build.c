@@ -1,5 +1,5 @@
 /* Appends operators and weights to a program (see build.h). A family calls these functions layer
- * by layer, in the order in which the runner will execute the operators; every weight is cut for
+ * by layer, in the order in which the runner will execute the operators. Every weight is cut for
  * this rank when it is added. Invariants: the lists grow and are owned by the program, so a
  * pointer into them is valid only until the next operator or weight. A matrix is added only on
  * ranks that have a part of it. Only rank 0 adds a bias whose output is summed over the ranks. */

@@ -22,17 +22,17 @@ void build_head_norms(struct program *p, uint32_t layer, bool plus_one);
 /* Adds a norm of Q or K as one vector over all heads, which is split over the ranks. */
 void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                       bool plus_one);
-/* Adds Q, K, V = projections of `in`. Heads are cut over the ranks; a KV head is on every rank
- * that has one of its query heads. Biases are used only when the configuration has
- * attention_bias. */
+/* `qkv_names` names the tensors for build_qkv, which adds Q, K, V = projections of `in`. Heads
+ * are cut over the ranks. A KV head is on every rank that has one of its query heads. Biases are
+ * used only when the configuration has attention_bias. */
 struct qkv_names {
     struct tensor_name q, k, v, q_bias, k_bias, v_bias;
     bool fused; /* one tensor with the outputs of Q, K and V */
 };
 extern const struct qkv_names usual_qkv; /* the names that most families use */
 void build_qkv(struct program *p, uint32_t layer, enum reg in, const struct qkv_names *names);
-/* Adds a table of rotary angles and returns its index. Call it before the layers. For
- * `gguf_divisors` see struct rope_freqs. */
+/* Adds the frequencies of a rotary embedding and returns their index. Call it before the layers.
+ * `gguf_divisors` is the tensor that divides the frequencies if the file has it, or NULL. */
 uint32_t build_rope_freqs(struct program *p, const struct rope_config *r, bool interleaved,
                           const char *gguf_divisors);
 /* Adds the rotation of Q and K. */
@@ -42,8 +42,9 @@ void build_rope(struct program *p, uint32_t layer, uint32_t i_table);
 void build_attention(struct program *p, uint32_t layer);
 void build_attention_of(struct program *p, uint32_t layer, enum reg queries,
                         struct tensor_name sinks);
-/* Adds out = w in, the projection after attention. It is cut by inputs, and the ranks' results
- * are added. The bias is used only when the configuration has attention_out_bias. */
+/* `output_names` names the tensors for build_attention_output, which adds out = w A, the
+ * projection after attention. It is cut by inputs, and the ranks' results are added. The bias is
+ * used only when the configuration has attention_out_bias. */
 struct output_names {
     struct tensor_name weight, bias;
 };

@@ -10,7 +10,8 @@ struct llama_parts {
     const struct mlp_names *mlp; /* names for layers without experts */
     const struct moe_names *moe; /* names for layers with experts; NULL = the model has none */
     bool interleaved;            /* the two dimensions of a rotated pair are adjacent */
-    const char *gguf_divisors;   /* tensor of divisors; see struct rope_freqs */
-    const char *gguf_mlp_norm;   /* name of the norm before the MLP; NULL = the usual one */
+    /* tensor that divides the rotary frequencies, if the file has it; may be NULL */
+    const char *gguf_divisors;
+    const char *gguf_mlp_norm; /* name of the norm before the MLP; NULL = the usual one */
 };
 void build_like_llama(struct program *p, const struct llama_parts *x);

@@ -2,8 +2,8 @@
 /* Declares the functions that add a mixture of experts to a program. */
 #include "worker/model/build.h"
 
-/* Adds E = the sum of the experts that the router selects for H, with the shared expert. H is
- * overwritten. */
+/* `moe_names` names the tensors for build_moe. It adds E = the sum of the experts that the
+ * router selects for H, with the shared expert. H is overwritten. */
 struct moe_names {
     struct tensor_name router, router_bias, choice_bias;
     /* names for each expert, or for all experts when `stacked` */

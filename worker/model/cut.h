@@ -2,7 +2,7 @@
 /* Divides a model among the ranks of a replica. The ranges are adjacent and cover the whole.
  * They are as even as possible: a rank may have one unit more than another, and the last ranks
  * have nothing when there are more ranks than units. Rank 0 always has a part. The functions are
- * pure. */
+ * pure and may run on any thread. */
 #include <stdint.h>
 
 struct cut_range {
@@ -12,7 +12,7 @@ struct cut_range {
 /* Cuts [0, n) in whole units; the last unit may be shorter. n_ranks >= 1. */
 struct cut_range cut_units(uint32_t n, uint32_t unit, uint32_t n_ranks, uint32_t rank);
 
-/* `cut_heads` describes the heads of a rank. Query heads are divided; a rank also holds the KV
+/* `cut_heads` describes the heads of a rank. Query heads are divided. A rank also holds the KV
  * heads that its query heads read, so a KV head may be on several ranks. A rank without query
  * heads still holds one KV head, since every rank keeps positions. n_heads is a multiple of
  * n_kv_heads. */

@@ -39,7 +39,7 @@ void tensor_name_format(const struct tensor_name *t, enum model_format format, u
                         uint32_t expert, char out[TENSOR_NAME_MAX]);
 
 /* `tensor_part` is the place of a matrix [n][k] in a larger tensor. Output i of the matrix is
- * row first + i * step of n_rows; input j is column first_in + j of n_columns. The tensor is
+ * row first + i * step of n_rows. Input j is column first_in + j of n_columns. The tensor is
  * [rows][columns], or [columns][rows] when transposed, or one of these for each expert. All
  * zeros means that the tensor is the matrix. A bias is a vector of n_rows with the same rows. */
 struct tensor_part {
@@ -132,7 +132,7 @@ struct op {
     };
 };
 
-/* `rope_freqs` holds the angles of one kind of rotary embedding. */
+/* `rope_freqs` holds the frequencies of one kind of rotary embedding. */
 struct rope_freqs {
     uint32_t n;  /* number of pairs: the first 2 n dimensions of a head are rotated */
     float *inv;  /* frequencies, [n] */
@@ -193,4 +193,4 @@ static inline bool program_is_last(const struct program *p)
  * cache line. */
 enum { PROGRAM_VOCAB_UNIT = 16 };
 struct cut_range program_vocab_part(const struct program *p, uint32_t rank);
-void program_free(struct program *p); /* accepts NULL; does not free what the loader filled */
+void program_free(struct program *p); /* frees no memory of the loader; `p` may be NULL */

@@ -1,5 +1,5 @@
 #pragma once
-/* Computes the angles of rotary embeddings: frequencies and the factor of cos and sin, as in
+/* Computes the frequencies of rotary embeddings, and the factor of cos and sin, as in
  * transformers' modeling_rope_utils.py. */
 #include "common/model/config/config.h"
 

@@ -17,8 +17,9 @@
 
 /* ---- tables ---- */
 
-/* These are bytes per second in one direction, for 16 PCIe lanes of generation 3, 4 and 5. For
- * NVLink the tables have half of the data sheet's value, which counts both directions. */
+/* PCIE3 and the next constants are bytes per second in one direction, for 16 PCIe lanes of
+ * generation 3, 4 and 5. For NVLink the tables have half of the data sheet's value, which counts
+ * both directions. */
 #define PCIE3 GBS(16.)
 #define PCIE4 GBS(32.)
 #define PCIE5 GBS(64.)

@@ -1,8 +1,8 @@
 /* Computes the sizes behind `cox plan`: makes an engine for each rank of a replica, and measures
- * the engine without loading it. plan_main.c calls plan_make for this machine; shape.c calls
+ * the engine without loading it. plan_main.c calls plan_make for this machine. shape.c calls
  * plan_foresee for GPUs that this machine does not have. The model's config.json or GGUF header
  * is read, and the result is a `struct plan`. Invariants: no weight is read and nothing large is
- * allocated. Engines and the device are closed before the functions return; the plan owns its
+ * allocated. Engines and the device are closed before the functions return. The plan owns its
  * strings and ranks. One thread uses it. */
 #include "worker/plan/plan.h"
 
@@ -18,9 +18,9 @@
 #include "worker/executor/step/device_sample.h"
 #include "worker/executor/step/samplers.h"
 
-/* These are estimates for a GPU: bytes per logit (the number and data for sampling), and scratch
- * memory that does not depend on the model. They were counted with the kernels' own functions
- * (tests/e2e/test_plan_gpus.py). */
+/* LOGIT_BYTES and SCRATCH_BYTES are estimates for a GPU: bytes per logit (the number and data
+ * for sampling), and scratch memory that does not depend on the model. They were counted with
+ * the kernels' own functions (tests/e2e/test_plan_gpus.py). */
 enum { LOGIT_BYTES = 12 };
 #define SCRATCH_BYTES (128ull << 20)
 

@@ -41,7 +41,7 @@ struct plan {
     struct plan_rank *ranks;
 };
 
-/* Makes a plan for this machine. An unsupported model is an error that names the reason; a model
+/* Makes a plan for this machine. An unsupported model is an error that names the reason. A model
  * that does not fit is not an error. Call plan_fini in any case. */
 MUST_USE enum status plan_make(const char *model, const struct plan_options *o, struct plan *out,
                                struct error *err);

@@ -4,7 +4,7 @@
 
 const char *const roofline_bound_names[ROOFLINE_BOUND_COUNT] = {"memory", "compute", "links"};
 
-/* Returns the bytes of a sequence's KV cache that a step reads; a layer with a window reads only
+/* Returns the bytes of a sequence's KV cache that a step reads. A layer with a window reads only
  * the window. */
 static double kv_read_bytes(const struct shape_rank *r, uint32_t context)
 {

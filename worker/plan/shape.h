@@ -1,13 +1,14 @@
 #pragma once
 /* Describes a model that is planned for GPUs: its figures, and the needs of one of tp ranks.
- * With a model, the figures are counted as a worker counts them; for a bare shape they are
+ * With a model, the figures are counted as a worker counts them. For a bare shape they are
  * computed. The same structs are filled in both cases. */
 #include "worker/plan/plan.h"
 
-/* CONTEXT is the GPU memory that the driver and CUDA take before the worker's first byte, which
- * counts against the worker's fraction. (An A10G of 22.49 GiB shows about 22.1 GiB to programs,
- * and a context takes a third of a GiB.) RESERVED is what a worker leaves for growth
- * (worker/executor/device/cuda.c). CONTEXT is an estimate, not a measurement. */
+/* SHAPE_CONTEXT_BYTES is the GPU memory that the driver and CUDA take before the worker's first
+ * byte, which counts against the worker's fraction. It is an estimate, not a measurement. (An
+ * A10G of 22.49 GiB shows about 22.1 GiB to programs, and a context takes a third of a GiB.)
+ * SHAPE_RESERVED_BYTES is the memory that a worker leaves for growth
+ * (worker/executor/device/cuda.c). */
 #define SHAPE_CONTEXT_BYTES  (768ull << 20)
 #define SHAPE_RESERVED_BYTES (512ull << 20)
 

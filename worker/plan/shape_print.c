@@ -1,7 +1,7 @@
 /* Prints a bare shape without a length: its weights and the KV cache of a token. */
 #include "worker/plan/shape.h"
 
-/* any value works, because the printed figures do not depend on it */
+/* ANY_GPU_BYTES may have any value, because the printed figures do not depend on it. */
 #define ANY_GPU_BYTES (80ull << 30)
 
 typedef unsigned long long ull;

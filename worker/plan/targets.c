@@ -76,8 +76,8 @@ static void foresee(const struct targets *t, const struct target *x, struct targ
     d->prefill = roofline_prefill(&on, t->context);
 }
 
-/* Returns the same number of ranks on an earlier target with equal memory, so that a rank is
- * counted only once. */
+/* Returns the figures of the same number of ranks on an earlier target with equal memory, so
+ * that a rank is counted only once. */
 static const struct target_degree *find_same(const struct targets *t, const struct target *x,
                                              uint32_t tp)
 {

@@ -4,8 +4,8 @@
 #include "worker/plan/fit.h"
 #include "worker/plan/roofline.h"
 
-/* The numbers of ranks per target are 1, 2, 4, ... 64, and all of its GPUs when that is no power
- * of two. */
+/* TARGETS_MAX_DEGREES is the most numbers of ranks per target: 1, 2, 4, ... 64, and all of its
+ * GPUs when that is no power of two. */
 #define TARGETS_MAX_DEGREES 8u
 
 struct target_degree {

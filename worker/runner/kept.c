@@ -2,7 +2,7 @@
  * needed, usually a prompt's last row. The other rows only serve attention. Once the last
  * operator that writes keys and values is done, the pass therefore continues with only the kept
  * rows. A row's bits do not depend on its neighbours (protocol.md, Invariance), so only the time
- * changes. This is done on CPUs only; a device's passes are recorded by their number of rows. */
+ * changes. This is done on CPUs only. A device's passes are recorded by their number of rows. */
 #include <assert.h>
 
 #include "common/base/mem.h"

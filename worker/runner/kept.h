@@ -8,7 +8,7 @@ struct runner;
 void runner_make_kept(struct runner *r);
 void runner_free_kept(struct runner *r);
 void runner_begin_kept(struct runner *r, const struct row_batch *b);
-/* runner_cuts_here returns true when rows are left out before operator i_op; runner_cut_rows
+/* runner_cuts_here returns true when rows are left out before operator i_op. runner_cut_rows
  * returns the pass without these rows. */
 bool runner_cuts_here(const struct runner *r, uint32_t i_op);
 struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b);

@@ -2,7 +2,7 @@
  * runner.c and logits.c run pieces of work through runner_run_piece. A pass is padded to one of
  * few sizes, so that steps of similar size share a recording.
  * Invariants: a key identifies the enqueued work and all addresses that it uses. Padding rows
- * write no keys and values. With several ranks either all record or none does; a refusal on one
+ * write no keys and values. With several ranks either all record or none does. A refusal on one
  * rank fails the step. A recording that was interrupted is dropped. */
 #include "worker/runner/record.h"
 #include "common/base/clock.h"

@@ -14,7 +14,7 @@ bool runner_refused_record(const struct runner *r);
 void runner_set_eager(struct runner *r, bool is_eager);
 /* Drops all recordings, because the communicator has changed. Does nothing when `r` is NULL. */
 void runner_drop_records(struct runner *r);
-/* Returns the padded number of rows for a recording of n sampled rows; the caller may pad with
+/* Returns the padded number of rows for a recording of n sampled rows. The caller may pad with
  * any rows of the pass. 0 = n rows are not recorded. */
 uint32_t runner_sample_rows(const struct runner *r, uint32_t n);
 

@@ -15,9 +15,9 @@ uint64_t runner_measure(const struct program *p, const struct device *d, uint32_
 struct runner;
 MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **out,
                                 struct error *err);
-void runner_free(struct runner *r); /* does nothing when `r` is NULL */
+void runner_free(struct runner *r); /* `r` may be NULL */
 /* Computes the rows' hidden states, which stay valid until the next call and have the same bits
- * on every rank of a stage. On a GPU the call only enqueues; a later call that waits
+ * on every rank of a stage. On a GPU the call only enqueues. A later call that waits
  * (runner_read_logits) reports errors. Hidden states come from the previous stage and are sent
  * to the next stage, which may not have received all of them when this call returns.
  * STATUS_CLOSED: the pass was interrupted. With several ranks the errors of the collectives are

@@ -41,7 +41,8 @@ struct runner {
     struct logits_top *tops; /* best logits of each row; as many rows as `gathered` */
     double *exp_sums;        /* sums of exp(logit - best), [logits_rows] */
     float *inv_freqs[PROGRAM_MAX_ROPES];
-    float *angles[PROGRAM_MAX_ROPES]; /* angles of the rows, [pass_rows][n][2] */
+    /* cos and sin of the rows' rotary angles, [pass_rows][n][2] */
+    float *angles[PROGRAM_MAX_ROPES];
     float *sums; /* [pass_rows] sums of squares, for a norm that is split over ranks */
     /* chosen experts of a mixture, [pass_rows][n_chosen], and the rows of one expert,
      * [pass_rows] */

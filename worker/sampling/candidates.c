@@ -53,8 +53,8 @@ void candidates_sort(struct candidate *c, uint32_t n)
     }
 }
 
-/* Candidates are put into buckets by distance from the best value, in steps of 1/16. Candidates
- * further away than 64 have less than 2^-64 of the probability each. */
+/* N_BUCKETS is the number of buckets for candidates, by distance from the best value in steps of
+ * 1/16. Candidates further away than 64 have less than 2^-64 of the probability each. */
 enum { N_BUCKETS = 1024 };
 static uint32_t bucket_of(double distance)
 {

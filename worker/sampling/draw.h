@@ -30,7 +30,7 @@ struct draw {
     uint32_t i_group;    /* group of the draws in `lanes`; UINT32_MAX = none */
 };
 
-/* DRAW_MAX_NOISE is an upper bound of the noise; the largest noise that 32 bits give is 22.87. */
+/* DRAW_MAX_NOISE is an upper bound of the noise. The largest noise that 32 bits give is 22.87. */
 #define DRAW_MAX_NOISE 23.0
 
 void draw_init(struct draw *d, const struct draw_key *key, uint32_t position);

@@ -3,8 +3,8 @@
  * 2011). The function is pure, and any thread may call it. */
 #include <stdint.h>
 
-/* The constants are from Salmon et al. 2011, table 2 and section 3.2 (those of the published
- * implementation). */
+/* PHILOX_M0 and the next constants are from Salmon et al. 2011, table 2 and section 3.2 (those
+ * of the published implementation). */
 #define PHILOX_M0     0xD2511F53u
 #define PHILOX_M1     0xCD9E8D57u
 #define PHILOX_W0     0x9E3779B9u

@@ -1,5 +1,5 @@
 /* Chooses the next token from one row of logits, in the steps of sampler.h. step/host_sample.c
- * calls sampler_choose for each row, on several threads with one sampler each; prompt_logprobs.c
+ * calls sampler_choose for each row, on several threads with one sampler each. prompt_logprobs.c
  * calls sampler_logprob.
  * Invariants: the result depends only on the row and its parameters, not on earlier calls.
  * Scratch memory is as large as the vocabulary and is allocated once. Ids and parameters from

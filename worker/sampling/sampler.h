@@ -14,7 +14,7 @@
  * samples the same token. A token can only change when two candidates' scores are nearly equal:
  * their distance is the gap.
  *
- * The functions are pure except for their scratch memory; each thread has its own sampler. */
+ * The functions are pure except for their scratch memory. Each thread has its own sampler. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
 #include "worker/sampling/draw.h"
@@ -27,7 +27,7 @@ struct sampler_row {
     /* [(vocab_size + 31) / 32]; a grammar's mask: bit i % 32 of word i / 32 is set when id i is
      * allowed. When other rules forbid all its ids, its first id is chosen. NULL = no grammar. */
     const uint32_t *mask;
-    /* `best_id` and the next fields come from the raw logits; the backend finds them for all
+    /* `best_id` and the next fields come from the raw logits. The backend finds them for all
      * rows at once. */
     uint32_t best_id;
     float best, second;
@@ -40,9 +40,9 @@ struct sampler_choice {
 };
 
 struct sampler;
-/* vocab_size >= 1; returns NULL when there is no memory */
+/* Creates a sampler for vocab_size >= 1. Returns NULL when there is no memory. */
 struct sampler *sampler_new(uint32_t vocab_size);
-void sampler_free(struct sampler *s);        /* does nothing when `s` is NULL */
+void sampler_free(struct sampler *s);        /* `s` may be NULL */
 uint64_t sampler_bytes(uint32_t vocab_size); /* returns the bytes of one sampler */
 /* Returns true when the choice needs only best_id, best and second, because it is greedy and
  * steps 1 and 2 change nothing. The function does not check r->mask; the caller must do that.
@@ -58,7 +58,7 @@ MUST_USE enum status sampler_choose(struct sampler *s, const struct sampler_row 
                                     struct logprob_row *row, struct error *err);
 /* Writes to `row` the log-probability of `id`, the id that follows the row, with its rank and
  * the best ids. The arrays of `row` belong to the caller. On entry ids.n is their size, from 1
- * to 1 + SAMPLER_MAX_LOGPROBS; on return ids.n and values.n are the number of entries. Reads
+ * to 1 + SAMPLER_MAX_LOGPROBS. On return ids.n and values.n are the number of entries. Reads
  * only logits (unchanged), best and sum_exp of `r`. It uses no scratch memory, so any thread may
  * call it. */
 void sampler_logprob(const struct sampler_row *r, uint32_t vocab_size, uint32_t id,

@@ -28,7 +28,7 @@ struct draft_ngram {
     uint32_t bits, heads_cap, links_cap, n_indexed;
 };
 
-/* empties the index for another sequence; keeps the memory */
+/* Empties the index for another sequence, and keeps its memory. */
 void draft_ngram_reset(struct draft_ngram *d);
 void draft_ngram_fini(struct draft_ngram *d);
 /* Writes at most n_max draft tokens after ids[n_ids], where the caller has memory for them, and

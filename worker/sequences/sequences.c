@@ -11,8 +11,8 @@
 #include "common/base/mem.h"
 #include "proto/plan_digest.h"
 
-/* Finished sequences are kept with their buffers for later admissions, so a steady state
- * allocates nothing. */
+/* FREE_MAX is the most finished sequences that are kept with their buffers for later admissions,
+ * so that a steady state allocates nothing. */
 enum { FREE_MAX = 64, ADMIT_ARENA_LIMIT = 8 << 20 };
 
 struct sequences {

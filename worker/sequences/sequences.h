@@ -48,7 +48,7 @@ struct sequence {
 /* `sequence_run` is a run of the plan in the form in which it is executed: positions start ..
  * start + n_tokens - 1, then the draft tokens q->ids[n_ids ..). With `sample` a token is sampled
  * after the last id and after each draft token. n_tokens is 0 when the sequence has reached its
- * length; then the run has no rows and no samples. */
+ * length. Then the run has no rows and no samples. */
 struct sequence_run {
     struct sequence *q;
     uint32_t start, n_tokens;

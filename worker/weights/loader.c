@@ -17,7 +17,8 @@
 #include "worker/weights/source.h"
 #include "worker/weights/source_file.h"
 
-/* a cache line of a GPU, two of a CPU, so that no vector crosses a line needlessly */
+/* alignment of each vector: a cache line of a GPU, two of a CPU, so that no vector crosses a
+ * line needlessly */
 #define ALIGN 128u
 
 uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w)

@@ -65,7 +65,7 @@ static enum status find_fp8_scales(const struct program *p, const struct weights
 }
 
 /* Finds FP8 weights. In a transposed matrix a block of 32 inputs lies in a column of the file.
- * It has a single scale only if the file's blocks are tall enough; otherwise floats are made. */
+ * It has a single scale only if the file's blocks are tall enough. Otherwise floats are made. */
 static enum status find_fp8(const struct program *p, const struct weights *w,
                             const struct op_weight *x, struct source *s, struct error *err)
 {

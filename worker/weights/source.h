@@ -1,9 +1,9 @@
 #pragma once
-/* Finds the data of a matrix in a model's files: rows of one tensor, or codes with scales in
- * several tensors (AutoAWQ, GPTQ, integers and FP8 of compressed-tensors, FP8 of transformers,
- * MXFP4). Codes are converted to rows of one of our own formats, with blocks of 32 inputs, which
- * every backend packs like any other format. They are converted to floats when a block would
- * have to be transposed. */
+/* Finds the data of a matrix in a model's files. The data are rows of one tensor, or codes with
+ * scales in several tensors (AutoAWQ, GPTQ, integers and FP8 of compressed-tensors, FP8 of
+ * transformers, MXFP4). Codes are converted to rows of one of our own formats, with blocks of 32
+ * inputs, which every backend packs like any other format. They are converted to floats when a
+ * block would have to be transposed. */
 #include "worker/weights/source_state.h"
 
 /* Finds a matrix and checks names, dtypes and shapes. With `w` NULL only the configuration is

@@ -4,7 +4,9 @@
 import { $, REQUEST as R, clock, integer, make, micros, mood, put } from "./model.js";
 import { drawSoon, isScrolling } from "./frames.js";
 
-const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // pixels, as in style.css; SPARE is in rows
+const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // heights of the head and of a row, and the letter
+                                               // size, in pixels as in style.css; SPARE is a
+                                               // number of rows
 const STALE = 8; // rows already in view that one frame of scrolling may rewrite
 const REST_MS = 150;
 const LETTERS_MAX = 500; // longest text for which a column is widened, in letters
@@ -131,7 +133,7 @@ export class VirtualTable {
     while (this.#rows.length > n) this.#rows.pop().remove();
     this.#turn(first - this.#first, n);
     this.#first = first;
-    // Visible rows are filled first; the spare ones follow a few frames later, or never.
+    // Visible rows are filled first. The spare ones follow a few frames later, or never.
     let stale = isScrolling() ? STALE : n;
     for (const [from, to] of [[SPARE, n - SPARE], [0, SPARE], [Math.max(SPARE, n - SPARE), n]])
       for (let i = from; i < Math.min(to, n); i++) {

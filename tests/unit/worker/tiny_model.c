@@ -15,7 +15,8 @@ struct tiny_file {
     struct rng rng;
 };
 
-/* Appends a tensor. With k 0 it holds the weights of a norm. */
+/* Appends a tensor of shape [n][k]. When `k` is 0, the tensor has n elements and holds the
+ * weights of a norm. */
 static void tiny_tensor(struct tiny_file *f, const char *name, uint32_t n, uint32_t k)
 {
     size_t begin = f->data.len;

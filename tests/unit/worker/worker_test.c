@@ -1,5 +1,5 @@
 /* Tests a worker with the null device, and a head that the test plays over a real bus, on one
- * thread. `expect` runs the loop until a message type arrives; a guard ends a test after 20 s. */
+ * thread. `expect` runs the loop until a message type arrives. A guard ends a test after 20 s. */
 #include "worker/worker.h"
 
 #include <setjmp.h>

@@ -40,14 +40,14 @@ struct ring {
 /* Initialises either end of an unused ring. */
 void ring_init(struct ring *r, struct ring_shared *shared, uint8_t *bytes, uint64_t size);
 
-/* Writes or reads as many bytes as possible now, from 0 to n. */
+/* These two functions write or read as many bytes as possible now, from 0 to n. */
 MUST_USE enum status ring_write(struct ring *r, const void *data, size_t n, size_t *moved,
                                 struct error *err);
 MUST_USE enum status ring_read(struct ring *r, void *data, size_t n, size_t *moved,
                                struct error *err);
 
-/* Return true when there is space to write, or a byte to read. They also return true for a
- * broken ring; the next move reports the error. */
+/* These two functions return true when there is space to write, or a byte to read. They also
+ * return true for a broken ring; the next move reports the error. */
 bool ring_can_write(struct ring *r);
 bool ring_can_read(struct ring *r);
 

@@ -1,5 +1,5 @@
 /* Implements a link through memory that two processes of one host share, with a ring in each
- * direction. exchange.c moves bytes through the vtable of link.h on the compute thread; moving
+ * direction. exchange.c moves bytes through the vtable of link.h on the compute thread. Moving
  * needs no system call. A sleeping end is woken by a byte over a Unix socket, the bell. A
  * process that ends closes its end of the bell, which the peer detects.
  *
@@ -205,7 +205,7 @@ static enum status shm_after_sleep(struct comm_link *l, short revents, struct er
     set_flags(s, false);
     if (revents != 0)
         drain_bell(s);
-    /* Bytes that the peer left must still be read; space to write does not matter any more. */
+    /* Bytes that the peer left must still be read. Space to write does not matter any more. */
     if (s->gone && !(s->wants_recv && ring_can_read(&s->in)))
         return peer_gone(err);
     return STATUS_OK;

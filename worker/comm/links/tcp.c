@@ -17,9 +17,9 @@
 #include "common/base/mem.h"
 #include "worker/comm/links/link.h"
 
-/* A peer counts as lost after three unanswered segments in a row and five seconds without an
- * answer from its kernel. That is longer than any pause of a working network and far below the
- * timeout of a collective. */
+/* A peer counts as lost after UNANSWERED_MIN unanswered segments in a row and SILENT_MS without
+ * an answer from its kernel. This time is longer than any pause of a working network and far
+ * below the timeout of a collective. */
 enum { SILENT_MS = 5000, UNANSWERED_MIN = 3 };
 /* keep-alive probes on idle connections: interval in seconds, and number */
 enum { PROBE_SECONDS = 1, PROBES_MAX = 60 };
@@ -83,8 +83,8 @@ static short tcp_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     return (short)((wants_send ? POLLOUT : 0) | (wants_recv ? POLLIN : 0));
 }
 
-/* Checks whether the peer is silent for too long. The next send or recv reports other errors
- * with their reason. */
+/* Checks whether the peer is silent for too long, when poll returned no event. The next send or
+ * recv reports other errors with their reason. */
 static enum status tcp_after_sleep(struct comm_link *l, short revents, struct error *err)
 {
     return revents ? STATUS_OK : check_path(l->fd, err);

@@ -8,8 +8,8 @@
 #include "worker/executor/device/model.h"
 #include "worker/executor/state.h"
 
-/* Each draft token is one more row, and rows are expensive on a CPU
- * (bench/results/speculation.md). */
+/* DRAFT_MAX_SEQS is the largest number of sequences in a step with draft tokens. Each draft
+ * token is one more row, and rows are expensive on a CPU (bench/results/speculation.md). */
 enum { DRAFT_MAX_SEQS = 2 };
 
 static uint64_t cpu_memory_bytes(const struct executor_model *x)

@@ -19,8 +19,9 @@
 #include "worker/kv/chunks.h"
 #include "worker/setup/options.h"
 
-/* Rows are cheap on a GPU while a step waits for the weights to be read
- * (bench/results/speculation.md has the cost of a row on a CPU). */
+/* DRAFT_MAX_SEQS is the largest number of sequences in a step with draft tokens. Rows are cheap
+ * on a GPU while a step waits for the weights to be read (bench/results/speculation.md has the
+ * cost of a row on a CPU). */
 enum { DRAFT_MAX_SEQS = 32 };
 /* PASS_ROWS_LARGE and PASS_ROWS are numbers of rows of a pass. A prompt's chunk runs in one pass
  * when the head plans chunks of this size. */

@@ -3,7 +3,7 @@
 #include "common/options/worker.h"
 #include "worker/engine/state.h"
 
-/* executor_model_setup returns the setup that the options describe; executor_model_check refuses
+/* executor_model_setup returns the setup that the options describe. executor_model_check refuses
  * options that no device supports. */
 struct engine_setup executor_model_setup(const struct worker_options *o);
 MUST_USE enum status executor_model_check(const struct worker_options *o, struct error *err);

@@ -1,5 +1,5 @@
 /* Implements the null device (docs/develop/null-worker.md), which has real sequences and block
- * tables but no tensors. compute.c calls it like any executor; each sampled token is a hash of
+ * tables but no tensors. compute.c calls it like any executor. Each sampled token is a hash of
  * the sequence's ids. Every rank computes every token by this rule, so ranks need not
  * communicate. The communicator is only an id, which rank 0 compares with the id that it made.
  * Options can cause failures (a failed join, a hung step, a crash), so that recovery is tested
@@ -33,7 +33,8 @@ enum {
     NULL_BLOCKS_DEFAULT = 8192,
     NULL_BYTES_PER_TOKEN = 4,
     NULL_LOAD_PIECE_US = 1000,
-    NULL_DICE = 1 << 20, /* NULL_DICE gives 10000 different tokens, a multiple of 100 */
+    /* as a vocabulary size, NULL_DICE gives 10000 different tokens, a multiple of 100 */
+    NULL_DICE = 1 << 20,
 };
 #define NULL_SLEEP_PIECE_NS (100 * NS_PER_MS)
 #define NULL_LOGPROBS_MAX   64u
@@ -340,7 +341,8 @@ static bool fill_vector(const struct sequence *q, struct arena *arena, struct f3
     return v != NULL;
 }
 
-/* Samples tokens until one differs from the draft token. */
+/* Samples one token after each draft token and one more, but stops at the first that differs
+ * from its draft token. */
 static enum status answer_run(struct executor_null *x, const struct sequence_run *r,
                               struct arena *arena, struct result_item *item, struct error *err)
 {

@@ -84,7 +84,7 @@ static uint64_t *block_of(struct null_kv *k, const struct sequence *q, uint32_t 
 }
 
 /* Advances the chain to n positions. Blocks before position `found` must be filled already and
- * are checked; the others are filled. */
+ * are checked. The others are filled. */
 static enum status advance(struct null_kv *k, const struct sequence *q, uint32_t found, uint32_t n,
                            struct error *err)
 {

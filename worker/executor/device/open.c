@@ -90,7 +90,7 @@ static enum status open_device(const struct worker_options *o, struct executor *
 }
 
 /* Checks the maximum length. A head refuses ranks outside these limits, and the worker would
- * connect again and again; an error here ends the process. */
+ * connect again and again. An error here ends the process. */
 static enum status check_length(uint32_t max_model_len, struct error *err)
 {
     if (max_model_len >= 2 && max_model_len <= PROTO_MAX_IDS)

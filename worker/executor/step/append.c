@@ -41,8 +41,8 @@ enum status sampled_init(struct sampled *d, struct sequence_runs runs, struct ar
                      "not enough memory for %u results. Free memory on this machine", d->n_items);
 }
 
-/* Returns the number of places that count: one for each draft token that equals the sampled id,
- * and one more. */
+/* Returns the number of places that count: one for each draft token before the first that
+ * differs from the sampled id, and one more. */
 static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
 {
     const uint32_t *drafts = r->q->ids + r->q->n_ids;

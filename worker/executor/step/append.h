@@ -9,7 +9,7 @@ MUST_USE enum status sampled_init(struct sampled *d, struct sequence_runs runs, 
  * after the last pass, on all ranks. */
 MUST_USE enum status executor_append_sampled(struct executor_model *x, struct sequence_runs runs,
                                              struct sampled *sampled, struct error *err);
-/* Appends an id that the sampling rank sent to its sequence. */
+/* Appends to the sequence an id that the sampling rank has sent. */
 MUST_USE enum status executor_append_id(struct executor_model *x, struct sequence *q, uint32_t id,
                                         struct error *err);
 /* Fills the result's items on the sampling rank after all ids are appended. */

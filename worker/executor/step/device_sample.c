@@ -464,7 +464,7 @@ enum status executor_take_sampled(struct executor_model *x, struct step_in_fligh
 }
 
 /* Copies the results into the rows, whose ids and values were laid out for the request. An id
- * whose logit is not a number cannot be sampled; the device returns another id in its place. */
+ * whose logit is not a number cannot be sampled. The device returns another id in its place. */
 void executor_take_prompt_logprobs(const struct executor_model *x, struct step_in_flight *s)
 {
     struct step_prompt_logprobs *c = &s->prompt_logprobs;

@@ -1,6 +1,6 @@
 /* Moves sampled ids from the last stage to the earlier stages. Without draft tokens each run
  * samples one id, so all ranks know how many ids each pass yields. An earlier stage appends an
- * empty place for the id and continues; it waits only when that id becomes a row. While the last
+ * empty place for the id and continues. It waits only when that id becomes a row. While the last
  * stage computes one half of a step's rows, the first stage computes the other half, and then
  * the first half of the next step.
  *

@@ -1,5 +1,5 @@
-/* Tests the rows of requests for the dashboard: times, the ring of ended requests, walks in
- * slices, pages. */
+/* Tests the rows of requests for the dashboard: times, the ring of ended requests, copies that
+ * are made in slices, pages. */
 #include "head/admin/request_rows.h"
 #include "tests/unit/head/core/core_fixture.h"
 

@@ -17,8 +17,8 @@
 
 #define TARGET_NS (250 * NS_PER_MS)
 
-/* Simulates a device. The time of a step is pass + cost of each sampled row + cost of each
- * prompt token, in microseconds. */
+/* Describes a simulated device. The time of a step is pass + cost of each sampled row + cost of
+ * each prompt token, in microseconds. */
 struct device {
     const char *name;
     uint64_t pass_us, sampled_us, token_us;
@@ -38,8 +38,8 @@ static uint64_t takes_ns(const struct device *d, struct step_load l)
     return (d->pass_us + d->sampled_us * l.n_sampled + d->token_us * l.n_prompt) * NS_PER_US;
 }
 
-/* Runs an endless prompt beside `n_sampled` decodes. Two steps are in flight, so each result is
- * one step late. */
+/* Holds an endless prompt that runs beside `n_sampled` decodes. Two steps are in flight, so each
+ * result is one step late. */
 struct bench {
     struct step_budget b;
     struct step_load in_flight[DEPTH];

@@ -26,7 +26,7 @@ struct letter {
 struct fixture {
     struct head_core *core;
     struct head_core_config config;
-    uint64_t now, wait_ns;   /* wait_ns: `wait_ns` of the next result */
+    uint64_t now, wait_ns;   /* wait_ns: field of that name in the next result */
     bool ticks;              /* each frame is followed by a tick */
     enum device_kind device; /* device of all workers */
     uint32_t n_box, n_draft[2], draft_max_seqs[2], prompt_logprobs[2]; /* indexed by worker - 1 */

@@ -19,8 +19,8 @@ static uint64_t takes_ns(const struct device *d, struct step_load l)
                       (d->pass_ns + d->sampled_ns * l.n_sampled + d->token_ns * l.n_prompt));
 }
 
-/* Returns a budget that has learnt the device from steps of `n_sampled` decodes, with and
- * without prompts. */
+/* Returns a budget that has learnt the device from three kinds of steps: `n_sampled` decodes
+ * alone, decodes with a prompt, and a prompt alone. */
 static struct step_budget learnt(const struct device *d, uint32_t n_sampled)
 {
     struct step_budget b;

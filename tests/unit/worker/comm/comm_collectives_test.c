@@ -57,7 +57,8 @@ static uint8_t byte(uint32_t r, size_t i, uint64_t salt)
     return (uint8_t)((i * 31 + r * 7 + salt * 13) ^ (i >> 8));
 }
 
-/* Gathers parts of different sizes, with base + r bytes from rank r. */
+/* Gathers parts of different sizes, with base + r bytes from rank r. With `base` 0 all parts are
+ * empty. */
 static void gather(struct rank *r, int root, size_t base, uint64_t salt)
 {
     struct comm_part parts[COMM_MAX_RANKS] = {{0}};

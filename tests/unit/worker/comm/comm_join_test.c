@@ -372,7 +372,8 @@ static void test_another_formation(void **state)
     }
 }
 
-/* Rank 1 joins epoch 2 while rank 0 still waits for epoch 1. Rank 1 joins later. */
+/* Rank 1 begins to join epoch 2 while rank 0 still waits for epoch 1. Both join once rank 0 has
+ * left epoch 1 and joins epoch 2. */
 static void test_early(void **state)
 {
     struct rank ranks[2];

@@ -1,8 +1,8 @@
 /* Tests plans on real executors that share work between sequences. plan_driver.c plays a head
  * with one or two steps in flight, and runs a few streams on ranks that are threads of this
  * process. Cases: common prefixes, draft tokens, a device that samples, a smaller TP.
- * Invariants: tokens, gaps and log-probabilities equal those of each sequence alone in one
- * stage, bit for bit. tiny_model.c writes the models. */
+ * Invariants: tokens, score distances and log-probabilities equal those of each sequence alone
+ * in one stage, bit for bit. tiny_model.c writes the models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -251,8 +251,7 @@ static void add_what_the_host_samples(void)
     s->sampling.n_logit_bias = 2;
 }
 
-/* Adds a stream with the longest list of biases that a request may have. Most of its ids are
- * outside the vocabulary. */
+/* Adds a stream with 700 biases. The ids of most biases are outside the vocabulary. */
 static void add_many_biases(void)
 {
     static struct logit_bias many[700];

@@ -49,7 +49,8 @@ struct fixture {
 enum what_is_sampled { SAMPLED_IN_ALL_WAYS, SAMPLED_GREEDILY, SAMPLED_GREEDILY_WITH_LOGPROBS };
 /* rule of sampling for a test; `tear_down` resets it */
 static enum what_is_sampled what_is_sampled;
-static float gaps[N_STEPS][N_SLOTS]; /* gaps of the last `run_steps` */
+/* distances of the two best scores, from the last `run_steps` */
+static float gaps[N_STEPS][N_SLOTS];
 
 static struct worker_options options(const struct fixture *f, int64_t ordinal)
 {

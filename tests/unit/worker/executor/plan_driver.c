@@ -165,8 +165,8 @@ static void driver_join(struct driver *d)
 typedef enum status driver_open_fn(const struct worker_options *o, struct executor **out,
                                    struct error *err);
 
-/* Opens and joins the ranks. `o` holds the options of rank 0; the other ranks differ only in
- * their ordinal. */
+/* Opens and joins the ranks. The ranks have the options `o` with the driver's block size,
+ * number of blocks and host, and differ only in their ordinal. */
 static void driver_open_by(struct driver *d, const struct worker_options *o, driver_open_fn *open)
 {
     *d = (struct driver){

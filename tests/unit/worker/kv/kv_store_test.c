@@ -246,7 +246,7 @@ static void test_groups(void **state)
     program_free(p);
 }
 
-/* The next functions are a device with plain memory. */
+/* The next functions implement a device with plain memory. */
 static void *fake_alloc(struct device *d, uint64_t n)
 {
     return calloc(1, n);

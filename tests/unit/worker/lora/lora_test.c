@@ -354,7 +354,7 @@ static void test_ranks_and_places(void **state)
     engine_close(e);
 }
 
-/* The tensors decide the rank: here it is 9, and the maximum is 8. */
+/* The adapter has rank 4, and --max-lora-rank is 3. */
 static void test_a_rank_too_large(void **state)
 {
     const struct engine_setup s = {.model = base,

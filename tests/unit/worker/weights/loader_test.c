@@ -102,7 +102,7 @@ static void write_model(const char *folder, const struct bend *b)
     strbuf_fini(&file);
 }
 
-/* The next functions are a device that stores matrices unchanged, and only float32. */
+/* The next functions implement a device that stores matrices unchanged, and only float32. */
 static uint64_t plain_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
                             uint32_t group)
 {

@@ -169,9 +169,9 @@ static void test_messages_both_ways(void **state)
     }
 }
 
-/* Waits, spins or sleeps for a random time. The test sends messages in both directions,
- * thousands of times, with such pauses on each side and without a time-out. A lost wake-up is a
- * hang, for any order of writes, flags and bells. */
+/* Sleeps or spins for a random time, or returns at once. The test sends messages in both
+ * directions, thousands of times, with such pauses on each side and without a time-out. A lost
+ * wake-up is a hang, for any order of writes, flags and bells. */
 static void dawdle(struct rng *r)
 {
     uint64_t kind = rng_below(r, 8);
