@@ -54,7 +54,7 @@ def documented():
     text = (ROOT / "docs/reference/metrics.md").read_text()
     rows = re.findall(r"^\| `([a-z0-9_:]+)` \| (counter|gauge|histogram) \| ([a-z_, ]*) \| ([a-z, ]+) \| (.*) \|$",
                       text, re.M)
-    absent = text.split("Not there:", 1)[1].split("\n## ", 1)[0]
+    absent = text.split("These metrics do not exist:", 1)[1].split("\n## ", 1)[0]
     return ({name: (kind, frozenset(labels.replace(",", " ").split()), set(where.split(", ")),
                     not re.search(r"With --|Only where|Once the", meaning))
              for name, kind, labels, where, meaning in rows}, set(re.findall(r"`(vllm:[a-z0-9_]+)`", absent)))

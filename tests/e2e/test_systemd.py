@@ -83,7 +83,7 @@ def test_what_cannot_work_is_not_tried_again(tmp_path):
     args = command("coxswain.service", **{"/etc/coxswain/up.yaml": tmp_path / "up.yaml", "${STATE_DIRECTORY}": tmp_path,
                                           "${CACHE_DIRECTORY}": tmp_path})
     done = subprocess.run(args, capture_output=True, text=True, timeout=20 * SLOW)
-    assert done.returncode == 2 and "/not/here: No such file or directory" in done.stderr, done.stderr
+    assert done.returncode == 2 and "the model /not/here is not a file or folder" in done.stderr, done.stderr
 
 
 def test_a_worker_joins_with_its_credential(tmp_path):
