@@ -1,7 +1,7 @@
 """Returns the comments of a source as one list of (line, text), in every language.
 
-C, CUDA, JavaScript and CSS have /* */ and //, Rust has // as well as /// and //!, Python has # and docstrings, shell, CMake and
-YAML have #. Adjacent lines of one comment become one text, joined by single spaces; a comment that is a drawing or a list also
+C, CUDA, JavaScript, CSS and protobuf schemas have /* */ and //, Rust has // as well as /// and //!, Python has # and docstrings,
+shell, CMake, YAML and lists of Python packages (*requirements*.txt) have #. Adjacent lines of one comment become one text, joined by single spaces; a comment that is a drawing or a list also
 stays one text. Literals are not comments. A # inside of a here-document of a shell script counts as a comment; that is rare and
 harmless.
 """
@@ -11,7 +11,7 @@ import re
 import tokenize
 from pathlib import Path
 
-SLASHES = {".c", ".h", ".cu", ".cuh", ".cpp", ".js", ".mjs", ".css"}
+SLASHES = {".c", ".h", ".cu", ".cuh", ".cpp", ".js", ".mjs", ".css", ".proto"}
 HASHES = {".sh", ".cmake", ".yaml", ".yml", ".toml"}
 HASH_NAMES = {"CMakeLists.txt", "Makefile", "layers.txt", "flaky.txt"}
 
@@ -30,7 +30,7 @@ def language(path, text=""):
         return "c"
     if path.suffix in (".rs", ".py"):
         return {".rs": "rust", ".py": "python"}[path.suffix]
-    if path.suffix in HASHES or path.name in HASH_NAMES:
+    if path.suffix in HASHES or path.name in HASH_NAMES or (path.suffix == ".txt" and "requirements" in path.name):
         return "hash"
     first = text.split("\n", 1)[0]
     if path.suffix == "" and first.startswith("#!"):

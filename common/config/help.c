@@ -1,7 +1,15 @@
 /* Prints `--help`. A long table has groups. `--help` alone shows the options that are marked as
  * common, and `--help=all` shows all options. `--help=TOPIC` shows one group, or the options
- * whose names contain TOPIC. Each option is a row: its name and value in the first column, its
- * text in the second, wrapped. */
+ * whose names or aliases contain TOPIC.
+ *
+ * Data flow: help_print chooses the width from the terminal. help_write appends the usage line,
+ * the rows of the chosen options and the closing lines to a buffer, and help_print writes the
+ * buffer to stdout. A row has the option's name and value in the first column. The second column
+ * has the text and the facts (default, range, choices, aliases), wrapped to the width.
+ *
+ * Invariants: an option that is not listed (help_is_listed) has no row, and no default value of a
+ * secret option is printed. Nothing is written to stdout before the whole text is complete, so a
+ * wrong topic prints only an error. The functions change no table. */
 #include "common/config/help.h"
 
 #include <math.h>

@@ -1,8 +1,13 @@
-/* Builds a tree from libyaml's events, for yaml_tree_parse. The caller gives the text and an
- * arena. The nodes and copies of all texts are put on that arena, and libyaml's memory is freed
- * before the call returns.
- * YAML_TREE_DEPTH_MAX bounds the recursion. YAML_TREE_NODES_MAX and the text's length, which the
- * caller has bounded, limit the memory. */
+/* Parses a YAML document into a tree of nodes, and appends a node as JSON.
+ *
+ * Data flow: the caller gives the text and an arena. libyaml turns the text into events. read_node
+ * reads the event at hand and calls itself for the children of a map or a list. The nodes and
+ * copies of all texts are put on the arena, so the tree does not borrow the caller's text.
+ *
+ * Invariants: struct reader holds one event at a time, and next() deletes it. libyaml's memory is
+ * freed before yaml_tree_parse returns, in case of a failure too. YAML_TREE_DEPTH_MAX bounds the
+ * recursion. YAML_TREE_NODES_MAX and the text's length, which the caller has bounded, limit the
+ * memory. On failure `*at` is the place of the fault. */
 #include "common/config/yaml_tree.h"
 
 #include <string.h>

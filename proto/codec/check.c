@@ -1,6 +1,15 @@
-/* Checks the contents of a message, with one set of rules for both directions. The plain structs
- * are checked, so the generated structs never have to be. The rules for outgoing messages are
- * the same, so a peer accepts what this process sends. */
+/* Checks the contents of a message, with one set of rules for both directions. The rules for
+ * outgoing messages are the same, so a peer accepts the messages that this process sends.
+ *
+ * Data flow: the codec calls msg_check on the plain struct, before it encodes a message and after
+ * it has decoded one. check_by_type calls the rules of the message's type. The rules check sizes
+ * and counts (proto/limits.h), enum values, counts that must agree, and that texts are UTF-8.
+ *
+ * Invariants: struct check keeps the first fault, and later rules do not replace it. A loop that
+ * follows a count stops after a fault, because the count may be out of range. Runs and items of a
+ * step without any field that could break a rule are passed by a short test (plain_run and the
+ * like). Outgoing texts for humans are not checked, because encoding cuts them to valid UTF-8.
+ * The functions change nothing in the message and may run on any thread. */
 #include "proto/codec/check.h"
 
 #include <math.h>

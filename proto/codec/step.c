@@ -1,6 +1,17 @@
 /* Maps the messages of step.proto to plain structs and back: the plan and its result, which are
- * the hot path of the codec. Runs, blocks and items are sent in columns (columns.c), and their
- * order is kept exactly. */
+ * the hot path of the codec, and the report of a gap.
+ *
+ * Data flow: a `put` function builds the generated struct on the scratch arena. It borrows the
+ * spans of the message and copies runs, blocks and items into columns (columns.h). It then drops
+ * each column that has only the usual value. A `get` function does the reverse: it builds the
+ * plain structs on the arena, with spans that point into the received columns. The table at the
+ * end names both functions for each type.
+ *
+ * Invariants: the order of runs, blocks, items and ids is kept exactly. A `get` function refuses
+ * only faults that the plain structs cannot show: columns of different lengths, counts whose sum
+ * does not match the ids, unknown flags, and indices that are out of order or out of range. The
+ * other rules are in check.c. A failure is kept in struct wire. The functions do no I/O and may
+ * run on any thread. */
 #include "proto/codec/columns.h"
 #include "proto/codec/ops.h"
 #include "proto/codec/sampling.h"

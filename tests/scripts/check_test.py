@@ -484,6 +484,15 @@ class Prose(unittest.TestCase):
         self.check({"scripts/x": "#!/bin/sh\n\n# What it does\n"}, 'scripts/x:3: a comment opens with "What"')
         self.check({"cmake/a.cmake": "set(x 1) # of all\n"}, 'cmake/a.cmake:1: a comment opens with "of"')
 
+    def test_schemas_and_package_lists(self):
+        self.check({"proto/schema/a.proto": "// Defines a block.\nmessage A { uint32 n = 1; } // number of blocks\n",
+                    "tests/a-requirements.txt": "# This list has the packages of the tests.\npytest==9.2.0\n",
+                    "docs/layers.md.txt": "# Of another kind\n"})
+        self.check({"proto/schema/a.proto": "message A {\n  uint32 n = 1; // of a block\n}\n"},
+                   'proto/schema/a.proto:2: a comment opens with "of"')
+        for name in ("requirements.txt", "a-requirements.txt"):
+            self.check({f"tests/{name}": "pytest==9.2.0\n# What a test needs\n"}, f'tests/{name}:2: a comment opens with "What"')
+
     def test_later_sentences_and_phrases(self):
         self.check({"head/a.c": "/* A block is free. What\n * is left goes. */\n"}, 'a sentence that opens with "What"')
         self.check({"head/a.c": "/* It goes to whoever asks. */\n"}, 'has "whoever"')

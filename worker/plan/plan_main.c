@@ -1,6 +1,14 @@
-/* Runs `cox plan`. It plans a MODEL for this machine (plan.c). When the options name a GPU, a
- * cloud machine or a shape, it plans for hardware that this machine does not have (targets.c).
- * The plan is printed as text or as JSON. The exit code says whether the model fits. */
+/* Runs `cox plan`, which reports whether a model fits into memory, and how many sequences fit.
+ *
+ * Data flow: plan_main parses the options and chooses one of two plans. plan_here plans a MODEL
+ * for this machine (plan.c). When the options name a GPU, a cloud machine or a shape,
+ * plan_elsewhere plans for hardware that this machine does not have (shape.c, targets.c). The
+ * plan is printed to stdout as text or as JSON, and errors and warnings to stderr.
+ *
+ * Invariants: check_here and check_elsewhere refuse options that apply only to the other plan. The
+ * exit code is 1 when the model does not fit, when the build does not support the planned GPU, or
+ * when the output is incomplete. It is 2 for any other error, else 0. The whole text is built
+ * before the first byte is printed to stdout. Single thread. */
 #include "worker/plan/plan_main.h"
 
 #include <stdio.h>

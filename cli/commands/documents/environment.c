@@ -1,7 +1,14 @@
-/* Implements `cox flags --environment`. Each option has its variables: COX_<OPTION>, and the
- * variables of other programs (option_spec.env). `variables` below has a row for each variable
- * that a program reads only by name. tests/scripts/environment_test.py reports a variable
- * without a row. */
+/* Implements `cox flags --environment`, which prints docs/reference/environment.md.
+ *
+ * Data flow: the page has two sources. The option tables of all commands give the variables of
+ * other programs that set an option (option_spec.env). `variables` below gives the variables that
+ * a program reads only by name. environment_write_markdown appends a table for the first source
+ * and one table per section for the second. COX_<OPTION> has no rows, because it follows from the
+ * option's name; the page's first section describes it.
+ *
+ * Invariants: each variable that a program reads by name, except COX_<OPTION>, is on the page, and
+ * each row has a reader (tests/scripts/environment_test.py). The first row has a section.
+ * find_foreign lists at most NAMES_MAX names, each once, in the order of the commands. */
 #include "cli/commands/documents/environment.h"
 
 #include <string.h>
