@@ -68,8 +68,10 @@ const struct option_spec plan_specs[] = {
     OPT_ENUM(S, shape.dtype, "dtype", PLAN_DTYPES, "auto",
              "Number format of the weights. auto: float16. int4 has a scale and a zero point per "
              "128 numbers."),
-    OPT_INT(S, shape.layers, "layers", 0, 1024, "0", "Number of layers."),
-    OPT_INT(S, shape.hidden, "hidden", 0, 1 << 20, "0", "Size of the hidden state."),
+    OPT_INT(S, shape.layers, "layers", 0, 1024, "0",
+            "Number of layers. Required with --params when no MODEL is given."),
+    OPT_INT(S, shape.hidden, "hidden", 0, 1 << 20, "0",
+            "Size of the hidden state. Required with --params when no MODEL is given."),
     OPT_INT(S, shape.heads, "heads", 0, 4096, "0",
             "Number of query heads per layer. 0 = --hidden / --head-dim, or --hidden / 128."),
     OPT_INT(S, shape.kv_heads, "kv-heads", 0, 4096, "0",

@@ -129,7 +129,7 @@ def test_what_else_a_profile_says(world, bucket, tmp_path):
 
 
 @pytest.mark.parametrize("credentials, config, words", [
-    (CREDENTIALS, "", ["AWS_PROFILE=absent: this profile is neither in"]),
+    (CREDENTIALS, "", ["the AWS profile absent (AWS_PROFILE, AWS_DEFAULT_PROFILE) is neither in"]),
     ("", "[profile absent]\ncredential_process = /bin/x", ["credential_process", "export-credentials --profile absent"]),
     ("", "[profile absent]\nsso_session = x\nsso_account_id = 1", ["sso_session", "export-credentials"]),
     ("", "[profile absent]\nrole_arn = x\nsource_profile = y", ["source_profile", "export-credentials"]),

@@ -43,8 +43,8 @@ static enum status find_tables(const struct engine *target, uint32_t *i_group, s
         if (p->kv_groups[*i_group].window == 0)
             return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "a draft model cannot be used with %s: all its layers have a window, and a "
-                     "draft model needs layers without one. Use --spec-method ngram instead",
+                     "a draft model cannot be used with %s, because each layer of this model has a "
+                     "sliding window. Use --spec-method ngram instead",
                      target->info.name);
 }
 

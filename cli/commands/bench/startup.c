@@ -40,7 +40,7 @@ const struct option_spec bench_startup_specs[] = {
     OPT_INT(S, n_cold, "num-iters-cold", 0, 1000, "3",
             "Number of starts with the model's files removed from the page cache."),
     OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1000, "1",
-            "Number of starts before the warm ones."),
+            "Number of unmeasured starts that fill the page cache before the warm starts."),
     OPT_INT(S, n_warm, "num-iters-warm", 0, 1000, "3",
             "Number of starts with the model's files in the page cache."),
     OPT_STRING(S, output_json, "output-json", NULL, "File to write the results to."),

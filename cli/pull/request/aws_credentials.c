@@ -443,11 +443,11 @@ static enum status read_files(const struct aws_credentials *c, struct files *f, 
     if (profile &&
         !aws_profile_is_there(strbuf_str(&f->credentials), AWS_FILE_CREDENTIALS, profile) &&
         !aws_profile_is_there(strbuf_str(&f->config), AWS_FILE_CONFIG, profile))
-        return error_set(
-            err, STATUS_INVALID,
-            "AWS_PROFILE=%s: this profile is neither in ~/.aws/credentials nor in ~/.aws/config "
-            "(AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE). Correct the name",
-            profile);
+        return error_set(err, STATUS_INVALID,
+                         "the AWS profile %s (AWS_PROFILE, AWS_DEFAULT_PROFILE) is neither in "
+                         "~/.aws/credentials nor in ~/.aws/config "
+                         "(AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE). Correct the name",
+                         profile);
     return STATUS_OK;
 }
 

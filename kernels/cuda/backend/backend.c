@@ -216,7 +216,8 @@ static enum status cuda_set_isa_level(struct device *d, uint32_t level, struct e
     if (level == 0)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "ISA level %u exists only on CPU ranks; a GPU has only level 0", level);
+                     "cannot set ISA level %u: a GPU rank has only level 0. Report this bug",
+                     level);
 }
 
 static const char *cuda_isa_name(const struct device *d)

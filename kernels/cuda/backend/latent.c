@@ -14,10 +14,10 @@
  *   (position + n) * e + pairs * (nope + rope + v)  <=  n * e + pairs * (2 kv_rank + rope),
  *   e = kv_rank * (nope + v),  pairs = n * position + n (n + 1) / 2
  *
- * This is position * e <= pairs * (2 kv_rank - nope - v). The condition is always true at
- * position 0. At a large position, it is true from n = e / (2 kv_rank - nope - v) on (171 rows
- * with DeepSeek's shapes). It is never true if the latents are so short that 2 kv_rank <= nope +
- * v. Below LEAST_ROWS, one tile, the launches would be too small to save time.
+ * This is position * e <= pairs * (2 kv_rank - nope - v). The condition is never true if the
+ * latents are so short that 2 kv_rank < nope + v. Otherwise it is always true at position 0. At a
+ * large position it is then true from n = e / (2 kv_rank - nope - v) on (171 rows with
+ * DeepSeek's shapes). Below LEAST_ROWS, one tile, the launches would be too small to save time.
  *
  * The host chooses the form by the rows that it uploaded. A pass that may be recorded is never
  * expanded, since its launches would depend on the sequences of its rows.

@@ -72,8 +72,8 @@ static enum status check_taken(const struct executor_model *x, const struct sequ
     uint32_t vocab_size = x->info.limits.vocab_size, slot = r->q->slot;
     if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
         return error_set(err, STATUS_INVALID,
-                         "rank %u sampled %u tokens for slot %u after %u draft tokens, but this "
-                         "rank accepts %u of them. Report this bug",
+                         "rank %u sampled %u tokens for slot %u after %u draft tokens, but by "
+                         "this rank's draft tokens it can be at most %u. Report this bug",
                          x->ranks.comms.sampling_rank, n, slot, r->n_drafted, n_right(r, ids));
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= vocab_size)
