@@ -104,29 +104,53 @@ def for_python_markdown(text):
 WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("reference/", 2), ("explain/", 2))  # the first prefix that matches counts
 
 
-# SUBJECTS maps words that users type to the page that answers them. A match here counts more than a match in a title. Words of a title need no
-# entry.
+# SUBJECTS maps words that users type to the page that answers them. A match here counts more than a match in a title. Each word of a query
+# counts by itself, also as the beginning of a longer word, so a query of two words needs both here if one of them is a subject of another page.
 SUBJECTS = {
-    "start/laptop.md": ["install", "installation", "quickstart", "docker", "podman", "macos", "windows", "wsl"],
-    "start/server.md": ["systemd", "bare metal", "multi-node"],
-    "start/kubernetes.md": ["helm", "helm install", "helm chart", "k8s"],
-    "start/openshift.md": ["scc", "oc"],
-    "start/sagemaker.md": ["aws", "djl", "lmi"],
-    "start/gpu.md": ["cuda", "nvidia", "nccl"],
-    "how-to/serve-a-model.md": ["download", "pull", "huggingface", "s3"],
-    "how-to/several-models.md": ["lora", "adapter", "multi-model"],
-    "how-to/clients.md": ["claude code", "codex", "langchain", "litellm", "openai sdk"],
-    "how-to/keys-and-quotas.md": ["rate limit", "quota", "throttle", "429", "tenant"],
+    "start/laptop.md": ["install", "quick install", "installation", "installation guide", "quickstart", "started", "docker", "podman", "macos",
+                        "apple", "windows", "wsl", "change port"],
+    "start/server.md": ["systemd", "bare metal", "multi-node", "https", "ssl", "tls certificate", "reverse proxy", "nginx", "second", "firewall"],
+    "start/kubernetes.md": ["helm", "helm install", "helm chart", "kubernetes installation", "k8s", "uninstall", "remove", "minikube"],
+    "start/openshift.md": ["scc", "oc", "openshift installation"],
+    "start/sagemaker.md": ["aws", "sagemaker endpoint"],
+    "start/gpu.md": ["cuda", "nvidia", "nccl", "multi gpu", "multiple gpus", "amd", "rocm"],
+    "how-to/serve-a-model.md": ["download", "pull", "huggingface", "s3", "local model", "serve", "serving"],
+    "how-to/several-models.md": ["lora", "adapter", "multi-model", "multiple"],
+    "how-to/clients.md": ["claude code", "codex", "langchain", "litellm", "openai sdk", "python client", "open webui", "cursor",
+                          "cline", "aider", "coding agent"],
+    "how-to/chat-page.md": ["web ui", "browser", "chat ui", "chat page"],
+    "how-to/keys-and-quotas.md": ["rate limit", "quota", "throttle", "429", "tenant", "authentication", "api key", "keys"],
+    "how-to/rotate-keys.md": ["rotate keys", "rotate certificates", "pem", "renew", "expire"],
     "how-to/autoscale.md": ["hpa", "keda", "scale to zero"],
-    "how-to/upgrade.md": ["rollout", "zero downtime", "new version"],
-    "how-to/monitor.md": ["grafana", "prometheus", "alerts", "tracing", "opentelemetry"],
-    "how-to/debug.md": ["oom", "out of memory", "died", "crash", "hang", "slow"],
-    "how-to/bench.md": ["benchmark", "throughput", "latency"],
+    "how-to/upgrade.md": ["rollout", "rolling", "zero downtime", "new version", "rollback", "roll back", "downgrade"],
+    "how-to/back-up.md": ["backup", "restore", "disaster"],
+    "how-to/monitor.md": ["grafana", "prometheus", "alerts", "tracing", "opentelemetry", "logs", "logging", "health check", "liveness"],
+    "how-to/debug.md": ["oom", "out of memory", "died", "crash", "hang", "slow", "troubleshooting", "connection refused"],
+    "how-to/plan.md": ["vram", "hardware requirements", "memory requirements", "how much memory", "which gpu", "sizing"],
+    "how-to/bench.md": ["benchmark", "throughput", "latency", "tokens per second"],
+    "how-to/deploy.md": ["offline", "air gapped", "airgapped", "gitops", "argocd"],
+    "how-to/build-image.md": ["docker image", "container image", "dockerfile", "sbom", "license", "licence"],
     "how-to/migrate-from-vllm.md": ["vllm serve", "vllm"],
     "how-to/migrate-from-vllm-on-ray.md": ["ray", "kuberay"],
-    "reference/structured-outputs.md": ["json schema", "grammar", "guided decoding", "regex"],
-    "reference/openai.md": ["tool calling", "function calling", "embeddings"],
-    "reference/models.md": ["gguf", "quantization", "awq", "gptq", "fp8", "supported models"],
+    "how-to/migrate-from-djl.md": ["djl", "lmi"],
+    "how-to/migrate-from-ollama.md": ["ollama"],
+    "explain/recovery.md": ["worker crashes", "crashes happens", "high availability", "failover", "fault tolerance", "node failure", "resume"],
+    "explain/exactness.md": ["deterministic", "determinism", "reproducible output", "seed"],
+    "explain/concepts.md": ["speculative decoding", "tensor parallel", "pipeline parallel", "prefix caching", "kv cache", "replica", "replicas", "rank", "paged attention", "pagedattention"],
+    "explain/faq.md": ["faq", "no replica serves"],
+    "reference/api.md": ["streaming", "sse", "embeddings", "batches", "files", "responses", "api", "endpoints", "reasoning", "thinking", "timeout", "chat template"],
+    "reference/structured-outputs.md": ["json schema", "json mode", "grammar", "guided decoding", "regex"],
+    "reference/openai.md": ["tool calling", "function calling", "temperature", "priority", "stop sequences", "max tokens"],
+    "reference/models.md": ["gguf", "quantization", "awq", "gptq", "fp8", "supported models", "vision", "multimodal", "audio",
+                            "llama", "mistral", "qwen", "gemma", "deepseek"],
+    "reference/environment.md": ["environment variables", "huggingface token", "hugging face token", "hf_token", "gated", "cache location"],
+    "reference/flags.md": ["context length", "context window", "max-model-len"],
+    "how-to/runbook.md": ["crashloopbackoff"],
+    "reference/errors.md": ["401", "404", "500", "503", "port in use", "error", "model not found"],
+    "reference/chart.md": ["values yaml", "ingress", "load balancer", "node selector", "tolerations", "pod pending", "pods", "pvc"],
+    "reference/runs.md": ["run files"],
+    "reference/admin-api.md": ["admin api"],
+    "how-to/step-log.md": ["step log", "replay"],
     "reference/metrics.md": ["metrics"],
 }
 
@@ -139,8 +163,9 @@ def weigh(page):
     else:
         boost = next((weight for folder, weight in WEIGHTS if path.startswith(folder)), 1)
         page.meta.setdefault("search", {"boost": boost})
-    if path in SUBJECTS:
-        page.meta.setdefault("tags", SUBJECTS[path])  # only the search reads tags, because no plugin shows them on the page
+    subjects = ["cox"] if path.startswith("reference/commands/") else SUBJECTS.get(path)
+    if subjects:
+        page.meta.setdefault("tags", subjects)  # only the search reads tags, because no plugin shows them on the page
 
 
 def on_page_markdown(markdown, page, config, files):
