@@ -240,7 +240,7 @@ def test_what_is_refused(folder, tmp_path):
         status, said = build(folder / "no.tar", "--with-model", f"{model}:{bad}")
         assert status == 1 and "is not a valid path in the image" in said
     status, said = build(folder / "no.tar", "--build", tmp_path)
-    assert status == 1 and "run scripts/build" in said
+    assert status == 1 and "Run scripts/build" in said
     assert "SOURCE_DATE_EPOCH" in build(folder / "no.tar", SOURCE_DATE_EPOCH="yesterday")[1]
     status, said = build(folder / "no.tar", PATH="/nonexistent", SOURCE_DATE_EPOCH="0")  # with this PATH the machine has none of the tools
     assert status == 1 and "Traceback" not in said and "scripts/setup" in said
