@@ -65,16 +65,16 @@ static enum status open_anew(struct step_log_file *f, struct error *err)
         snprintf(old, sizeof old, "%s.1", f->path);
         if (st.st_size > 0 && rename(f->path, old) != 0) {
             f->write_errno = errno;
-            return error_set(err, STATUS_IO, "--step-log %s: cannot rename the old log to %s: %s",
-                             f->path, old, strerror(f->write_errno));
+            return error_set(err, path_is_wrong(f->write_errno) ? STATUS_INVALID : STATUS_IO,
+                             "--step-log %s: cannot rename the old log to %s: %s", f->path, old,
+                             strerror(f->write_errno));
         }
     }
     f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->fd < 0) {
         f->write_errno = errno;
-        /* A wrong path stays wrong, so a supervisor must not start the head again. A full disk may
-         * recover. */
-        bool is_wrong = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS;
+        /* a wrong path stays wrong, so a supervisor must not start the head again */
+        bool is_wrong = path_is_wrong(errno);
         return error_set(err, is_wrong ? STATUS_INVALID : STATUS_IO,
                          "--step-log %s: cannot open the file: %s%s", f->path,
                          strerror(f->write_errno), is_wrong ? ". Give another path" : "");
@@ -236,7 +236,7 @@ enum status step_log_file_open(const char *path, uint64_t max_bytes, struct step
     f->max_bytes = max_bytes;
     f->fd = -1;
     enum status s = open_anew(f, err);
-    if (s == STATUS_IO && !path_is_wrong(f->write_errno))
+    if (s == STATUS_IO)
         /* the first write reports the error; the log restarts later like any ended log */
         s = STATUS_OK;
     if (s != STATUS_OK) {

@@ -377,7 +377,7 @@ cox complete "The city of Paris is known for" --max-tokens 48
     ("Look up: commands, flags, HTTP API, Helm chart", advice),
     ("Understand: concepts, architecture, exactness, security", advice),
     ("Change it: CONTRIBUTING.md, the ways through the source.", advice),
-    ("scripts/docs builds these pages as a site with a search.", runs("scripts/docs"), has("mkdocs.yml", r"^plugins: .*search")),
+    ("scripts/docs builds these pages as a site with a search.", runs("scripts/docs"), has("mkdocs.yml", r"^plugins:\n  - search:")),
     ("Apache License 2.0; third-party notices.", has("LICENSE", r"Apache License\s+Version 2\.0")),
 ]
 
