@@ -280,8 +280,7 @@ void up_ready_progress(const json_t *status, uint32_t n_workers, uint32_t replic
         snprintf(out, size, "Starting: %zu of %u worker%s connected, %llu s",
                  json_array_size(workers), n_workers, plural(n_workers), s);
     else if (json_array_size(workers) < replica_ranks)
-        snprintf(out, size,
-                 "Waiting for workers of other machines: %zu of %u ranks connected, %llu s",
+        snprintf(out, size, "Waiting for other machines: %zu of %u ranks connected, %llu s",
                  json_array_size(workers), replica_ranks, s);
     else
         snprintf(out, size, "Starting: %zu of %u worker%s ready, %llu s", n_ready, n_workers,

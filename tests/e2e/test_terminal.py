@@ -254,7 +254,7 @@ def test_in_the_background_what_cannot_start(here, tmp_path):
     assert "certificate /not/here" in (tmp_path / "state/coxswain/up/null.log").read_text()
     command, _ = up_command("-d", "--tp", 2, workers=1)  # a rank is missing, so the cluster never serves
     t = Terminal(*command, columns=60, env=here)
-    t.until("its progress", lambda s: "Starting: 1 of 1 worker ready" in s or "Starting: 0 of 1 worker ready" in s)
+    t.until("its progress", lambda s: "Waiting for other machines: 1 of 2 ranks connected" in s)
     t.process.send_signal(signal.SIGINT)
     assert t.wait() == 1 and "the start was interrupted, so the cluster was stopped" in t.text, t.text
     t.end()

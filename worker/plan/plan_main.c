@@ -43,7 +43,8 @@ static int show(struct strbuf *b, int code)
     strbuf_fini(b);
     if (is_out)
         return code;
-    fputs("cox plan: the output is incomplete: writing failed. Check the free disk space\n",
+    fputs("cox plan: the output is incomplete: writing failed. Check that the output is open and "
+          "has free space\n",
           stderr);
     return code == EXIT_FITS ? EXIT_NOT_WRITTEN : code;
 }

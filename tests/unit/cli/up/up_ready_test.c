@@ -165,7 +165,7 @@ static void test_progress(void **state)
     char got[100];
     json_t *one = json_loads("{\"workers\":[{\"state\":\"free\"}]}", 0, NULL);
     up_ready_progress(one, 1, 2, 3999, got, sizeof got);
-    assert_string_equal(got, "Waiting for workers of other machines: 1 of 2 ranks connected, 3 s");
+    assert_string_equal(got, "Waiting for other machines: 1 of 2 ranks connected, 3 s");
     json_decref(one);
 }
 

@@ -469,7 +469,7 @@ static void test_an_id_is_of_one_formation(void **state)
     abort_all(f);
     begin(&f->ranks[0]); /* the head sends the same Join again */
     assert_int_equal(end(&f->ranks[0]), STATUS_INVALID);
-    assert_non_null(strstr(f->ranks[0].err.text, "the communicator id is not the one"));
+    assert_non_null(strstr(f->ranks[0].err.text, "the communicator id differs"));
     join_all(f);
 }
 
