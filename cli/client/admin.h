@@ -4,6 +4,8 @@
 
 #include "common/config/config.h"
 
+#define ADMIN_USUAL_ADDRESS "127.0.0.1:8265" /* default of --address */
+
 /* `admin_access` holds the address and key of the admin API, and the options that status, top,
  * drain, events and lora share. */
 struct admin_access {
@@ -16,7 +18,7 @@ struct admin_access {
 
 /* `ADMIN_ROWS` lists the option rows of every admin command. */
 #define ADMIN_ROWS                                                                                 \
-    OPT_STRING(admin_access, address, "address", "127.0.0.1:8265",                                 \
+    OPT_STRING(admin_access, address, "address", ADMIN_USUAL_ADDRESS,                              \
                "HOST:PORT of the head's admin API."),                                              \
         {.name = "admin-key",                                                                      \
          .type = OPTION_STRING,                                                                    \

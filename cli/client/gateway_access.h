@@ -4,6 +4,8 @@
 #include "common/config/config.h"
 #include "common/http/client/client.h"
 
+#define GATEWAY_USUAL_URL "http://127.0.0.1:8000" /* default of --url */
+
 struct gateway_access {
     const char *url, *api_key;
     /* files of the TLS connection, and the Unix socket; NULL = not given */
@@ -14,7 +16,7 @@ struct gateway_access {
 /* `GATEWAY_ACCESS_ROWS` lists the option rows for a struct S with a gateway_access called
  * `gateway`. */
 #define GATEWAY_ACCESS_ROWS(S)                                                                     \
-    OPT_STRING(S, gateway.url, "url", "http://127.0.0.1:8000", "URL of a gateway."),               \
+    OPT_STRING(S, gateway.url, "url", GATEWAY_USUAL_URL, "URL of a gateway."),                     \
         OPT_STRING(S, gateway.cacert, "cacert", NULL,                                              \
                    "File with the certificate authority of the gateway (PEM), for https."),        \
         OPT_STRING(                                                                                \

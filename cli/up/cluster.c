@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/client/admin.h"
 #include "cli/pull/options.h"
 #include "cli/pull/stop.h"
 #include "cli/sagemaker/log.h"
@@ -101,7 +102,7 @@ static void say_ready(struct up *u, const json_t *status)
                                .has_chat_page = !u->o->front.no_chat_page && !u->o->sagemaker,
                                .pid = u->control ? 0 : getpid(),
                                .is_only = u->is_only,
-                               .is_usual_admin = strcmp(u->admin, "127.0.0.1:8265") == 0,
+                               .is_usual_admin = strcmp(u->admin, ADMIN_USUAL_ADDRESS) == 0,
                                .n_workers = u->plan.n_workers,
                                .replica_ranks = (uint32_t)(u->o->tp * u->o->pp),
                                .n_replicas = n_replicas(u),

@@ -15,9 +15,9 @@
 #include "cli/base/command_line.h"
 #include "cli/base/plural.h"
 #include "cli/client/admin.h"
+#include "cli/commands/cluster/reach.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
-#include "cli/up/local/find.h"
 #include "cli/view/answer.h"
 #include "cli/view/status_paint.h"
 #include "cli/view/status_sort.h"
@@ -61,16 +61,6 @@ const size_t undrain_n_specs = sizeof undrain_specs / sizeof undrain_specs[0];
 const struct option_spec debug_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
 const size_t debug_n_specs = sizeof debug_specs / sizeof debug_specs[0];
 
-/* Follows a standby to the serving head. When no head answers, it prints the addresses of this
- * user's clusters. */
-static bool follow(struct admin_access *o, const char *command, bool tell)
-{
-    if (admin_follow(o, command, tell))
-        return true;
-    local_cluster_hint(command, "address", o->address);
-    return false;
-}
-
 static int fail(const char *command, enum status s, const struct error *err)
 {
     fprintf(stderr, "cox %s: %s\n", command, err->text);
@@ -88,7 +78,7 @@ static int show_status(struct admin_access *o)
 {
     struct error err = {0};
     json_t *answer;
-    if (!follow(o, "status", false))
+    if (!reach_head(o, "status", false))
         return EXIT_UNREACHABLE;
     enum status s = admin_call(o, "GET", "/api/status", NULL, &answer, &err);
     if (o->watch && isatty(STDOUT_FILENO))
@@ -203,7 +193,7 @@ int cmd_events(int argc, char **argv)
         .usage = "cox events [OPTION...]", .specs = events_specs, .n_specs = events_n_specs};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         long long since = o.since;
-        code = follow(&o, "events", true) ? show_events(&o, &since) : EXIT_UNREACHABLE;
+        code = reach_head(&o, "events", true) ? show_events(&o, &since) : EXIT_UNREACHABLE;
         while (o.watch && !ferror(stdout)) {
             usleep(WATCH_MS * 1000);
             code = show_events(&o, &since);
@@ -301,7 +291,7 @@ static int drain(const char *command, struct admin_access *o, const char *worker
         return EXIT_USAGE;
     }
     /* the answer of a standby says only that the standby waits */
-    if (!follow(o, command, false))
+    if (!reach_head(o, command, false))
         return EXIT_UNREACHABLE;
     /* status before the drain, for the printed sentence; NULL = a shorter sentence is printed */
     json_t *before = NULL;
@@ -387,7 +377,7 @@ int cmd_debug(int argc, char **argv)
             fprintf(stderr, "cox debug: usage: %s\n", line.usage);
             code = EXIT_USAGE;
         } else {
-            code = follow(&o, "debug", true) ? dump(&o) : EXIT_UNREACHABLE;
+            code = reach_head(&o, "debug", true) ? dump(&o) : EXIT_UNREACHABLE;
         }
     }
     config_fini(&res);

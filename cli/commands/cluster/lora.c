@@ -7,6 +7,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/client/admin.h"
+#include "cli/commands/cluster/reach.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 
@@ -178,11 +179,11 @@ int cmd_lora(int argc, char **argv)
         const char *verb = n > 0 ? res.positional.items[0] : "list";
         const char *what = n > 1 ? res.positional.items[1] : NULL;
         if (strcmp(verb, "list") == 0 && !what) {
-            code = admin_follow(&o, "lora", true) ? list(&o) : EXIT_UNREACHABLE;
+            code = reach_head(&o, "lora", true) ? list(&o) : EXIT_UNREACHABLE;
         } else if (strcmp(verb, "load") == 0 && what) {
-            code = admin_follow(&o, "lora", false) ? load(&o, what) : EXIT_UNREACHABLE;
+            code = reach_head(&o, "lora", false) ? load(&o, what) : EXIT_UNREACHABLE;
         } else if (strcmp(verb, "unload") == 0 && what) {
-            code = admin_follow(&o, "lora", false)
+            code = reach_head(&o, "lora", false)
                        ? order(&o, json_pack("{s:s, s:b}", "name", what, "on", 0), what, false)
                        : EXIT_UNREACHABLE;
         } else {

@@ -18,9 +18,9 @@
 
 #include "cli/base/command_line.h"
 #include "cli/client/admin.h"
+#include "cli/commands/cluster/reach.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
-#include "cli/up/local/find.h"
 #include "cli/view/status_sort.h"
 #include "cli/view/status_view.h"
 #include "cli/view/top_view.h"
@@ -348,10 +348,8 @@ static int run(struct top *t)
 {
     /* the locale determines which characters the terminal can show */
     (void)setlocale(LC_CTYPE, "");
-    if (!admin_follow(&t->o, "top", false)) {
-        local_cluster_hint("top", "address", t->o.address);
+    if (!reach_head(&t->o, "top", false))
         return EXIT_UNREACHABLE;
-    }
     int code = look(t);
     if (code == EXIT_UNREACHABLE) {
         fprintf(stderr, "%s\n", t->why);

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "cli/base/natural.h"
+#include "cli/client/admin.h"
+#include "cli/client/gateway_access.h"
 #include "common/base/mem.h"
 #include "common/http/client/client.h"
 
@@ -239,7 +241,7 @@ enum status local_cluster_ask(const struct local_cluster *c, const char *path, c
 void local_cluster_hint(const char *command, const char *flag, const char *tried)
 {
     bool is_url = strcmp(flag, "url") == 0;
-    if (strcmp(tried, is_url ? "http://127.0.0.1:8000" : "127.0.0.1:8265") != 0)
+    if (strcmp(tried, is_url ? GATEWAY_USUAL_URL : ADMIN_USUAL_ADDRESS) != 0)
         return;
     struct local_cluster *all;
     size_t n = local_cluster_list(ASK_TIMEOUT_MS, &all);
