@@ -24,6 +24,7 @@
 #include "cli/run/steps.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/host/kernel.h"
 
 /* ---- state ---- */
 
@@ -220,8 +221,8 @@ static void leave(int ready_fd)
     for (int fd = 0; fd <= STDERR_FILENO && null_fd >= 0; fd++)
         (void)dup2(null_fd, fd);
     if (ready_fd > 3)
-        (void)close_range(3, (unsigned)ready_fd - 1, 0);
-    (void)close_range((unsigned)ready_fd + 1, ~0u, 0);
+        kernel_close_range(3, (unsigned)ready_fd - 1);
+    kernel_close_range((unsigned)ready_fd + 1, ~0u);
 }
 
 enum status run_start_keeper(struct run_start *r, struct error *err)

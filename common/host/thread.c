@@ -6,13 +6,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/host/kernel.h"
+
 void thread_begin(const char *name, int niceness)
 {
     (void)prctl(PR_SET_NAME, name, 0, 0, 0);
     if (niceness == 0)
         return;
     /* Linux applies setpriority to a single thread when it is given the thread's id */
-    const id_t self = (id_t)gettid();
+    const id_t self = (id_t)kernel_thread_id();
     (void)setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + niceness);
 }
 

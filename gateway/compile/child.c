@@ -19,11 +19,11 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/host/kernel.h"
 
 enum {
     CONTROL_FD = 3,
@@ -169,14 +169,6 @@ static void limit_self(const struct parent *p, bool is_grammar)
     limit(RLIMIT_NOFILE, 0, 0); /* the process can open no file, socket or pipe from here on */
 }
 
-static void close_from(unsigned first)
-{
-    if (syscall(SYS_close_range, first, ~0u, 0) == 0)
-        return;
-    for (unsigned fd = first; fd < 4096; fd++) /* kernels before 5.9 have no close_range */
-        close((int)fd);
-}
-
 /* Isolates the process: it dies with its parent, gains no privileges, and keeps no descriptor
  * but the socket of its job. */
 static void shed(int socket_fd, int parent_pid, int niceness)
@@ -189,7 +181,7 @@ static void shed(int socket_fd, int parent_pid, int niceness)
     if (getppid() != parent_pid)
         _exit(1);
     dup2(socket_fd, CONTROL_FD); /* dup2 also closes the control socket */
-    close_from(CONTROL_FD + 1);
+    kernel_close_range(CONTROL_FD + 1, ~0u);
     for (int fd = 0; fd < CONTROL_FD; fd++)
         close(fd);
 }
@@ -377,7 +369,7 @@ int compile_child_main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "cox-compiles");
     leave_signals_to_gateway();
-    close_from(CONTROL_FD + 1);
+    kernel_close_range(CONTROL_FD + 1, ~0u);
     offer_to_oom_killer();
     (void)mallopt(M_ARENA_MAX, 1); /* a second arena would reserve addresses, which are limited */
     p.signals = watch_children();

@@ -2,9 +2,8 @@
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
-#ifndef __aarch64__
-#include <cpuid.h>
-#endif
+
+#include "kernels/cpu/x86.h"
 
 #ifdef __aarch64__
 enum cpu_isa cpu_isa_best(void)
@@ -12,22 +11,12 @@ enum cpu_isa cpu_isa_best(void)
     return CPU_ISA_NEON; /* every arm64 CPU has NEON */
 }
 #else
-/* Returns whether the CPU has F16C. It reads CPUID directly, because not all compilers accept
- * the name F16C. F16C also requires that the system saves AVX state, which the check of AVX2
- * includes. */
-static bool has_f16c(void)
-{
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
-}
-
 enum cpu_isa cpu_isa_best(void)
 {
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+    if (!x86_has(X86_AVX2) || !x86_has(X86_FMA) || !x86_has(X86_F16C))
         return CPU_ISA_SCALAR;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
+    if (!x86_has(X86_AVX512F) || !x86_has(X86_AVX512BW) || !x86_has(X86_AVX512VL) ||
+        !x86_has(X86_AVX512DQ))
         return CPU_ISA_AVX2;
     return CPU_ISA_AVX512;
 }

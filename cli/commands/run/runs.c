@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "cli/pull/place.h"
 #include "cli/run/children.h"
 #include "cli/run/source.h"
+#include "common/host/kernel.h"
 
 enum { END_WAIT_S = 40, LOOK_MS = 50, DESCRIPTION_WIDTH = 60 };
 /* LIST_MAX_BYTES limits the bytes of `list --json --last N`. The head accepts 4 MiB. In the
@@ -302,20 +302,20 @@ static void sleep_ms(long ms)
     (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
 }
 
-/* Sends SIGTERM to the keeper. A pidfd and the start time ensure that the number does not belong
- * to a newer process. */
+static bool keeper_lives(const void *process)
+{
+    return run_process_lives(process);
+}
+
+/* Sends SIGTERM to the keeper. Its start time ensures that the number does not belong to a newer
+ * process. */
 static enum status signal_keeper(const struct run_record *r, struct error *err)
 {
-    int fd = pidfd_open(r->keeper.pid, 0);
-    enum status s = STATUS_OK;
-    if (fd >= 0 && run_process_lives(&r->keeper) && pidfd_send_signal(fd, SIGTERM, NULL, 0) != 0 &&
-        errno != ESRCH)
-        s = error_set(err, STATUS_DENIED,
-                      "cannot stop run %s: sending a signal to its process %d failed: %s", r->id,
-                      (int)r->keeper.pid, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return s;
+    if (kernel_signal_if(r->keeper.pid, SIGTERM, keeper_lives, &r->keeper) == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_DENIED,
+                     "cannot stop run %s: sending a signal to its process %d failed: %s", r->id,
+                     (int)r->keeper.pid, strerror(errno));
 }
 
 /* Ends the processes that a killed keeper left: it sends SIGTERM, then SIGKILL after one second. */

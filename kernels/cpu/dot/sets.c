@@ -5,10 +5,11 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #else
-#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+
+#include "kernels/cpu/x86.h"
 
 /* Returns whether the CPU has the features that a set needs beyond its level. */
 #ifdef __aarch64__
@@ -20,26 +21,12 @@ static bool has_more(const struct dot_kernels *kernels)
            ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM));
 }
 #else
-/* Returns whether the CPU has AVX-VNNI, which has a separate CPUID leaf. The check of the level
- * has already verified that the system saves the registers. */
-static bool has_avx_vnni(void)
-{
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
-}
-static bool has_avx512_vnni(void)
-{
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512vnni");
-}
 /* Returns whether the CPU has AMX and Linux permits its use to this process. Linux reserves 8
  * KiB of tile state for each thread after this request (Documentation/arch/x86/xstate.rst). */
 static bool has_amx(void)
 {
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18, TILE_AND_INT8 = 3 << 24 };
-    unsigned eax, ebx, ecx, edx;
-    return has_avx512_vnni() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
-           (edx & TILE_AND_INT8) == TILE_AND_INT8 &&
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return x86_has(X86_AVX512_VNNI) && x86_has(X86_AMX_TILE) && x86_has(X86_AMX_INT8) &&
            syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 static bool has_more(const struct dot_kernels *kernels)
@@ -47,8 +34,8 @@ static bool has_more(const struct dot_kernels *kernels)
     if (kernels == &dot_kernels_avx512_amx)
         return has_amx();
     if (kernels == &dot_kernels_avx512_vnni)
-        return has_avx512_vnni();
-    return kernels != &dot_kernels_avx2_vnni || has_avx_vnni();
+        return x86_has(X86_AVX512_VNNI);
+    return kernels != &dot_kernels_avx2_vnni || x86_has(X86_AVX_VNNI);
 }
 #endif
 

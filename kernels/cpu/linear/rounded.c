@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/linear/linear.h"
 #include "kernels/cpu/row/row.h"
+#include "kernels/cpu/x86.h"
 
 #define OF_LEVEL(upper, isa_)                                                                      \
     const struct rounded_kernels rounded_kernels_##isa_ = {                                        \
@@ -24,8 +25,7 @@ static bool has_more(const struct rounded_kernels *kernels)
 {
     if (kernels != &rounded_kernels_avx512_bf16)
         return true;
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512bf16") && rounded_avx512_bf16_adds_in_order();
+    return x86_has(X86_AVX512_BF16) && rounded_avx512_bf16_adds_in_order();
 }
 #endif
 
