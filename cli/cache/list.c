@@ -1,6 +1,6 @@
 /* Lists the models of a cache folder for `cox models` and `cox rm`.
- * `cache_list` walks the folders below models/pulled and those of the demo models. For each model it reads
- * the manifest, or the mark of a fetch in progress, and counts files and bytes.
+ * `cache_list` walks the folders below models/pulled and those of the demo models. For each model
+ * it reads the manifest, or the mark of a fetch in progress, and counts files and bytes.
  * Invariants: the folder's content is not trusted. Names are only opened relative to the folder,
  * and links in the parts of a fetch are not followed. Depth and the number of models are
  * bounded. Names are printed through `cache_printable`. The caller frees the list with

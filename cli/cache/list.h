@@ -22,7 +22,7 @@ enum cached_state {
 
 struct cached_model {
     const struct demo_model *demo; /* NULL = no demo model */
-    char *entry;     /* name of the folder below CACHE_PULLED; a demo model's name */
+    char *entry;                   /* name of the folder below CACHE_PULLED; a demo model's name */
     char *base;      /* `entry` without .part-… and .old-…; all entries of a model share it */
     char *name;      /* name as typed behind `cox up`, or `entry` when it is unknown; printable */
     char *reference; /* canonical reference of the model (ref.h); NULL = unknown */

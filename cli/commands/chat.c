@@ -339,10 +339,11 @@ static int converse(struct chat *c)
         return EXIT_FAILED;
     }
     if (c->turn.demo && c->turn.demo->is_base && !c->o.completion)
-        fprintf(stderr,
-                "cox chat: %s is a base model: it continues text and was not trained to answer. Use "
-                "--completion, or serve a model that was trained to answer: `cox up demo`.\n",
-                c->turn.demo->name);
+        fprintf(
+            stderr,
+            "cox chat: %s is a base model: it continues text and was not trained to answer. Use "
+            "--completion, or serve a model that was trained to answer: `cox up demo`.\n",
+            c->turn.demo->name);
     chat_turn_catch_interrupts();
     if (!c->o.completion)
         set_system(c, c->o.system);

