@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/model/info/demo.h"
 #include "common/model/info/open.h"
 #include "gateway/parsers/reasoning.h"
 #include "gateway/parsers/tool_parsers.h"
@@ -70,15 +71,22 @@ static void add_markers(struct gateway_model *m, const struct answer_parser *p)
     }
 }
 
+/* `auto` and `vllm` both mean the makers' values for the model `demo`. It has no
+ * generation_config.json, and many of its answers at temperature 1 are wrong (decision 0032). */
 static enum status read_sampling(struct gateway_model *m, const struct gateway_config *c,
                                  struct error *err)
 {
     const char *from = c->generation_config;
-    bool own = strcmp(from, "auto") == 0;
+    const struct demo_model *demo = demo_model_find(c->model);
+    bool own = strcmp(from, "auto") == 0, is_plain = strcmp(from, "vllm") == 0;
+    enum status s = STATUS_OK;
     m->sampling = SAMPLING_DEFAULTS_OPENAI;
-    if (strcmp(from, "vllm") == 0 || (own && m->info.format != MODEL_HF))
+    if (demo && !demo->is_base && (own || is_plain))
+        m->sampling = demo->sampling;
+    else if (is_plain || (own && m->info.format != MODEL_HF))
         return STATUS_OK;
-    enum status s = sampling_defaults_read(own ? m->info.path : from, &m->sampling, err);
+    else
+        s = sampling_defaults_read(own ? m->info.path : from, &m->sampling, err);
     if (own && s == STATUS_NOT_FOUND)
         return STATUS_OK;
     if (s != STATUS_OK)

@@ -2,8 +2,8 @@
 """Starts a whole cluster several times and measures it idle and under load; prints the figures of bench/results/serving.md. Without
 --device cpu its workers are null workers, so the figures are the cost of head, gateways, links and scheduling. With --device cpu,
 they run the model. The first start then has neither the file in memory nor a compiled tokenizer.
-  tests/run_python bench/python/serving.py [--rounds 5] [--idle-seconds 20] [--models null,demo]
-  tests/run_python bench/python/serving.py --device cpu --models demo [--rounds 5] [--threads N]
+  tests/run_python bench/python/serving.py [--rounds 5] [--idle-seconds 20] [--models null,demo-base]
+  tests/run_python bench/python/serving.py --device cpu --models demo-base [--rounds 5] [--threads N]
 The client (asyncio, raw bytes) runs on the same cores and is part of the measured work. Rounds of the stream counts are
 interleaved. Figures are medians, with minimum and maximum."""
 import asyncio
@@ -128,7 +128,7 @@ def forget_file(path):
 
 
 def cold_cache(folder):
-    """Returns the environment for a cache folder with the demo model and no compiled tokenizer."""
+    """Returns the environment for a cache folder with the base demo model and no compiled tokenizer."""
     real = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "models/demo"
     (folder / "models").mkdir()
     (folder / "models/demo").symlink_to(real)
@@ -174,7 +174,7 @@ def measure(model, rounds, idle_seconds, device, more):
     args = ["--null-step-us", "0"] + (["--device", device] if model != "null" else []) + more
     shape = {"workers": 2, "tp": 2} if device == "null" else {"workers": 1, "tp": 1}
     folder = tempfile.TemporaryDirectory(prefix="coxbench-")
-    env = cold_cache(Path(folder.name)) if device != "null" and model == "demo" else None
+    env = cold_cache(Path(folder.name)) if device != "null" and model == "demo-base" else None
     counts = COUNTS[device]
     ready, stop = [], []
     for k in range(rounds):
@@ -216,7 +216,7 @@ def main():
     a = Parser("tests/run_python bench/python/serving.py", __doc__)
     a.add_argument("--rounds", type=count(), default=5)
     a.add_argument("--idle-seconds", type=amount(), default=20)
-    a.add_argument("--models", default="null,demo")
+    a.add_argument("--models", default="null,demo-base")
     a.add_argument("--device", choices=("null", "cpu"), default="null")
     a.add_argument("--threads", type=count(1, THREADS))
     o = a.parse_args()

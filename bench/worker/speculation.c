@@ -210,7 +210,7 @@ static void measure(bool repeats, uint32_t rounds, struct arena *arena)
 int main(int argc, char **argv)
 {
     const struct worker_options o = {
-        .model = argc > 1 ? argv[1] : "demo",
+        .model = argc > 1 ? argv[1] : "demo-base",
         .device = WORKER_DEVICE_CPU,
         .tp = 1,
         .pp = 1,

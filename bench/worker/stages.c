@@ -303,7 +303,7 @@ int main(int argc, char **argv)
     static struct plans plans;
     uint32_t rounds = argc > 2 ? count_argument(argv, 2, "ROUNDS", 1, MAX_ROUNDS) : 5;
     char cache[4096];
-    const struct worker_options o = {.model = argc > 1 ? argv[1] : "demo",
+    const struct worker_options o = {.model = argc > 1 ? argv[1] : "demo-base",
                                      .cache_dir = cache,
                                      .device = WORKER_DEVICE_CPU,
                                      .load_format = argc > 3 && strcmp(argv[3], "dummy") == 0

@@ -1,6 +1,6 @@
 /* Lists the models of a cache folder for `cox models` and `cox rm`.
- * `cache_list` walks the folders below models/pulled and the demo model. For each model it reads
- * the manifest, or the mark of a fetch in progress, and counts files and bytes.
+ * `cache_list` walks the folders below models/pulled and those of the demo models. For each model
+ * it reads the manifest, or the mark of a fetch in progress, and counts files and bytes.
  * Invariants: the folder's content is not trusted. Names are only opened relative to the folder,
  * and links in the parts of a fetch are not followed. Depth and the number of models are
  * bounded. Names are printed through `cache_printable`. The caller frees the list with
@@ -26,8 +26,6 @@
 #include "common/model/info/pulled.h"
 
 enum { MODELS_MAX = 10000, LOCK_YOUNG_S = 30, MAX_DEPTH = 4 };
-
-static const char demo_file[] = "gemma-3-270m-q4_k_m.gguf";
 
 const char *cached_state_name(enum cached_state s)
 {
@@ -281,16 +279,25 @@ static enum status add_pulled(const char *cache_dir, struct cached_models *l, st
     return s;
 }
 
-static void add_demo(const char *cache_dir, struct cached_models *l)
+char *cache_folder(const char *cache_dir, const struct demo_model *demo, const char *name)
+{
+    char *below = pull_join(demo ? "models" : CACHE_PULLED, "/", demo ? demo->folder : name);
+    char *folder = pull_join(cache_dir, "/", below);
+    mem_free(below);
+    return folder;
+}
+
+static void add_demo(const char *cache_dir, const struct demo_model *demo, struct cached_models *l)
 {
     struct stat st, whole;
-    char *folder = pull_join(cache_dir, "/", CACHE_DEMO);
-    char *path = pull_join(folder, "/", demo_file);
+    char *folder = cache_folder(cache_dir, demo, NULL);
+    char *path = pull_join(folder, "/", demo->file);
     if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) {
-        struct cached_model *m = add(l, "demo");
-        m->base = mem_strdup("demo");
-        m->name = mem_strdup("demo");
-        m->reference = mem_strdup("demo");
+        struct cached_model *m = add(l, demo->name);
+        m->demo = demo;
+        m->base = mem_strdup(demo->name);
+        m->name = mem_strdup(demo->name);
+        m->reference = mem_strdup(demo->name);
         if (stat(path, &whole) == 0) {
             m->format = "gguf";
             m->fetched_s = whole.st_mtime;
@@ -321,8 +328,8 @@ enum status cache_list(const char *cache_dir, struct cached_models *out, struct 
 {
     *out = (struct cached_models){0};
     enum status s = add_pulled(cache_dir, out, err);
-    if (s == STATUS_OK)
-        add_demo(cache_dir, out);
+    for (size_t i = 0; s == STATUS_OK && i < n_demo_models; i++)
+        add_demo(cache_dir, &demo_models[i], out);
     if (out->n_items > 0)
         qsort(out->items, out->n_items, sizeof *out->items, by_name);
     return s;

@@ -1,16 +1,16 @@
 #pragma once
 /* Lists the models of a cache folder, for `cox models` and `cox rm`. The list has models that
  * `cox pull` has published (manifest, common/model/info/pulled.h), parts of unfinished fetches,
- * and the demo model.
+ * and demo models (common/model/info/demo.h).
  * Names and manifests are read, but no model files. The folder's content is not trusted: a name
  * is only used as one path component below the folder. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/model/info/demo.h"
 
 #define CACHE_PULLED "models/pulled"
-#define CACHE_DEMO   "models/demo"
 
 enum cached_state {
     CACHED_WHOLE,
@@ -21,7 +21,8 @@ enum cached_state {
 };
 
 struct cached_model {
-    char *entry;     /* name of the folder below CACHE_PULLED; "demo" for CACHE_DEMO */
+    const struct demo_model *demo; /* NULL = no demo model */
+    char *entry;                   /* name of the folder below CACHE_PULLED; a demo model's name */
     char *base;      /* `entry` without .part-… and .old-…; all entries of a model share it */
     char *name;      /* name as typed behind `cox up`, or `entry` when it is unknown; printable */
     char *reference; /* canonical reference of the model (ref.h); NULL = unknown */
@@ -48,4 +49,7 @@ void cache_list_fini(struct cached_models *l);
 /* Returns a copy of `s` for a terminal, in which "?" replaces control characters and invalid
  * UTF-8. The caller frees it with `mem_free`. */
 char *cache_printable(const char *s);
+/* Returns the path of the demo model's folder, or of the folder `name` below CACHE_PULLED if
+ * `demo` is NULL. The caller frees it with `mem_free`. */
+char *cache_folder(const char *cache_dir, const struct demo_model *demo, const char *name);
 const char *cached_state_name(enum cached_state s);

@@ -38,7 +38,7 @@ static char *base_of(const char *name)
     if (model_ref_is_remote(&r))
         out = mem_strdup(strrchr(r.folder, '/') + 1);
     else if (r.kind == MODEL_REF_DEMO)
-        out = mem_strdup("demo");
+        out = mem_strdup(r.text);
     model_ref_fini(&r);
     return out;
 }
@@ -198,12 +198,13 @@ static enum status remove_pulled(const char *cache_dir, const char *base,
     return s == STATUS_OK ? s : error_prefix(err, s, "%s/" CACHE_PULLED, cache_dir);
 }
 
-static enum status remove_demo(const char *cache_dir, struct cache_removed *out, struct error *err)
+static enum status remove_demo(const char *cache_dir, const struct demo_model *demo,
+                               struct cache_removed *out, struct error *err)
 {
     int fd = open_below(cache_dir, NULL, err);
     if (fd < 0)
         return err->status;
-    enum status s = remove_entry(fd, "demo", MAX_DEPTH, out, err);
+    enum status s = remove_entry(fd, demo->folder, MAX_DEPTH, out, err);
     (void)close(fd);
     return s == STATUS_OK ? s : error_prefix(err, s, "%s/models", cache_dir);
 }
@@ -234,10 +235,8 @@ static enum status acquire(const char *cache_dir, const struct cached_model *m,
                            struct pull_lock *lock, struct error *err)
 {
     const struct pull_lock_wait wait = {30, has_looked_enough, say_nothing, is_never_done, NULL};
-    bool is_demo = strcmp(m->base, "demo") == 0 && strcmp(m->entry, "demo") == 0;
-    char *below = is_demo ? mem_strdup(CACHE_DEMO "/.cox-pull.lock")
-                          : pull_join(CACHE_PULLED "/", m->base, ".lock");
-    char *path = pull_join(cache_dir, "/", below);
+    char *folder = cache_folder(cache_dir, m->demo, m->base);
+    char *path = pull_join(folder, m->demo ? "/.cox-pull" : "", ".lock");
     n_looks = 0;
     enum status s = pull_lock_acquire(lock, path, &wait, err);
     if (s == STATUS_CLOSED)
@@ -246,7 +245,7 @@ static enum status acquire(const char *cache_dir, const struct cached_model *m,
                       "wait until it has ended",
                       m->name, path);
     mem_free(path);
-    mem_free(below);
+    mem_free(folder);
     return s;
 }
 
@@ -261,19 +260,15 @@ enum status cache_remove(const char *cache_dir, const char *name, const struct c
     mem_free(base);
     if (!m)
         return no_such_model(cache_dir, name, there, err);
-    bool is_demo =
-        strcmp(m->entry, "demo") == 0 && m->reference && strcmp(m->reference, "demo") == 0;
-    char *below = is_demo ? mem_strdup(CACHE_DEMO) : pull_join(CACHE_PULLED, "/", m->base);
-    char *folder = pull_join(cache_dir, "/", below);
+    char *folder = cache_folder(cache_dir, m->demo, m->base);
     bool is_used = cache_is_in_use(cache_dir, folder, m->reference, who, sizeof who);
-    mem_free(below);
     mem_free(folder);
     if (is_used)
         return error_set(err, STATUS_EXISTS,
                          "cannot remove model %s: it is in use (%s). Stop that process first",
                          m->name, who);
     TRY(acquire(cache_dir, m, &lock, err));
-    enum status s = is_demo ? remove_demo(cache_dir, out, err)
+    enum status s = m->demo ? remove_demo(cache_dir, m->demo, out, err)
                             : remove_pulled(cache_dir, m->base, there, out, err);
     pull_lock_release(&lock);
     return s;

@@ -301,7 +301,7 @@ enum status chat_turn_find(struct chat_turn *t, struct error *err)
     snprintf(t->model, sizeof t->model, "%s", model_at(models, 0));
     const json_t *first = json_array_get(json_object_get(models, "data"), 0);
     const char *root = json_string_value(json_object_get(first, "root"));
-    t->is_demo = root && strcmp(root, "demo") == 0;
+    t->demo = root ? demo_model_find(root) : NULL;
     json_decref(models);
     return STATUS_OK;
 }

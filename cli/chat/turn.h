@@ -4,6 +4,7 @@
 
 #include "cli/client/gateway_access.h"
 #include "cli/client/sse_reader.h"
+#include "common/model/info/demo.h"
 
 struct chat_options {
     struct gateway_access gateway;
@@ -26,7 +27,7 @@ struct chat_turn {
     struct strbuf answer, raw;
     char finish_reason[32];
     bool is_stream, failed, in_reasoning;
-    bool is_demo; /* the gateway serves the demo model, as its list of models says */
+    const struct demo_model *demo; /* demo model that the gateway serves, by its list of models */
     /* the chat was refused because the model has no chat template; not printed */
     bool is_base_model;
     int64_t n_prompt, n_tokens; /* tokens by the gateway's count; -1 = not reported */

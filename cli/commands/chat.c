@@ -338,11 +338,12 @@ static int converse(struct chat *c)
             local_cluster_hint("chat", "url", c->o.gateway.url);
         return EXIT_FAILED;
     }
-    if (c->turn.is_demo && !c->o.completion)
-        fputs(
-            "cox chat: demo is a base model: it continues text and was not trained to answer. Use "
-            "--completion, or serve a model that was trained to answer with `cox up ORG/NAME`.\n",
-            stderr);
+    if (c->turn.demo && c->turn.demo->is_base && !c->o.completion)
+        fprintf(
+            stderr,
+            "cox chat: %s is a base model: it continues text and was not trained to answer. Use "
+            "--completion, or serve a model that was trained to answer: `cox up demo`.\n",
+            c->turn.demo->name);
     chat_turn_catch_interrupts();
     if (!c->o.completion)
         set_system(c, c->o.system);

@@ -81,11 +81,7 @@ static int print_json(const char *cache_dir, const struct cached_models *l)
     json_t *models = json_array();
     for (uint32_t i = 0; i < l->n_items; i++) {
         const struct cached_model *m = &l->items[i];
-        char path[8192];
-        snprintf(path, sizeof path, "%s/%s%s%s", cache_dir,
-                 strcmp(m->base, "demo") == 0 ? CACHE_DEMO : CACHE_PULLED,
-                 strcmp(m->base, "demo") == 0 ? "" : "/",
-                 strcmp(m->base, "demo") == 0 ? "" : m->entry);
+        char *path = cache_folder(cache_dir, m->demo, m->entry);
         json_t *o = json_object();
         json_object_set_new(o, "name", json_string(m->name));
         json_object_set_new(o, "reference", m->reference ? json_string(m->reference) : json_null());
@@ -99,6 +95,7 @@ static int print_json(const char *cache_dir, const struct cached_models *l)
         json_object_set_new(o, "fetched", time_json(m->fetched_s));
         json_object_set_new(o, "last_used", time_json(m->used_s));
         json_object_set_new(o, "path", json_string(path));
+        mem_free(path);
         json_array_append_new(models, o);
     }
     json_t *root = json_pack("{s:s, s:o}", "cache", cache_dir, "models", models);

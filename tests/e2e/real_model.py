@@ -1,4 +1,4 @@
-"""Provides the demo model, prompts, and the answer to each request alone, for tests of a real model."""
+"""Provides the demo models, prompts, and the answer to each request alone, for tests of a real model."""
 import json
 import os
 from pathlib import Path
@@ -8,13 +8,15 @@ from cluster import ROOT, Cluster
 from completions import body_of, run
 
 CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
-MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
+MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"  # the model demo-base, whose tokens are known
+DEMO = CACHE / "models/demo-instruct/SmolLM2-135M-Instruct.Q4_1.gguf"  # the model demo, which answers questions
 GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT / "build/goldens/reference")
 N_CROWD = 100
 EVERY = 1 if os.environ.get("COX_WHOLE") else 5  # one answer of this many is compared where many requests run at once, since 100 take minutes
-WINDOW = 512  # window of the demo model's sliding layers, in tokens
+WINDOW = 512  # window of demo-base's sliding layers, in tokens
 
-needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no demo model at {MODEL}: scripts/fetch-demo-model")
+needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no model demo-base at {MODEL}: scripts/fetch-demo-model")
+needs_demo = pytest.mark.skipif(not DEMO.exists(), reason=f"no demo model at {DEMO}: scripts/fetch-demo-model")
 
 SENTENCES = ["The harbour was quiet that morning, and only one boat had left before the sun rose over the hills. ",
              "Nobody in the village remembered who had built the lighthouse, or why its lamp burned blue. ",
@@ -31,7 +33,7 @@ DRAWN = [body_of(p, temperature=1, seed=100 + i, top_p=0.95 if i % 2 else 1) for
 def cpu_cluster(*args, tp=1, workers=None, **kwargs):
     length = [] if "--max-model-len" in args else ["--max-model-len", "2048"]
     return Cluster("--device", "cpu", "--served-model-name", "m", *length, *args, tp=tp, workers=workers or tp,
-                   **{"model": "demo", **kwargs})
+                   **{"model": "demo-base", **kwargs})
 
 
 def answer(got):

@@ -189,10 +189,16 @@ def test_folders_of_strangers(world):
 
 
 def test_the_demo_model(world):
-    folder = world.cache / "models/demo"
-    folder.mkdir(parents=True)
-    (folder / ".lock").touch()
+    files = {"demo": "demo-instruct/SmolLM2-135M-Instruct.Q4_1.gguf", "demo-base": "demo/gemma-3-270m-q4_k_m.gguf"}
+    paths = {name: world.cache / "models" / file for name, file in files.items()}
+    for path in paths.values():
+        path.parent.mkdir(parents=True)
+        path.with_name(".lock").touch()
     assert listed(world) == {}
-    (folder / "gemma-3-270m-q4_k_m.gguf").write_bytes(b"GGUF" * 1000)
-    assert listed(world)["demo"]["format"] == "gguf" and listed(world)["demo"]["path"] == str(folder)
-    assert cox(world, "rm", "demo").returncode == 0 and not folder.exists() and Path(world.cache / "models").is_dir()
+    for path in paths.values():
+        path.write_bytes(b"GGUF" * 1000)
+    assert {name: (m["format"], m["reference"], m["path"]) for name, m in listed(world).items()} == {
+        name: ("gguf", name, str(path.parent)) for name, path in paths.items()}
+    for name, left in (("demo", ["demo-base"]), ("demo-base", [])):
+        assert cox(world, "rm", name).returncode == 0 and not paths[name].parent.exists() and list(listed(world)) == left
+    assert Path(world.cache / "models").is_dir()

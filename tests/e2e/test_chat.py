@@ -185,12 +185,15 @@ def test_a_base_model_continues_text(gateway, env, columns):
     assert (done.returncode, done.stdout) == (0, " and on\n and on\n") and done.stderr.count("is a base model") == 1
 
 
-def test_the_demo_model_does_not_answer(gateway, env):
-    """`cox chat` says once that the demo model is a base model, although it has a chat template."""
-    gateway.root = "demo"
+def test_the_base_demo_model_does_not_answer(gateway, env):
+    """`cox chat` says once that demo-base is a base model, although it has a chat template. The model demo answers, so nothing is said."""
+    gateway.root = "demo-base"
     done = run_cox("chat", "--url", gateway.url, env=env, input="a\nb\n")
-    assert done.returncode == 0 and done.stderr.count("demo is a base model: it continues text") == 1 and "--completion" in done.stderr
+    assert done.returncode == 0 and done.stderr.count("demo-base is a base model: it continues text") == 1 and "`cox up demo`" in done.stderr
     done = run_cox("chat", "--url", gateway.url, "--completion", env=env, input="a\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    gateway.root = "demo"
+    done = run_cox("chat", "--url", gateway.url, env=env, input="a\n")
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -2,6 +2,7 @@
 slowly, too much, or nothing."""
 import json
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -9,10 +10,11 @@ import time
 import httpx
 import null_oracle as oracle
 import pytest
-from cluster import BIN, Cluster, wait_for
+from cluster import BIN, ROOT, Cluster, wait_for
 
 KEY = "sk-front"
 PAGE = "https://app.example"
+TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf"
 
 
 @pytest.fixture(scope="module")
@@ -207,3 +209,18 @@ def test_generation_config(tmp_path):
 
         assert text() == oracle.text("Hi", 12, seed=3, temperature=0)
         assert text(temperature=1) == oracle.text("Hi", 12, seed=3, temperature=1) != text()
+
+
+@pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}: scripts/make-goldens")
+def test_sampling_of_the_demo_models(tmp_path):
+    """The model demo has its makers' temperature and top_p, and demo-base has OpenAI's. A folder overrides both."""
+    (tmp_path / "generation_config.json").write_text('{"temperature": 0.5}')
+    for file in ("demo-instruct/SmolLM2-135M-Instruct.Q4_1.gguf", "demo/gemma-3-270m-q4_k_m.gguf"):
+        path = tmp_path / "models" / file
+        path.parent.mkdir(parents=True)
+        shutil.copyfile(TINY, path)
+    for model, args, said in (("demo", [], "temperature=0.2 top_p=0.9 "), ("demo", ["--generation-config", "auto"], "temperature=0.2 top_p=0.9 "),
+                              ("demo", ["--generation-config", tmp_path], "temperature=0.5 top_p=1 "), ("demo-base", [], None)):
+        with Cluster("--device", "null", *args, model=model, workers=1, tp=1, env={"COX_CACHE": str(tmp_path)}) as c:
+            assert (f"sampling_defaults {said}" if said else "ready in ") in c.log()
+            assert said or "sampling_defaults" not in c.log()

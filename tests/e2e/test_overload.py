@@ -19,7 +19,7 @@ DEMO = os.environ.get("COX_OVERLOAD_MODEL") == "demo"
 pytestmark = needs_model if DEMO else []
 N = 300 if SHORT else 2000
 BLOCKS, BLOCK = (48, 16) if DEMO else (96, 16)
-ON = {"model": "demo", "workers": 1, "tp": 1} if DEMO else {"model": "null"}
+ON = {"model": "demo-base", "workers": 1, "tp": 1} if DEMO else {"model": "null"}
 LIMITS = (["--max-model-len", 128, "--max-num-seqs", 64, "--device", "cpu", "--served-model-name", "null"] if DEMO else
           ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 256, "--null-step-us", 200])
 MAX_ROUNDS = 10

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from cluster import BIN, ROOT, SANITIZED, SLOW
 from hosts import Hosts, why_not
-from real_model import CACHE, MODEL
+from real_model import CACHE, DEMO
 
 EXAMPLES = ROOT / "deploy/examples"
 # SERVED is the model that replaces "demo" in the READMEs: demo where it has been fetched, else null. Under a sanitizer it is null, because demo is
 # too slow.
-SERVED = "demo" if MODEL.exists() and not SANITIZED else "null"
+SERVED = "demo" if DEMO.exists() and not SANITIZED else "null"
 FENCE = re.compile(r"^```(\S*)(?: (test|of)=(\S+))?\n(.*?)^```$", re.M | re.S)
 needs_hosts = pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}")
 

@@ -14,9 +14,9 @@ import pytest
 from browser import MISSING, Browser
 from cluster import ROOT, SLOW, free_ports, wait_for
 from readme import Page
-from real_model import CACHE, needs_model
+from real_model import CACHE, needs_demo
 
-pytestmark = [needs_model, pytest.mark.timeout(900 * SLOW)]  # the time-out suffices for a checkout in which nothing is built yet
+pytestmark = [needs_demo, pytest.mark.timeout(900 * SLOW)]  # the time-out suffices for a checkout in which nothing is built yet
 STARTING_TO_END = 20
 
 

@@ -161,7 +161,7 @@ class Watch:
 def start_cluster(o, folder):
     keys = folder / "keys"
     keys.write_text("polite-key-0001 polite\nhostile-key-001 hostile\n")
-    model = o.model or ("demo" if MODEL.exists() else "null")
+    model = o.model or ("demo-base" if MODEL.exists() else "null")
     args = ["--api-key-file", keys, "--state-dir", folder / "state", "--served-model-name", "demo", "--trust-request-chat-template",
             "--chat-template", "chatml", "--enable-auto-tool-choice", "--tool-call-parser", "hermes", *o.cox]
     if model != "null":
@@ -219,7 +219,7 @@ def options():
     p.add_argument("--rate", type=float, default=50, help="shots a second")
     p.add_argument("--streams", type=int, default=16)
     p.add_argument("--only", nargs="+", metavar="NAME", default=[], help="attacks or families")
-    p.add_argument("--model", default="", help="default: demo where it is there, else null")
+    p.add_argument("--model", default="", help="default: demo-base where it is there, else null")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--short", action="store_true", help="20 s, and no look at times")
     p.add_argument("--json", help="write the report there")

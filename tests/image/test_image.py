@@ -13,7 +13,7 @@ import null_oracle as oracle
 import pytest
 from buildah import Buildah, why_no_buildah
 from cluster import BIN, ROOT, wait_for
-from real_model import MODEL, needs_model
+from real_model import DEMO, needs_demo
 from registry import Registry
 from unpacked import HIGH_UID, Archive, Pod, build, builder, needed, why_not, why_not_inside
 import sbom as sbom_rules  # unpacked.py puts this module's folder into sys.path
@@ -315,11 +315,11 @@ def test_a_cluster_from_the_image_alone(rootfs, archive, tmp_path):
 
 
 @needs_root
-@needs_model
+@needs_demo
 def test_the_demo_model_from_the_image_alone(folder, tmp_path):
     """A model that is baked in as a layer is found by its name "demo", and no file is fetched."""
     out = folder / "demo.tar"
-    status, said = build(out, "--with-model", f"{MODEL.parent}:/cache/models/demo")
+    status, said = build(out, "--with-model", f"{DEMO.parent}:/cache/models/{DEMO.parent.name}")
     assert status == 0, said
     baked = Archive(out)
     assert len(baked.manifest["layers"]) == 3

@@ -6,14 +6,14 @@ import shutil
 import pytest
 from buildah import Buildah, why_no_buildah
 from cluster import ROOT, SLOW, wait_for
-from real_model import MODEL, needs_model
+from real_model import DEMO, needs_demo
 from unpacked import Archive, Pod, build, why_not, why_not_inside
 
 EXAMPLE = ROOT / "deploy/examples/sagemaker"
 PULL = 'RUN ["/usr/bin/cox", "pull", "demo"]'
 pytestmark = [pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}"),
               pytest.mark.skipif(why_not_inside() is not None, reason=f"SKIPPED: {why_not_inside()}"),
-              pytest.mark.skipif(why_no_buildah() is not None, reason=f"SKIPPED: {why_no_buildah()}"), needs_model, pytest.mark.timeout(900)]
+              pytest.mark.skipif(why_no_buildah() is not None, reason=f"SKIPPED: {why_no_buildah()}"), needs_demo, pytest.mark.timeout(900)]
 
 
 def test_the_image_of_the_example(tmp_path):
@@ -28,7 +28,7 @@ def test_the_image_of_the_example(tmp_path):
     # The build has no network. COPY puts the files there that `cox pull demo` would fetch, and the pull then finds them.
     dockerfile = dockerfile.replace("FROM ", "FROM localhost/").replace(PULL, f"COPY models /cache/models\n{PULL}")
     context = tmp_path / "context"
-    shutil.copytree(MODEL.parent, context / "models/demo", ignore=shutil.ignore_patterns(".*"))
+    shutil.copytree(DEMO.parent, context / "models" / DEMO.parent.name, ignore=shutil.ignore_patterns(".*"))
     (context / "Dockerfile").write_text(dockerfile)
     buildah("bud", "--isolation", "chroot", "-t", "localhost/my-endpoint", context)
     buildah("push", "-q", "localhost/my-endpoint", f"oci-archive:{tmp_path / 'endpoint.tar'}")

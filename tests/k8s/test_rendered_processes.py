@@ -394,7 +394,7 @@ def test_a_model_that_computes(tmp_path, mode):
     objects = c.objects({"cache": {"existingClaim": "models", "accessMode": mode}, "worker": {"replicas": 1, "config": {"threads": 2}},
                          "gateway": {"replicas": 1, "config": {"queue_timeout": 300}}, "service": {"port": 8000}})
     n = pods.Node(tmp_path, BIN, objects)
-    shutil.copytree(os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo", n.claim("models") / "models" / "demo")
+    shutil.copytree(os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo-instruct", n.claim("models") / "models/demo-instruct")
     for folder, _, files in os.walk(n.claim("models")):  # a kubelet gives the files to fsGroup, unless the volume is read-only
         for name in [".", *files] if mode == "ReadWriteOnce" else []:
             os.chown(os.path.join(folder, name), 0, n.group)
@@ -448,7 +448,7 @@ def role(head):
 @pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")
 def test_a_model_of_the_image(tmp_path):
     """With cache.kind none nothing is fetched, and only /tmp and /dev/shm are writable."""
-    source = os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo"
+    source = os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo-instruct"
     os.chmod(tmp_path, 0o755)
     shutil.copytree(source, tmp_path / "models")
     model = next((tmp_path / "models").glob("*.gguf")).name

@@ -1,4 +1,4 @@
-"""Tests that scripts/fetch-demo-model works on a machine with a Python that has no pip."""
+"""Tests that scripts/fetch-demo-model works on a machine with a Python that has no pip, and fetches what `cox pull` fetches."""
 import importlib.machinery
 import importlib.util
 import sys
@@ -35,6 +35,20 @@ class Pip(unittest.TestCase):
 
     def test_the_environment_of_setup_comes_first(self):
         self.assertEqual(Path(load().PYTHONS[0]), ROOT / "scripts/../.venv/bin/python")
+
+
+class Table(unittest.TestCase):
+    def test_the_models_are_those_of_the_programs(self):
+        models = load().MODELS
+        names = (ROOT / "common/model/info/demo.c").read_text()
+        packages = (ROOT / "cli/pull/demo.c").read_text().replace("#", "{part}").replace("@", "{before}")
+        self.assertEqual(names.count("{.name = "), len(models))
+        for name, m in models.items():
+            for text in (f'.name = "{name}"', f'.folder = "{m.folder}"', f'.file = "{m.file}"'):
+                self.assertIn(text, names)
+            for text in (f'.name = "{name}"', f'.sha256 = "{m.sha256}"', f".n_bytes = UINT64_C({m.size})", f".n_parts = {m.n_parts}",
+                         f'.project = "{m.package}"', f'.wheel = "{m.wheel("", "{part}")}"', f'.member = "{m.member}"'):
+                self.assertIn(text, packages)
 
 
 if __name__ == "__main__":

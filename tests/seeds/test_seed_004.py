@@ -70,7 +70,7 @@ def test_curl(cluster):
 @needs_model
 def test_curl_of_real_text():
     """Two ranks of a real model answer with words about Singapore, as in the document, not with the text of a null worker."""
-    with Cluster("--device", "cpu", "--served-model-name", NAME, "--max-model-len", "2048", model="demo", workers=2, tp=2) as c:
+    with Cluster("--device", "cpu", "--served-model-name", NAME, "--max-model-len", "2048", model="demo-base", workers=2, tp=2) as c:
         said = json.loads(type_line(f'curl -s {c.url}/v1/completions -H "Content-Type: application/json" -d {REQUEST}'))
     text = said["choices"][0]["text"]
     assert said["usage"]["completion_tokens"] == 64 and len(text.split()) > 20 and re.search(r"\b(country|city|nation|state|island)\b", text), text

@@ -254,7 +254,7 @@ def main():
     p.add_argument("--streams", type=count(), default=8)
     p.add_argument("--tokens", type=count(), default=32, help="of each stream before the hogs; at most twice so many at the strike")
     p.add_argument("--words", type=count(0), default=0, help="of each prompt, times four")
-    p.add_argument("--model", default="demo")
+    p.add_argument("--model", default="demo-base")
     p.add_argument("--weight", type=count(0, 20), default=0)
     p.add_argument("--together", action="store_true")
     p.add_argument("--bars", type=count(0, 1), default=1)

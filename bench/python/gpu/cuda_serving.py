@@ -53,8 +53,8 @@ def main():
     parser.add_argument("--model", default=None)
     parser.add_argument("--emulated", action="store_true")
     options = parser.parse_args()
-    is_demo = options.model in (None, "demo") and not options.emulated
-    options.model = options.model or (TINY if options.emulated else "demo")
+    is_demo = options.model in (None, "demo-base") and not options.emulated
+    options.model = options.model or (TINY if options.emulated else "demo-base")
     cache = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
     missing = cache / "models/demo" if is_demo else Path(options.model)
     if not missing.exists():

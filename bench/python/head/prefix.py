@@ -49,7 +49,7 @@ def main():
     parser = option_parser("prefix")
     for name, value, kind in (("requests", 64, count(2)), ("prefix", 1000, count(BLOCK)), ("suffix", 20, count()), ("tokens", 8, count()), ("tp", 1, count(1, 64))):
         parser.add_argument(f"--{name}", type=kind, default=value)
-    parser.add_argument("--model", default="demo")
+    parser.add_argument("--model", default="demo-base")
     options = parser.parse_args()
     rng = random.Random(1)
     ids = [rng.randrange(1000, 50000) for _ in range(options.prefix)]

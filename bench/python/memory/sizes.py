@@ -107,7 +107,7 @@ def measure(model, tp, options, env=None):
 
 def main():
     parser = option_parser("sizes")
-    parser.add_argument("--models", default="null,demo")
+    parser.add_argument("--models", default="null,demo-base")
     parser.add_argument("--tp", type=counts(1, 64), default=[1, 2])
     parser.add_argument("--idle-seconds", type=amount(), default=20)
     parser.add_argument("--soak", type=count(0), default=0, metavar="SECONDS", help="of work, for each cluster")
@@ -116,7 +116,7 @@ def main():
                 if line.startswith("model name")), platform.machine())
     print(f"{time.strftime('%Y-%m-%d')}, {cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; MiB")
     for model in options.models.split(","):
-        if model == "demo":
+        if model == "demo-base":
             with tempfile.TemporaryDirectory(prefix="coxsizes-") as folder:
                 measure(model, options.tp[0], options, cold_cache(Path(folder)))
         for tp in options.tp if model != "null" else [2]:

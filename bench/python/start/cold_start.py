@@ -78,8 +78,11 @@ def one(c, cold):
             "first token": came - formed, "in all": came - asked}
 
 
+FOLDERS = {"demo": "demo-instruct", "demo-base": "demo"}
+
+
 def forget_model(model):
-    folder = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "models" / model
+    folder = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "models" / FOLDERS.get(model, model)
     for path in folder.glob("*.gguf"):
         forget_file(path)
 
@@ -87,7 +90,7 @@ def forget_model(model):
 def main():
     parser = option_parser("cold_start")
     parser.add_argument("--rounds", type=count(), default=5)
-    parser.add_argument("--model", default="demo")
+    parser.add_argument("--model", default="demo-base")
     parser.add_argument("--tp", type=count(1, 64), default=1)
     parser.add_argument("--poll", type=amount(), default=0.1)
     o = parser.parse_args()

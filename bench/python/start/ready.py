@@ -24,7 +24,7 @@ def seconds_to_ready(model, tp, env):
 def main():
     parser = option_parser("ready")
     parser.add_argument("--rounds", type=count(), default=5)
-    parser.add_argument("--model", default="demo")
+    parser.add_argument("--model", default="demo-base")
     parser.add_argument("--tp", type=counts(1, 64), default=[1, 2])
     options = parser.parse_args()
     print(f"{machine()}; {options.model}, {options.rounds} rounds: median (least … most)")
@@ -33,7 +33,7 @@ def main():
         first, later = [], []
         for _ in range(options.rounds):
             with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
-                env = cold_cache(Path(folder)) if options.model == "demo" else None
+                env = cold_cache(Path(folder)) if options.model == "demo-base" else None
                 first.append(seconds_to_ready(options.model, tp, env))
                 later.append(seconds_to_ready(options.model, tp, env))
         late |= sorted(first)[len(first) // 2] > FIRST_S or sorted(later)[len(later) // 2] > LATER_S

@@ -26,7 +26,7 @@ def figures(options, degree):
 
 def main():
     parser = option_parser("degrees")
-    parser.add_argument("--model", default="demo")
+    parser.add_argument("--model", default="demo-base")
     parser.add_argument("--degrees", type=counts(1, 64), default=[1, 2, 4])
     parser.add_argument("--rounds", type=count(), default=3)
     parser.add_argument("--num-prompts", type=count(), default=48)

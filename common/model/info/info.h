@@ -15,7 +15,7 @@ struct model_info {
     enum model_format format;
     char *path;           /* absolute path of the GGUF (its first part) or of the folder */
     char *tokenizer_path; /* argument for text_tokenizer_open */
-    char *name; /* default served name, taken from the path or the model_ref; or "demo" or "null" */
+    char *name;           /* default served name, taken from the path or the model_ref */
     /* family name, such as "gemma3" or "llama", for the chat template and the runner */
     char *family;
     uint32_t max_model_len, vocab_size;

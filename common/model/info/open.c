@@ -1,5 +1,5 @@
 /* Opens a model that `--model` names. The name goes through model_ref_parse to one of three
- * places: the cached demo model, a path on this machine, or a model that was pulled into the
+ * places: a cached demo model, a path on this machine, or a model that was pulled into the
  * cache. The file's format then chooses the reader (hf.h or gguf.h), which fills model_info.
  * Invariants: nothing is downloaded, and the files are only read. Any thread may call these
  * functions. */
@@ -16,12 +16,12 @@
 #include "common/base/mem.h"
 #include "common/model/gguf/gguf.h"
 #include "common/model/gguf/names.h"
+#include "common/model/info/demo.h"
 #include "common/model/info/gguf.h"
 #include "common/model/info/hf.h"
 #include "common/model/info/pulled.h"
 #include "common/model/info/ref.h"
 
-static const char demo_file[] = "models/demo/gemma-3-270m-q4_k_m.gguf";
 enum { NULL_MAX_LEN = 32768, NULL_VOCAB = 259, NULL_EOS = 257, NULL_HIDDEN = 8 };
 
 void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t out_size)
@@ -137,20 +137,22 @@ static enum status open_path(struct model_info *m, const char *path, const char 
     return m->format == MODEL_HF ? model_info_read_hf(m, err) : model_info_read_gguf(m, err);
 }
 
-static enum status open_demo(struct model_info *m, const char *cache_dir, struct error *err)
+static enum status open_demo(struct model_info *m, const struct demo_model *demo,
+                             const char *cache_dir, struct error *err)
 {
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s", cache_dir ? cache_dir : ".", demo_file);
+    int n = snprintf(path, sizeof path, "%s/models/%s/%s", cache_dir ? cache_dir : ".",
+                     demo->folder, demo->file);
     if (n < 0 || (size_t)n >= sizeof path)
         return error_set(
             err, STATUS_INVALID,
             "the path of the cache folder is too long. Set COX_CACHE to a shorter path");
-    enum status s = open_path(m, path, "demo", err);
+    enum status s = open_path(m, path, demo->name, err);
     if (s == STATUS_NOT_FOUND)
         return error_set(err, s,
-                         "the demo model is not at %s. Run `cox pull demo` first (253 MB), or set "
+                         "the demo model is not at %s. Run `cox pull %s` first (%s), or set "
                          "COX_CACHE to the folder that contains it",
-                         path);
+                         path, demo->name, demo->size);
     return s;
 }
 
@@ -182,7 +184,7 @@ static enum status open_ref(struct model_info *m, const char *model, const struc
     if (r->kind == MODEL_REF_NULL)
         return open_null(m);
     if (r->kind == MODEL_REF_DEMO)
-        return open_demo(m, cache_dir, err);
+        return open_demo(m, demo_model_find(r->text), cache_dir, err);
     if (r->kind == MODEL_REF_PATH)
         return open_local(m, r->path, err);
     if (r->is_plain && access(model, F_OK) == 0)

@@ -4,8 +4,8 @@
 #include "common/base/status.h"
 #include "common/model/info/info.h"
 
-/* Opens a model. `model` is "demo" (the cached demo model under cache_dir) or "null" (no
- * weights, and the built-in byte tokenizer). It can also be a GGUF file (any part of a split
+/* Opens a model. `model` is a demo model (demo.h; cached under cache_dir) or "null" (no weights,
+ * and the built-in byte tokenizer). It can also be a GGUF file (any part of a split
  * file), or a folder with config.json or with one GGUF. Or it is a reference (ref.h) that was
  * pulled into the cache. The text of STATUS_NOT_FOUND says where the function looked and how to
  * get the model. STATUS_UNSUPPORTED names the architecture and the supported ones. */

@@ -1,11 +1,10 @@
 /* Parses the text of --model into a reference. model_ref_parse tries each kind in turn (hub,
- * page of the hub, URL, bucket, "demo", "null", path). The parser of a kind fills the struct and
- * chooses the folder in the cache.
- * The folder's name has a readable part and 48 bits of SHA-256 over the normalised reference, so
- * that two references never share a folder. A URL's query is not part of the name and is never
- * shown, because the query may be a secret signature that changes daily. Such a file must be
- * identified by its hash. The text is not trusted: it is checked for length, control characters
- * and "..". The struct owns all strings; on an error it is empty. */
+ * page of the hub, URL, bucket, demo model, "null", path). The parser of a kind fills the struct
+ * and chooses the folder in the cache. The folder's name has a readable part and 48 bits of SHA-256
+ * over the normalised reference, so that two references never share a folder. A URL's query is not
+ * part of the name and is never shown, because the query may be a secret signature that changes
+ * daily. Such a file must be identified by its hash. The text is not trusted: it is checked for
+ * length, control characters and "..". The struct owns all strings; on an error it is empty. */
 #include "common/model/info/ref.h"
 
 #include <ctype.h>
@@ -16,6 +15,7 @@
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/gguf/names.h"
+#include "common/model/info/demo.h"
 
 enum { NAME_MAX_BYTES = 255, PATH_MAX_BYTES = 512, READABLE_MAX = 64, REPO_PART_MAX = 96 };
 static const char gguf[] = ".gguf", sha256_mark[] = "#sha256=";
@@ -315,7 +315,7 @@ static enum status parse_known(const char *text, struct model_ref *r, struct err
         return parse_url(text, r, err);
     if (strncmp(text, "s3://", 5) == 0)
         return parse_s3(text, r, err);
-    if (strcmp(text, "null") == 0 || strcmp(text, "demo") == 0) {
+    if (strcmp(text, "null") == 0 || demo_model_find(text)) {
         r->kind = *text == 'n' ? MODEL_REF_NULL : MODEL_REF_DEMO;
         r->text = mem_strdup(text);
         r->name = mem_strdup(text);

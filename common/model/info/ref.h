@@ -1,6 +1,6 @@
 #pragma once
-/* Parses names of models: a path, "demo", "null", or a reference to a model elsewhere. `cox
- * pull` puts such a model into the cache, where every --model then finds it:
+/* Parses names of models: a path, "null", a demo model (demo.h), or a reference to a model
+ * elsewhere. `cox pull` puts such a model into the cache, where every --model then finds it:
  *   hf:ORG/NAME[@REVISION]                   a model of a hub; also "ORG/NAME" alone if there is no
  *                                            such path, or its page's URL on huggingface.co
  *   hf:ORG/NAME/FILE.gguf[@REVISION]         one GGUF of such a model

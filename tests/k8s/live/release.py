@@ -200,5 +200,5 @@ def fill_claim(kube, namespace, claim, source):
 
 def demo_model():
     """Returns the folder of the demo model, as scripts/fetch-demo-model and `cox pull` make it, or None."""
-    folder = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "models/demo"
+    folder = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "models/demo-instruct"
     return folder if list(folder.glob("*.gguf")) else None

@@ -130,7 +130,7 @@ class Typist:
 
     def has_pulled(self, cache):
         """Copies the demo model to where `cox pull demo` would download it. The image then contains the model."""
-        shutil.copytree(demo_model(), self.folder / cache / "models/demo")
+        shutil.copytree(demo_model(), self.folder / cache / "models" / demo_model().name)
         (self.folder / "values.json").write_text(json.dumps(VALUES))
 
     def has_base(self):

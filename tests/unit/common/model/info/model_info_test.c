@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/model/info/demo.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
 #include "tests/unit/common/model/gguf_writer.c"
@@ -321,27 +322,35 @@ static void test_bombs(void **state)
 static void test_demo(void **state)
 {
     char path[128];
-    struct model_info m;
-    struct error err = {0};
     struct strbuf b;
     snprintf(path, sizeof path, "%s/cache", dir);
-    assert_int_equal(model_info_open("demo", path, &m, &err), STATUS_NOT_FOUND);
-    assert_non_null(strstr(err.text, path));
-    assert_non_null(strstr(err.text, "cox pull demo"));
-    static const char *const folders[] = {"cache", "cache/models", "cache/models/demo"};
-    for (size_t i = 0; i < 3; i++) {
-        char folder[128];
-        snprintf(folder, sizeof folder, "%s/%s", dir, folders[i]);
-        assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/cache/models", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/cache", dir);
+    for (uint32_t i = 0; i < n_demo_models; i++) {
+        const struct demo_model *demo = &demo_models[i];
+        char file[160], pull[40];
+        struct model_info m;
+        struct error err = {0};
+        assert_int_equal(model_info_open(demo->name, path, &m, &err), STATUS_NOT_FOUND);
+        snprintf(pull, sizeof pull, "`cox pull %s` first (%s)", demo->name, demo->size);
+        assert_non_null(strstr(err.text, path));
+        assert_non_null(strstr(err.text, pull));
+        snprintf(file, sizeof file, "%s/cache/models/%s", dir, demo->folder);
+        assert_int_equal(mkdir(file, 0700), 0);
+        snprintf(file, sizeof file, "cache/models/%s/%s", demo->folder, demo->file);
+        strbuf_init(&b, 0);
+        put_tiny_model(&b, "gemma3", 77 + i, 1, 8);
+        put_file(dir, file, strbuf_str(&b));
+        strbuf_fini(&b);
+        assert_int_equal(model_info_open(demo->name, path, &m, &err), STATUS_OK);
+        assert_string_equal(m.name, demo->name);
+        assert_int_equal(m.max_model_len, 77 + i);
+        model_info_fini(&m);
     }
-    strbuf_init(&b, 0);
-    put_tiny_model(&b, "gemma3", 77, 1, 8);
-    put_file(dir, "cache/models/demo/gemma-3-270m-q4_k_m.gguf", strbuf_str(&b));
-    strbuf_fini(&b);
-    assert_int_equal(model_info_open("demo", path, &m, &err), STATUS_OK);
-    assert_string_equal(m.name, "demo");
-    assert_int_equal(m.max_model_len, 77);
-    model_info_fini(&m);
+    assert_string_equal(demo_model_find("demo-base")->file, "gemma-3-270m-q4_k_m.gguf");
+    assert_null(demo_model_find("demo-"));
 }
 
 static void test_not_found(void **state)

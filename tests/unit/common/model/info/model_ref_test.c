@@ -28,6 +28,8 @@ static void test_good(void **state)
     static const struct good cases[] = {
         {"null", MODEL_REF_NULL, "null", "null"},
         {"demo", MODEL_REF_DEMO, "demo", "demo"},
+        {"demo-base", MODEL_REF_DEMO, "demo-base", "demo-base"},
+        {"demo-", MODEL_REF_PATH, "demo-", "demo-"},
         {"/a/b.gguf", MODEL_REF_PATH, "/a/b.gguf", "b"},
         {"folder", MODEL_REF_PATH, "folder", "folder"},
         {"./org/name", MODEL_REF_PATH, "./org/name", "name"},

@@ -109,6 +109,7 @@ static void test_not_there(void **state)
         {"s3://bucket/a", {"not in the cache", "`cox pull s3://bucket/a` first"}},
         {"https://h/m.gguf", {"not in the cache", "`cox pull https://h/m.gguf` first"}},
         {"demo", {"not at", "`cox pull demo` first"}},
+        {"demo-base", {"not at", "`cox pull demo-base` first"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct error err = {0};
