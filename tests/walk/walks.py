@@ -27,7 +27,7 @@ NEWCOMER, TWO_SERVERS = "tests/examples/test_newcomer.py", ("tests/e2e/test_name
 ELSEWHERE = {
     "docs/start/laptop.md": [
         ("scripts/quickstart", NEWCOMER, 'typed("quickstart")'),
-        ('echo "The city of Paris is known for" | build/release/bin/cox chat', NEWCOMER, '"chat"'),
+        ('echo "What is 2+2?" | build/release/bin/cox chat', NEWCOMER, '"chat"'),
         ("build/release/bin/cox status", NEWCOMER, '"status"'),
         ("build/release/bin/cox bench serve", NEWCOMER, '"bench"'),
         ("ask() {", NEWCOMER, 'type("kill")'),
