@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolchain import Failed
 
-OPTIMISE = "-O2 -g0 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2"
+OPTIMISE = "-O2 -g0 -fPIC -ffunction-sections -fdata-sections -fstack-protector-strong -D_FORTIFY_SOURCE=2"
 NOT_REAL = "/usr"  # folder that a library may name in its texts
 PC = "prefix={prefix}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: {name}\nDescription: {name}\nVersion: {version}\n" \
      "Libs: -L${{libdir}} -l{lib}\nLibs.private: {private}\nCflags: -I${{includedir}}\n"

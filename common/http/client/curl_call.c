@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/http/client/roots.h"
+
 static void set_timeouts(CURL *curl, const struct http_call *c)
 {
     long ms = c->timeout_ms ? (long)c->timeout_ms : 30000L;
@@ -60,8 +62,9 @@ static void set_way(CURL *curl, const struct http_call *c)
         curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     if (c->uds)
         curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, c->uds);
-    if (c->ca_file)
-        curl_easy_setopt(curl, CURLOPT_CAINFO, c->ca_file);
+    const char *ca_file = c->ca_file ? c->ca_file : roots_for_curl();
+    if (ca_file)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, ca_file);
     if (c->cert_file)
         curl_easy_setopt(curl, CURLOPT_SSLCERT, c->cert_file);
     if (c->key_file)

@@ -17,6 +17,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/http/client/roots.h"
 
 enum { MAX_REDIRECTS = 8, MAX_HEADERS = 64 << 10, CONNECT_TIMEOUT_MS = 15000, PROBLEM_MAX = 4096 };
 
@@ -362,8 +363,9 @@ static void set_options(struct transfer *t, const char *url, const struct origin
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, t);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-    if (t->net->ca_file)
-        curl_easy_setopt(curl, CURLOPT_CAINFO, t->net->ca_file);
+    const char *ca_file = t->net->ca_file ? t->net->ca_file : roots_for_curl();
+    if (ca_file)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, ca_file);
     if (is_local(o))
         curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
 }
