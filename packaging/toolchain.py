@@ -95,10 +95,10 @@ def tools(arch, folder, maps=()):
 
 def objcopy(arch):
     """Returns the program that changes object files of a processor."""
-    for name in (f"{arch}-linux-gnu-objcopy", ROOT / f".deps/arm64/tools/usr/bin/{arch}-linux-gnu-objcopy"):
+    for name in (f"{arch}-linux-gnu-objcopy", ROOT / f".deps/arm64/bin/{arch}-linux-gnu-objcopy"):
         if shutil.which(name):
             return shutil.which(name)
-    raise Failed(f"{arch}-linux-gnu-objcopy is not installed. Run apt-get install binutils-{arch.replace('_', '-')}-linux-gnu.")
+    raise Failed(f"{arch}-linux-gnu-objcopy is not installed. Run scripts/setup --arm64, or apt-get install binutils-{arch.replace('_', '-')}-linux-gnu.")
 
 
 def runtime(arch, folder, environment):
