@@ -1,0 +1,136 @@
+"""Tests the build of portable programs without a compiler run of minutes: the lock file of sources, the compiler's wrapper, the
+identities of libraries, and the check that a program runs on older systems."""
+import importlib.machinery
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "packaging"))
+import recipes  # noqa: E402
+import sources  # noqa: E402
+import toolchain  # noqa: E402
+from toolchain import Failed  # noqa: E402
+
+
+def script(name):
+    loader = importlib.machinery.SourceFileLoader(name, str(ROOT / "packaging" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+class Sources(unittest.TestCase):
+    def with_lock(self, text):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        lock = Path(folder.name) / "sources.txt"
+        lock.write_text(f"# snapshot: 20260101T000000Z\n{text}\n")
+        return mock.patch.object(sources, "LOCK", lock)
+
+    def test_every_library_has_a_row_and_a_recipe(self):
+        names = [s.name for s in sources.sources()]
+        self.assertEqual(sorted(names), sorted(sources.WANTED))
+        self.assertEqual(set(names), set(recipes.RECIPES))
+        self.assertLess(names.index("openssl"), names.index("curl"))
+        self.assertLess(names.index("libsodium"), names.index("libzmq"))
+
+    def test_hostile_rows_are_refused(self):
+        row = "zlib zlib trixie 1.3 {pool} {file} {sha} Zlib"
+        good = {"pool": "pool/main/z/zlib", "file": "zlib_1.3.dsc", "sha": "a" * 64}
+        for change in ({"pool": "../../etc"}, {"file": "../zlib.dsc"}, {"sha": "a" * 63}, {"sha": "Z" * 64}):
+            with self.with_lock(row.format(**{**good, **change})), self.assertRaisesRegex(Failed, "zlib is not valid"):
+                sources.sources()
+        with self.with_lock(row.format(**good)):
+            self.assertEqual(sources.sources()[0].licence, "Zlib")
+
+    def test_a_file_with_another_hash_is_not_used(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(sources, "download", lambda url, to: to.write_bytes(b"other")):
+            with self.assertRaisesRegex(Failed, "another SHA-256"):
+                sources.fetch_file("pool", "a.tar.gz", "0" * 64, Path(folder))
+            self.assertFalse((Path(folder) / "a.tar.gz").exists())
+
+    def test_the_parts_of_a_source_package_stay_in_its_folder(self):
+        dsc = "Format: 3.0\nChecksums-Sha256:\n {} 12 {}\nFiles:\n"
+        self.assertEqual(sources.parts(dsc.format("a" * 64, "zlib.tar.gz")), [("a" * 64, "12", "zlib.tar.gz")])
+        for name in ("../zlib.tar.gz", "a/b.tar.gz"):
+            with self.assertRaises(Failed):
+                sources.parts(dsc.format("a" * 64, name))
+        with self.assertRaises(Failed):
+            sources.parts("Format: 3.0\n")
+
+    def test_versions_of_debian_become_upstream_versions(self):
+        for debian, upstream in (("1:1.3.dfsg+really1.3.1-1+deb13u1", "1.3.1"), ("3.5.7-1~deb13u2", "3.5.7"), ("1.5.7+dfsg-1", "1.5.7"),
+                                 ("0.2.5-2", "0.2.5"), ("8.14.1-2+deb13u5", "8.14.1")):
+            self.assertEqual(recipes.upstream(debian), upstream)
+
+
+class Wrapper(unittest.TestCase):
+    def arguments(self, arch, *given):
+        """Returns what the wrapper passes to zig, which is a program here that prints its arguments."""
+        with tempfile.TemporaryDirectory() as folder:
+            fake = Path(folder) / "zig"
+            toolchain.write_program(fake, '#!/bin/sh\nprintf "%s\\n" "$@"\n')
+            with mock.patch.object(toolchain, "zig", lambda: fake), mock.patch.dict("os.environ", {"COX_PACKAGING_CACHE": folder}):
+                toolchain.tools(arch, Path(folder) / "tools", [("/home/me", "/x")])
+            return subprocess.run([Path(folder) / "tools/cox-cc", *given], capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
+
+    def test_gcc_options_become_zig_options(self):
+        got = self.arguments("aarch64", "-march=armv8.2-a+dotprod+i8mm", "-march=armv8-a", "-lgcc_s", "-m64", "--target=x", "a b.c")
+        self.assertEqual(got[-3:], ["-mcpu=generic+v8_2a+dotprod+i8mm", "-lunwind", "a b.c"])
+        self.assertIn("aarch64-linux-gnu." + toolchain.GLIBC, got)
+        self.assertIn("-ffile-prefix-map=/home/me=/x", got)
+        self.assertEqual(self.arguments("x86_64", "-lstdc++", "-mavx2")[-2:], ["-lc++", "-mavx2"])
+
+
+class Identities(unittest.TestCase):
+    def test_a_change_builds_the_library_and_those_after_it_again(self):
+        deps = script("deps")
+        rows = sources.sources()
+        before = deps.identities("x86_64")
+        self.assertNotEqual(before, deps.identities("aarch64"))
+        changed = [s._replace(version="9") if s.name == "curl" else s for s in rows]
+        with mock.patch.object(deps, "sources", lambda: changed):
+            after = deps.identities("x86_64")
+        names = [s.name for s in rows]
+        at = names.index("curl")
+        self.assertEqual([before[n] == after[n] for n in names], [True] * at + [False] * (len(names) - at))
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        if not shutil.which("gcc") or not shutil.which("readelf"):
+            self.skipTest("gcc or readelf is not installed")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.module = script("stage")
+        self.check = self.module.check
+
+    def program(self, code, *options):
+        (self.folder / "a.c").write_text(code)
+        subprocess.run(["gcc", "a.c", "-o", "a", *options], cwd=self.folder, check=True)
+        return self.folder / "a"
+
+    def test_other_libraries_and_newer_symbols_are_refused(self):
+        plain = self.program("int main(void) { return 0; }", "-nostartfiles", "-Wl,-emain")
+        self.check(plain)
+        with self.assertRaisesRegex(Failed, "needs (glibc [0-9.]+, )?libz.so.1, which older systems do not have"):
+            self.check(self.program("extern const char *zlibVersion(void); int main(void) { return zlibVersion() == 0; }", "-lz"))
+        with mock.patch.object(self.module, "GLIBC", "2.1"), self.assertRaisesRegex(Failed, "needs glibc 2"):
+            self.check(self.program("#include <stdlib.h>\nint main(int n, char **a) { return abs(atoi(a[n - 1])); }"))
+
+    def test_a_path_of_this_machine_is_refused(self):
+        program = self.program(f'const char *at = "{ROOT}/common/a.c"; int main(void) {{ return !at; }}', "-nostartfiles", "-Wl,-emain")
+        with self.assertRaisesRegex(Failed, "a folder of this machine"):
+            self.check(program)
+
+
+if __name__ == "__main__":
+    unittest.main()
