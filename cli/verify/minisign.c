@@ -28,11 +28,15 @@ static struct str take_line(struct str *rest)
     return line;
 }
 
-/* Decodes a whole line of base64 that must give exactly n bytes. */
+/* Decodes a whole line of base64 that must give exactly n bytes. libsodium takes some bytes that
+ * are not ASCII for letters, so these are refused first. */
 static bool decode(struct str line, uint8_t *out, size_t n)
 {
     size_t got = 0;
     const char *end = NULL;
+    for (size_t i = 0; i < line.len; i++)
+        if ((unsigned char)line.ptr[i] >= 0x80)
+            return false;
     return sodium_base642bin(out, n, line.ptr, line.len, NULL, &got, &end,
                              sodium_base64_VARIANT_ORIGINAL) == 0 &&
            got == n && end == line.ptr + line.len;
