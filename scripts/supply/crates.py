@@ -70,7 +70,7 @@ def check_advisories(db, offline, part):
     with tempfile.TemporaryDirectory() as holder:
         if db:
             words += ["--db", advisories(db, holder), "--no-fetch", "--stale"]
-        code, said = run(words, ROOT)
+        code, said = run(words, ROOT / "text")  # text/.cargo/audit.toml would have exceptions
     if code and not db and could_not_fetch(said):
         raise NotRun(f"RustSec's advisories are not reachable: {last_line(said)}. Give a copy with --advisory-db DIR")
     lines = [line for line in said.splitlines() if line.strip()]

@@ -7,7 +7,7 @@ LIST_MAX = 8 << 20
 NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[A-Za-z0-9,._-]+\])?==([A-Za-z0-9][A-Za-z0-9.+!_-]*)(?: ; [^\\#]+)?$")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}$")
 CALL = re.compile(r"pip\d?(?:\"|')?[\s,\"']+install\b.*")
-SCRIPTS = re.compile(r"(scripts|packaging|deploy|\.ci|tests)/|Makefile$")
+SCRIPTS = re.compile(r"(scripts|packaging|deploy|\.ci|tests(?!/scripts/))/|Makefile$")
 PROSE = (".md", ".txt", ".in", ".html", ".json", ".lock")
 
 
