@@ -111,7 +111,7 @@ static int print_report(const char *prefix, const struct verify_report *r)
     for (size_t i = 0; i < r->n_findings; i++)
         printf("%s %s\n", r->findings[i].path, r->findings[i].text);
     if (r->n_left_out > 0)
-        printf("note: %zu documents, manual pages or completions are not installed\n",
+        printf("note: documents, manual pages and completions that are not installed: %zu\n",
                r->n_left_out);
     print_signature(r);
     if (verify_is_fine(r)) {
@@ -126,9 +126,9 @@ static int print_report(const char *prefix, const struct verify_report *r)
                 prefix, r->why_wrong);
     if (r->n_findings > 0)
         fprintf(stderr,
-                "cox version: %zu files below %s are not as in " VERIFY_LIST " (%zu files). "
-                "Install the package again\n",
-                r->n_findings, prefix, r->n_files);
+                "cox version: the files below %s are not as in " VERIFY_LIST ": %zu of them are "
+                "wrong. Install the package again\n",
+                prefix, r->n_findings);
     return EXIT_FAILED;
 }
 

@@ -27,7 +27,7 @@ class Part:
             yield from (f"{self.name}: {kind}: {printable(line)}" for line in lines[:SHOWN_MAX])
             if len(lines) > SHOWN_MAX:
                 yield f"{self.name}: {kind}: and {len(lines) - SHOWN_MAX} more"
-        about = f"{len(self.wrong)} faults" if self.wrong else self.not_run or self.checked
+        about = f"faults: {len(self.wrong)}" if self.wrong else self.not_run or self.checked
         yield f"{self.name}: {self.state()}: {printable(about)}"
 
 

@@ -58,10 +58,10 @@ def test_wrong_files(prefix):
     (prefix / "lib/coxswain/libcublasLt.so.13").write_text("")
     (prefix / "share/man/man1/cox.1").unlink()
     code, out, err = run(prefix / "bin/cox", "version", "--verify")
-    assert code == 1 and "3 files below" in err
+    assert code == 1 and "3 of them are wrong" in err
     assert re.search(r"^bin/cox-head has changed: its SHA-256 is [0-9a-f]{64}, and the list has [0-9a-f]{64}$", out, re.M)
     assert "bin/cox-worker is not in the list\n" in out and "lib/coxswain/libcublasLt.so.13 is not in the list\n" in out
-    assert "note: 1 documents, manual pages or completions are not installed" in out
+    assert "completions that are not installed: 1\n" in out
     code, out, _ = run(prefix / "bin/cox", "version", "--verify", "--json")
     said = json.loads(out)["verify"]
     assert code == 1 and not said["ok"] and [(f["path"], f["state"]) for f in said["findings"]] == [
