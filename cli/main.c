@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return end("help", cmd_help(&commands, 1, argv + 1));
     if (strcmp(name, "--version") == 0)
-        return cmd_version(1, argv + 1);
+        return cmd_version_line();
     const struct command *c = command_find(&commands, name);
     if (c)
         return end(name, command_run(&commands, c, argc - 1, argv + 1));

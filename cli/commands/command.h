@@ -64,6 +64,7 @@ int cmd_join_token(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_version(int argc, char **argv);
+int cmd_version_line(void); /* `cox --version` and `vllm --version`: one line */
 int cmd_completion(const struct command_table *t, int argc, char **argv);
 int cmd_help(const struct command_table *t, int argc, char **argv);
 int cmd_flags(const struct command_table *t, int argc, char **argv);

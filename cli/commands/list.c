@@ -1,5 +1,5 @@
 /* Searches the table of commands. It finds a command by its name, and the nearest name for an
- * unknown command. It also prints the texts of `cox help` and `cox version`. */
+ * unknown command. It also prints the text of `cox help`. */
 #include "cli/commands/list.h"
 
 #include <stdio.h>
@@ -7,7 +7,6 @@
 
 #include "cli/base/command_line.h"
 #include "common/base/str.h"
-#include "common/base/version.h"
 #include "common/config/distance.h"
 
 const struct command *command_find(const struct command_table *t, const char *name)
@@ -37,14 +36,6 @@ const struct command *command_nearest(const struct command_table *t, const char 
 int command_run(const struct command_table *t, const struct command *c, int argc, char **argv)
 {
     return c->run_among ? c->run_among(t, argc, argv) : c->run(argc, argv);
-}
-
-int cmd_version(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    printf("cox %s\n", COX_VERSION);
-    return EXIT_FINE;
 }
 
 static void print_section(const struct command_table *t, const struct command_section *s)

@@ -23,8 +23,8 @@ extern const struct option_spec run_batch_specs[];
 extern const size_t run_batch_n_specs;
 extern const struct option_spec models_specs[], rm_specs[];
 extern const size_t models_n_specs, rm_n_specs;
-extern const struct option_spec keys_specs[], join_token_specs[];
-extern const size_t keys_n_specs, join_token_n_specs;
+extern const struct option_spec keys_specs[], join_token_specs[], version_specs[];
+extern const size_t keys_n_specs, join_token_n_specs, version_n_specs;
 
 extern const struct option_spec run_specs[], run_create_specs[], run_list_specs[];
 extern const struct option_spec run_show_specs[], run_logs_specs[], run_terminate_specs[];

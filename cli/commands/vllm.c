@@ -100,7 +100,7 @@ int vllm_main(const struct command_table *t, int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "";
     program_name_set_vllm();
     if (strcmp(name, "--version") == 0 || strcmp(name, "-v") == 0)
-        return cmd_version(1, argv + 1);
+        return cmd_version_line();
     bool asks = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     if (argc < 2 || asks) {
         print_help(asks ? stdout : stderr);

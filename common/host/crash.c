@@ -78,6 +78,11 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *ctx)
     return 0;
 }
 
+const char *crash_build_id(void)
+{
+    return crash.build_id;
+}
+
 /* ---- in the handler ---- */
 
 struct line {

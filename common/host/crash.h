@@ -8,3 +8,6 @@
  * with a program of the same build id. Call crash_install once, early and before other threads
  * start. */
 void crash_install(void);
+/* Returns the program's build id in hexadecimal digits, or "" when the program has none. The id is
+ * known after crash_install. */
+const char *crash_build_id(void);
