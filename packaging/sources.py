@@ -32,7 +32,7 @@ MAX_BYTES = 200e6
 WANTED = {"zlib": ("zlib", "Zlib"), "libzstd": ("libzstd", "BSD-3-Clause"), "openssl": ("openssl", "Apache-2.0"), "curl": ("curl", "curl"),
           "libsodium": ("libsodium", "ISC"), "libuv": ("libuv1", "MIT"), "jansson": ("jansson", "MIT"), "libyaml": ("libyaml", "MIT"),
           "xxhash": ("xxhash", "BSD-2-Clause"), "hiredis": ("hiredis", "BSD-3-Clause"), "protobuf-c": ("protobuf-c", "BSD-2-Clause"),
-          "sqlite": ("sqlite3", "blessing"), "libzmq": ("zeromq3", "MPL-2.0"), "llhttp": ("node-undici", "MIT", "node-llhttp")}
+          "sqlite": ("sqlite3", "blessing"), "libzmq": ("zeromq3", "LicenseRef-LGPL-3.0-or-later-WITH-ZeroMQ-exception"), "llhttp": ("node-undici", "MIT", "node-llhttp")}
 
 
 class Source(NamedTuple):
