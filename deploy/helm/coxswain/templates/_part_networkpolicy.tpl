@@ -160,10 +160,11 @@ spec:
     matchLabels:
       {{- include "coxswain.selector" (dict "ctx" $ "part" .) | nindent 6 }}
   policyTypes: [Ingress, Egress]
+  # JSON quotes a name such as 12e4567, which some readers of YAML take for a number.
   ingress:
-    {{- toYaml (get $in .) | nindent 4 }}
+    {{- toPrettyJson (get $in .) | nindent 4 }}
   egress:
-    {{- toYaml (get $out .) | nindent 4 }}
+    {{- toPrettyJson (get $out .) | nindent 4 }}
 {{- end }}
 {{- end }}
 {{ end -}}
