@@ -57,7 +57,7 @@ endforeach()
 # the chart, its pods as processes, and the examples; sanitizers find no further faults in them
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   # These tests check the Helm chart, rendered by Helm as a library, without a cluster (docs/develop/deploy-design.md).
-  foreach(n access around cache chart kustomize no_cluster package pages runs values)
+  foreach(n access around cache chart kustomize no_cluster package pages push runs values)
     add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
     set_tests_properties(k8s_${n} PROPERTIES LABELS quick TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
