@@ -137,7 +137,7 @@ set_tests_properties(walk PROPERTIES LABELS quick TIMEOUT 300 SKIP_RETURN_CODE 7
 if(COX_CUDA)
   set(image_tests cuda_variant)
 elseif(NOT COX_SANITIZE)
-  set(image_tests image custom_image dockerfile sagemaker)
+  set(image_tests image custom_image dockerfile sagemaker seccomp)
 endif()
 foreach(n ${image_tests})
   add_test(NAME image_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
@@ -149,6 +149,7 @@ if(COX_CUDA)
 elseif(NOT COX_SANITIZE) # this test downloads a Debian system and compiles everything in it
   set_tests_properties(image_dockerfile PROPERTIES LABELS long TIMEOUT 7200)
   set_tests_properties(image_sagemaker PROPERTIES LABELS long) # image_custom_image does nearly the same by default
+  set_tests_properties(image_seccomp PROPERTIES LABELS long) # it builds an image of its own
 endif()
 add_dependencies(threaded_tests cox cox-head cox-gateway cox-worker)
 # These are whole runs of tests that sanitizer builds shorten: the demo model on two ranks, 100 clients at once (SHORT in e2e/cluster.py).
