@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import httpx
 import pytest
 from release import CHART, ROOT, Release, more, null_values
 
@@ -60,8 +61,10 @@ def pushed(registry, folder, version):
 
 
 def versions(release):
+    """Returns the versions of the head, of the workers, and of the gateways that answer at the Service."""
     status = release.status()
-    return sorted({status.get("version"), *(w["version"] for w in status["workers"]), *(g["version"] for g in status["gateways"])} - {None})
+    asked = [httpx.get(release.url() + "/version", headers=release.auth(), timeout=60).json()["version"] for _ in range(8)]
+    return sorted({status.get("version", "none"), *(w["version"] for w in status["workers"]), *asked})
 
 
 @pytest.mark.parametrize("program", ["helm", "helm4"])
