@@ -105,7 +105,7 @@ def test_a_chart_from_the_registry_renders_the_same(tmp_path):
 
 
 def test_a_given_chart_is_pushed_unchanged_and_described_as_helm_does(tmp_path):
-    """The manifest equals the one that Helm's own push makes of the same file, except for the time."""
+    """Helm's own push of the same file makes an equal manifest, except for the time."""
     run(CHART, "--out", tmp_path)
     file = tmp_path / f"coxswain-{VERSION}.tgz"
     with Registry() as registry:
