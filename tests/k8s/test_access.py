@@ -36,6 +36,16 @@ def test_an_api_key_unless_somebody_else_has_it():
     assert "generated" not in c.notes({"gateway": {"apiKeys": {"existingSecret": "mine"}}})
 
 
+def test_without_a_cluster_named_secrets_make_a_repeatable_rendering():
+    """Without a cluster Helm would make other keys each time. With all Secrets named, two renderings are equal."""
+    named = {"keys": {"existingSecret": "k"}, "admin": {"existingSecret": "a"}, "gateway": {"apiKeys": {"existingSecret": "g"}},
+             "redis": {"enabled": True, "existingSecret": "r"}, "head": {"standby": True}}
+    assert c.texts(named) == c.texts(named) and c.objects(named).kinds("Secret") == []
+    for part in ("keys", "admin", "gateway", "redis"):
+        rest = {k: v for k, v in named.items() if k != part} | ({"redis": {"enabled": True}} if part == "redis" else {})
+        assert c.texts(rest) != c.texts(rest), part
+
+
 def test_a_profile_of_system_calls():
     """With seccompProfile the programs of the image have a profile of the node. Redis is another program and keeps the default."""
     objs = c.objects({"seccompProfile": {"type": "Localhost", "localhostProfile": "coxswain.json"}, "redis": {"enabled": True},
