@@ -94,8 +94,9 @@ def metadata(data):
             found = [m for m in tar if m.isreg() and re.fullmatch(r"[a-z0-9.-]+/Chart\.yaml", m.name) and m.size < 1 << 20]
             meta = read_yaml(tar.extractfile(found[0]).read())
         if re.fullmatch(r"[a-z0-9-]+", meta["name"]) and re.fullmatch(r"\d+\.\d+\.\d+[A-Za-z0-9.+-]*", meta["version"]):
+            annotations(meta, "")  # raises when a field has another type
             return meta
-    except (OSError, EOFError, tarfile.TarError, ValueError, IndexError, KeyError, TypeError):
+    except (OSError, EOFError, tarfile.TarError, ValueError, IndexError, KeyError, TypeError, AttributeError):
         pass
     raise Failed("this file is not a chart: it has no NAME/Chart.yaml with a name and a version. packaging/chart writes one.")
 

@@ -5,6 +5,7 @@ Authorization header follows an upload to another host. Errors are `Failed`, wit
 """
 import base64
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from debian import Failed  # noqa: E402
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 EMPTY = "application/vnd.oci.empty.v1+json"
+DOCKER = {"docker.io": ("registry-1.docker.io", "https://index.docker.io/v1/")}  # host of the API, and name in the files of logins
 TRIES = 6
 LONGEST_WAIT_S = 60
 LARGEST_ANSWER = 4 << 20  # largest manifest, index or token in bytes
@@ -68,7 +70,7 @@ def login_of_tools(host, environment=os.environ):
              f"{home}/.config/containers/auth.json", f"{environment.get('DOCKER_CONFIG', home + '/.docker')}/config.json"]
     for file in filter(None, files):
         try:
-            stored = json.loads(Path(file).read_text())["auths"][host]["auth"]
+            stored = json.loads(Path(file).read_text())["auths"][DOCKER.get(host, ("", host))[1]]["auth"]
             name, _, password = base64.b64decode(stored).decode().partition(":")
             return name, password
         except (OSError, ValueError, KeyError, TypeError):
@@ -85,8 +87,9 @@ class Registry:
     """`Registry` is one host. `login` is (name, password) or None."""
 
     def __init__(self, host, login=None, plain_http=False, wait=time.sleep):
-        self.host, self.login, self.wait = host, login, wait
-        self.base = f"{'http' if plain_http else 'https'}://{host}"
+        self.host, self.login, self.wait = DOCKER.get(host, (host, ""))[0], login, wait
+        self.schemes = ("https", "http") if plain_http else ("https",)
+        self.base = f"{self.schemes[-1]}://{self.host}"
         self.tokens, self.opener = {}, urllib.request.build_opener(Stay)
 
     # ---- requests ----
@@ -121,7 +124,7 @@ class Registry:
                 why = f"HTTP {status}"
                 if re.fullmatch(r"[0-9]{1,4}", answered.get("Retry-After", "")):
                     pause = min(int(answered["Retry-After"]), LONGEST_WAIT_S)
-            except OSError as e:  # URLError is one too
+            except (OSError, http.client.HTTPException) as e:  # URLError is an OSError
                 why = str(getattr(e, "reason", e))
             if n + 1 < TRIES:
                 self.wait(pause)
@@ -150,7 +153,7 @@ class Registry:
         if kind.lower() != "bearer" or "realm" not in asked:
             raise Failed(f"{self.host} asks for a login. Use --login FILE with a line NAME:PASSWORD, or run `skopeo login {self.host}` first.")
         realm = urllib.parse.urlsplit(asked["realm"])
-        if realm.scheme != "https" and not self.base.startswith("http://"):
+        if realm.scheme not in self.schemes:
             raise Failed(f"{self.host} sends logins to {asked['realm']}, which is not encrypted. No password was sent.")
         query = {"scope": f"repository:{repository}:pull,push"} | ({"service": asked["service"]} if "service" in asked else {})
         url = urllib.parse.urlunsplit(realm._replace(query="&".join(filter(None, [realm.query, urllib.parse.urlencode(query)]))))
@@ -181,7 +184,7 @@ class Registry:
         if status != 202 or not where:
             raise Failed(f"{self.host} refuses an upload to {repository} (HTTP {status}{self.reason(data)}). Check that the login may push there.")
         at = urllib.parse.urlsplit(urllib.parse.urljoin(self.base, where))
-        if at.scheme != "https" and not self.base.startswith("http://"):
+        if at.scheme not in self.schemes:
             raise Failed(f"{self.host} wants the upload at {at.scheme}://{at.netloc}, which is not encrypted. Nothing was sent.")
         url = urllib.parse.urlunsplit(at._replace(query="&".join(filter(None, [at.query, urllib.parse.urlencode({"digest": digest})]))))
         status, _, data = self.ask("PUT", url, repository, {"Content-Type": "application/octet-stream"}, body)

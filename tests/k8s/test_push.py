@@ -196,6 +196,9 @@ def test_logins(tmp_path):
         sent(registry, path, "--no-chart", path="other", DOCKER_CONFIG=str(tmp_path))
         (tmp_path / "config.json").write_text('{"auths": []}')
         sent(registry, path, "--no-chart", path="third", status=1, DOCKER_CONFIG=str(tmp_path))
+        (tmp_path / "config.json").write_text(json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": base64.b64encode(b"a:b").decode()}}}))
+        assert oci.login_of_tools("docker.io", {"DOCKER_CONFIG": str(tmp_path)}) == ("a", "b")
+        assert oci.Registry("docker.io").base == "https://registry-1.docker.io" and oci.login_of_tools("x.io", {"DOCKER_CONFIG": str(tmp_path)}) is None
         assert {name for name, _, _ in registry.server.store} == {"team/coxswain", "other/coxswain"}
 
 
@@ -203,7 +206,7 @@ def test_a_password_goes_nowhere_else(tmp_path):
     """A token service without encryption gets no password, and another host that takes uploads gets no token."""
     secure = oci.Registry("registry.example", ("me", "pw"))
     secure.patient = lambda *request: pytest.fail(f"asked {request}")
-    for realm in ("http://registry.example/token", "ftp://x/"):
+    for realm in ("http://registry.example/token", "ftp://x/", "file:///etc/passwd", "no address"):
         with pytest.raises(oci.Failed, match="No password was sent"):
             secure.authorize(f'Bearer realm="{realm}",service="x"', "a/b")
     with pytest.raises(oci.Failed, match="asks for a login"):
@@ -269,6 +272,16 @@ def test_archives_that_are_none(tmp_path):
     with Registry() as registry:
         assert "is not a chart" in sent(registry, "--chart", tmp_path / "text", status=1)
         assert "is not a chart" in sent(registry, "--chart", path, status=1)
+        for i, text in enumerate(("name: a", "name: a\nversion: 1", "- a", "name: A\nversion: 1.2.3", "name: a\nversion: 1.2.3\nannotations: [x]",
+                                  "name: a\nversion: 1.2.3\nmaintainers: [x]", "name: a\nversion: 1.2.3\nsources: 5", "name: [")):
+            packed = io.BytesIO()
+            with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+                info = tarfile.TarInfo("a/Chart.yaml")
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text.encode()))
+            (tmp_path / "wrong.tgz").write_bytes(packed.getvalue())
+            assert "is not a chart" in sent(registry, "--chart", tmp_path / "wrong.tgz", status=1), text
+        assert registry.server.store == {}
     for address in ("https://r.example/x", "r.example/Upper", "r.example/a//b", "", "r.example/..", "a b"):
         assert "is not the address of a registry" in run(PUSH, address, status=1), address
 
@@ -278,10 +291,11 @@ def test_a_registry_that_lies_is_found(tmp_path):
     client.once = lambda *request: (201, {"Docker-Content-Digest": "sha256:" + "1" * 64}, b"")
     with pytest.raises(oci.Failed, match="so it changes manifests"):
         client.push_manifest("a", "t", oci.MANIFEST, b"{}")
-    client.once = lambda *request: (202, {"Location": "http://elsewhere/x"} if request[0] == "POST" else {}, b"")
     client.has_blob = lambda *blob: False
-    with pytest.raises(oci.Failed, match="which is not encrypted. Nothing was sent"):
-        client.push_blob("a", "sha256:" + hashlib.sha256(b"").hexdigest(), b"")
+    for where in ("http://elsewhere/x", "file:///etc/passwd"):
+        client.once = lambda *request: (202, {"Location": where} if request[0] == "POST" else {}, b"")  # noqa: B023
+        with pytest.raises(oci.Failed, match="which is not encrypted. Nothing was sent"):
+            client.push_blob("a", "sha256:" + hashlib.sha256(b"").hexdigest(), b"")
     client.once = lambda *request: (403, {}, b'{"errors": [{"message": "no\\u001b[31m\\nright"}]}')
     with pytest.raises(oci.Failed, match=r"HTTP 403: no\?\[31m\?right"):
         client.push_blob("a", "sha256:" + hashlib.sha256(b"").hexdigest(), b"")
