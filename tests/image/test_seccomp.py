@@ -154,7 +154,7 @@ def test_a_cluster_with_the_null_model(pod):
 
 @needs_model
 def test_a_cluster_with_the_demo_model(pod):
-    at = pod.rootfs / "cache/models/demo"
+    at = pod.rootfs / "cache/models" / MODEL.parent.name
     pod.inside("mkdir", "-p", at)
     pod.inside("mount", "--bind", "-o", "ro", MODEL.parent, at)
     options = ["--device", "cpu", "--threads", "2", "--max-model-len", "512"]
