@@ -57,7 +57,7 @@ endforeach()
 # the chart, its pods as processes, and the examples; sanitizers find no further faults in them
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   # These tests check the Helm chart, rendered by Helm as a library, without a cluster (docs/develop/deploy-design.md).
-  foreach(n cache chart values around kustomize no_cluster pages runs)
+  foreach(n access around cache chart kustomize no_cluster package pages push runs values)
     add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
     set_tests_properties(k8s_${n} PROPERTIES LABELS quick TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
@@ -77,7 +77,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     set_tests_properties(k8s_live_${n} PROPERTIES LABELS k8s-cluster TIMEOUT 3600 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                          ENVIRONMENT "${e2e_environment}")
   endforeach()
-  set_tests_properties(k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_leaderworkerset k8s_live_walks k8s_live_to_zero k8s_live_cache k8s_live_runs PROPERTIES LABELS "k8s-cluster;long")
+  set_tests_properties(k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_leaderworkerset k8s_live_walks k8s_live_to_zero k8s_live_cache k8s_live_runs k8s_live_versions PROPERTIES LABELS "k8s-cluster;long")
   # Each example of deploy/examples works as its README says.
   file(GLOB example_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/examples/test_*.py)
   foreach(t ${example_tests})
@@ -137,7 +137,7 @@ set_tests_properties(walk PROPERTIES LABELS quick TIMEOUT 300 SKIP_RETURN_CODE 7
 if(COX_CUDA)
   set(image_tests cuda_variant)
 elseif(NOT COX_SANITIZE)
-  set(image_tests image custom_image dockerfile sagemaker)
+  set(image_tests image custom_image dockerfile sagemaker seccomp)
 endif()
 foreach(n ${image_tests})
   add_test(NAME image_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
@@ -149,6 +149,7 @@ if(COX_CUDA)
 elseif(NOT COX_SANITIZE) # this test downloads a Debian system and compiles everything in it
   set_tests_properties(image_dockerfile PROPERTIES LABELS long TIMEOUT 7200)
   set_tests_properties(image_sagemaker PROPERTIES LABELS long) # image_custom_image does nearly the same by default
+  set_tests_properties(image_seccomp PROPERTIES LABELS long) # it builds an image of its own
 endif()
 add_dependencies(threaded_tests cox cox-head cox-gateway cox-worker)
 # These are whole runs of tests that sanitizer builds shorten: the demo model on two ranks, 100 clients at once (SHORT in e2e/cluster.py).

@@ -12,10 +12,10 @@ from sse import Collected, events
 
 class Steady:
     """`with Steady(urls, n) as load: ...` runs n users, each with one stream after the other, at any gateway. When a gateway refuses
-    a connection, the next gateway is tried, as a load balancer does. Nothing else is retried."""
+    a connection, the next gateway is tried, as a load balancer does. Nothing else is retried. `headers` go with each request."""
 
-    def __init__(self, urls, n_users=32, n_tokens=60):
-        self.urls, self.n_users, self.n_tokens = urls, n_users, n_tokens
+    def __init__(self, urls, n_users=32, n_tokens=60, headers=None):
+        self.urls, self.n_users, self.n_tokens, self.headers = urls, n_users, n_tokens, headers
         self.ids = itertools.count()
         self.n_done, self.n_tokens_seen, self.n_passed_by, self.wrong = 0, 0, 0, []
         self.stopping = threading.Event()
@@ -57,7 +57,7 @@ class Steady:
 
     async def main(self):
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # the client opens a new connection for each stream
-        async with httpx.AsyncClient(timeout=httpx.Timeout(90 * SLOW, connect=5), limits=limits) as client:
+        async with httpx.AsyncClient(timeout=httpx.Timeout(90 * SLOW, connect=5), limits=limits, headers=self.headers) as client:
             await asyncio.gather(*(self.user(client, u) for u in range(self.n_users)))
 
     def check(self):

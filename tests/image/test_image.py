@@ -272,6 +272,27 @@ def test_a_registry_takes_it(path, archive, tmp_path):
 
 
 @needs_root
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="SKIPPED: no skopeo: scripts/setup --image")
+def test_packaging_push_brings_it_to_a_registry_and_back(path, archive, folder, tmp_path):
+    """The image that is pulled back has the archive's digest, and its programs start."""
+    with Registry() as registry:
+        done = subprocess.run([sys.executable, ROOT / "packaging/push", f"{registry.address}/team", path, "--no-chart", "--plain-http"],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        digest = archive.index["manifests"][0]["digest"]
+        name, _, rest = done.stdout.partition("@")
+        assert rest.startswith(f"{digest}  (")
+        subprocess.run(["skopeo", "copy", "--src-tls-verify=false", f"docker://{name}", f"oci-archive:{tmp_path}/back.tar"], check=True, capture_output=True)
+    back = Archive(tmp_path / "back.tar")
+    assert back.index["manifests"][0]["digest"] == digest
+    at = folder / "back"
+    at.mkdir()
+    with Pod(back.unpack(at), back.config["config"]["Env"], tmp_path) as pod:
+        assert archive.config["config"]["Labels"]["org.opencontainers.image.version"] in pod.run("/usr/bin/cox", "version").stdout
+    shutil.rmtree(at)
+
+
+@needs_root
 def test_programs_start_as_any_user(rootfs, archive, tmp_path):
     with Pod(rootfs, archive.config["config"]["Env"], tmp_path) as pod:
         for uid in (65532, HIGH_UID):

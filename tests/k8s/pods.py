@@ -5,6 +5,7 @@ Each pod has separate namespaces (network, process IDs, host name), a read-only 
 test. This module needs root, but no cluster and no container engine.
 """
 import base64
+import contextlib
 import ctypes
 import json
 import os
@@ -19,8 +20,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import policies
+
 CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000
 FS_GROUP = 65532
+NODE = "10.99.0.1"
+NFT = shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 # POD is a shell script that sets up a pod. The root has the folders that programs of this machine need, read-only. The program becomes PID 1.
 POD = r"""
 set -e
@@ -75,17 +80,19 @@ def expand(text, env):
 
 
 class Node:
-    """`Node` is a bridge in a network namespace of the test, and the pods on that bridge."""
+    """`Node` is a bridge in a network namespace of the test, and the pods on that bridge. The release's NetworkPolicies hold for the
+    pods, where nftables is installed."""
 
     def __init__(self, folder, bin_dir, objects, uid=65532, group=FS_GROUP):
         self.folder, self.bin, self.uid, self.group = Path(folder), Path(bin_dir), uid, group
         self.objects, self.pods, self.jobs, self.n_addresses = objects, {}, {}, 1
+        self.begun, self.has_policies = [], True
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
         ip("link", "set", "lo", "up")
         # The bridge gets a fixed MAC address. Otherwise, its address would be that of a port, and change when ports are added or removed.
         ip("link", "add", "pods", "address", "02:00:00:00:00:01", "type", "bridge")
-        ip("addr", "add", "10.99.0.1/16", "dev", "pods")
+        ip("addr", "add", f"{NODE}/16", "dev", "pods")
         ip("link", "set", "pods", "up")
         (self.folder / "hosts").write_text("127.0.0.1 localhost\n")
 
@@ -106,6 +113,26 @@ class Node:
         with open(self.folder / "hosts", "r+") as f:
             f.write("\n".join(lines) + "\n")
             f.truncate()
+
+    def guard(self):
+        """Gives every running pod the packet filter of the release's policies, with the pods' present addresses."""
+        self.begun = [p for p in self.begun if p.lives()]
+        if NFT is None:
+            return
+        there = [(p.labels, p.address) for p in self.begun]
+        chosen = self.objects.kinds("NetworkPolicy") if self.has_policies else []
+        for p in self.begun:
+            text = policies.table(p.labels, chosen, there, NODE)
+            done = subprocess.run(["nsenter", "-t", str(p.process.pid), "-n", NFT, "-f", "-"], input=text, capture_output=True, text=True)
+            assert done.returncode == 0 or not p.lives(), f"{done.stderr}\n{text}"
+
+    @contextlib.contextmanager
+    def without_policies(self):
+        self.has_policies = False
+        self.guard()
+        yield
+        self.has_policies = True
+        self.guard()
 
     def run(self, name, template, service=None, index=None):
         """Starts the pod of a template (spec and metadata); an earlier pod of this name must have ended. Init containers run first,
@@ -283,6 +310,8 @@ class Pod:
                  os.readlink(f"/proc/{self.process.pid}/ns/net") != own, f"{self.name}: no network", self)
         ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(self.process.pid))
         ip("link", "set", cable, "master", "pods", "up")
+        self.node.begun.append(self)
+        self.node.guard()
         with open(self.folder / "pause", "w") as f:
             f.write(f"{self.address}/16\n")
 

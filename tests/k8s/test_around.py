@@ -6,6 +6,7 @@ import chart as c
 import kubernetes_validate
 import pytest
 import yaml
+from test_access import reaches
 
 F = "demo-coxswain"
 EVERYTHING = "ci/everything.yaml"
@@ -25,81 +26,7 @@ def test_ways_in_keep_long_streams():
     assert http["rules"][0]["backendRefs"] == [{"name": F, "port": 443}]
     plain = c.objects({"ingress": {"enabled": True}}).one("Ingress", F)["spec"]
     assert "host" not in plain["rules"][0] and "tls" not in plain and "ingressClassName" not in plain
-    assert not {"Ingress", "Route", "HTTPRoute", "NetworkPolicy"} & {k for k, _ in c.objects().ids()}
-
-
-def policies(values):
-    return {o["metadata"]["name"].removeprefix(f"{F}-"): o["spec"] for o in c.objects(values).kinds("NetworkPolicy")}
-
-
-def part(peer):
-    return peer.get("podSelector", {}).get("matchLabels", {}).get("app.kubernetes.io/component")
-
-
-def reaches(spec, direction, other, port):
-    """Returns whether a policy allows traffic to or from the part `other` at the port. `other` None means a peer outside the
-    release."""
-    def is_of(peer):
-        chosen = peer.get("podSelector", {}).get("matchExpressions")
-        return other in chosen[0]["values"] if chosen else part(peer) == other
-    for rule in spec.get({"in": "ingress", "out": "egress"}[direction], []):
-        peers = rule.get("from" if direction == "in" else "to")
-        if peers is None or any(is_of(p) for p in peers):
-            if not rule.get("ports") or any(p["port"] == port for p in rule["ports"]):
-                return True
-    return False
-
-
-def test_network_policies_let_through_what_is_needed_and_no_more():
-    p = policies({"networkPolicy": {"enabled": True}, "redis": {"enabled": True}})
-    assert p.keys() == {"head", "worker", "gateway", "redis", "prefetch"}
-    needed = [("gateway", "head", 7000), ("worker", "head", 7000), ("worker", "worker", 7100), ("worker", "worker", 45678),
-              ("worker", "worker", 7200), ("head", "redis", 6379), ("gateway", "redis", 6379)]
-    for a, b, port in needed:
-        assert reaches(p[a], "out", b, port) and reaches(p[b], "in", a, port), (a, b, port)
-    for b, port in (("head", 7000), ("head", 8265), ("worker", 7100), ("worker", 7001), ("redis", 6379), ("gateway", 8001)):
-        assert not reaches(p[b], "in", None, port), f"{b} {port} is open to whoever it is"
-    assert not reaches(p["redis"], "in", "worker", 6379) and not reaches(p["head"], "in", "worker", 8265)
-    assert not reaches(p["gateway"], "in", "worker", 8001) and reaches(p["gateway"], "in", None, 8000)
-    for name in ("head", "worker", "gateway"):
-        assert reaches(p[name], "out", None, 53), "names"
-    assert reaches(p["worker"], "out", None, 443) and reaches(p["prefetch"], "out", None, 443) and not reaches(p["head"], "out", None, 443)
-    assert all(set(s["policyTypes"]) == {"Ingress", "Egress"} for s in p.values())
-
-
-def test_network_policies_of_those_who_were_named():
-    p = policies(c.values_of(EVERYTHING))
-    public = p["gateway"]["ingress"][0]["from"]
-    assert {"ipBlock": {"cidr": "10.0.0.0/8"}} in public and [part(x) for x in public][-1] == "test"
-    for name, port in (("gateway", 8001), ("head", 8265), ("worker", 7001)):
-        assert any(r["ports"][0]["port"] == port and "namespaceSelector" in r["from"][0] for r in p[name]["ingress"] if r.get("ports"))
-    assert p["head"]["egress"][-1]["ports"][0]["port"] == 9000
-    null = policies({"networkPolicy": {"enabled": True}, "model": {"name": "null"}})
-    assert not reaches(null["worker"], "out", None, 443), "nothing is fetched"
-    assert "prefetch" not in null
-
-
-FETCHED = [  # each case: values → ports that pods may fetch from
-    ({}, [443]),
-    ({"model": {"name": "hf:a/b"}}, [443]),
-    ({"model": {"name": "http://mirror.example/x.gguf"}}, [443, 80]),
-    ({"model": {"name": "https://mirror.example:8443/x.gguf?a=http://b:81"}}, [443, 8443]),
-    ({"model": {"name": "s3://b/p"}, "modelS3": {"endpoint": "http://minio:9000"}}, [443, 9000]),
-    ({"modelHf": {"endpoint": "http://[fd00::1]"}, "model": {"pullEnv": [{"name": "HTTPS_PROXY", "value": "http://u:p@proxy:3128"},
-                                                                          {"name": "A", "valueFrom": {}}]}}, [443, 80, 3128]),
-]
-
-
-@pytest.mark.parametrize("values, ports", FETCHED, ids=lambda v: json.dumps(v)[:50])
-def test_who_fetches_reaches_no_credentials_of_the_node(values, ports):
-    p = policies({"networkPolicy": {"enabled": True}, **values})
-    for name in ("worker", "gateway", "prefetch"):
-        rules = [r for r in p[name]["egress"] if any("ipBlock" in peer for peer in r.get("to", []))]
-        assert [x["port"] for x in rules[0]["ports"]] == ports and len(rules) == 1, name
-        blocks = {peer["ipBlock"]["cidr"]: peer["ipBlock"]["except"] for peer in rules[0]["to"] if "ipBlock" in peer}
-        assert blocks.keys() == {"0.0.0.0/0", "::/0"} and "169.254.0.0/16" in blocks["0.0.0.0/0"] and "fd00:ec2::254/128" in blocks["::/0"]
-        for rule in p[name]["egress"]:
-            assert "to" in rule or {x["port"] for x in rule["ports"]} == {53, 5353}, "nothing but names goes to whoever it is"
+    assert not {"Ingress", "Route", "HTTPRoute"} & {k for k, _ in c.objects().ids()}
 
 
 def test_monitors_find_each_port_once():
@@ -192,8 +119,7 @@ def test_leader_worker_set():
 
 TWO = {"extraModels": {"llama": {"model": {"name": "hf:a/b"}, "worker": {"tp": 2, "config": {"block_size": 32}}},
                        "qwen": {"model": {"name": "demo", "servedNames": ["qwen"]}, "gateway": {"replicas": 1}, "service": {"port": 81}}},
-       "gateway": {"apiKeys": {"generate": True}, "config": {"tool_call_parser": "hermes"}}, "redis": {"enabled": True}, "head": {"standby": True},
-       "networkPolicy": {"enabled": True}, "metrics": {"podMonitor": True, "dashboards": True, "rules": True},
+       "gateway": {"config": {"tool_call_parser": "hermes"}}, "redis": {"enabled": True}, "head": {"standby": True}, "metrics": {"podMonitor": True, "dashboards": True, "rules": True},
        "ingress": {"enabled": True, "host": "llm.example"}, "service": {"type": "LoadBalancer"}}
 
 

@@ -517,7 +517,7 @@ def test_disruption_budgets_only_where_there_are_several():
 
 
 def test_notes():
-    text = c.notes({"worker": {"tp": 4, "replicas": 6}, "gateway": {"apiKeys": {"generate": True}}})
+    text = c.notes({"worker": {"tp": 4, "replicas": 6}})
     for part in ("kubectl -n ns exec sts/demo-coxswain-head -- cox status", "helm test -n ns demo",
                  "port-forward svc/demo-coxswain 8000:80", "2 of the 6 workers will be spares", "worker.replicas=10",
                  "get secret demo-coxswain-api-keys", 'Authorization: Bearer $KEY', 'echo "$KEY"', "chat page is at http://127.0.0.1:8000/",
@@ -537,13 +537,13 @@ def test_notes():
     assert "coxswain:0.1.0-cuda" in gpu and "--variant cuda" in gpu and "docker://REGISTRY/coxswain:0.1.0-cuda" in gpu
     for image in ({"registry": "registry.example/team"}, {"repository": "quay.io/team/coxswain"}):
         assert "No registry is set" not in c.notes({"image": image})
-    assert "Anyone who can reach the Service" not in text and "Anyone who can reach the Service" in c.notes({})
+    assert "anyone who can reach the Service" not in text and "anyone who can reach the Service" in c.notes({"gateway": {"apiKeys": {"generate": False}}})
     assert "needs Kubernetes 1.35" in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.34.0")
     assert "needs Kubernetes 1.35" not in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.35.0")
 
 
 def test_smoke_test_asks_with_the_key():
-    objs = c.objects({"gateway": {"apiKeys": {"generate": True}, "tls": {"existingSecret": "t"}}})
+    objs = c.objects({"gateway": {"tls": {"existingSecret": "t"}}})
     pod = objs.one("Pod", f"{F}-smoke")
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
     assert pod["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-succeeded,hook-failed", "so it need not stay"
@@ -553,7 +553,7 @@ def test_smoke_test_asks_with_the_key():
     plain = c.objects().one("Pod", f"{F}-smoke")["spec"]["containers"][0]
     assert plain["args"] == ["smoke", "--url", f"http://{F}:80", "--timeout", "300"]
     assert c.env_of(container)["COX_API_KEY"]["valueFrom"]["secretKeyRef"] == {"name": f"{F}-api-keys", "key": "api-keys"}
-    assert "COX_API_KEY" not in c.env_of(c.objects().one("Pod", f"{F}-smoke")["spec"]["containers"][0])
+    assert "COX_API_KEY" not in c.env_of(c.objects({"gateway": {"apiKeys": {"generate": False}}}).one("Pod", f"{F}-smoke")["spec"]["containers"][0])
 
 
 def test_autoscaling_is_in_whole_groups():

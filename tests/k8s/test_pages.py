@@ -49,7 +49,7 @@ def test_a_name_that_the_chart_has_not_is_found():
         c.objects(values_of("helm install demo deploy/helm/coxswain --set worker.nosuch=1"))
 
 
-@pytest.mark.parametrize("values", [{}, {"gateway": {"apiKeys": {"generate": True}}}], ids=["defaults", "API keys"])
+@pytest.mark.parametrize("values", [{}, {"gateway": {"apiKeys": {"generate": False}}}], ids=["defaults", "without API keys"])
 def test_the_notes_are_typed(values):
     """The notes are rendered with a registry. docs/how-to/build-image.md shows how an image is pushed to a registry, and tests/image
     runs the commands of that page."""

@@ -2,6 +2,7 @@
 request is lost when Kubernetes kills, replaces or scales pods."""
 import base64
 import contextlib
+import http.server
 import json
 import math
 import os
@@ -24,7 +25,7 @@ REASON = pods.why_not() or (None if os.path.exists(os.path.join(BIN, "cox-head")
 pytestmark = pytest.mark.skipif(REASON is not None, reason=f"SKIPPED: {REASON}")
 F = "demo-coxswain"
 VALUES = {"model": {"name": "null", "servedNames": ["nobody", "null"]}, "worker": {"tp": 2, "replicas": 4, "config": {"null_step_us": 20000}},
-          "gateway": {"apiKeys": {"generate": True}}, "service": {"port": 8000}}
+          "service": {"port": 8000}}
 
 
 @pytest.fixture(scope="module", params=["plain", "openshift"])
@@ -163,11 +164,35 @@ def test_no_other_pod_leads_the_cluster(node, part):
     p, head = node.pods[f"{F}-{part}"], node.pods[f"{F}-head-0"]
     files = p.execute("/usr/bin/ls", "/etc/coxswain/admin").stdout.split()
     assert files == ["metrics-key"]
-    for words in (["status"], ["drain", "0"]):
-        for key in ([], ["--admin-key-file", "/etc/coxswain/admin/metrics-key"]):
-            out = p.execute("/cox/cox", *words, "--address", f"{head.address}:8265", *key)
-            assert out.returncode != 0 and "admin key" in out.stderr, out
+    with node.without_policies():  # these are a second wall; the keys alone must be enough
+        for words in (["status"], ["drain", "0"]):
+            for key in ([], ["--admin-key-file", "/etc/coxswain/admin/metrics-key"]):
+                out = p.execute("/cox/cox", *words, "--address", f"{head.address}:8265", *key)
+                assert out.returncode != 0 and "admin key" in out.stderr, out
     assert ready_groups(head)
+
+
+def connects(pod, address, port):
+    """Returns whether a pod can make a connection, with the shell's own means."""
+    return pod.execute("/bin/bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}").returncode == 0
+
+
+@pytest.mark.skipif(pods.NFT is None, reason="no nft: scripts/setup --ci, or apt-get install nftables")
+def test_policies_hold(node):
+    """The network policies, on by default, are enforced in all tests of this file. Here they refuse what no part needs."""
+    head, worker, gateway = (node.pods[f"{F}-{part}"] for part in ("head-0", "worker-0", "gateway-x0"))
+    for pod, to, port, may in ((gateway, head, 7000, True), (worker, head, 7000, True), (gateway, head, 8265, False), (worker, head, 8265, False),
+                               (gateway, worker, 7001, False), (head, worker, 7001, False), (worker, gateway, 8000, False),
+                               (worker, gateway, 8001, False), (worker, node.pods[f"{F}-worker-1"], 7001, True)):
+        assert connects(pod, to.address, port) == may, (pod.name, to.name, port)
+    outside = http.server.HTTPServer((pods.NODE, 0), http.server.BaseHTTPRequestHandler)
+    try:
+        port = outside.server_port
+        assert not connects(gateway, pods.NODE, port), "a gateway reaches any machine"
+        with node.without_policies():
+            assert connects(gateway, pods.NODE, port) and connects(gateway, worker.address, 7001)
+    finally:
+        outside.server_close()
 
 
 @pytest.mark.parametrize("part", ["worker-1", "head-0"])
@@ -406,7 +431,7 @@ def test_a_model_that_computes(tmp_path, mode):
             assert job.process.wait(120) == 0 and "it is there" in job.log.read_text(), job.log.read_text()
         assert smoke(n) == ALL_WELL
         body = {"model": "demo", "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 8, "temperature": 0}
-        status, text = pods.get(f"http://{n.pods[f'{F}-gateway-x0'].address}:8000/v1/chat/completions", body=body, timeout=300)
+        status, text = pods.get(f"http://{n.pods[f'{F}-gateway-x0'].address}:8000/v1/chat/completions", {"Authorization": f"Bearer {key(n)}"}, body, timeout=300)
         assert status == 200 and json.loads(text)["choices"][0]["message"]["content"].strip(), text
     finally:
         n.end()

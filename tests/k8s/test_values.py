@@ -89,6 +89,11 @@ WRONG = [  # each case: wrong values, words of Helm's message
     ({"worker": {"probes": {"liveness": {"path": "/readyz"}}}}, "/worker/probes/liveness.*'path' not allowed"),
     ({"gateway": {"probes": {"startup": {"path": "/readyz"}}}}, "/gateway/probes/startup.*'path' not allowed"),
     ({"networkPolicy": {"from": ["10.0.0.0/8"]}}, "/networkPolicy/from/0"),
+    ({"seccompProfile": {"type": "Unconfined"}}, "/seccompProfile/type"),
+    ({"seccompProfile": {"type": "Localhost", "localhostProfile": "../x.json"}}, "/seccompProfile/localhostProfile"),
+    ({"seccompProfile": {"type": "Localhost", "localhostProfile": "/etc/x.json"}}, "/seccompProfile/localhostProfile"),
+    ({"gateway": {"apiKeys": {"generate": "no"}}}, "/gateway/apiKeys/generate"),
+    ({"worker": {"image": {"digest": "latest"}}}, "/worker/image/digest"),
 ]
 CONTRADICTIONS = [
     ({"model": {"name": "https://me:pw@hub.example/x.gguf"}}, "model.name contains a user or a password"),
@@ -107,7 +112,7 @@ CONTRADICTIONS = [
     ({"cache": {"kind": "hostPath"}}, "cache.kind hostPath needs cache.hostPath"),
     ({"cache": {"kind": "emptyDir", "existingClaim": "c"}}, "cache.existingClaim is not used with cache.kind emptyDir"),
     ({"gateway": {"state": {"enabled": True}}}, "Set gateway.replicas to 1"),
-    ({"gateway": {"apiKeys": {"existingSecret": "s", "generate": True}}}, "Set one of the two"),
+    ({"seccompProfile": {"type": "Localhost"}}, "needs seccompProfile.localhostProfile"),
     ({"autoscaling": {"enabled": True, "minGroups": 3}}, "autoscaling.minGroups 3 is more than autoscaling.maxGroups 2"),
     ({"autoscaling": {"enabled": True, "kind": "hpa", "minGroups": 0}}, "Set autoscaling.kind to keda, or minGroups to 1"),
     ({"gateway": {"config": {"ssl_cert_reqs": 2}}}, "probes of Kubernetes have no certificate"),
@@ -147,6 +152,8 @@ RIGHT = [
     {"metrics": {"dashboards": True, "dashboardLabels": {"grafana_dashboard": None}}},
     {"metrics": {"dashboards": True, "dashboardLabels": {"app.kubernetes.io/of-ours": "x"}}},
     {"gateway": {"probes": {"readiness": {"path": "/readyz"}}}},
+    {"gateway": {"apiKeys": {"existingSecret": "s", "generate": True}}},
+    {"seccompProfile": {"type": "Localhost", "localhostProfile": "profiles/coxswain.json"}},
 ]
 
 

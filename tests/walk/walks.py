@@ -25,6 +25,10 @@ SUBSTITUTIONS = [
 # Commands that another test types, with a word of that test's source: {page: [(beginning, file, word)]}.
 NEWCOMER, TWO_SERVERS = "tests/examples/test_newcomer.py", ("tests/e2e/test_namespaces.py", 'commands_of("A second server")')
 ELSEWHERE = {
+    "deploy/helm/coxswain/README.md": [
+        ("helm install demo oci://REGISTRY/PATH/charts/coxswain", "tests/k8s/live/test_versions.py", "charts/coxswain"),
+        ("helm install demo deploy/helm/coxswain", "tests/k8s/live/test_cache.py", "test_the_defaults_serve"),
+    ],
     "docs/start/laptop.md": [
         ("scripts/quickstart", NEWCOMER, 'typed("quickstart")'),
         ('echo "What is 2+2?" | build/release/bin/cox chat', NEWCOMER, '"chat"'),

@@ -11,6 +11,7 @@ import cluster_images
 import httpx
 from cluster import BIN  # this module of tests/e2e has the folder with the built programs
 from kube import call
+from steady import Steady
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "deploy/helm/coxswain"
@@ -49,13 +50,14 @@ def more(load, kube):
 
 
 class Release:
-    """`Release` is one release of the chart. Each Helm call passes all values, as if from a file that a person keeps."""
+    """`Release` is one release of the chart. Each Helm call passes all values, as if from a file that a person keeps. `chart` has Helm's
+    words for the chart: its folder, or an address with options."""
     made = []  # releases of the running test; conftest.py prints their logs on failure
 
     def __init__(self, kube, namespace, name="demo", program="helm", **values):
         self.kube, self.namespace, self.name, self.program = kube, namespace, name, program
         self.values = copy.deepcopy(values)
-        self.full = f"{name}-coxswain"
+        self.full, self.chart = f"{name}-coxswain", [CHART]
         self.selector = f"app.kubernetes.io/instance={name}"
         Release.made.append(self)
 
@@ -67,7 +69,7 @@ class Release:
         merge(self.values, changed)
         file = self.kube.state / f"values-{self.name}.json"
         file.write_text(json.dumps(self.values))
-        return self.helm(verb, self.name, CHART, "-f", file, "--timeout", "5m", *more)
+        return self.helm(verb, self.name, *self.chart, "-f", file, "--timeout", "5m", *more)
 
     def install(self, *more):
         return self.put("install", "--wait", *more)
@@ -79,6 +81,15 @@ class Release:
         """Returns the URL of the release's own model, or of `model` out of extraModels."""
         service = self.kube.get("service", self.namespace, f"{self.full}-{model}" if model else self.full)
         return f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
+
+    def auth(self):
+        """Returns the headers with the API key that Helm has generated."""
+        key = base64.b64decode(self.kube.get("secret", self.namespace, f"{self.full}-api-keys")["data"]["api-keys"]).decode()
+        return {"Authorization": f"Bearer {key}"}
+
+    def steady(self, urls=None, **more):
+        """Returns streams to the release's Service, or to other addresses of its gateways, with the API key."""
+        return Steady(urls or [self.url()], headers=self.auth(), **more)
 
     def pods(self, part=None):
         """Returns {name: pod}, without pods that are being deleted."""
@@ -150,8 +161,8 @@ class Release:
         return sum(state["restartCount"] for pod in self.pods().values() for state in pod["status"].get("containerStatuses", []))
 
     def chat(self):
-        answer = httpx.post(self.url() + "/v1/chat/completions", timeout=120, json={
-            "model": httpx.get(self.url() + "/v1/models", timeout=60).json()["data"][0]["id"], "max_tokens": 16,
+        answer = httpx.post(self.url() + "/v1/chat/completions", headers=self.auth(), timeout=120, json={
+            "model": httpx.get(self.url() + "/v1/models", headers=self.auth(), timeout=60).json()["data"][0]["id"], "max_tokens": 16,
             "temperature": 0, "messages": [{"role": "user", "content": "Say something."}]})
         assert answer.status_code == 200, answer.text
         return answer.json()["choices"][0]["message"]["content"]
@@ -162,7 +173,7 @@ class Release:
 
         def begun():
             try:
-                with httpx.stream("POST", self.url() + "/v1/completions", json=body, timeout=httpx.Timeout(120, connect=1)) as r:
+                with httpx.stream("POST", self.url() + "/v1/completions", json=body, headers=self.auth(), timeout=httpx.Timeout(120, connect=1)) as r:
                     return r.status_code == 200 and any(line.startswith("data: {") for line in r.iter_lines())
             except httpx.TransportError:
                 return False

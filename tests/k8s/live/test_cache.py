@@ -75,6 +75,7 @@ def test_the_defaults_serve_the_demo_model_and_leave_nothing(kube, space, index,
     release.wait_serving(2)
     assert index.requests == []
     release.helm("uninstall", release.name, "--wait")
+    kube.kubectl("-n", space, "delete", f"secret/{release.full}-api-keys")  # Helm keeps it, because clients have the key
     kube.wait("the removal of the release's objects", lambda: objects() == before)
     kube.wait("the removal of the volume", lambda: claim["spec"]["volumeName"] not in [v["metadata"]["name"] for v in kube.get("pv", space)])
     assert not (kube.state / "volumes" / claim["spec"]["volumeName"]).exists()

@@ -3,14 +3,13 @@ import httpx
 import null_oracle as oracle
 import pytest
 from release import KINDS, REDIS, REDIS_IMAGE, SMALL, Release, demo_model, fill_claim, load_redis, more, null_values
-from steady import Steady
 
 pytestmark = pytest.mark.usefixtures("image")
 
 
-def answer(base, model):
+def answer(base, model, headers):
     body = {"model": model, "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "ignore_eos": True}
-    return httpx.post(f"{base}/v1/completions", json=body, timeout=120)
+    return httpx.post(f"{base}/v1/completions", json=body, headers=headers, timeout=120)
 
 
 def test_two_models_in_one_release(kube, space):
@@ -24,17 +23,17 @@ def test_two_models_in_one_release(kube, space):
     release = Release(kube, space, extraModels={"small": demo}, cache={"existingClaim": "models"}, **null_values())
     release.install()
     release.wait_serving(2)
-    null, small = release.url(), release.url("small")
+    null, small, key = release.url(), release.url("small"), release.auth()  # one key is valid for both
     release.helm("test", release.name, "--timeout", "5m")  # `helm test` runs one pod for each model
     want = oracle.text("Once upon a time", 24, temperature=0)
-    said = kube.wait("an answer of the demo model", lambda: (r := answer(small, "demo")).status_code == 200 and r)
+    said = kube.wait("an answer of the demo model", lambda: (r := answer(small, "demo", key)).status_code == 200 and r)
     text = said.json()["choices"][0]["text"]
     assert len(text) > 24 and text != want
-    assert answer(f"{small}/small", "demo").json()["choices"][0]["text"] == text, "below the model's path"
-    assert answer(null, "null").json()["choices"][0]["text"] == want
-    assert [answer(*other).status_code for other in ((null, "demo"), (small, "null"), (f"{null}/small", "demo"))] == [404] * 3
+    assert answer(f"{small}/small", "demo", key).json()["choices"][0]["text"] == text, "below the model's path"
+    assert answer(null, "null", key).json()["choices"][0]["text"] == want
+    assert [answer(*other, key).status_code for other in ((null, "demo"), (small, "null"), (f"{null}/small", "demo"))] == [404] * 3
     before = release.uids()
-    with Steady([null], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         release.values["extraModels"].clear()
         release.upgrade()
@@ -61,7 +60,7 @@ def test_ranks_that_share_a_pod_are_groups_of_it(kube, space):
     assert len({(w["node"], w["group"]) for w in workers}) == 2, f"a group has ranks in two pods: {workers}"
     victim = f"{release.full}-worker-0"
     before = release.uids()
-    with Steady([release.url()], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         pids = rank_pids(kube, space, victim)
         assert len(pids) == 2

@@ -9,7 +9,6 @@ import cluster_images
 import pytest
 from kube import CLUSTER
 from release import KINDS, Release, more, null_values
-from steady import Steady
 
 pytestmark = pytest.mark.usefixtures("image", "controller")
 IMAGE = ("coxswain.test/lws", "1")
@@ -52,7 +51,7 @@ def test_its_pods_are_groups_that_are_scaled_and_mended(kube, space):
         key = "leaderworkerset.sigs.k8s.io/group-key"
         assert {"key": key, "operator": "In", "values": [pod["metadata"]["labels"][key]]} in term["labelSelector"]["matchExpressions"]
     assert {w["ordinal"] for w in release.status()["workers"]} == {None}
-    with Steady([release.url()], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         release.upgrade(worker={"replicas": 6})
         release.wait_serving(3)
@@ -75,4 +74,5 @@ def test_its_pods_are_groups_that_are_scaled_and_mended(kube, space):
     assert load.n_passed_by == 0
     release.helm("test", release.name, "--timeout", "5m")
     release.helm("uninstall", release.name, "--wait")
+    kube.kubectl("-n", space, "delete", f"secret/{release.full}-api-keys")  # Helm keeps it, because clients have the key
     kube.wait("the removal of the release's objects", lambda: objects() == before)

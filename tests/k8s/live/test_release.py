@@ -8,7 +8,6 @@ import time
 
 import pytest
 from release import KINDS, SMALL, UID, Release, demo_model, fill_claim, more, null_values
-from steady import Steady
 
 pytestmark = pytest.mark.usefixtures("image")
 # SCC has policies that act like OpenShift's SCC restricted-v2. They give a pod a user and group of its namespace's range, and refuse other users.
@@ -49,7 +48,7 @@ def test_workers_are_scaled_under_load(kube, serving):
     """Workers are scaled 2 → 4 → 2. With more workers there are more replicas, and old pods stay. With fewer workers, the remaining
     replicas take over the requests."""
     before = serving.uids()
-    with Steady([serving.url()], n_users=16) as load:
+    with serving.steady(n_users=16) as load:
         more(load, kube)
         serving.upgrade(worker={"replicas": 4})
         serving.wait_serving(4)
@@ -67,7 +66,7 @@ def test_workers_are_scaled_under_load(kube, serving):
 def test_a_pod_that_is_deleted_is_replaced_under_load(kube, serving, part, how):
     victim = f"{serving.full}-{part}-0"
     before = serving.uids(part)[victim]
-    with Steady([serving.url()], n_users=16) as load:
+    with serving.steady(n_users=16) as load:
         more(load, kube)
         kube.kubectl("-n", serving.namespace, "delete", "pod", victim, *how)
         kube.wait(f"a new pod {victim}", lambda: serving.uids(part).get(victim, before) != before)
@@ -80,7 +79,7 @@ def test_a_gateway_pod_that_is_deleted_ends_its_streams_first(kube, serving):
     """After a gateway is deleted, the other gateway takes new connections. The deleted gateway still serves connections that the
     node sends to it."""
     before = serving.uids("gateway")
-    with Steady([serving.url()], n_users=16) as load:
+    with serving.steady(n_users=16) as load:
         more(load, kube)
         kube.kubectl("-n", serving.namespace, "delete", "pod", sorted(before)[0], "--wait=false")
         kube.wait("a new gateway pod", lambda: len(serving.uids("gateway")) == 2 and serving.uids("gateway") != before)
@@ -93,7 +92,7 @@ def test_an_upgrade_of_every_part_under_load_keeps_keys_and_streams(kube, servin
     before = {part: serving.uids(part) for part in ("head", "worker", "gateway")}
     changed = {part: {"podAnnotations": {"coxswain.test/round": "2"}} for part in before}
     # The two long streams last more than a minute, longer than most charts give a pod for its end.
-    with Steady([serving.url()], n_users=16) as load, Steady([serving.url()], n_users=2, n_tokens=4000) as long:
+    with serving.steady(n_users=16) as load, serving.steady(n_users=2, n_tokens=4000) as long:
         more(load, kube)
         kube.wait("100 tokens of the long streams", lambda: long.check().n_tokens_seen > 100)
         serving.upgrade(**changed)
@@ -135,6 +134,12 @@ def test_uninstall_leaves_nothing(kube, space, program):
     release.wait_serving(3)
     assert len(objects()) > len(before) + 10
     release.helm("uninstall", release.name, "--wait")
+    kept, key = f"secret/{release.full}-api-keys", release.auth()
+    kube.wait("the removal of all objects except the API key", lambda: objects() == before | {kept})
+    release.install()  # clients keep their key
+    assert release.auth() == key
+    release.helm("uninstall", release.name, "--wait")
+    kube.kubectl("-n", space, "delete", kept)
     kube.wait("the removal of the release's objects", lambda: objects() == before)
 
 
@@ -161,7 +166,7 @@ def test_whoever_scales_by_kubectl_is_in_nobodys_way(kube, space, program):
     release.install()
     release.wait_serving(2)
     workers = lambda: kube.get("sts", space, f"{release.full}-worker")["spec"]["replicas"]  # noqa: E731
-    with Steady([release.url()], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         scale(kube, release, 4)
         more(load, kube)
@@ -196,7 +201,7 @@ def test_groups_of_two_are_scaled_as_groups(kube, space):
     release = Release(kube, space, **null_values(tp=2))
     release.install()
     release.wait_serving(1)
-    with Steady([release.url()], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         release.upgrade(worker={"replicas": 5})
         kube.wait("two ready groups and a spare worker", lambda: len(release.status()["workers"]) == 5

@@ -52,7 +52,7 @@ class Keda:
 def first_token(release, seen):
     """Appends (time of the first token, whole text) of one stream to `seen`."""
     body = {"model": "demo", "prompt": "The capital of France is", "max_tokens": 8, "temperature": 0, "stream": True}
-    with httpx.stream("POST", release.url() + "/v1/completions", json=body, timeout=300) as r:
+    with httpx.stream("POST", release.url() + "/v1/completions", json=body, headers=release.auth(), timeout=300) as r:
         assert r.status_code == 200, r.read()
         events = [(time.time(), json.loads(line[6:])) for line in r.iter_lines() if line.startswith("data: {")]
     seen.append((events[0][0], "".join(e["choices"][0]["text"] for _, e in events if e["choices"])))

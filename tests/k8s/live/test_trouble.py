@@ -5,7 +5,6 @@ A part stays away for the time of a check because the node takes no pod, or no k
 """
 import pytest
 from release import REDIS, REDIS_IMAGE, Release, load_redis, more, null_values
-from steady import Steady
 
 pytestmark = pytest.mark.usefixtures("image")
 KILL = ["--grace-period=0", "--force", "--wait=false"]
@@ -43,7 +42,7 @@ def test_a_standby_head_takes_over_and_a_lost_redis_changes_nothing(kube, space,
     release = with_standby(kube, space)
     kube.wait("a serving head and a standby", lambda: {(release.ask_head(i) or {}).get("role") for i in (0, 1)} == {"serving", "standby"})
     first, status = release.serving_head()
-    with Steady([release.url()], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         with kube.cordoned():
             kube.kubectl("-n", space, "delete", "pod", f"{release.full}-head-{first}", *KILL)
@@ -69,7 +68,7 @@ def test_a_node_without_its_kubelet_serves_and_what_crashed_comes_back(kube, spa
     release = installed(kube, space)
     before = release.uids()
     gateways = [f"http://{pod['status']['podIP']}:8000" for pod in release.pods("gateway").values()]
-    with Steady(gateways, n_users=16) as load:
+    with release.steady(gateways, n_users=16) as load:
         more(load, kube)
         kube.cluster("stop", "kubelet")
         try:
@@ -103,7 +102,7 @@ def test_budgets_let_a_group_and_a_gateway_go_at_a_time(kube, space):
     release = installed(kube, space, worker={"tp": 2, "replicas": 4})
     workers, gateways = sorted(release.uids("worker")), sorted(release.uids("gateway"))
     assert allowed(kube, release, "worker") == 2 and allowed(kube, release, "gateway") == 1
-    with Steady([release.url()], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         with kube.cordoned():
             assert kube.evict(space, workers[0]) is None and kube.evict(space, workers[1]) is None
@@ -144,7 +143,7 @@ def test_a_wrong_upgrade_leaves_those_who_serve_and_is_rolled_back(kube, space, 
     release = with_standby(kube, space)
     before = release.uids()
     good = release.values["image"].copy(), release.values["model"].copy()
-    with Steady([release.url()], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         release.put("upgrade", **WRONG[wrong])
         kube.wait("a worker and a gateway that cannot start", lambda: {f"{release.full}-worker-1"} <= stuck(release).keys()
@@ -164,7 +163,7 @@ def test_a_wrong_upgrade_leaves_those_who_serve_and_is_rolled_back(kube, space, 
 def test_a_head_that_is_alone_is_away_until_the_rollback(kube, space):
     """Without its only head a release cannot serve. Requests wait at the gateways and continue when the head is back."""
     release = installed(kube, space, gateway={"config": {"head_timeout": 600}})  # the default, 30 s, is too short on a slow machine
-    with Steady([release.url()], n_users=16) as load:
+    with release.steady(n_users=16) as load:
         more(load, kube)
         release.put("upgrade", **WRONG["image"])
         kube.wait("a head that cannot start", lambda: f"{release.full}-head-0" in stuck(release))

@@ -106,10 +106,11 @@ class Typist:
         self.kube.wait(f"{count} pods of {name}", lambda: len(self.release(name).pods(part)) == count)
 
     def has_secrets(self, names, release):
-        """Checks that the release's pods mount these Secrets and that Helm made no Secret for the release."""
+        """Checks that the release's pods mount these Secrets and that Helm made no Secret for the release except the API key."""
         mounted = {v["secret"]["secretName"] for pod in self.release(release).pods().values() for v in pod["spec"]["volumes"] if "secret" in v}
         assert set(names) <= mounted, mounted
-        assert not [s for s in self.kube.get("secrets", self.namespace) if s["metadata"]["name"].startswith(f"{release}-coxswain")]
+        made = [s["metadata"]["name"] for s in self.kube.get("secrets", self.namespace) if s["metadata"]["name"].startswith(f"{release}-coxswain")]
+        assert made == [f"{release}-coxswain-api-keys"], made
 
     def answers(self, name):
         """Waits until every gateway asks for a key, which shows that the upgrade has reached all of them."""

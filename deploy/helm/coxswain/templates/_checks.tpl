@@ -71,8 +71,8 @@
 {{- if and $v.gateway.state.enabled $v.gateway.autoscaling.enabled -}}
 {{- fail "gateway.state: gateways do not share uploaded files and batches. Turn gateway.autoscaling off" -}}
 {{- end -}}
-{{- if and $v.gateway.apiKeys.existingSecret $v.gateway.apiKeys.generate -}}
-{{- fail "gateway.apiKeys: generate creates a Secret, and existingSecret names one. Set one of the two" -}}
+{{- if include "coxswain.seccompMissing" . -}}
+{{- fail "seccompProfile.type Localhost needs seccompProfile.localhostProfile, the name of a file in /var/lib/kubelet/seccomp of each node" -}}
 {{- end -}}
 {{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minGroups) (int $v.autoscaling.maxGroups)) -}}
 {{- fail (printf "autoscaling.minGroups %d is more than autoscaling.maxGroups %d" (int $v.autoscaling.minGroups) (int $v.autoscaling.maxGroups)) -}}

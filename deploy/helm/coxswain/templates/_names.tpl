@@ -84,7 +84,7 @@ chart gets values without metricsKey. (dict "ctx" $ "part" "worker") */}}
 {{- eq .part "head" | ternary $a.key (default "metrics-key" $a.metricsKey) -}}
 {{- end -}}
 
-{{/* Secret with the gateways' API keys; empty when there are none. */}}
+{{/* Secret with the gateways' API keys; empty when authentication is off. */}}
 {{- define "coxswain.apiKeysSecret" -}}
 {{- if .Values.gateway.apiKeys.existingSecret -}}
 {{- .Values.gateway.apiKeys.existingSecret -}}

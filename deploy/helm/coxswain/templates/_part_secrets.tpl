@@ -32,6 +32,8 @@ metadata:
   name: "{{ include "coxswain.apiKeysSecret" . }}"
   labels:
     {{- $labels | nindent 4 }}
+  annotations:
+    helm.sh/resource-policy: keep # clients have this key, so a release that is installed again gets the same one
 type: Opaque
 data:
   {{- include "coxswain.randomData" (dict "found" (lookup "v1" "Secret" .Release.Namespace (include "coxswain.apiKeysSecret" .)) "names" (list .Values.gateway.apiKeys.key)) | nindent 2 }}

@@ -33,15 +33,28 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* The image sets user 65532 and group 0; OpenShift assigns a user and a group itself. */}}
+{{/* The image sets user 65532 and group 0; OpenShift assigns a user and a group itself. The profile of seccompProfile allows the system
+calls of Coxswain's programs only, so a pod with another program (ForeignProgram in the context) does not use it. */}}
 {{- define "coxswain.podSecurity" -}}
 runAsNonRoot: true
+{{- $s := default dict .Values.seccompProfile }}
 seccompProfile:
+  {{- if and (eq (default "" $s.type) "Localhost") (not .ForeignProgram) }}
+  type: Localhost
+  localhostProfile: {{ $s.localhostProfile | quote }}
+  {{- else }}
   type: RuntimeDefault
+  {{- end }}
 {{- if not (include "coxswain.openshift" .) }}
 fsGroup: 65532
 fsGroupChangePolicy: OnRootMismatch
 {{- end }}
+{{- end -}}
+
+{{/* "true" when the name of the profile is missing. */}}
+{{- define "coxswain.seccompMissing" -}}
+{{- $s := default dict .Values.seccompProfile -}}
+{{- if and (eq (default "" $s.type) "Localhost") (not $s.localhostProfile) -}}true{{- end -}}
 {{- end -}}
 
 {{- define "coxswain.containerSecurity" -}}
