@@ -43,7 +43,7 @@ boot() {
     local end=$(($(now_ms) + 60000)) unified=/sys/fs/cgroup holder
     [ "$(stat -fc %T $unified)" = cgroup2fs ] || unified=/sys/fs/cgroup/unified
     [ "$(stat -fc %T $unified 2>/dev/null)" = cgroup2fs ] || die "this machine has no cgroup v2 at /sys/fs/cgroup" "run this kind on another machine"
-    GROUP=$unified/cox-try-$$-$RANDOM
+    GROUP=$unified/${WORK##*/} # packaging/try removes it at its end
     mkdir "$GROUP"
     export GROUP
     mount -t proc proc /proc # the process ids of this namespace
@@ -53,18 +53,13 @@ boot() {
     holder=$! init=""
     until [ -n "$init" ] && [ "$(booted systemctl is-system-running 2>/dev/null)" = running ]; do
         if ! kill -0 $holder 2>/dev/null || [ "$(now_ms)" -gt $end ]; then
-            rmdir "$GROUP" || true
             die "systemd does not run, or its start takes more than 60 s" "read its last lines: $(tail -n 5 "$ROOT/tmp/systemd.log")"
         fi
         sleep 0.25
         read -r init _ <"/proc/$holder/task/$holder/children" 2>/dev/null || true
     done
 }
-shut_down() {
-    kill -KILL "$init"
-    sleep 1
-    find "$GROUP" -depth -type d -exec rmdir {} \;
-}
+shut_down() { kill -KILL "$init"; }
 
 # try_service: installs the package, starts the service, reloads and restarts it, and removes the package from the running system.
 try_service() {
