@@ -70,8 +70,8 @@ try_service() {
     boot
     booted apt-get install -y /root/cox.deb >"$ROOT/root/install.log" 2>&1 || die "the installation failed" "$(tail -n 5 "$ROOT/root/install.log")"
     not booted systemctl is-enabled --quiet coxswain || die "the service is enabled after the installation"
-    booted install -d -o coxswain /var/cache/coxswain/models/demo
-    cp "$MODEL"/* "$ROOT/var/cache/coxswain/models/demo/"
+    booted install -d -o coxswain /var/cache/coxswain/models
+    cp -R "$MODELS"/demo* "$ROOT/var/cache/coxswain/models/"
     echo 'gateways: 2' >>"$ROOT/etc/coxswain/up.yaml"
     booted systemctl enable --now --quiet coxswain
     until_true "an answer of the service" answers
