@@ -7,7 +7,7 @@
 
 WHAT is a path or a URL (http, https, file), or one of these with @sha256:LIBRARY:SOURCES appended. The library is used
 only if its SHA-256 stands in text/prebuilt.txt or after the @, together with the hash of this tree's sources (text/src,
-text/templates, Cargo.toml, Cargo.lock) and, in text/prebuilt.txt, with this machine's target. scripts/build
+text/templates, Cargo.toml, Cargo.lock, rustc-wrapper) and, in text/prebuilt.txt, with this machine's target. scripts/build
 --prebuilt-text WHAT calls `use`. `make` gives the same bytes in every folder with the same compilers. It runs
 on the oldest distribution that must link the library.
 """
@@ -24,7 +24,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(os.environ.get("COX_ROOT") or Path(__file__).resolve().parent.parent)
-INPUTS = ("text/Cargo.lock", "text/Cargo.toml", "text/src", "text/templates")
+INPUTS = ("text/Cargo.lock", "text/Cargo.toml", "text/rustc-wrapper", "text/src", "text/templates")
 MAX_BYTES = 1 << 30
 TARGET = f"{platform.machine()}-unknown-linux-gnu"
 HEX = "[0-9a-f]{64}"
@@ -116,6 +116,7 @@ def make(out, root=ROOT):
     with tempfile.TemporaryDirectory(prefix="coxtext.") as target:
         maps = ((target, "/build"), (cargo_home, "/cargo"), (str(root), "/coxswain"))
         env = dict(os.environ, CARGO_TARGET_DIR=target, SOURCE_DATE_EPOCH="0", ZERO_AR_DATE="1", CARGO_INCREMENTAL="0",
+                   RUSTC_WRAPPER=str(root / "text/rustc-wrapper"), COX_RUSTC_WRAPPER="",
                    CFLAGS=" ".join(f"-ffile-prefix-map={a}={b}" for a, b in maps),
                    CARGO_ENCODED_RUSTFLAGS="\x1f".join(f"--remap-path-prefix={a}={b}" for a, b in maps))
         subprocess.run(["cargo", "build", "--release", "--locked", "--manifest-path", str(root / "text/Cargo.toml")], env=env, check=True,
