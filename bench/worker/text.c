@@ -67,7 +67,7 @@ static void encode_with(bool pipeline, size_t n)
     uint32_t *ids;
     size_t n_ids;
     check((pipeline ? text_encode_by_pipeline : text_encode)(tokenizer, text, n, false, MAX_TEXT,
-                                                            &ids, &n_ids, why),
+                                                             &ids, &n_ids, why),
           "encode", why);
     add(ids, n_ids * sizeof *ids);
     text_free(ids);
@@ -117,9 +117,9 @@ static void compile(void)
 {
     char why[TEXT_ERR_MAX];
     struct text_grammar *g;
-    check(text_grammar_compile(vocabulary, TEXT_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &g,
-                               why),
-          "schema", why);
+    check(
+        text_grammar_compile(vocabulary, TEXT_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &g, why),
+        "schema", why);
     text_grammar_free(g);
 }
 
@@ -173,10 +173,11 @@ static void prepare(const char *file)
     check(text_template_new(template, strlen(template), &chat, why), "template", why);
     size_t n = (size_t)snprintf(context, sizeof context, "{\"messages\":[");
     for (int i = 0; i < 40; i++)
-        n += (size_t)snprintf(context + n, sizeof context - n,
-                              "%s{\"role\":\"%s\",\"content\":\" Message %d of a talk with \\\"quotes\\\" "
-                              "and a few more words, for the length. \"}",
-                              i ? "," : "", i % 2 ? "assistant" : "user", i);
+        n += (size_t)snprintf(
+            context + n, sizeof context - n,
+            "%s{\"role\":\"%s\",\"content\":\" Message %d of a talk with \\\"quotes\\\" "
+            "and a few more words, for the length. \"}",
+            i ? "," : "", i % 2 ? "assistant" : "user", i);
     snprintf(context + n, sizeof context - n, "]}");
 }
 
