@@ -26,8 +26,9 @@ PLACES = (  # (files, text before the version); * matches folders too
 GENERATORS = ("deploy/helm/metadata", "deploy/k8s/render")
 GENERATED = ("deploy/helm/coxswain/Chart.yaml", "deploy/k8s/base/*", "deploy/k8s/overlays/*")
 HISTORY = ("CHANGELOG.md", "docs/develop/decisions/*", "docs/develop/traps.md", "docs/images/*")
-OTHERS = (*HISTORY, "THIRD_PARTY_NOTICES.md", "*go.mod", "*go.sum", "*package-lock.json", "*requirements*", "text/Cargo.lock",
-          "cli/view/status_view.c", "tests/unit/cli/view/status_view_test.c", "tests/e2e/dashboard_fixture.py", "tests/scripts/release_test.py")
+OTHERS = (*HISTORY, "THIRD_PARTY_NOTICES.md", "*go.mod", "*go.sum", "*package-lock.json", "*requirements*", "text/Cargo.lock", "cli/pull/demo.c",
+          "cli/view/status_view.c", "deploy/image/archive.py", "scripts/fetch-demo-model", "scripts/release", "scripts/releasing/*",
+          "tests/e2e/dashboard_fixture.py", "tests/e2e/hub_server.py", "tests/packaging/*", "tests/scripts/*", "tests/unit/cli/view/status_view_test.c")
 PYTHON = ".venv-k8s/bin/python"  # has the packages that GENERATORS need
 
 
