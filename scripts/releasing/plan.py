@@ -99,11 +99,10 @@ def try_key(r):
 def stage(r, arch, variant):
     """Stages the programs of one processor and variant, and signs their list if there is a key."""
     folder = r.work / f"stage-{arch}-{variant}"
-    yield Step(f"stage {arch} {variant}", ["packaging/stage", "--arch", arch, "--variant", variant, "--out", folder],
+    command = ["packaging/stage", "--arch", arch, "--variant", variant, "--out", folder]
+    yield Step(f"stage {arch} {variant}", [*command, *(("--public-key", public_key(r)) if r.key else ())],
                hint="look at the build log that the output names; the third-party sources must be reachable")
     if r.key:
-        yield copy(public_key(r), folder / "share/coxswain/release.pub")
-        yield Step(f"list the files of {arch} {variant}", ["packaging/sums", "--installed", folder])
         yield signature(r, folder / "share/coxswain/SHA256SUMS")
 
 
