@@ -338,6 +338,15 @@ class ThisTree(unittest.TestCase):
             self.skipTest("no checkout")
         self.assertEqual(prepare.strays(ROOT, versions.current(ROOT).text), [], "add them to PLACES or OTHERS of scripts/releasing/prepare.py")
 
+    def test_the_workflow_pins_its_actions_and_installs_what_is_checked(self):
+        text = (ROOT / ".github/workflows/release.yml").read_text()
+        used = re.findall(r"uses: (\S+)", text)
+        self.assertEqual([u for u in used if not re.fullmatch(r"\./\.github/workflows/\w+\.yml|[\w-]+/[\w-]+@[0-9a-f]{40}", u)], [])
+        self.assertGreaterEqual(len(used), 3)
+        self.assertNotIn("secrets.", text)  # the key stays with its owner
+        packages = {p for programs in checks.PROGRAMS.values() for _, p in programs} | set(checks.OBJCOPY.values())
+        self.assertEqual(packages - set(text.split()), set())
+
     def test_the_steps_are_options_of_the_scripts(self):
         r = plan.Release(ROOT, versions.current(ROOT).text, ROOT / "build/x.new", ROOT / "build/x.work", 0, plan.ARCHS, plan.VARIANTS, plan.KINDS,
                          key=Path("/k.key"), public_key=Path("/k.pub"), password_file=Path("/p"))
