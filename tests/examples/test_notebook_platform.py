@@ -206,7 +206,8 @@ def test_programs_from_the_projects_folder(home):
     with Platform(home, readme, {**variables(readme), "COX_MODEL": "null", "COX_TP": 2, "WORKERS": 2}) as platform:
         put_programs(readme.folder)
         head = platform.pod("head", HEAD)
-        assert "0.1.0" in platform.terminal(head, "programs")
+        version = re.search(r"project\(coxswain VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        assert version in platform.terminal(head, "programs")
         platform.start_in(head, "application-head", "python3 head.py")
         platform.wait_shown(head, "2/2 workers serve")
         api = platform.pod("api", API)
