@@ -20,9 +20,19 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     add_test(NAME ${name} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/scripts/${script})
     list(APPEND of_sources ${name})
   endforeach()
+  add_test(NAME packaging_packages COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/packaging/packages_test.py)
+  list(APPEND of_sources packaging_packages)
   add_test(NAME check_notices COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/notices.py --check)
   add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
   set_tests_properties(${of_sources} check_notices grafana_files PROPERTIES LABELS quick TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endif()
+
+# Installs packages in minimal roots. Needs root, debootstrap, build/packages and the demo model (packaging/try). Takes minutes.
+if(NOT COX_SANITIZE AND NOT COX_CUDA)
+  foreach(suite bullseye bookworm trixie)
+    add_test(NAME packaging_${suite} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/packaging/try_or_skip deb,rpm,wheel,tarball ${suite})
+    set_tests_properties(packaging_${suite} PROPERTIES LABELS long TIMEOUT 3600 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
+  endforeach()
 endif()
 
 if(COX_CUDA) # the test uses build/release if it exists, and builds kernels for one architecture, cached by ccache

@@ -1,5 +1,6 @@
-/* Tests that gpu_find_library finds a library of Python's packages by PATH, as a worker finds
- * cuBLASLt and NCCL from wheels. The libraries here are copies of libm under made-up names. The
+/* Tests that gpu_find_library finds a library of Python's packages by PATH and beside the program,
+ * as a worker finds cuBLASLt and NCCL from wheels. The test copies itself into an environment to be
+ * the program there. The libraries here are copies of libm under made-up names. The
  * test needs no device. */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -59,7 +60,8 @@ static const char *found_in(void)
     struct link_map *map = NULL;
     folder[0] = '\0';
     if (gpu_find_library(NAME, &handle, &err) != STATUS_OK) {
-        check(err.status == STATUS_UNSUPPORTED && strstr(err.text, NAME), "  the error names it");
+        if (err.status != STATUS_UNSUPPORTED || !strstr(err.text, NAME))
+            snprintf(folder, sizeof folder, "an error that does not name it: %.200s", err.text);
         return folder;
     }
     if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && realpath(map->l_name, real) &&
@@ -69,9 +71,43 @@ static const char *found_in(void)
     return folder;
 }
 
-int main(void)
+/* Prints what a copy of this test, run from root/bin by its path alone, finds. */
+static const char *found_by_copy(const char *bin)
+{
+    static char line[PATH_MAX];
+    char command[4 * PATH_MAX];
+    snprintf(command, sizeof command,
+             "mkdir -p '%s/%s' && cp -f /proc/%d/exe '%s/%s/probe' && PATH= '%s/%s/probe' '%s'",
+             root, bin, (int)getpid(), root, bin, root, bin, root);
+    FILE *f = popen(command, "r");
+    line[0] = '\0';
+    if (f && !fgets(line, sizeof line, f))
+        line[0] = '\0';
+    if (!f || pclose(f) != 0)
+        snprintf(line, sizeof line, "the copy failed");
+    line[strcspn(line, "\n")] = '\0';
+    return line;
+}
+
+static void check_beside_the_program(void)
+{
+    check(found_by_copy("own/bin")[0] == '\0', "nothing beside the program");
+    make("own/lib/python3.11/site-packages/nvidia/cu13/lib", true);
+    check(strcmp(found_by_copy("own/bin"),
+                 "own/lib/python3.11/site-packages/nvidia/cu13/lib/" NAME) == 0,
+          "the wheel's environment, without PATH");
+    make("own/lib/coxswain", true);
+    check(strcmp(found_by_copy("own/bin"), "own/lib/coxswain/" NAME) == 0, "a package's own copy");
+}
+
+int main(int argc, char **argv)
 {
     char command[sizeof root + 16];
+    if (argc == 2) { /* this is the copy of found_by_copy */
+        snprintf(root, sizeof root, "%s", argv[1]);
+        printf("%s\n", found_in());
+        return 0;
+    }
     find_libm();
     if (!mkdtemp(root))
         return 1;
@@ -96,6 +132,7 @@ int main(void)
         return 1;
     set_path("other/bin::");
     check(strncmp(found_in(), "venv/", 5) == 0, "folders of PATH that are not absolute");
+    check_beside_the_program();
     snprintf(command, sizeof command, "rm -r '%s'", root);
     check(system(command) == 0, "cleaned up");
     return n_failures ? 1 : 0;

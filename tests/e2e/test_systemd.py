@@ -36,7 +36,8 @@ def test_systemd_takes_it(tmp_path, name):
     if not shutil.which("systemd-analyze"):
         pytest.skip("no systemd-analyze here (package systemd)")
     unit = tmp_path / name.replace("@", "@0")
-    unit.write_text((UNITS / name).read_text().replace("/usr/local/bin/cox", str(BIN / "cox")))
+    text = (UNITS / name).read_text().replace("/usr/local/bin/cox", str(BIN / "cox"))
+    unit.write_text(text.replace("/usr/local/lib/coxswain/replace-processes", str(UNITS / "replace-processes")))
     unit.chmod(0o644)  # the file gets the installed mode, because systemd warns about other modes, which a umask would give
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60 * SLOW)
     said = [line for line in (done.stdout + done.stderr).splitlines() if unit.name in line or str(tmp_path) in line]
@@ -45,7 +46,7 @@ def test_systemd_takes_it(tmp_path, name):
 
 def test_both_keep_to_one_set_of_rules():
     one, other = settings("coxswain.service"), settings("coxswain-worker@.service")
-    own = {"ExecStart", "StateDirectory", "StateDirectoryMode", "LoadCredential"}
+    own = {"ExecStart", "ExecReload", "Environment", "TimeoutStartSec", "RuntimeDirectory", "StateDirectory", "StateDirectoryMode", "LoadCredential"}
     assert {k: v for k, v in one.items() if k not in own} == {k: v for k, v in other.items() if k not in own}
     assert int(re.search(r"--shutdown-timeout (\d+)", one["ExecStart"])[1]) + 10 <= int(one["TimeoutStopSec"])
 
@@ -56,10 +57,10 @@ def test_the_cluster_starts_serves_and_ends(tmp_path):
     for was, now in (("model: demo ", 'model: "null" '), ("port: 8000", f"port: {port}"), ("admin_port: 8265", f"admin_port: {admin}")):
         assert was in config
         config = config.replace(was, now)
-    (tmp_path / "up.yaml").write_text(config + f"head_port: {head}\nworker_http_port: {worker}\nprint_pids: {tmp_path}/pids\n")
+    (tmp_path / "up.yaml").write_text(config + f"head_port: {head}\nworker_http_port: {worker}\n")
     (tmp_path / "state").mkdir(mode=0o700)
     args = command("coxswain.service", **{"/etc/coxswain/up.yaml": tmp_path / "up.yaml", "${STATE_DIRECTORY}": tmp_path / "state",
-                                          "${CACHE_DIRECTORY}": tmp_path / "cache"})
+                                          "${CACHE_DIRECTORY}": tmp_path / "cache", "${RUNTIME_DIRECTORY}": tmp_path})
     env = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), **{k: v for k, v in os.environ.items() if "SAN" in k}}  # the environment has no HOME, as with DynamicUser=
     with open(tmp_path / "log", "wb") as log:
         p = subprocess.Popen(args, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -81,7 +82,7 @@ def test_what_cannot_work_is_not_tried_again(tmp_path):
     assert settings("coxswain.service")["RestartPreventExitStatus"] == "2"
     (tmp_path / "up.yaml").write_text((UNITS / "up.yaml").read_text().replace("model: demo", "model: /not/here"))
     args = command("coxswain.service", **{"/etc/coxswain/up.yaml": tmp_path / "up.yaml", "${STATE_DIRECTORY}": tmp_path,
-                                          "${CACHE_DIRECTORY}": tmp_path})
+                                          "${CACHE_DIRECTORY}": tmp_path, "${RUNTIME_DIRECTORY}": tmp_path})
     done = subprocess.run(args, capture_output=True, text=True, timeout=20 * SLOW)
     assert done.returncode == 2 and "the model /not/here is not a file or folder" in done.stderr, done.stderr
 
@@ -118,6 +119,6 @@ def test_a_worker_joins_with_its_credential(tmp_path):
 def test_the_pages_install_what_is_there():
     page = (UNITS / "README.md").read_text()
     files = {p.name for p in UNITS.iterdir()} - {"README.md"}
-    assert set(re.findall(r"`([a-z@-]+\.(?:service|yaml))`", page)) >= files
+    assert set(re.findall(r"`([a-z@-]+(?:\.(?:service|yaml|preset))?)`", page)) >= files
     installed = re.findall(r"deploy/systemd/[a-z@-]+\.[a-z]+", (ROOT / "docs/start/server.md").read_text())
     assert len(installed) >= 2 and all(Path(ROOT / p).exists() for p in installed), installed

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const python_folders[] = {
     "lib/python3*/site-packages/nvidia/cu13/lib",   "lib/python3*/site-packages/nvidia/cublas/lib",
@@ -43,6 +44,21 @@ static void *open_of_python(const char *bin, size_t n_bin, const char *name)
     return handle;
 }
 
+/* Searches beside the program itself: the folder of a package's own copies, and the packages of
+ * the Python environment that the program was installed into. */
+static void *open_of_program(const char *name)
+{
+    char bin[PATH_MAX], pattern[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", bin, sizeof bin);
+    while (n > 0 && bin[n - 1] != '/')
+        n--;
+    if (n <= 1 || bin[0] != '/')
+        return NULL;
+    int m = snprintf(pattern, sizeof pattern, "%.*s../lib/coxswain/%s", (int)n, bin, name);
+    void *handle = m > 0 && (size_t)m < sizeof pattern ? open_matching(pattern) : NULL;
+    return handle ? handle : open_of_python(bin, (size_t)n - 1, name);
+}
+
 static void *open_of_path(const char *name)
 {
     const char *at = getenv("PATH");
@@ -75,8 +91,10 @@ enum status gpu_find_library(const char *name, void **handle, struct error *err)
     if (!found) { /* a later dlopen would overwrite the text */
         const char *why = dlerror();
         snprintf(text, sizeof text, "%s", why ? why : name);
-        found = open_of_path(name);
+        found = open_of_program(name);
     }
+    if (!found)
+        found = open_of_path(name);
     if (!found)
         found = open_of_toolkit(name);
     if (!found)
