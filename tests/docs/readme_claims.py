@@ -351,7 +351,7 @@ CLAIMS = [
     ("With --elastic-tp a replica that lost a rank may continue with other tokens.", lambda _: cox("up", "--elastic-tp", "--help"), tested_by("e2e/test_elastic_model.py")),
     ("Recovery has the details.", advice),
     ("Install", advice),
-    ("No release is published yet. scripts/release 0.1.0 makes these packages in a clone of this repository. Install has the details.",
+    ("No release is published yet. scripts/release VERSION makes these packages in a clone of this repository. Install has the details.",
      nothing_is_released, runs("scripts/release")),
     ("The last two lines build from source, on Debian 12, Debian 13 and Ubuntu 24.04 (x86-64).",
      has("scripts/setup", r'"debian 12" \| "debian 13" \| "ubuntu 24\.04"\)'), has("scripts/clean-root", "bookworm.*trixie.*noble")),

@@ -165,8 +165,8 @@ class Typist:
 
     def is_pushed(self, path):
         """Checks that the registry has the image with its SBOM, and the chart, below the path."""
-        store = self.registry.server.store
-        image, chart = (path + "/coxswain", "manifests", "0.1.0"), (path + "/charts/coxswain", "manifests", "0.1.0")
+        store, version = self.registry.server.store, IMAGE.rpartition(":")[2]
+        image, chart = ((path + name, "manifests", version) for name in ("/coxswain", "/charts/coxswain"))
         assert {image, chart} <= store.keys(), sorted(store)
         subjects = [json.loads(data).get("subject") for (name, kind, _), (_, data) in store.items() if (name, kind) == (path + "/coxswain", "manifests")]
         assert any(subjects), "the image has no SBOM"
