@@ -107,8 +107,9 @@ WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("referenc
 # SUBJECTS maps words that users type to the page that answers them. A match here counts more than a match in a title. Each word of a query
 # counts by itself, also as the beginning of a longer word, so a query of two words needs both here if one of them is a subject of another page.
 SUBJECTS = {
-    "start/laptop.md": ["install", "quick install", "installation", "installation guide", "quickstart", "started", "docker", "podman", "macos",
-                        "apple", "windows", "wsl", "change port"],
+    "start/install.md": ["install", "quick install", "installation", "installation guide", "deb", "rpm", "dnf", "apt", "pip", "wheel", "tarball",
+                         "packages", "checksum"],
+    "start/laptop.md": ["quickstart", "started", "docker", "podman", "macos", "apple", "windows", "wsl", "change port"],
     "start/server.md": ["systemd", "bare metal", "multi-node", "https", "ssl", "tls certificate", "reverse proxy", "nginx", "second", "firewall"],
     "start/kubernetes.md": ["helm", "helm install", "helm chart", "kubernetes installation", "k8s", "uninstall", "remove", "minikube"],
     "start/openshift.md": ["scc", "oc", "openshift installation"],

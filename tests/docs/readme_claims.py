@@ -126,6 +126,28 @@ def build_minutes(text):
     assert first["command"] in text and first["date"] in text and second["value"] < 60
 
 
+# ---- what is true: the packages
+
+def nothing_is_released(_):
+    """Checks that no commit has the tag of a release, and that the changelog has no section of one."""
+    tags = subprocess.run(["git", "tag", "--list", "v[0-9]*"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    sections = re.findall(r"^## (?!Unreleased$).*", text_of("CHANGELOG.md"), re.M)
+    assert not tags and not sections, f"there is a release, {[*tags, *sections]}: change the README"
+
+
+def package(kind):
+    """Returns a check that the text names the file that packaging/KIND makes for this version and x86-64."""
+    def check(text):
+        sys.path.insert(0, str(ROOT / "packaging"))
+        import staged
+        version = staged.Version(staged.version_of_tree())
+        file = {"deb": f"coxswain_{version.debian}_{staged.ARCHITECTURES['x86_64'][0]}.deb", "rpm": f"coxswain-{version.debian}-1.x86_64.rpm",
+                "wheel": f"coxswain_llm-{version.python}-py3-none-manylinux_2_28_x86_64.whl", "tarball": f"coxswain-{version.text}-linux-x86_64.tar.zst"}[kind]
+        assert f"{file} " in text, f"packaging/{kind} makes {file}"
+        assert subprocess.run([ROOT / "packaging" / kind, "--help"], capture_output=True, text=True, timeout=60 * SLOW).returncode == 0
+    return check
+
+
 # ---- what is true: the recording
 
 @functools.cache
@@ -275,10 +297,9 @@ def refuses_media(_):
 def first_token(text):
     """Types the lines unchanged, on free ports, with a separate home folder. Without the demo model, `null` replaces it."""
     assert README.split("## First token\n", 1)[1].split("```\n")[1] == text, "the lines are no longer those of the README"
-    where, *lines = text.splitlines()
+    where, *lines = [BUILT_PATH, *text.splitlines()]
     landing = text_of("docs/index.md").split("```\n")[1].splitlines()
     assert landing == ["scripts/quickstart --once", where, *lines, "cox stop"], "docs/index.md has other lines"
-    assert where == 'export PATH="$PWD/build/release/bin:$PATH"' and "preset=release" in text_of("scripts/quickstart") and "build/$preset/bin" in text_of("scripts/quickstart")
     port, admin, head, worker = free_ports(4)
     with tempfile.TemporaryDirectory(prefix="coxtest-") as folder:
         env = {k: v for k, v in environ.items() if not k.startswith(("COX_", "XDG_"))}
@@ -292,6 +313,13 @@ def first_token(text):
         finally:
             ended = subprocess.run([BIN / "cox", "stop"], env=env, capture_output=True, text=True, timeout=60 * SLOW)
         assert ended.returncode == 0, ended.stderr
+
+
+BUILT_PATH = 'export PATH="$PWD/build/release/bin:$PATH"'
+
+
+def built_path(text):
+    assert BUILT_PATH in text and "preset=release" in text_of("scripts/quickstart") and "build/$preset/bin" in text_of("scripts/quickstart")
 
 
 def default_ports(text):
@@ -323,25 +351,37 @@ CLAIMS = [
     ("With --elastic-tp a replica that lost a rank may continue with other tokens.", lambda _: cox("up", "--elastic-tp", "--help"), tested_by("e2e/test_elastic_model.py")),
     ("Recovery has the details.", advice),
     ("Install", advice),
-    ("Coxswain runs on Debian 12, Debian 13 and Ubuntu 24.04 (x86-64).", has("scripts/setup", r'"debian 12" \| "debian 13" \| "ubuntu 24\.04"\)'),
-     has("scripts/clean-root", "bookworm.*trixie.*noble")),
-    ("Clone this repository, and run one of two commands in it:", advice),
+    ("No release is published yet. scripts/release VERSION makes these packages in a clone of this repository. Install has the details.",
+     nothing_is_released, runs("scripts/release")),
+    ("The last two lines build from source, on Debian 12, Debian 13 and Ubuntu 24.04 (x86-64).",
+     has("scripts/setup", r'"debian 12" \| "debian 13" \| "ubuntu 24\.04"\)'), has("scripts/clean-root", "bookworm.*trixie.*noble")),
+    ("apt install ./coxswain_0.1.0_amd64.deb                                 # Debian 11 or later, Ubuntu 20.04 or later",
+     package("deb"), has("packaging/try", r"install_deb\(\) \{ apt install -y \"\$1\"; \}", r"\bbullseye\b", r"\bfocal\b")),
+    ("dnf install ./coxswain-0.1.0-1.x86_64.rpm                              # made for RHEL 8 or later, not tried there",
+     package("rpm"), has("packaging/staged.py", r'^GLIBC = "2\.28"'), has("packaging/try", r"install_rpm\(\) \{ rpm ")),
+    ("pip install ./coxswain_llm-0.1.0-py3-none-manylinux_2_28_x86_64.whl    # in a virtual environment",
+     package("wheel"), has("packaging/wheel", "py3-none-manylinux_2_28_"), has("packaging/try", r"python3 -m venv .*bin/pip install ")),
+    ("tar -I zstd -xf coxswain-0.1.0-linux-x86_64.tar.zst                    # in any folder; all four need glibc 2.28 or later",
+     package("tarball"), has("packaging/try", r"install_tarball\(\) \{ .*tar -I zstd -xf "), has("packaging/try", r"2\.28.*refus")),
+    ("helm install demo oci://REGISTRY/charts/coxswain --version 0.1.0       # after packaging/push",
+     runs("packaging/push"), tested_by("k8s/test_push.py"), has("tests/k8s/test_push.py", "oci://")),
     ("scripts/quickstart     # installs packages, builds, fetches a demo model (98 MB), streams one answer, stays up until Ctrl-C",
      runs("scripts/quickstart"), has("scripts/fetch-demo-model", "98 MB"), tested_by("examples/test_newcomer.py")),
     ("scripts/test           # builds, and runs all tests", runs("scripts/test")),
     ("The first run of the quickstart took 8 minutes on 2 cores, with the model already downloaded (scripts/clean-root bookworm, 2026-11-23). A second run takes seconds.",
      build_minutes),
+    ('For the next lines, put its programs into the path: export PATH="$PWD/build/release/bin:$PATH".', built_path),
     ("First token", advice),
-    ("End the quickstart with Ctrl-C. These lines start a cluster in the background and ask it:", tested_by("examples/test_newcomer.py")),
-    ("""export PATH="$PWD/build/release/bin:$PATH"
-cox up demo -d
+    ("These lines start a cluster in the background and ask it. If the quickstart still runs, end it with Ctrl-C first.",
+     tested_by("examples/test_newcomer.py")),
+    ("""cox up demo -d
 cox complete "The city of Paris is known for" --max-tokens 48
 """, first_token),
     ("The API is at http://127.0.0.1:8000/v1, a chat page at http://127.0.0.1:8000/, the dashboard at http://127.0.0.1:8265/.", default_ports),
     ("cox up MODEL takes the name of a model on Hugging Face, a folder, or a GGUF file.", has("cli/commands/up.c", "folder.*ORG/NAME"),
      tested_by("e2e/test_fetch_at_start.py", "e2e/test_tiny_models.py")),
     ("cox stop ends the cluster.", advice),  # first_token has typed this command
-    ("Get started on a laptop continues from here.", advice),
+    ("Laptop goes on.", advice),
     ("Beside vLLM and llama.cpp", advice),
     ("Tokens per second on 2 CPU cores | Coxswain | vLLM 0.32 | llama.cpp (ggml 0.25.3)",
      lambda _: None if "0.32" in DATA["peers"]["vllm"] and "0.25.3" in DATA["peers"]["llama.cpp"] else sys.exit("other versions"),
@@ -358,8 +398,8 @@ cox complete "The city of Paris is known for" --max-tokens 48
     ("Rows 1 to 4: the engines without a server, AMD EPYC (Zen 5), 2026-11-27, bench/cpu-peers --models bf16 --threads 2, one round beside vLLM and two beside llama.cpp.", rounds),
     ("With servers in front of both engines, 32 streams are 1.16 times as fast as in vLLM.", has("bench/results/cpu-peers.md", r"32 streams, tokens/s \| 179 \| 154 \| 1\.16")),
     ("Row 5: the same kind of machine, 2026-11-29, bench/killed-stream; llama.cpp: Intel Xeon, 2026-11-23, bench/recovery.", row_five),
-    ("The figures are data in bench/results/readme.json.", advice),
-    ("Performance says how they are measured, and where Coxswain is slower.", has("docs/explain/performance.md", "short|slower")),
+    ("The figures are data in readme.json.", advice),
+    ("Performance says where Coxswain is slower.", has("docs/explain/performance.md", "short|slower")),
     ("Dashboard", advice),
     ("The dashboard: throughput, latencies, the state of each rank, and the KV blocks", shows_the_dashboard),
     ("The head serves the dashboard. A test fixture with 64 workers drew this picture.", shows_the_dashboard,
@@ -372,13 +412,13 @@ cox complete "The city of Paris is known for" --max-tokens 48
      lambda _: cox("up", "--lora-modules", "a=/a", "--help")),
     ("Documents", advice),
     ("What works, and which tests say so · Supported models · Changelog", advice),
-    ("Start: laptop, servers, Kubernetes, OpenShift, SageMaker, GPU", advice),
+    ("Start: install, laptop, servers, Kubernetes, OpenShift, SageMaker, GPU", advice),
     ("Come from: vLLM, vLLM on Ray, DJL and LMI, Ollama", advice),
     ("Look up: commands, flags, HTTP API, Helm chart", advice),
-    ("Understand: concepts, architecture, exactness, security", advice),
+    ("Understand: concepts, exactness, security", advice),
     ("Change it: CONTRIBUTING.md, the ways through the source.", advice),
     ("scripts/docs builds these pages as a site with a search.", runs("scripts/docs"), has("mkdocs.yml", r"^plugins:\n  - search:")),
-    ("Apache License 2.0; third-party notices.", has("LICENSE", r"Apache License\s+Version 2\.0")),
+    ("Licence: Apache License 2.0; third-party notices.", has("LICENSE", r"Apache License\s+Version 2\.0")),
 ]
 
 

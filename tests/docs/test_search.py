@@ -13,7 +13,7 @@ from site_build import NEEDS_MKDOCS
 
 pytestmark = [NEEDS_MKDOCS, pytest.mark.skipif(MISSING is not None, reason=MISSING or ""), pytest.mark.timeout(300 * SLOW)]
 QUERIES = [
-    ("install", "start/laptop"),
+    ("install", "start/install"),
     ("docker", "start/server how-to/build-image start/laptop"),
     ("helm install", "start/kubernetes"),
     ("api key", "how-to/keys-and-quotas"),
@@ -80,7 +80,7 @@ QUERIES = [
     ("open webui", "how-to/clients"),
     ("vision", "reference/models"),
     ("prefix caching", "explain/concepts"),
-    ("How do I install it?", "start/laptop"),
+    ("How do I install it?", "start/install"),
     ("install on kubernetes", "start/kubernetes"),
     ("model not found", "reference/errors how-to/debug"),
 ]

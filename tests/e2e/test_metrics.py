@@ -55,7 +55,8 @@ def documented():
     rows = re.findall(r"^\| `([a-z0-9_:]+)` \| (counter|gauge|histogram) \| ([a-z_, ]*) \| ([a-z, ]+) \| (.*) \|$",
                       text, re.M)
     absent = text.split("These metrics do not exist:", 1)[1].split("\n## ", 1)[0]
-    return ({name: (kind, frozenset(labels.replace(",", " ").split()), set(where.split(", ")),
+    assert "*model* stands for the labels `model_name` and `engine`" in text
+    return ({name: (kind, frozenset(re.sub(r"\bmodel\b", "model_name engine", labels).replace(",", " ").split()), set(where.split(", ")),
                     not re.search(r"With --|Only where|Once the", meaning))
              for name, kind, labels, where, meaning in rows}, set(re.findall(r"`(vllm:[a-z0-9_]+)`", absent)))
 

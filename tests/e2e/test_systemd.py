@@ -5,13 +5,38 @@ import re
 import shlex
 import shutil
 import signal
+import ssl
 import subprocess
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
-from cluster import BIN, ROOT, SLOW, alive, free_ports, get, run_cox, wait_for
+from cluster import BIN, ROOT, SLOW, alive, free_ports, run_cox, wait_for
+
+sys.path.append(str(ROOT / "tests/walk"))
+from pages import read_page  # noqa: E402
 
 UNITS = ROOT / "deploy/systemd"
+
+
+def no_check():
+    """Returns a TLS context that accepts the certificate of the test, which nobody has signed."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def asked(url, context, **headers):
+    """Returns the status of an answer, or 0 without one."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10 * SLOW, context=context) as answer:
+            return answer.status
+    except urllib.error.HTTPError as e:
+        return e.code
+    except OSError:
+        return 0
 
 
 def settings(name):
@@ -51,12 +76,25 @@ def test_both_keep_to_one_set_of_rules():
     assert int(re.search(r"--shutdown-timeout (\d+)", one["ExecStart"])[1]) + 10 <= int(one["TimeoutStopSec"])
 
 
-def test_the_cluster_starts_serves_and_ends(tmp_path):
+def of_the_page(config, tmp_path):
+    """Returns up.yaml with the options of docs/start/server.md for clients of other machines, and makes the files that they name."""
+    options = next(f.text for f in read_page("docs/start/server.md")[1] if f.language == "yaml")
+    assert "host: 0.0.0.0" in options and "host: 127.0.0.1 " in config
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost",
+                    "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"], check=True, capture_output=True)
+    (tmp_path / "api-keys").write_text("a-key\n")
+    return re.sub("^host:.*\n", "", config, flags=re.M) + options.replace("/etc/coxswain", str(tmp_path)).replace("0.0.0.0", "127.0.0.1")
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["the defaults", "the options of the page"])
+def test_the_cluster_starts_serves_and_ends(tmp_path, is_open):
     head, admin, worker, port = free_ports(4)
     config = (UNITS / "up.yaml").read_text()
     for was, now in (("model: demo ", 'model: "null" '), ("port: 8000", f"port: {port}"), ("admin_port: 8265", f"admin_port: {admin}")):
         assert was in config
         config = config.replace(was, now)
+    if is_open:
+        config = of_the_page(config, tmp_path)
     (tmp_path / "up.yaml").write_text(config + f"head_port: {head}\nworker_http_port: {worker}\n")
     (tmp_path / "state").mkdir(mode=0o700)
     args = command("coxswain.service", **{"/etc/coxswain/up.yaml": tmp_path / "up.yaml", "${STATE_DIRECTORY}": tmp_path / "state",
@@ -65,8 +103,11 @@ def test_the_cluster_starts_serves_and_ends(tmp_path):
     with open(tmp_path / "log", "wb") as log:
         p = subprocess.Popen(args, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        wait_for("it serves", lambda: get(f"http://127.0.0.1:{port}/health")[0] == 200 or p.poll() is not None)
+        url, trusted = (f"https://127.0.0.1:{port}", no_check()) if is_open else (f"http://127.0.0.1:{port}", None)
+        wait_for("it serves", lambda: asked(f"{url}/health", trusted) == 200 or p.poll() is not None)
         assert p.poll() is None, (tmp_path / "log").read_text()
+        assert asked(f"{url}/v1/models", trusted) == (401 if is_open else 200)
+        assert asked(f"{url}/v1/models", trusted, Authorization="Bearer a-key") == 200
         assert (tmp_path / "state/keys/head.key").exists()
         pids = [int(line.split()[1]) for line in (tmp_path / "pids").read_text().splitlines()]
         p.send_signal(signal.SIGTERM)  # with KillMode=mixed, systemd sends the signal only to the first process
@@ -120,5 +161,5 @@ def test_the_pages_install_what_is_there():
     page = (UNITS / "README.md").read_text()
     files = {p.name for p in UNITS.iterdir()} - {"README.md"}
     assert set(re.findall(r"`([a-z@-]+(?:\.(?:service|yaml|preset))?)`", page)) >= files
-    installed = re.findall(r"deploy/systemd/[a-z@-]+\.[a-z]+", (ROOT / "docs/start/server.md").read_text())
-    assert len(installed) >= 2 and all(Path(ROOT / p).exists() for p in installed), installed
+    installed = re.findall(r"deploy/systemd/[a-z@-]+(?:\.[a-z]+)?$", page, re.M)
+    assert len(installed) >= 3 and all(Path(ROOT / p).exists() for p in installed), installed

@@ -3,13 +3,13 @@ from pages import ROOT, read_page
 from walker import Walk
 from walks import ELSEWHERE, NOBODY, WALKS
 
-PAGES = [*(f"start/{name}.md" for name in ("laptop", "server", "kubernetes", "openshift", "sagemaker", "gpu")),
+PAGES = [*(f"start/{name}.md" for name in ("install", "laptop", "server", "kubernetes", "openshift", "sagemaker", "gpu")),
          "how-to/deploy.md", "how-to/build-image.md", "how-to/custom-image.md", "how-to/examples.md",
          "reference/chart.md", "develop/deploy-design.md", "develop/deploy-testing.md"]
 
 
 def pages():
-    found = [*(ROOT / "docs" / page for page in PAGES), *ROOT.glob("deploy/k8s/*.md"), *ROOT.glob("deploy/helm/*/*.md")]
+    found = [*(ROOT / "docs" / page for page in PAGES), *ROOT.glob("deploy/k8s/*.md"), *ROOT.glob("deploy/systemd/*.md"), *ROOT.glob("deploy/helm/*/*.md")]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 

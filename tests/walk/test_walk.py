@@ -100,7 +100,7 @@ def test_who_types_it_elsewhere_is_there(page, row):
 
 def test_reasons_and_substitutions():
     assert all(len(reason) > 3 for rows in NOBODY.values() for _, reason in rows)
-    values = {"values": "V", "kustomize": "K", "port": 1, "service": "S"}
+    values = {"values": "V", "kustomize": "K", "port": 1, "service": "S", "python": "P"}
     assert substituted("helm install a deploy/helm/coxswain --set 'x={y}'", SUBSTITUTIONS, values) == \
         "helm install a deploy/helm/coxswain --set 'x={y}' -f V"
     assert substituted("oc exec x $(oc get y)", SUBSTITUTIONS, values) == "kubectl exec x $(kubectl get y)"

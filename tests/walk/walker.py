@@ -99,7 +99,7 @@ class Shell:
 
 def reader_folder(folder):
     """Prepares a folder that looks like the repository to its user. Files that commands write stay in this folder."""
-    for name in ("deploy", "docs", "scripts", "tests"):
+    for name in ("deploy", "docs", "packaging", "scripts", "tests"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "build").mkdir()
     (folder / "build/image").symlink_to(ROOT / "build/image")

@@ -6,6 +6,8 @@ can type it, list it in a table below.
 """
 # SUBSTITUTIONS has changes to commands for things that the tests' cluster lacks: (pattern, replacement, reason). {…} are values of the Typist.
 SUBSTITUTIONS = [
+    (r"^(packaging/push .*)$", r"{python} \1 --plain-http", "the registry on loopback has no certificate; the script needs a Python with PyYAML"),
+    (r"^(helm install demo oci://.*)$", r"\1 --plain-http", "the same"),
     (r"^(helm install (?!gpu ).*)$", r"\1 -f {values}", "two cores: small requests; no network: the null model, or the demo model from a claim"),
     (r"^(helm template .*?)( > .*)$", r"\1 -f {values}\2", "the same"),
     (r"^(helm install gpu .*)$", r"\1 --dry-run=server", "no GPU: the API server takes the objects, and makes none"),
@@ -23,11 +25,20 @@ SUBSTITUTIONS = [
 ]
 
 # Commands that another test types, with a word of that test's source: {page: [(beginning, file, word)]}.
+TRY = "packaging/try"
 NEWCOMER, TWO_SERVERS = "tests/examples/test_newcomer.py", ("tests/e2e/test_namespaces.py", 'commands_of("A second server")')
 ELSEWHERE = {
     "deploy/helm/coxswain/README.md": [
         ("helm install demo oci://REGISTRY/PATH/charts/coxswain", "tests/k8s/live/test_versions.py", "charts/coxswain"),
         ("helm install demo deploy/helm/coxswain", "tests/k8s/live/test_cache.py", "test_the_defaults_serve"),
+    ],
+    "docs/start/install.md": [
+        ("apt install ./coxswain", TRY, 'install_deb() { apt install -y "$1"; }'),
+        ("pip install ./coxswain_llm", TRY, "run_in / /opt/cox/bin/pip install "),
+        ("tar -I zstd -xf coxswain", TRY, "run_in /opt tar -I zstd -xf "),
+        ("cox up demo -d", "tests/docs/readme_claims.py", "cox up demo -d"),
+        ("minisign -V", "tests/scripts/sign_test.py", '"-V"'),
+        ("cox version --verify --public-key", "tests/e2e/test_version.py", '"--public-key"'),
     ],
     "docs/start/laptop.md": [
         ("scripts/quickstart", NEWCOMER, 'typed("quickstart")'),
@@ -42,6 +53,8 @@ ELSEWHERE = {
         ("build/release/bin/cox events", NEWCOMER, 'type("kill")'),
     ],
     "docs/start/server.md": [
+        ("apt install ./coxswain", "packaging/boot.sh", "apt-get install -y /root/cox.deb"),
+        ("systemctl enable --now coxswain", "packaging/boot.sh", "systemctl enable --now --quiet coxswain"),
         ("cox up demo --tp 2 --workers 1 --head-host", *TWO_SERVERS),
         ("cox join-token", *TWO_SERVERS),
         ("cox worker --join cox1....", *TWO_SERVERS),
@@ -54,7 +67,6 @@ ELSEWHERE = {
     "docs/how-to/build-image.md": [
         ("scripts/build release && deploy/image/build", "tests/image/test_image.py", "build(out)"),
         ("scripts/build cuda && deploy/image/build", "tests/image/test_cuda_variant.py", '"cuda"'),
-        ("ctr -n k8s.io images import FILE", "tests/k8s/cluster", '"k8s.io", "images", "import"'),
         ("podman pull oci-archive:FILE", "tests/image/test_image.py", "oci-archive:"),
         ("skopeo copy", "tests/image/test_image.py", "test_a_registry_takes_it"),
         ("deploy/image/build --format docker-archive", "tests/image/test_image.py", '"docker-archive"'),
@@ -75,6 +87,16 @@ ELSEWHERE = {
 
 # Commands that no test types, with the reason: {page: [(beginning, reason)]}.
 NOBODY = {
+    "docs/start/install.md": [
+        ("dnf install ./coxswain", "no system with dnf; packaging/try installs the .rpm with rpm"),
+        ("cox chat", "a conversation on a terminal; tests/e2e/test_chat.py has some"),
+        ("sha256sum -c", "a release; packaging/try checks the list of the installed files so"),
+    ],
+    "deploy/systemd/README.md": [
+        ("install -D", "writes to /etc; that systemd takes the units: tests/e2e/test_systemd.py"),
+        ("systemd-run", "systemd is not the first process here"),
+        ("systemctl enable", "the same; what the units start: tests/e2e/test_systemd.py"),
+    ],
     "docs/start/laptop.md": [
         ("git clone REPOSITORY", "the reader's own copy"),
         ("cd coxswain", "the same"),
@@ -83,17 +105,14 @@ NOBODY = {
         ("cox up demo", "flags that the clusters of tests/e2e have, at the default ports"),
         ("cox up null --workers 2 --tp 2", "the same"),
         ("cox up --config FILE", "the name of the option"),
-        ("cox chat --completion --temperature 0", "a conversation on a terminal; tests/e2e/test_chat.py has some"),
         ("cox chat --url http://127.0.0.1:9000", "the second cluster, as in the next line"),
         ("cox status --address 127.0.0.1:9265", "the default ports of a second cluster; tests/e2e says --address everywhere"),
     ],
     "docs/start/server.md": [
-        ("scripts/setup && scripts/build", "the build that is tested"),
-        ("cmake --install build/release", "writes to /usr/local; deploy/image/rootfs does the same into a folder"),
-        ("install -D", "writes to /etc; that systemd takes the units: tests/e2e/test_systemd.py"),
-        ("systemd-run", "systemd is not the first process here"),
-        ("systemctl ", "the same; what the units start: tests/e2e/test_systemd.py"),
-        ("journalctl", "the same"),
+        ("scripts/setup && scripts/build", "the build that is tested, and writes to /usr/local; deploy/image/rootfs does the same into a folder"),
+        ("runuser -u coxswain -- cox pull demo", "the index; tests/e2e/test_pull_demo.py has one of its own, packaging/try the user"),
+        ("journalctl", "systemd is not the first process here"),
+        ("install -m 640", "a key and a certificate of the reader's; tests/e2e/test_systemd.py checks the options"),
         ("(umask 077; openssl rand -hex 32", "a key of the reader's"),
         ("cox up demo --host 0.0.0.0", "listens on all addresses; HTTPS with keys: tests/e2e/test_tls.py"),
         ("curl -s --cacert ca.pem https://SERVER", "the same"),
@@ -121,9 +140,6 @@ NOBODY = {
         ("cox plan MODEL --gpu h100", "a model of the reader's; tests/e2e/test_plan_gpus.py"),
     ],
     "docs/how-to/build-image.md": [
-        ("kind load image-archive FILE", "no kind, minikube or k3s here; docs/start/kubernetes.md types it with the tests' cluster in its place"),
-        ("minikube image load FILE", "no minikube"),
-        ("k3s ctr images import FILE", "no k3s; it is ctr of containerd"),
         ("docker load", "no docker daemon; the archive's form is compared (tests/image/test_image.py)"),
         ("gdb", "a place to begin, not a command"),
         ("addr2line", "the same"),
@@ -146,7 +162,8 @@ NOBODY = {
     "docs/start/kubernetes.md": [
         ("minikube image load", "no minikube"),
         ("k3s ctr images import", "no k3s; it is ctr of containerd"),
-        ("skopeo copy", "no registry, the image is given its name on the node; that of build-image.md is typed (tests/image/test_image.py)"),
+        ("skopeo copy", "half an hour, and no GPU; that of build-image.md is typed (tests/image/test_image.py)"),
+        ("kubectl delete secret demo-coxswain-api-keys", "the namespace of the walk goes with it; tests/k8s/live/test_cache.py types it"),
         ("scripts/build cuda && deploy/image/build --variant cuda", "half an hour, and no GPU; tests/image/test_cuda_variant.py"),
         ("kubectl get runtimeclass", "a question, whose answer is in the next words"),
     ],
@@ -209,7 +226,7 @@ def after_installation(w, text=None):
     """Types the commands of Helm's notes after an installation."""
     if w.typist:
         w.until("has_demo_model")
-        text = w.typist.install("demo", "--set gateway.apiKeys.generate=true")
+        text = w.typist.install("demo")
     w.read_notes(text)
     w.until("serves", "demo", 2)
     for _ in ("get pods", "cox status", "port-forward of the dashboard", "the admin key"):
@@ -237,13 +254,14 @@ def helm(w):
     w.run("cox keys")
     w.run("kubectl create secret generic cox-keys")
     w.run("kubectl create secret generic cox-admin")
+    w.run("kubectl create secret generic cox-api-keys")
     w.run("helm install two")
     w.until("serves", "two", 2)
-    w.until("has_secrets", ["cox-keys", "cox-admin"], "two")
+    w.until("has_secrets", ["cox-keys", "cox-admin", "cox-api-keys"], "two")
     w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set head.standby=true")
     w.until("has_pods", "demo", "head", 2)
     w.until("serves", "demo", 8)
-    w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set gateway.apiKeys.generate=true")
+    w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set ingress.enabled=true")
     w.run("kubectl get ingress")
     w.run("KEY=")
     w.until("answers", "demo")
@@ -257,12 +275,15 @@ def helm(w):
 def registry(w):
     w.open("docs/start/kubernetes.md", "With a registry")
     w.until("needs_namespace", "llm")
+    place = f"{w.until('has_registry')}/team"
     w.run("deploy/image/build")
+    w.run("packaging/push", REGISTRY=place)
+    w.until("is_pushed", "team")
     w.run("kubectl create namespace")
     w.run("kubectl config")
-    w.until("is_named", "registry.example/team/coxswain:0.1.0")
-    w.run("kubectl create secret docker-registry", REGISTRY="registry.example/team")
-    w.run("helm install demo", REGISTRY="registry.example/team")
+    w.until("is_named", f"{place}/coxswain:0.1.0")
+    w.run("kubectl create secret docker-registry", REGISTRY=place)
+    w.run("helm install demo", REGISTRY=place)
     w.run("helm test demo")
 
 
@@ -310,7 +331,7 @@ def without_a_network(w):
 
 def rendered(w):
     w.open("docs/how-to/deploy.md", "Argo CD, Flux, `helm template`")
-    for command in ("cox keys", "kubectl create", "kubectl create", "rm", "helm template", "kubectl apply", "kubectl rollout", "PASSWORD=", "kubectl create"):
+    for command in ("cox keys", "kubectl create", "kubectl create", "kubectl create", "rm", "helm template", "kubectl apply", "kubectl rollout", "PASSWORD=", "kubectl create"):
         w.run(command)
     w.until("serves", "demo", 2)
     w.run("kubectl delete -f demo.yaml")

@@ -37,6 +37,14 @@ def load_redis(kube, folder):
     kube.cluster("load", cluster_images.archive(folder / "redis.tar", REDIS_IMAGE, files, ["/usr/bin/redis-server"]))
 
 
+def python_with_yaml():
+    """Returns a Python with PyYAML, which packaging/push needs for a chart, or None."""
+    for one in (ROOT / ".venv-k8s/bin/python", "/usr/bin/python3", "python3"):
+        if shutil.which(one) and subprocess.run([one, "-c", "import yaml"], capture_output=True).returncode == 0:
+            return one
+    return None
+
+
 def null_values(**worker):
     """Returns values for two gateways and two workers with the null model. A step takes 20 ms, so that streams last for a while."""
     return {"model": {"name": "null"}, "head": copy.deepcopy(SMALL), "gateway": SMALL | {"replicas": 2},

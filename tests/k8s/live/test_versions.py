@@ -8,7 +8,7 @@ import time
 
 import httpx
 import pytest
-from release import CHART, ROOT, Release, more, null_values
+from release import CHART, ROOT, Release, more, null_values, python_with_yaml
 
 for folder in ("tests/image", "deploy/image"):
     sys.path.insert(0, str(ROOT / folder))
@@ -19,14 +19,6 @@ from unpacked import Archive  # noqa: E402
 OLD, NEW = "0.1.0", "9.1.0"  # the same length, because the version is replaced in the programs' bytes
 PROGRAMS = ("cox", "cox-head", "cox-gateway", "cox-worker")
 PROFILE = "coxswain-test.json"
-
-
-def python():
-    """Returns a Python with PyYAML, which packaging/push needs for a chart."""
-    for one in (ROOT / ".venv-k8s/bin/python", "/usr/bin/python3", "python3"):
-        if shutil.which(one) and subprocess.run([one, "-c", "import yaml"], capture_output=True).returncode == 0:
-            return one
-    return None
 
 
 def next_image(image, folder):
@@ -55,8 +47,8 @@ def pushed(registry, folder, version):
     (source / "Chart.yaml").write_text(meta.replace(f"ersion: {OLD}\n", f"ersion: {version}\n"))
     file = folder / f"coxswain-{version}.tgz"
     script = "import sys; sys.path[:0] = sys.argv[1:2]; import helm_chart as h; open(sys.argv[3], 'wb').write(h.pack(folder=sys.argv[2])[1])"
-    subprocess.run([python(), "-Bc", script, ROOT / "packaging", source, file], check=True)
-    subprocess.run([python(), ROOT / "packaging/push", f"{registry.address}/team", "--chart", file, "--plain-http"], check=True, capture_output=True)
+    subprocess.run([python_with_yaml(), "-Bc", script, ROOT / "packaging", source, file], check=True)
+    subprocess.run([python_with_yaml(), ROOT / "packaging/push", f"{registry.address}/team", "--chart", file, "--plain-http"], check=True, capture_output=True)
     return [f"oci://{registry.address}/team/charts/coxswain", "--version", version, "--plain-http"]
 
 
@@ -69,7 +61,7 @@ def versions(release):
 
 @pytest.mark.parametrize("program", ["helm", "helm4"])
 def test_the_next_version_replaces_every_pod_under_16_streams(kube, image, space, tmp_path, program):
-    if python() is None:
+    if python_with_yaml() is None:
         pytest.skip("SKIPPED: no Python has PyYAML: scripts/setup --k8s-quick")
     kube.cluster("load", next_image(image, tmp_path))
     kube.cluster("run", "mkdir", "-p", "/var/lib/kubelet/seccomp")
