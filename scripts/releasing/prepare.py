@@ -20,6 +20,7 @@ PLACES = (  # (files, text before the version); * matches folders too
     ("text/Cargo.lock", r'^name = "coxtext"\nversion = "'),
     ("deploy/image/Dockerfile", r"\bimage\.version="),
     ("*", r"\bcoxswain(?:[-_][a-z]+)*[:_@-]"),  # coxswain:0.1.0, coxswain-0.1.0.tgz, coxswain-cuda_0.1.0_amd64.deb
+    ("README.md", r"--version "),
     ("docs/*", r"(?:\bimage\.tag=|--version )"),
     ("tests/*", r"(?:\bimage\.tag=|--version )"),
 )

@@ -1,6 +1,7 @@
 """Upgrades a release from one version to the next, with real images of both versions and the chart from a registry, under 16 streams. The
 pods run under the image's profile of system calls."""
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import archive  # noqa: E402
 from registry import Registry  # noqa: E402
 from unpacked import Archive  # noqa: E402
 
-OLD, NEW = "0.1.0", "9.1.0"  # the same length, because the version is replaced in the programs' bytes
+OLD = re.search(r"project\(coxswain VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
+NEW = "9" + OLD[1:]  # the same length, because the version is replaced in the programs' bytes
 PROGRAMS = ("cox", "cox-head", "cox-gateway", "cox-worker")
 PROFILE = "coxswain-test.json"
 
