@@ -58,6 +58,14 @@ class Prebuilt(unittest.TestCase):
         self.assertEqual(self.use(f"{self.library}@sha256:{SUM}:{self.sources}")[0], 0)
         self.assertEqual(self.out.read_bytes(), LIBRARY)
 
+    def test_a_library_that_is_there_stays_and_a_damaged_one_is_replaced(self):
+        what = f"{self.library}@sha256:{SUM}:{self.sources}"
+        self.use(what)
+        os.utime(self.out, (1, 1))
+        self.assertEqual((self.use(what)[0], self.out.stat().st_mtime), (0, 1))
+        self.out.write_bytes(b"damaged")
+        self.assertEqual((self.use(what)[0], self.out.read_bytes()), (0, LIBRARY))
+
     def test_an_unknown_or_changed_library_is_refused(self):
         self.refused(self.library, "text/prebuilt.txt does not list it")
         self.list_it(SUM, self.sources, self.target, "rustc-1.85.0")
