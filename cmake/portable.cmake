@@ -14,6 +14,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(ENV{PKG_CONFIG_LIBDIR} ${COX_PORTABLE_PREFIX}/lib/pkgconfig)
 set(PKG_CONFIG_ARGN --static) # the libraries of static libraries must be linked too
-# Rust's code unwinds panics with libunwind, which zig links statically. Everything is position-independent, as Debian's gcc builds by default.
-set(CMAKE_EXE_LINKER_FLAGS_INIT "-pie -lunwind -Wl,--build-id=sha1 -Wl,-z,relro -Wl,-z,now")
+# packaging/stage sets the build id. Rust's code unwinds panics with libunwind, which zig links statically. Everything is position-independent, as Debian's gcc builds by default.
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-pie -lunwind -Wl,--build-id=0x0000000000000000000000000000000000000000 -Wl,-z,relro -Wl,-z,now")
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)

@@ -126,6 +126,14 @@ class Check(unittest.TestCase):
         with mock.patch.object(self.module, "GLIBC", "2.1"), self.assertRaisesRegex(Failed, "needs glibc 2"):
             self.check(self.program("#include <stdlib.h>\nint main(int n, char **a) { return abs(atoi(a[n - 1])); }"))
 
+    def test_the_build_id_depends_on_the_stripped_program_only(self):
+        program = self.program("int main(void) { return 0; }", "-nostartfiles", "-Wl,-emain", f"-Wl,--build-id=0x{'00' * 20}")
+        self.module.set_build_id(program, b"b" * 20)
+        said = subprocess.run(["readelf", "-nW", program], capture_output=True, text=True, check=True).stdout
+        self.assertIn("Build ID: " + "62" * 20, said)
+        with self.assertRaisesRegex(Failed, "no build id of zeros"):
+            self.module.set_build_id(program, b"c" * 20)
+
     def test_a_path_of_this_machine_is_refused(self):
         program = self.program(f'const char *at = "{ROOT}/common/a.c"; int main(void) {{ return !at; }}', "-nostartfiles", "-Wl,-emain")
         with self.assertRaisesRegex(Failed, "a folder of this machine"):
