@@ -22,15 +22,22 @@ class Wrapper(unittest.TestCase):
     def same(self, *words):
         self.assertEqual(self.call(*words), (0, list(words), []))
 
+    def test_a_crate_that_is_linked_becomes_bitcode(self):
+        words = ["--crate-name", "serde", "--crate-type", "lib", "-C", "extra-filename=-1a", "--out-dir", "OUT", "a word"]
+        self.assertEqual(self.call(*words), (0, [*words, "-C", "linker-plugin-lto"], []))
+
     def test_all_others_stay_as_they_are(self):
         self.same("-vV")
         self.same("-", "--crate-name", "___", "--print=file-names", "--crate-type", "cdylib")
-        self.same("--crate-name", "coxtext", "--crate-type", "staticlib", "-C", "extra-filename=-1a", "--out-dir", "OUT", "two words", "")
+        self.same("--crate-name", "syn", "--crate-type", "lib", "-C", "embed-bitcode=no")
+        self.same("--crate-name", "coxtext", "--crate-type", "staticlib", "-C", "lto=thin")
+        self.same("--crate-name", "x", "--crate-type", "lib", "-C", "linker-plugin-lto")
+        self.same("--crate-name", "y", "--crate-type", "cdylib", "-C", "embed-bitcode=no", "")
 
     def test_llguidance_is_only_a_rust_library(self):
         words = ["--crate-name", "llguidance", "--crate-type", "staticlib", "--crate-type", "rlib", "--crate-type", "cdylib",
                  "-C", "extra-filename=-2b", "--out-dir", "OUT"]
-        wanted = ["--crate-name", "llguidance", "--crate-type", "rlib", "-C", "extra-filename=-2b", "--out-dir", "OUT"]
+        wanted = ["--crate-name", "llguidance", "--crate-type", "rlib", "-C", "extra-filename=-2b", "--out-dir", "OUT", "-C", "linker-plugin-lto"]
         self.assertEqual(self.call(*words), (0, wanted, ["libllguidance-2b.a", "libllguidance-2b.so"]))
 
     def test_a_failure_of_rustc_is_one_of_the_wrapper(self):
