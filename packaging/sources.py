@@ -9,7 +9,6 @@ import functools
 import hashlib
 import lzma
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -67,7 +66,12 @@ def download(url, to=None):
         if to is None:
             return answer.read(int(MAX_BYTES))
         with open(to, "wb") as f:
-            shutil.copyfileobj(answer, f)
+            left = int(MAX_BYTES)
+            while block := answer.read(1 << 20):
+                left -= len(block)
+                if left < 0:
+                    raise OSError(f"more than {MAX_BYTES / 1e6:.0f} MB")
+                f.write(block)
     return None
 
 

@@ -13,15 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "deploy/image"))
 from debian import Failed, run  # noqa: E402
-from files import epoch  # noqa: E402,F401
+from files import PROGRAMS, epoch  # noqa: E402,F401
+from toolchain import GLIBC  # noqa: E402,F401
 
-PROGRAMS = ("cox", "cox-head", "cox-gateway", "cox-worker")
 VARIANTS = ("cpu", "cuda")
 ARCHITECTURES = {  # name here: (name in Debian, e_machine of ELF)
     "x86_64": ("amd64", 62),
     "aarch64": ("arm64", 183),
 }
-GLIBC = "2.28"  # the oldest glibc that the programs run with
 MAINTAINER = "Coxswain maintainers <maintainers@coxswain.example>"
 SUMMARY = "LLM inference server with an OpenAI-compatible API"
 DESCRIPTION = """\

@@ -1,9 +1,8 @@
 """Checks the lock files of other languages: npm's package-lock.json, Go's go.sum and cargo's Cargo.lock."""
-import json
 import re
 import tomllib
 
-from report import Failed, read
+from report import Failed, load_json, read
 
 LOCK_MAX = 32 << 20
 NPM_HOST = "https://registry.npmjs.org/"
@@ -12,16 +11,9 @@ CRATES = "registry+https://github.com/rust-lang/crates.io-index"
 GO_SUM = re.compile(r"(\S+) (v\S+?)(/go\.mod)? h1:[A-Za-z0-9+/]{43}=$")
 
 
-def parse_json(name, text):
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise Failed(f"{name} is not JSON: {str(e)[:100]}")
-
-
 def npm_lock(name, text):
     """Returns (number of packages, faults) of a package-lock.json."""
-    lock = parse_json(name, text)
+    lock = load_json(text, name)
     packages = lock.get("packages") if isinstance(lock, dict) else None
     if not isinstance(packages, dict) or lock.get("lockfileVersion") not in (2, 3):
         raise Failed(f"{name} has no packages of lockfileVersion 2 or 3. Write it with npm 7 or later")

@@ -1,4 +1,5 @@
 """Holds the result of one part of scripts/audit, and reads files with bounds."""
+import json
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,3 +50,10 @@ def read(path, limit):
         return data.decode()
     except UnicodeDecodeError:
         raise Failed(f"{path} is not UTF-8")
+
+
+def load_json(text, what):
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise Failed(f"{what} is not JSON: {str(e)[:100]}")

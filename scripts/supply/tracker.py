@@ -4,7 +4,6 @@ The packages come from SBOMs (SPDX 2.3 in JSON) or from packaging/sources.txt. A
 makes the audit fail. A CVE without a fix is listed by its urgency. dpkg compares the versions.
 The tracker's data is {source: {CVE: {"releases": {release: {"status", "fixed_version", "urgency"}}}}}.
 """
-import json
 import re
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from report import Failed, NotRun, read
+from report import Failed, NotRun, load_json, read
 
 URL = "https://security-tracker.debian.org/tracker/data/json"
 DATA_MAX = 1 << 30  # bytes; the tracker had less than 100 MB in 2026
@@ -22,13 +21,6 @@ RELEASES = {"11": "bullseye", "12": "bookworm", "13": "trixie", "14": "forky"}
 URGENCIES = ["high", "medium", "low", "unimportant", "not yet assigned", "end-of-life"]
 VERSION = re.compile(r"(?:\d+:)?\d[A-Za-z0-9.+~:-]*$")  # Debian Policy 5.6.12
 SOURCE = re.compile(r"[a-z0-9][a-z0-9.+-]+$")
-
-
-def load_json(text, what):
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise Failed(f"{what} is not JSON: {str(e)[:100]}")
 
 
 def fetch(place, offline):
