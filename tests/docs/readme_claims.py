@@ -358,7 +358,7 @@ CLAIMS = [
     ("apt install ./coxswain_0.1.0_amd64.deb                                 # Debian 11 or later, Ubuntu 20.04 or later",
      package("deb"), has("packaging/try", r"install_deb\(\) \{ apt install -y \"\$1\"; \}", r"\bbullseye\b", r"\bfocal\b")),
     ("dnf install ./coxswain-0.1.0-1.x86_64.rpm                              # made for RHEL 8 or later, not tried there",
-     package("rpm"), has("packaging/staged.py", r'^GLIBC = "2\.28"'), has("packaging/try", r"install_rpm\(\) \{ rpm ")),
+     package("rpm"), has("packaging/toolchain.py", r'^GLIBC = "2\.28"'), has("packaging/try", r"install_rpm\(\) \{ rpm ")),
     ("pip install ./coxswain_llm-0.1.0-py3-none-manylinux_2_28_x86_64.whl    # in a virtual environment",
      package("wheel"), has("packaging/wheel", "py3-none-manylinux_2_28_"), has("packaging/try", r"python3 -m venv .*bin/pip install ")),
     ("tar -I zstd -xf coxswain-0.1.0-linux-x86_64.tar.zst                    # in any folder; all four need glibc 2.28 or later",

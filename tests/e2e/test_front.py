@@ -222,5 +222,6 @@ def test_sampling_of_the_demo_models(tmp_path):
     for model, args, said in (("demo", [], "temperature=0.2 top_p=0.9 "), ("demo", ["--generation-config", "auto"], "temperature=0.2 top_p=0.9 "),
                               ("demo", ["--generation-config", tmp_path], "temperature=0.5 top_p=1 "), ("demo-base", [], None)):
         with Cluster("--device", "null", *args, model=model, workers=1, tp=1, env={"COX_CACHE": str(tmp_path)}) as c:
-            assert (f"sampling_defaults {said}" if said else "ready in ") in c.log()
+            last = f"sampling_defaults {said}" if said else "ready in "
+            wait_for(f"{last!r} in the log of cox up {model}", lambda: last in c.log())
             assert said or "sampling_defaults" not in c.log()

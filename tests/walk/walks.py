@@ -109,7 +109,7 @@ NOBODY = {
         ("cox status --address 127.0.0.1:9265", "the default ports of a second cluster; tests/e2e says --address everywhere"),
     ],
     "docs/start/server.md": [
-        ("scripts/setup && scripts/build", "the build that is tested, and writes to /usr/local; deploy/image/rootfs does the same into a folder"),
+        ("scripts/build --programs", "the build that is tested, and writes to /usr/local; deploy/image/rootfs does the same into a folder"),
         ("runuser -u coxswain -- cox pull demo", "the index; tests/e2e/test_pull_demo.py has one of its own, packaging/try the user"),
         ("journalctl", "systemd is not the first process here"),
         ("install -m 640", "a key and a certificate of the reader's; tests/e2e/test_systemd.py checks the options"),
