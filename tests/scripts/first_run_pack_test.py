@@ -1,10 +1,11 @@
 """Tests the pack of tests/cuda/first-run, made from this tree's release build, without a device. prepare makes the pack, and
 first-run reports that there is no device. Each program starts and finds its libraries in the pack, also in bare roots of
 Debian 12 and Ubuntu 24.04.
-  first_run_pack_test.py [--objects DIR] [--pack FOLDER] [--roots DIR] [--both-roots]
+  first_run_pack_test.py [--objects DIR] [--pack FOLDER] [--roots DIR] [--both-roots] [--make]
 --objects: folder of kernels that a build has compiled; compiling them again takes minutes. Without it they are compiled for sm_90a only.
 --pack: a folder that prepare has made. --roots: folder of the bare roots (default build/roots). debootstrap makes a missing root of
 Debian, as root, and of Ubuntu if its archive can be reached. --both-roots: fail when one of the two cannot be made.
+--make: only make the pack and the bare roots. The next run uses them, as long as no commit is made in between.
 Exit status 77: there is no release build or no nvcc, or neither root could be made, so that the programs started on this machine only."""
 import argparse
 import os
@@ -22,6 +23,8 @@ RELEASE = ROOT / "build/release"
 GLIBC = (2, 36)  # Debian 12 has this version of glibc, and Ubuntu 24.04 has 2.39
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux-x86-64|libstdc\+\+|libgcc_s)\.so")
 LIMIT_MIB = 60
+MADE = ROOT / "build/first-run-pack"  # what --make writes: the pack, and the commit that it was made from
+ROOTS = {"Debian 12": ("bookworm", "http://deb.debian.org/debian"), "Ubuntu 24.04": ("noble", "http://archive.ubuntu.com/ubuntu")}
 KEYRINGS = {"bookworm": "/usr/share/keyrings/debian-archive-keyring.gpg", "noble": "/usr/share/keyrings/ubuntu-archive-keyring.gpg"}
 failures = []
 
@@ -42,6 +45,28 @@ def prepare(folder, objects):
     done = run(ROOT / "tests/cuda/first-run/prepare", "--release", RELEASE, "--out", folder / "first", "--work", folder / "work", "--jobs", 2, *more)
     check(done.returncode == 0, f"prepare in {time.monotonic() - begin:.0f} s", done.stdout.strip().split("\n")[-2] if done.returncode == 0 else done.stdout[-1500:])
     return folder / "first"
+
+
+def head():
+    return run("git", "-C", ROOT, "rev-parse", "HEAD").stdout.strip()
+
+
+def make(objects, roots):
+    """Makes the pack and the bare roots for a later run."""
+    shutil.rmtree(MADE, ignore_errors=True)
+    prepare(MADE, objects)
+    shutil.rmtree(MADE / "work", ignore_errors=True)
+    if not failures:
+        (MADE / "commit").write_text(head() + "\n")
+    for name, (suite, mirror) in ROOTS.items():
+        why = bare_root(roots, suite, mirror)[1]
+        print(f"{name}: {why or 'made'}")
+
+
+def made_before():
+    """Returns the pack that make() has made from this commit, or None."""
+    commit = MADE / "commit"
+    return MADE / "first" if commit.is_file() and commit.read_text().strip() == head() else None
 
 
 def check_no_device(first):
@@ -83,6 +108,7 @@ def start_all(pack, title, command=(), at=None):
 
 def bare_root(roots, suite, mirror):
     """Returns (path of a bare root of a distribution, ""), or (None, reason)."""
+    roots.mkdir(parents=True, exist_ok=True)
     root = roots / suite
     if (root / "usr/bin/env").exists():
         return root, ""
@@ -103,8 +129,7 @@ def bare_root(roots, suite, mirror):
 def check_roots(pack, roots):
     """Starts the programs in bare roots; returns the roots that could not be made, with the reasons."""
     not_run = []
-    roots.mkdir(parents=True, exist_ok=True)
-    for name, suite, mirror in (("Debian 12", "bookworm", "http://deb.debian.org/debian"), ("Ubuntu 24.04", "noble", "http://archive.ubuntu.com/ubuntu")):
+    for name, (suite, mirror) in ROOTS.items():
         root, why = bare_root(roots, suite, mirror)
         if not root:
             not_run.append(f"{name} ({why})")
@@ -123,6 +148,7 @@ def main():
     parser.add_argument("--pack", type=Path)
     parser.add_argument("--roots", type=Path, default=ROOT / "build/roots")
     parser.add_argument("--both-roots", action="store_true")
+    parser.add_argument("--make", action="store_true")
     args = parser.parse_args()
     if not args.pack and not (RELEASE / "bin/cox").exists():
         print("SKIPPED: no build/release (scripts/build release)")
@@ -130,9 +156,12 @@ def main():
     if not args.pack and not (ROOT / ".deps/cuda/bin/nvcc").exists():
         print("SKIPPED: no nvcc (scripts/setup --cuda)")
         return 77
+    if args.make:
+        make(args.objects, args.roots)
+        return 1 if failures else 0
     with tempfile.TemporaryDirectory(prefix="first-run-") as name:
         folder = Path(name)
-        first = args.pack or prepare(folder, args.objects)
+        first = args.pack or made_before() or prepare(folder, args.objects)
         if failures:
             return 1
         tree = sum((ROOT / f).stat().st_size for f in run("git", "-C", ROOT, "ls-files", "-z").stdout.split("\0") if f and (ROOT / f).is_file())
