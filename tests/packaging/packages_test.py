@@ -23,7 +23,7 @@ CONFFILES = {"/etc/coxswain/up.yaml", "/etc/coxswain/worker.yaml"}
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "packaging"))
 import system  # noqa: E402
-from staged import Failed, Version  # noqa: E402
+from staged import Failed, Stage, Version  # noqa: E402
 
 
 def make_stage(folder, program="/bin/true"):
@@ -138,6 +138,13 @@ class Packages(unittest.TestCase):
             self.assertIn(said, done.stderr)
             self.assertFalse((self.tmp / "out").exists())
 
+    def test_only_listed_files_are_where_verify_looks(self):
+        """`cox version --verify` reports files of lib/coxswain, and programs of bin, that the list does not have."""
+        stage = add_libraries(make_stage(self.tmp / "cuda"))
+        system.lay_out(Stage(stage, ARCH, "cuda", "1.2.3"), self.tmp / "tree")
+        for folder in ("bin", "lib/coxswain"):
+            self.assertEqual({p.name for p in (self.tmp / "tree/usr" / folder).iterdir()}, {p.name for p in (stage / folder).iterdir()})
+
     def test_what_rpm_reads(self):
         rpm = self.package("rpm", "--version", "1.2.3-rc.4")
         said = run("rpm", "-qp", "--qf", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{BUILDHOST} %{BUILDTIME} %{PAYLOADCOMPRESSOR}", rpm).stdout
@@ -229,7 +236,7 @@ class Units(unittest.TestCase):
             self.assertIn("\nUser=coxswain\n", unit)
             self.assertIn("\nExecStart=/usr/bin/cox ", unit)
             self.assertNotIn("Credential", unit)  # RHEL 8's systemd knows no credentials
-        self.assertIn("\nExecReload=/usr/lib/coxswain/replace-processes /run/coxswain/pids $MAINPID\n", system.unit("coxswain.service"))
+        self.assertIn("\nExecReload=/usr/libexec/coxswain/replace-processes /run/coxswain/pids $MAINPID\n", system.unit("coxswain.service"))
 
     def test_a_unit_that_changed_is_not_packaged(self):
         was = system.UNIT_CHANGES["coxswain.service"]
@@ -249,7 +256,7 @@ class Units(unittest.TestCase):
             for name in system.UNIT_CHANGES:
                 unit = Path(tmp) / name.replace("@", "@0")
                 text = system.unit(name).replace("User=coxswain", "User=daemon")
-                for program in ("/usr/bin/cox", "/usr/lib/coxswain/replace-processes"):
+                for program in ("/usr/bin/cox", "/usr/libexec/coxswain/replace-processes"):
                     text = text.replace(f"={program} ", "=/bin/true ")
                 unit.write_text(text)
                 unit.chmod(0o644)
