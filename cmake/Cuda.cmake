@@ -65,10 +65,13 @@ if(NOT COX_NCCL OR COX_NCCL_VERSION VERSION_LESS COX_NCCL_WANTED)
   message(FATAL_ERROR "NCCL \"${COX_NCCL_VERSION}\" (${COX_NCCL}), at least ${COX_NCCL_WANTED} is wanted: ${cuda_hint}")
 endif()
 # cuBLAS and NCCL are not linked. They are loaded (dlopen) at their first use, so a worker starts on a machine without them. Programs of a build
-# tree find the libraries found here (RUNPATH); installed programs use the system's search path.
+# tree find the libraries found here (RUNPATH); installed programs use the places of kernels/cuda/device/find_library.h. packaging/stage takes the
+# programs of a build tree, so those of packages have no RUNPATH either.
 get_filename_component(cuda_cublas_dir ${COX_CUBLAS} DIRECTORY)
 get_filename_component(cuda_nccl_dir ${COX_NCCL} DIRECTORY)
-list(APPEND CMAKE_BUILD_RPATH ${cuda_cublas_dir} ${cuda_nccl_dir})
+if(NOT COX_PORTABLE_ARCH)
+  list(APPEND CMAKE_BUILD_RPATH ${cuda_cublas_dir} ${cuda_nccl_dir})
+endif()
 set(COX_CUDA_INCLUDES ${COX_CUBLAS_INCLUDE} ${COX_NCCL_INCLUDE} ${cuda_root}/include ${cuda_root}/${cuda_machine}/include)
 list(REMOVE_DUPLICATES COX_CUDA_INCLUDES)
 set(cuda_isystem ${COX_CUDA_INCLUDES}) # headers of cuBLAS, NCCL and the CUDA toolkit, for nvcc
