@@ -25,7 +25,7 @@ get_filename_component(cuda_bin ${COX_NVCC} REALPATH)
 get_filename_component(cuda_bin ${cuda_bin} DIRECTORY)
 get_filename_component(cuda_root ${cuda_bin} DIRECTORY)
 set(cuda_machine targets/${CMAKE_SYSTEM_PROCESSOR}-linux)
-set(cuda_libs HINTS ${cuda_root} PATH_SUFFIXES lib lib64 ${cuda_machine}/lib)
+set(cuda_libs HINTS ${cuda_root} PATH_SUFFIXES lib lib64 ${cuda_machine}/lib NO_CMAKE_FIND_ROOT_PATH) # not below the prefix of cmake/portable.cmake
 find_library(COX_CUDART libcudart_static.a ${cuda_libs})
 # cuBLAS and NCCL are next to the toolkit, in .deps, on the system, or among Python's packages.
 find_program(COX_CUDA_PYTHON NAMES python3)
@@ -36,10 +36,10 @@ if(COX_CUDA_PYTHON)
 endif()
 set(cuda_nccl_dirs ${COX_CUDA_SOURCE}/.deps/nccl ${cuda_root} ${cuda_packages}/nvidia/nccl)
 set(cuda_cublas_dirs ${cuda_root} ${cuda_packages}/nvidia/cu13)
-find_library(COX_CUBLAS NAMES libcublasLt.so.13 cublasLt HINTS ${cuda_cublas_dirs} PATH_SUFFIXES lib lib64 ${cuda_machine}/lib)
-find_library(COX_NCCL NAMES libnccl.so.2 nccl HINTS ${cuda_nccl_dirs} PATH_SUFFIXES lib lib64)
-find_path(COX_CUBLAS_INCLUDE cublasLt.h HINTS ${cuda_cublas_dirs} PATH_SUFFIXES include ${cuda_machine}/include)
-find_path(COX_NCCL_INCLUDE nccl.h HINTS ${cuda_nccl_dirs} PATH_SUFFIXES include)
+find_library(COX_CUBLAS NAMES libcublasLt.so.13 cublasLt HINTS ${cuda_cublas_dirs} PATH_SUFFIXES lib lib64 ${cuda_machine}/lib NO_CMAKE_FIND_ROOT_PATH)
+find_library(COX_NCCL NAMES libnccl.so.2 nccl HINTS ${cuda_nccl_dirs} PATH_SUFFIXES lib lib64 NO_CMAKE_FIND_ROOT_PATH)
+find_path(COX_CUBLAS_INCLUDE cublasLt.h HINTS ${cuda_cublas_dirs} PATH_SUFFIXES include ${cuda_machine}/include NO_CMAKE_FIND_ROOT_PATH)
+find_path(COX_NCCL_INCLUDE nccl.h HINTS ${cuda_nccl_dirs} PATH_SUFFIXES include NO_CMAKE_FIND_ROOT_PATH)
 if(NOT COX_CUDART)
   message(FATAL_ERROR "libcudart_static.a not found below ${cuda_root}: ${cuda_hint}")
 endif()
@@ -65,10 +65,13 @@ if(NOT COX_NCCL OR COX_NCCL_VERSION VERSION_LESS COX_NCCL_WANTED)
   message(FATAL_ERROR "NCCL \"${COX_NCCL_VERSION}\" (${COX_NCCL}), at least ${COX_NCCL_WANTED} is wanted: ${cuda_hint}")
 endif()
 # cuBLAS and NCCL are not linked. They are loaded (dlopen) at their first use, so a worker starts on a machine without them. Programs of a build
-# tree find the libraries found here (RUNPATH); installed programs use the system's search path.
+# tree find the libraries found here (RUNPATH); installed programs use the places of kernels/cuda/device/find_library.h. packaging/stage takes the
+# programs of a build tree, so those of packages have no RUNPATH either.
 get_filename_component(cuda_cublas_dir ${COX_CUBLAS} DIRECTORY)
 get_filename_component(cuda_nccl_dir ${COX_NCCL} DIRECTORY)
-list(APPEND CMAKE_BUILD_RPATH ${cuda_cublas_dir} ${cuda_nccl_dir})
+if(NOT COX_PORTABLE_ARCH)
+  list(APPEND CMAKE_BUILD_RPATH ${cuda_cublas_dir} ${cuda_nccl_dir})
+endif()
 set(COX_CUDA_INCLUDES ${COX_CUBLAS_INCLUDE} ${COX_NCCL_INCLUDE} ${cuda_root}/include ${cuda_root}/${cuda_machine}/include)
 list(REMOVE_DUPLICATES COX_CUDA_INCLUDES)
 set(cuda_isystem ${COX_CUDA_INCLUDES}) # headers of cuBLAS, NCCL and the CUDA toolkit, for nvcc
@@ -80,7 +83,7 @@ set(COX_CUDA_ARCHS 80 89 90a 100 CACHE STRING "compute capabilities to compile f
 set(COX_CUDA_PTX 100 CACHE STRING "the one whose PTX goes along; empty: none")
 set(COX_NVCC_THREADS 2 CACHE STRING "architectures of one file compiled at once")
 # Contraction is off, so that the kernels compute exactly as written (kernels/cuda/rows/norm.cu).
-set(COX_NVCC_FLAGS -std=c++17 -O3 -fmad=false -lineinfo --threads ${COX_NVCC_THREADS}
+set(COX_NVCC_FLAGS -std=c++17 -O3 -fmad=false --threads ${COX_NVCC_THREADS}
     -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIE)
 foreach(arch ${COX_CUDA_ARCHS})
   if(NOT arch MATCHES "^[0-9]+[af]?$")
@@ -97,6 +100,13 @@ if(n GREATER 1) # compression gives a seventh of the size, for 10 % more time
 endif()
 list(JOIN COX_CUDA_ARCHS " " cuda_archs)
 message(STATUS "CUDA ${COX_CUDA_VERSION}: ${COX_NVCC}, for ${cuda_archs}; cuBLAS ${COX_CUBLAS_VERSION}, NCCL ${COX_NCCL_VERSION}")
+# Packages (cmake/portable.cmake) must have the same bytes from every folder, so their kernels have no source lines, and their objects name neither
+# the folders nor nvcc's process. The remaining folder, from which nvcc makes the names of symbols, is a flag of each file below.
+if(COX_PORTABLE_ARCH)
+  list(APPEND COX_NVCC_FLAGS --objdir-as-tempdir -Xcompiler -ffile-prefix-map=${COX_CUDA_SOURCE}=/coxswain)
+else()
+  list(APPEND COX_NVCC_FLAGS -lineinfo)
+endif()
 if(COX_WERROR)
   list(APPEND COX_NVCC_FLAGS -Werror all-warnings -Xcompiler -Werror)
 endif()
@@ -117,10 +127,14 @@ function(cox_cuda_library name)
     else()
       get_filename_component(source ${source} ABSOLUTE)
       file(RELATIVE_PATH shown ${COX_CUDA_SOURCE} ${source})
+      set(named)
+      if(COX_PORTABLE_ARCH) # both the C++ and the device front end accept the path a second time, and the second one counts
+        set(named -Xcudafe --orig_src_path_name=/coxswain/${shown})
+      endif()
       set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}_${stem}.o)
       string(REPLACE " " "\\ " target ${object}) # a depfile spells a blank as "\ "
       add_custom_command(OUTPUT ${object} VERBATIM
-        COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_NVCC} -ccbin ${COX_NVCC_CXX} ${COX_NVCC_FLAGS} -I${COX_CUDA_SOURCE} ${cuda_isystem}
+        COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_NVCC} -ccbin ${COX_NVCC_CXX} ${COX_NVCC_FLAGS} ${named} -I${COX_CUDA_SOURCE} ${cuda_isystem}
                 -MD -MF ${object}.d -MT ${target} -c ${source} -o ${object}
         DEPENDS ${source} ${COX_NVCC} DEPFILE ${object}.d COMMENT "nvcc ${shown} (${cuda_archs})")
       list(APPEND objects ${object})

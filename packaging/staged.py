@@ -58,9 +58,10 @@ def version_of_tree():
 
 
 class Stage:
-    """A checked staged folder. `files` maps each path below it, as text, to the file; folders are not listed."""
+    """A checked staged folder. `files` maps each path below it, as text, to the file; folders are not listed. `libraries` says
+    whether packages of this kind carry NVIDIA's libraries in the variant cuda."""
 
-    def __init__(self, folder, architecture, variant, version):
+    def __init__(self, folder, architecture, variant, version, libraries=True):
         self.folder, self.architecture, self.variant = Path(folder), architecture, variant
         self.version = Version(version)
         if not self.folder.is_dir():
@@ -72,6 +73,7 @@ class Stage:
                 self.files[path.relative_to(self.folder).as_posix()] = path
         for program in PROGRAMS:
             self.check_program(program)
+        self.check_libraries(variant == "cuda" and libraries)
         for wanted in ("share/doc/coxswain/copyright", "share/coxswain/SHA256SUMS"):
             if wanted not in self.files:
                 raise Failed(f"{self.folder} does not have {wanted}. Make the folder again with packaging/stage.")
@@ -96,6 +98,15 @@ class Stage:
         machine = struct.unpack("<H", head[18:20])[0]
         if machine != ARCHITECTURES[self.architecture][1]:
             raise Failed(f"{path} is not a program for {self.architecture} (its ELF machine is {machine}). Name the folder's processor with --arch.")
+
+    def check_libraries(self, wanted):
+        """Refuses a folder whose list of sums would name libraries that the package does not have, and a package that lacks its libraries."""
+        found = any(name.startswith("lib/coxswain/") for name in self.files)
+        if found and not wanted:
+            raise Failed(f"{self.folder} has lib/coxswain, which this package does not carry. For a wheel of the variant cuda, make the folder with "
+                         "packaging/stage --variant cuda --no-libraries; otherwise correct --variant.")
+        if wanted and not found:
+            raise Failed(f"{self.folder} does not have lib/coxswain with NVIDIA's libraries. Make the folder with packaging/stage --variant cuda.")
 
     def copy(self, relative, to):
         """Copies one file or link to the path `to`, with mode 0755 for programs and 0644 for others."""
@@ -125,8 +136,8 @@ def add_options(parser):
     parser.add_argument("--version", default=version_of_tree(), help="version of the package (default: that of CMakeLists.txt, %(default)s)")
 
 
-def stage_of(args):
-    return Stage(args.stage, args.arch, args.variant, args.version)
+def stage_of(args, libraries=True):
+    return Stage(args.stage, args.arch, args.variant, args.version, libraries)
 
 
 def need(program, package):

@@ -18,7 +18,7 @@ EVERY_UNIT = (
 UNIT_CHANGES = {
     "coxswain.service": (
         *EVERY_UNIT,
-        ("/usr/local/lib/coxswain/", "/usr/lib/coxswain/"),
+        ("/usr/local/libexec/coxswain/", "/usr/libexec/coxswain/"),
         ("${STATE_DIRECTORY}", "/var/lib/coxswain"),
         ("${RUNTIME_DIRECTORY}", "/run/coxswain"),
     ),
@@ -59,6 +59,6 @@ def lay_out(stage, tree):
     for name in UNIT_CHANGES:
         put(tree / UNIT_FOLDER / name, unit(name))
     put(tree / "usr/lib/systemd/system-preset/50-coxswain.preset", (UNITS / "coxswain.preset").read_text())
-    put(tree / "usr/lib/coxswain/replace-processes", (UNITS / "replace-processes").read_text(), 0o755)
+    put(tree / "usr/libexec/coxswain/replace-processes", (UNITS / "replace-processes").read_text(), 0o755)
     for path in CONFIGURATION:
         put(tree / path, (UNITS / path.rpartition("/")[2]).read_text())

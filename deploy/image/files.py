@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import crates
+import nvidia
 import sbom
 from debian import Failed, Packages, is_elf, needed, run
 
@@ -70,8 +71,8 @@ class Files:
             for folder in self.folders.values():
                 folder.mkdir(parents=True, exist_ok=True)
             programs = self.programs()
-            nvidia = self.nvidia() if self.variant == "cuda" else []
-            self.debian([*programs, *nvidia])
+            libraries = self.nvidia() if self.variant == "cuda" else []
+            self.debian([*programs, *libraries])
             self.documents()
         for folder in set(self.folders.values()):
             normalise(folder)
@@ -176,41 +177,16 @@ class Files:
             self.parts.append(sbom.debian_package(p.by_name[name], distribution, path.read_text(errors="replace")))
 
     def nvidia(self):
-        """Copies cuBLASLt and NCCL as found by the build; a worker loads them by name. The driver comes from the node."""
-        cache = (self.build / "CMakeCache.txt").read_text()
+        """Copies cuBLASLt and NCCL as found by the build; a worker loads them by name. Returns the copies."""
         paths = []
-        for variable in ("COX_CUBLAS", "COX_NCCL", "COX_CUDART"):  # COX_CUDART is linked statically; only its licence is needed
-            m = re.search(rf"^{variable}:FILEPATH=(.+)$", cache, re.M)
-            if not m or not Path(m[1]).exists():
-                raise Failed(f"{self.build} was configured without {variable}. Run scripts/build cuda.")
-            library = Path(m[1])
-            self.nvidia_documents(library)
-            if library.suffix != ".a":
-                soname = re.search(r"Library soname: \[([^]]+)]", run("readelf", "-dW", library))[1]
-                at = f"{self.lib}/{soname}"
-                self.put("nvidia", at, library.resolve())
-                paths.append(self.folders["nvidia"] / at)
+        for library in nvidia.libraries(self.build):
+            licence = f"usr/share/doc/{library.package}/copyright"
+            self.put("nvidia", licence, library.licence.read_bytes())
+            self.parts.append(library.row(f"in the image at /{licence}"))
+            if library.soname:
+                self.put("nvidia", f"{self.lib}/{library.soname}", library.path)
+                paths.append(self.folders["nvidia"] / self.lib / library.soname)
         return paths
-
-    def nvidia_documents(self, library):
-        """Writes the licence of the PyPI package that has a library, and its row of the SBOM."""
-        for site in (f for f in library.resolve().parents if f.name.endswith("-packages")):
-            relative = library.resolve().relative_to(site)
-            for record in site.glob("nvidia_*.dist-info/RECORD"):
-                if f"{relative}," not in record.read_text():
-                    continue
-                info = record.parent
-                name, number = info.name.removesuffix(".dist-info").split("-")
-                texts = sorted(f for f in info.rglob("*") if re.match(r"licen[cs]e", f.name, re.I) and f.is_file())
-                if not texts:
-                    raise Failed(f"{info} has no licence file, and an image must not contain {library.name} without it. Run scripts/setup --cuda, then scripts/build cuda.")
-                self.put("nvidia", f"usr/share/doc/{name.replace('_', '-')}/copyright", texts[0].read_bytes())
-                self.parts.append(sbom.package(
-                    f"pypi-{name}", name.replace("_", "-"), number, "Organization: NVIDIA Corporation", "NOASSERTION",
-                    f"pkg:pypi/{name.replace('_', '-')}@{number}",
-                    licenseComments=f"in the image at /usr/share/doc/{name.replace('_', '-')}/copyright"))
-                return
-        raise Failed(f"{library} belongs to no PyPI package, so its licence and version are unknown. Run scripts/setup --cuda, then scripts/build cuda.")
 
     def documents(self):
         """Writes licence, notices, the crates' licence texts, and the SBOM. The SBOM covers all layers, so it is written last."""

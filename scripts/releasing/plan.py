@@ -96,11 +96,17 @@ def try_key(r):
     return [Step("write a list to try the key", action=write, says=f"write {trial}"), signature(r, trial)]
 
 
-def stage(r, arch, variant):
-    """Stages the programs of one processor and variant, and signs their list if there is a key."""
-    folder = r.work / f"stage-{arch}-{variant}"
+def stage_for(r, kind, arch, variant):
+    """Returns the staged folder of a kind of package. A wheel of the variant cuda has no copies of NVIDIA's libraries, so it has another list of sums."""
+    return r.work / f"stage-{arch}-{variant}{'-wheel' if (kind, variant) == ('wheel', 'cuda') else ''}"
+
+
+def stage(r, kind, arch, variant):
+    """Stages the programs of one processor and variant for a kind of package, and signs their list if there is a key."""
+    folder = stage_for(r, kind, arch, variant)
     command = ["packaging/stage", "--arch", arch, "--variant", variant, "--out", folder]
-    yield Step(f"stage {arch} {variant}", [*command, *(("--public-key", public_key(r)) if r.key else ())],
+    yield Step(f"stage {folder.name.removeprefix('stage-').replace('-', ' ')}", [*command, *(("--public-key", public_key(r)) if r.key else ()),
+                *(["--no-libraries"] if folder.name.endswith("-wheel") else [])],
                hint="look at the build log that the output names; the third-party sources must be reachable")
     if r.key:
         yield signature(r, folder / "share/coxswain/SHA256SUMS")
@@ -118,10 +124,13 @@ def has_wheel(r, arch, variant):
 
 
 def packages(r, arch, variant):
-    folder = r.work / f"stage-{arch}-{variant}"
+    folder = stage_for(r, "tarball", arch, variant)
+    yield from stage(r, "tarball", arch, variant)
     for kind in ("tarball", "deb", "rpm", "wheel"):
         if kind in r.kinds and (kind != "wheel" or has_wheel(r, arch, variant)):
-            yield Step(f"{kind} {arch} {variant}", [f"packaging/{kind}", "--stage", folder, "--arch", arch, "--variant", variant, "--out", r.out])
+            if stage_for(r, kind, arch, variant) != folder:
+                yield from stage(r, kind, arch, variant)
+            yield Step(f"{kind} {arch} {variant}", [f"packaging/{kind}", "--stage", stage_for(r, kind, arch, variant), "--arch", arch, "--variant", variant, "--out", r.out])
     if "symbols" in r.kinds:
         yield symbols(r, Path(f"{folder}.debug"), r.name(arch, variant, "-debug.tar.zst"))
     yield copy(folder / "share/coxswain/sbom.spdx.json", r.out / r.name(arch, variant, ".spdx.json"))
@@ -161,7 +170,7 @@ def steps(r):
                          hint="docs/develop/supply-chain.md says what to do about a finding; --no-audit leaves the audit out"))
     if set(r.kinds) & set(checks.STAGED):
         for target in r.targets():
-            made += [*stage(r, *target), *packages(r, *target)]
+            made += packages(r, *target)
     if "image" in r.kinds:
         for target in r.image_targets():
             made += image(r, *target)

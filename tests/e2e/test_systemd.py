@@ -62,7 +62,7 @@ def test_systemd_takes_it(tmp_path, name):
         pytest.skip("no systemd-analyze here (package systemd)")
     unit = tmp_path / name.replace("@", "@0")
     text = (UNITS / name).read_text().replace("/usr/local/bin/cox", str(BIN / "cox"))
-    unit.write_text(text.replace("/usr/local/lib/coxswain/replace-processes", str(UNITS / "replace-processes")))
+    unit.write_text(text.replace("/usr/local/libexec/coxswain/replace-processes", str(UNITS / "replace-processes")))
     unit.chmod(0o644)  # the file gets the installed mode, because systemd warns about other modes, which a umask would give
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60 * SLOW)
     said = [line for line in (done.stdout + done.stderr).splitlines() if unit.name in line or str(tmp_path) in line]

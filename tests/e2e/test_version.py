@@ -23,9 +23,14 @@ def prefix(tmp_path):
     shutil.copy(BIN / "cox", tmp_path / "bin/cox")
     (tmp_path / "bin/cox-head").write_text("a program")
     (tmp_path / "bin/vllm").symlink_to("cox")
+    (tmp_path / "lib/coxswain/libnccl.so.2").write_text("a library")
     (tmp_path / "share/man/man1/cox.1").write_text("a page")
-    subprocess.run([sys.executable, ROOT / "packaging/sums", "--installed", tmp_path], check=True, timeout=60 * SLOW)
+    write_list(tmp_path)
     return tmp_path
+
+
+def write_list(prefix):
+    subprocess.run([sys.executable, ROOT / "packaging/sums", "--installed", prefix], check=True, timeout=60 * SLOW)
 
 
 def test_lines():
@@ -49,23 +54,33 @@ def test_an_installed_tree(prefix, tmp_path_factory):
     (links / "cox").symlink_to(prefix / "bin/cox")
     for program, more in ((prefix / "bin/cox", {}), (links / "cox", {}), ("cox", {"env": {"PATH": str(prefix / "bin")}}), ("./cox", {"cwd": prefix / "bin"})):
         code, out, err = run(program, "version", "--verify", **more)
-        assert code == 0 and f"verified: 3 files below {prefix} are as in share/coxswain/SHA256SUMS" in out and not err
+        assert code == 0 and f"verified: 4 files below {prefix} are as in share/coxswain/SHA256SUMS" in out and not err
 
 
 def test_wrong_files(prefix):
     (prefix / "bin/cox-head").write_text("another program")
     (prefix / "bin/cox-worker").write_text("")
     (prefix / "lib/coxswain/libcublasLt.so.13").write_text("")
+    (prefix / "lib/coxswain/libnccl.so.2").write_text("another library")
     (prefix / "share/man/man1/cox.1").unlink()
     code, out, err = run(prefix / "bin/cox", "version", "--verify")
-    assert code == 1 and "3 of them are wrong" in err
+    assert code == 1 and "4 of them are wrong" in err
     assert re.search(r"^bin/cox-head has changed: its SHA-256 is [0-9a-f]{64}, and the list has [0-9a-f]{64}$", out, re.M)
     assert "bin/cox-worker is not in the list\n" in out and "lib/coxswain/libcublasLt.so.13 is not in the list\n" in out
     assert "completions that are not installed: 1\n" in out
     code, out, _ = run(prefix / "bin/cox", "version", "--verify", "--json")
     said = json.loads(out)["verify"]
     assert code == 1 and not said["ok"] and [(f["path"], f["state"]) for f in said["findings"]] == [
-        ("bin/cox-head", "changed"), ("bin/cox-worker", "unlisted"), ("lib/coxswain/libcublasLt.so.13", "unlisted")]
+        ("bin/cox-head", "changed"), ("lib/coxswain/libnccl.so.2", "changed"), ("bin/cox-worker", "unlisted"), ("lib/coxswain/libcublasLt.so.13", "unlisted")]
+
+
+def test_a_missing_library_is_reported_except_in_a_wheel(prefix):
+    shutil.rmtree(prefix / "lib")
+    code, out, _ = run(prefix / "bin/cox", "version", "--verify")
+    assert code == 1 and "lib/coxswain/libnccl.so.2 is missing\n" in out
+    write_list(prefix)  # the list of a wheel does not have the libraries (packaging/stage --no-libraries)
+    code, out, err = run(prefix / "bin/cox", "version", "--verify")
+    assert code == 0 and "verified: 3 files" in out and not err
 
 
 def test_keys_and_lists(prefix, tmp_path_factory):

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("deb", "rpm", "wheel")
+LIBRARIES = ("libcublasLt.so.13", "libnccl.so.2")
 TOOLS = {"deb": "dpkg-deb", "rpm": "rpmbuild"}
 ARCH = platform.machine()
 TIME = 1700000000
@@ -21,7 +23,7 @@ CONFFILES = {"/etc/coxswain/up.yaml", "/etc/coxswain/worker.yaml"}
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "packaging"))
 import system  # noqa: E402
-from staged import Failed, Version  # noqa: E402
+from staged import Failed, Stage, Version  # noqa: E402
 
 
 def make_stage(folder, program="/bin/true"):
@@ -36,6 +38,14 @@ def make_stage(folder, program="/bin/true"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(f"{path}\n")
     return folder
+
+
+def add_libraries(stage):
+    """Adds what packaging/stage has for the variant cuda, as small files."""
+    (stage / "lib/coxswain").mkdir(parents=True)
+    for name in LIBRARIES:
+        (stage / "lib/coxswain" / name).write_text(f"{name}\n")
+    return stage
 
 
 def run(*command, **more):
@@ -93,7 +103,7 @@ class Packages(unittest.TestCase):
         self.assertTrue(any(line.endswith("./usr/bin/vllm -> cox") for line in listed), listed)
 
     def test_the_variant_cuda_takes_the_place_of_the_other(self):
-        deb = self.package("deb", "--variant", "cuda")
+        deb = self.package("deb", "--variant", "cuda", stage=add_libraries(make_stage(self.tmp / "cuda")))
         self.assertTrue(deb.name.startswith("coxswain-cuda_"), deb.name)
         self.assertEqual(run("dpkg-deb", "-f", deb, "Conflicts").stdout.strip(), "coxswain")
         wheel = zipfile.ZipFile(self.package("wheel", "--variant", "cuda", out="wheel"))
@@ -103,6 +113,37 @@ class Packages(unittest.TestCase):
         for name in ("nvidia-cublas", "nvidia-nccl-cu13"):
             least = next(line for line in metadata.splitlines() if line.startswith(f"Requires-Dist: {name}>=")).split(">=")[1].split(",")[0]
             self.assertIn(f"{name}=={least}", built_with)
+
+    def test_the_variant_cuda_carries_nvidias_libraries(self):
+        stage = add_libraries(make_stage(self.tmp / "cuda"))
+        deb = self.package("deb", "--variant", "cuda", stage=stage)
+        listed = run("dpkg-deb", "-c", deb).stdout
+        for name in LIBRARIES:
+            self.assertRegex(listed, rf"(?m)^-rw-r--r-- root/root .* ./usr/lib/coxswain/{re.escape(name)}$")
+        self.assertEqual(run("dpkg-deb", "-f", deb, "Depends").stdout.strip(), "adduser, libc6 (>= 2.28), libgcc-s1 | libgcc1, libstdc++6 (>= 5.2)")
+        if shutil.which("zstd"):
+            tarball = self.package("tarball", "--variant", "cuda", stage=stage, out="tarball")
+            names = run("tar", "-I", "zstd", "-tf", tarball).stdout.split()
+            self.assertEqual([n.partition("/lib/coxswain/")[2] for n in names if "/lib/coxswain/l" in n], list(LIBRARIES))
+        rpm = self.package("rpm", "--variant", "cuda", stage=stage, out="rpm")
+        self.assertTrue({f"/usr/lib/coxswain/{n}" for n in LIBRARIES} < set(run("rpm", "-qpl", rpm).stdout.split()))
+        self.assertIn("libstdc++.so.6(CXXABI_1.3.9)(64bit)\n", run("rpm", "-qpR", rpm).stdout)
+
+    def test_libraries_where_the_list_of_sums_does_not_expect_them(self):
+        stage = add_libraries(make_stage(self.tmp / "cuda"))
+        for kind, folder, variant, said in (("wheel", stage, "cuda", "packaging/stage --variant cuda --no-libraries"), ("deb", stage, "cpu", "correct --variant"),
+                                            ("deb", self.stage, "cuda", "does not have lib/coxswain"), ("tarball", self.stage, "cuda", "does not have lib/coxswain")):
+            done = self.make(kind, "--variant", variant, stage=folder)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(said, done.stderr)
+            self.assertFalse((self.tmp / "out").exists())
+
+    def test_only_listed_files_are_where_verify_looks(self):
+        """`cox version --verify` reports files of lib/coxswain, and programs of bin, that the list does not have."""
+        stage = add_libraries(make_stage(self.tmp / "cuda"))
+        system.lay_out(Stage(stage, ARCH, "cuda", "1.2.3"), self.tmp / "tree")
+        for folder in ("bin", "lib/coxswain"):
+            self.assertEqual({p.name for p in (self.tmp / "tree/usr" / folder).iterdir()}, {p.name for p in (stage / folder).iterdir()})
 
     def test_what_rpm_reads(self):
         rpm = self.package("rpm", "--version", "1.2.3-rc.4")
@@ -195,7 +236,7 @@ class Units(unittest.TestCase):
             self.assertIn("\nUser=coxswain\n", unit)
             self.assertIn("\nExecStart=/usr/bin/cox ", unit)
             self.assertNotIn("Credential", unit)  # RHEL 8's systemd knows no credentials
-        self.assertIn("\nExecReload=/usr/lib/coxswain/replace-processes /run/coxswain/pids $MAINPID\n", system.unit("coxswain.service"))
+        self.assertIn("\nExecReload=/usr/libexec/coxswain/replace-processes /run/coxswain/pids $MAINPID\n", system.unit("coxswain.service"))
 
     def test_a_unit_that_changed_is_not_packaged(self):
         was = system.UNIT_CHANGES["coxswain.service"]
@@ -215,7 +256,7 @@ class Units(unittest.TestCase):
             for name in system.UNIT_CHANGES:
                 unit = Path(tmp) / name.replace("@", "@0")
                 text = system.unit(name).replace("User=coxswain", "User=daemon")
-                for program in ("/usr/bin/cox", "/usr/lib/coxswain/replace-processes"):
+                for program in ("/usr/bin/cox", "/usr/libexec/coxswain/replace-processes"):
                     text = text.replace(f"={program} ", "=/bin/true ")
                 unit.write_text(text)
                 unit.chmod(0o644)

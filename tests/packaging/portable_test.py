@@ -1,5 +1,5 @@
 """Tests the build of portable programs without a compiler run of minutes: the lock file of sources, the compiler's wrapper, the
-identities of libraries, and the check that a program runs on older systems."""
+identities of libraries, NVIDIA's libraries, and the check that a program runs on older systems."""
 import importlib.machinery
 import importlib.util
 import shutil
@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "packaging"))
 import recipes  # noqa: E402
 import sources  # noqa: E402
 import toolchain  # noqa: E402
+import nvidia  # noqa: E402 (of deploy/image, whose folder toolchain adds to the path)
 from toolchain import Failed  # noqa: E402
 
 
@@ -138,6 +139,56 @@ class Check(unittest.TestCase):
         program = self.program(f'const char *at = "{ROOT}/common/a.c"; int main(void) {{ return !at; }}', "-nostartfiles", "-Wl,-emain")
         with self.assertRaisesRegex(Failed, "a folder of this machine"):
             self.check(program)
+
+
+class Nvidia(unittest.TestCase):
+    """Has an invented build of the variant cuda, which found invented libraries in packages of PyPI."""
+
+    def setUp(self):
+        if not shutil.which("gcc") or not shutil.which("readelf"):
+            self.skipTest("gcc or readelf is not installed")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.site = self.folder / "site-packages"
+        lines = []
+        for variable, package, name in (("COX_CUBLAS", "nvidia_cublas-13.1", "libcublasLt.so.13"), ("COX_NCCL", "nvidia_nccl_cu13-2.28", "libnccl.so.2"),
+                                        ("COX_CUDART", "nvidia_cuda_runtime-13.0", "libcudart_static.a")):
+            at, info = self.site / "nvidia/lib" / name, self.site / f"{package}.dist-info"
+            at.parent.mkdir(parents=True, exist_ok=True)
+            (info / "licenses").mkdir(parents=True)
+            (info / "licenses/License.txt").write_text(f"licence of {package}\n")
+            (info / "RECORD").write_text(f"nvidia/lib/{name},sha256=x,1\n")
+            at.write_bytes(b"")
+            if not name.endswith(".a"):
+                subprocess.run(["gcc", "-shared", "-nostdlib", f"-Wl,-soname={name}", "-x", "c", "/dev/null", "-o", at], check=True)
+            lines.append(f"{variable}:FILEPATH={at}\n")
+        (self.folder / "CMakeCache.txt").write_text("".join(lines))
+
+    def test_a_stage_gets_what_a_worker_loads_by_name(self):
+        stage = script("stage")
+        found = nvidia.libraries(self.folder)
+        self.assertEqual([(x.soname, x.package, x.version) for x in found], [
+            ("libcublasLt.so.13", "nvidia-cublas", "13.1"), ("libnccl.so.2", "nvidia-nccl-cu13", "2.28"), (None, "nvidia-cuda-runtime", "13.0")])
+        self.assertEqual(found[0].row("there")["externalRefs"][0]["referenceLocator"], "pkg:pypi/nvidia-cublas@13.1")
+        stage.libraries(found[:2], self.folder / "out")
+        self.assertEqual({p.name for p in (self.folder / "out/lib/coxswain").iterdir()}, {"libcublasLt.so.13", "libnccl.so.2"})
+        with self.assertRaisesRegex(Failed, "a folder of this machine"), mock.patch.object(stage, "OF_THIS_MACHINE", ("libnccl",)):
+            stage.libraries(found[:2], self.folder / "out")
+
+    def test_a_library_without_its_licence_is_refused(self):
+        (self.site / "nvidia_nccl_cu13-2.28.dist-info/licenses/License.txt").unlink()
+        with self.assertRaisesRegex(Failed, "libnccl.so.2 must not be distributed without it"):
+            nvidia.libraries(self.folder)
+        shutil.rmtree(self.site / "nvidia_nccl_cu13-2.28.dist-info")
+        with self.assertRaisesRegex(Failed, "belongs to no PyPI package"):
+            nvidia.libraries(self.folder)
+
+    def test_options_of_the_kernels(self):
+        kernels = script("programs").kernels
+        self.assertEqual(kernels("cpu", ""), ["-DCOX_CUDA=OFF"])
+        self.assertEqual(kernels("cuda", "80,90a"), ["-DCOX_CUDA=ON", "-DCOX_CUDA_ARCHS=80;90a", "-DCOX_CUDA_PTX="])
+        self.assertNotIn("-DCOX_CUDA_PTX=", kernels("cuda", ""))  # a release has PTX for later devices
 
 
 if __name__ == "__main__":

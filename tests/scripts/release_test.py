@@ -155,7 +155,7 @@ class Release(InToy):
         self.assertEqual((self.out / "SHA256SUMS.minisig").read_text(), "signed " + (self.out / "SHA256SUMS").read_text())
         time = git(self.toy.root, "log", "-1", "--format=%ct")
         self.assertEqual((self.out / "deb-x86_64-cpu").read_text(), f"packaging/deb {time} None\n")
-        for target in TARGETS:  # the packages were made after the signature of the staged list
+        for target in (*TARGETS, "x86_64-cuda-wheel"):  # the packages were made after the signature of the staged list
             staged = self.toy.root / f"build/dist/1.2.3.work/stage-{target}/share/coxswain"
             self.assertEqual((staged / "SHA256SUMS.minisig").read_text(), "signed " + (staged / "SHA256SUMS").read_text())
             self.assertIn("RWTEA", (staged / "release.pub").read_text())
@@ -163,6 +163,8 @@ class Release(InToy):
             self.assertIn("packaging/sign", self.toy.calls()[calls[1]])
         wheels = [call for call in self.toy.calls() if call.startswith("packaging/wheel")]
         self.assertEqual([("--variant cuda" in w, "--arch aarch64" in w) for w in wheels], [(True, False), (False, True)])
+        self.assertEqual(["stage-x86_64-cuda-wheel " in f"{c} " for c in self.toy.calls() if "--variant cuda" in c and "--stage" in c],
+                         [False, False, False, True])  # the tarball, the .deb and the .rpm have NVIDIA's libraries
         notes = (self.out / "RELEASE_NOTES.md").read_text()
         self.assertIn("- Tea.", notes)
         self.assertIn("RWTEA", notes)
