@@ -74,9 +74,11 @@ class Build(unittest.TestCase):
         library = "build/text/prebuilt/libcoxtext.a"
         for args, env in ((("--prebuilt-text", "x.a"), {}), ((), {"COX_PREBUILT_TEXT": "x.a"})):
             got, out, calls = build(*args, env=env)
-            self.assertEqual((got, calls), (0, ["setup --no-rust", f"prebuilt_text.py use x.a /tree/{library}",
+            self.assertEqual((got, calls), (0, ["setup --no-rust", f"prebuilt_text.py use {Path.cwd()}/x.a /tree/{library}",
                                                 f"cmake --preset release -DCOX_PREBUILT_TEXT=/tree/{library} -DCOX_TESTS=ON",
                                                 "ninja -C build/release"]), out)
+        for what in ("/x.a@sha256:1:2", "https://x.example/x.a"):
+            self.assertIn(f"prebuilt_text.py use {what} /tree/{library}", build("--prebuilt-text", what)[2])
         got, out, calls = build("--prebuilt-text", "x.a", env={"PREBUILT_FAILS": "1"})
         self.assertEqual((got, names(calls)), (1, ["setup", "prebuilt_text.py"]), out)
 
