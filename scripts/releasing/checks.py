@@ -86,7 +86,7 @@ def rust_has(root, arch):
 
 
 def of_key(root, path):
-    """Checks that the public key is the one that users find in SECURITY.md, which they do not download with the packages."""
+    """Checks that SECURITY.md has the public key. Users read it there, because they do not download that page with the packages."""
     lines = path.read_text(errors="replace").strip().splitlines()
     if len(lines) != 2 or not lines[0].startswith("untrusted comment: "):
         return [f"--public-key: {path} is not a public key of minisign, which has two lines. Give the file that `minisign -G -p FILE` wrote."]
