@@ -106,7 +106,7 @@ class Prebuilt(unittest.TestCase):
             thread = threading.Thread(target=answer, args=(server,), daemon=True)
             thread.start()
             address = f"http://127.0.0.1:{server.getsockname()[1]}/big.a"
-            for what in (address, "http://a b/x", "https://[x/", "http://a..b/x", "http://x:99999/"):
+            for what in (address, "http://a b/x", "http://a..b/x"):
                 self.refused(what, f"^prebuilt_text: cannot read {re.escape(what)}: [^\x1b]*Check the name")
         whole = subprocess.run(["sh", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "sh", sys.executable, ROOT / "scripts/prebuilt_text.py", "use",
                                 self.library, self.out], text=True, capture_output=True, env={**os.environ, "COX_ROOT": str(self.tree)})
