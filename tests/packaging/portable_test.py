@@ -76,24 +76,6 @@ class Sources(unittest.TestCase):
             self.assertEqual(recipes.upstream(debian), upstream)
 
 
-class Wrapper(unittest.TestCase):
-    def arguments(self, arch, *given):
-        """Returns what the wrapper passes to zig, which is a program here that prints its arguments."""
-        with tempfile.TemporaryDirectory() as folder:
-            fake = Path(folder) / "zig"
-            toolchain.write_program(fake, '#!/bin/sh\nprintf "%s\\n" "$@"\n')
-            with mock.patch.object(toolchain, "zig", lambda: fake), mock.patch.dict("os.environ", {"COX_PACKAGING_CACHE": folder}):
-                toolchain.tools(arch, Path(folder) / "tools", [("/home/me", "/x")])
-            return subprocess.run([Path(folder) / "tools/cox-cc", *given], capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
-
-    def test_gcc_options_become_zig_options(self):
-        got = self.arguments("aarch64", "-march=armv8.2-a+dotprod+i8mm", "-march=armv8-a", "-lgcc_s", "-m64", "--target=x", "a b.c")
-        self.assertEqual(got[-3:], ["-mcpu=generic+v8_2a+dotprod+i8mm", "-lunwind", "a b.c"])
-        self.assertIn("aarch64-linux-gnu." + toolchain.GLIBC, got)
-        self.assertIn("-ffile-prefix-map=/home/me=/x", got)
-        self.assertEqual(self.arguments("x86_64", "-lstdc++", "-mavx2")[-2:], ["-lc++", "-mavx2"])
-
-
 class Cache(unittest.TestCase):
     def setUp(self):
         made = tempfile.TemporaryDirectory()
@@ -136,6 +118,24 @@ class Cache(unittest.TestCase):
                 order.append("first")
             thread.join(10)
         self.assertEqual(order, ["first", "second"])
+
+
+class Wrapper(unittest.TestCase):
+    def arguments(self, arch, *given):
+        """Returns what the wrapper passes to zig, which is a program here that prints its arguments."""
+        with tempfile.TemporaryDirectory() as folder:
+            fake = Path(folder) / "zig"
+            toolchain.write_program(fake, '#!/bin/sh\nprintf "%s\\n" "$@"\n')
+            with mock.patch.object(toolchain, "zig", lambda: fake), mock.patch.dict("os.environ", {"COX_PACKAGING_CACHE": folder}):
+                toolchain.tools(arch, Path(folder) / "tools", [("/home/me", "/x")])
+            return subprocess.run([Path(folder) / "tools/cox-cc", *given], capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
+
+    def test_gcc_options_become_zig_options(self):
+        got = self.arguments("aarch64", "-march=armv8.2-a+dotprod+i8mm", "-march=armv8-a", "-lgcc_s", "-m64", "--target=x", "a b.c")
+        self.assertEqual(got[-3:], ["-mcpu=generic+v8_2a+dotprod+i8mm", "-lunwind", "a b.c"])
+        self.assertIn("aarch64-linux-gnu." + toolchain.GLIBC, got)
+        self.assertIn("-ffile-prefix-map=/home/me=/x", got)
+        self.assertEqual(self.arguments("x86_64", "-lstdc++", "-mavx2")[-2:], ["-lc++", "-mavx2"])
 
 
 class Identities(unittest.TestCase):
