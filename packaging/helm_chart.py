@@ -17,6 +17,7 @@ CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 CONFIG = "application/vnd.cncf.helm.config.v1+json"
 LARGEST = 8 << 20  # largest chart in bytes, packed or not
 LABEL = "org.opencontainers.image."
+PIN = "coxswain/image"  # annotation with REGISTRY/NAME@DIGEST of the image; with "-cuda" appended, of the image with CUDA
 
 
 def read_yaml(text):
@@ -55,17 +56,21 @@ def files(folder):
 
 def with_registry(content, registry, images):
     """Makes a registry the default of image.registry, so that an installation needs no option, and names the images for catalogues.
-    `images` has (name, reference) pairs."""
+    `images` has (tag, REGISTRY/NAME:TAG@DIGEST) pairs. The templates use the digests of the chart's own version (coxswain.image); they are
+    annotations and not values, because `helm upgrade --reuse-values` would keep the values of the older chart."""
     values, n = re.subn(r'(?m)^(image:\n(?:  .*\n)*?  registry: )""$', lambda m: m[1] + json.dumps(registry), content["values.yaml"].decode(), count=1)
     if n != 1:
         raise Failed("deploy/helm/coxswain/values.yaml has no empty image.registry, so the registry cannot become its default")
     content = {**content, "values.yaml": values.encode()}
     if images:
-        listed = "".join(f"    - name: {name}\n      image: {reference}\n" for name, reference in images)
+        listed = "".join(f"    - name: coxswain{'-cuda' if tag.endswith('-cuda') else ''}\n      image: {reference}\n" for tag, reference in images)
         meta = content["Chart.yaml"].decode()
+        version = read_yaml(meta)["appVersion"]
+        pins = "".join(f"  {PIN}{tag.removeprefix(version)}: {reference.replace(f':{tag}@', '@')}\n" for tag, reference in images
+                       if tag in (version, f"{version}-cuda"))
         if "\nannotations:\n" not in meta:
             raise Failed("deploy/helm/coxswain/Chart.yaml has no annotations. Run deploy/helm/metadata.")
-        content["Chart.yaml"] = meta.replace("\nannotations:\n", f"\nannotations:\n  artifacthub.io/images: |\n{listed}", 1).encode()
+        content["Chart.yaml"] = meta.replace("\nannotations:\n", f"\nannotations:\n{pins}  artifacthub.io/images: |\n{listed}", 1).encode()
     return content
 
 

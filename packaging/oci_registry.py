@@ -1,14 +1,19 @@
 """Sends blobs and manifests to a container registry, by the HTTP API of the OCI distribution specification.
 
-Everything that a registry answers is unchecked input. A password goes only to the registry's own token service over HTTPS, and no
-Authorization header follows an upload to another host. Errors are `Failed`, with what to do next.
+Everything that a registry answers is unchecked input. A password goes to the registry, and to the token service that the registry
+names. As with docker and skopeo, that may be another host. Both must use HTTPS. Only with `plain_http` may they use HTTP, and then only
+on this machine (loopback). No Authorization header follows an upload to another host. Errors are `Failed`, with what to do next.
 """
 import base64
+import contextlib
 import hashlib
 import http.client
+import ipaddress
 import json
 import os
 import re
+import signal
+import stat
 import sys
 import time
 import urllib.error
@@ -25,9 +30,11 @@ EMPTY = "application/vnd.oci.empty.v1+json"
 DOCKER = {"docker.io": ("registry-1.docker.io", "https://index.docker.io/v1/")}  # host of the API, and name in the files of logins
 TRIES = 6
 LONGEST_WAIT_S = 60
+LONGEST_REQUEST_S = 300  # one request with its answer, besides the time for its body
+SLOWEST_UPLOAD = 64 << 10  # bytes per second
 LARGEST_ANSWER = 4 << 20  # largest manifest, index or token in bytes
 NAME = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
-HOST = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?")
+HOST = re.compile(r"(?:[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?")
 
 
 def digest_of(data):
@@ -36,6 +43,43 @@ def digest_of(data):
 
 def dump(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def loads(data):
+    """Returns the value of JSON. Every wrong text raises ValueError, also one that is nested too deeply."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+
+
+def printable(text):
+    """Returns a text without characters that would control the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(text))
+
+
+def is_loopback(host):
+    """Returns whether HOST[:PORT] is this machine."""
+    name = re.sub(r":[0-9]+$", "", host).strip("[]")
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name.lower() == "localhost"
+
+
+@contextlib.contextmanager
+def within(seconds):
+    """Raises TimeoutError when the block takes longer. The time limit of a socket starts again with each byte that a server sends. Only the
+    main thread may use it."""
+    def end(*_):
+        raise TimeoutError(f"no complete answer within {seconds:.0f} s")
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def described(media_type, data, **more):
@@ -52,9 +96,14 @@ def split(address):
 
 
 def login_of_file(path):
-    """Returns (name, password) of a file with one line NAME:PASSWORD."""
+    """Returns (name, password) of a file with one line NAME:PASSWORD. Other users must not be able to read it."""
     try:
-        line = Path(path).read_text().strip()
+        with open(path) as f:
+            mode = os.fstat(f.fileno()).st_mode
+            if stat.S_ISREG(mode) and mode & 0o077:
+                raise Failed(f"the login file {path} can be read by other users (mode {stat.S_IMODE(mode):04o}). Run chmod 600 {path}. "
+                             "If others use this machine, change the password.")
+            line = f.read(LARGEST_ANSWER).strip()
     except (OSError, UnicodeDecodeError) as e:
         raise Failed(f"cannot read the login file {path}: {e}. Write one line NAME:PASSWORD into it.") from e
     name, colon, password = line.partition(":")
@@ -70,7 +119,7 @@ def login_of_tools(host, environment=os.environ):
              f"{home}/.config/containers/auth.json", f"{environment.get('DOCKER_CONFIG', home + '/.docker')}/config.json"]
     for file in filter(None, files):
         try:
-            stored = json.loads(Path(file).read_text())["auths"][DOCKER.get(host, ("", host))[1]]["auth"]
+            stored = loads(Path(file).read_text())["auths"][DOCKER.get(host, ("", host))[1]]["auth"]
             name, _, password = base64.b64decode(stored).decode().partition(":")
             return name, password
         except (OSError, ValueError, KeyError, TypeError):
@@ -79,8 +128,10 @@ def login_of_tools(host, environment=os.environ):
 
 
 class Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args):
+    def http_error_302(self, *args):
         return None  # only downloads are redirected, and this module downloads nothing large
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 class Registry:
@@ -88,16 +139,33 @@ class Registry:
 
     def __init__(self, host, login=None, plain_http=False, wait=time.sleep):
         self.host, self.login, self.wait = DOCKER.get(host, (host, ""))[0], login, wait
+        if plain_http and not is_loopback(self.host):
+            raise Failed(f"--plain-http is only for a registry on this machine (localhost or 127.0.0.1), and {self.host} is another one. Use HTTPS.")
         self.schemes = ("https", "http") if plain_http else ("https",)
         self.base = f"{self.schemes[-1]}://{self.host}"
         self.tokens, self.opener = {}, urllib.request.build_opener(Stay)
 
     # ---- requests ----
 
+    def address(self, text, is_for, unsent):
+        """Returns the parts of an address that the registry names. It must be encrypted, or on this machine with --plain-http."""
+        try:
+            parts = urllib.parse.urlsplit(urllib.parse.urljoin(self.base, text))
+            known = HOST.fullmatch(parts.netloc) and re.fullmatch(r"[\x21-\x7e]*", text) and (parts.port is None or parts.port)
+        except ValueError:
+            known = False
+        if known and (parts.scheme == "https" or (parts.scheme in self.schemes and is_loopback(parts.netloc))):
+            return parts
+        why = "which is not encrypted" if known else "which is not an address"
+        raise Failed(f"{self.host} sends {is_for} to {printable(text)[:200]}, {why}. {unsent} Ask the owner of the registry to correct this.")
+
     def once(self, method, url, headers, body):
         """Sends one request. `body` is bytes, None, or a function that returns (open file, size). Returns (status, headers, data)."""
         data, size = body() if callable(body) else (body, None)
-        try:
+        with contextlib.ExitStack() as left:
+            if callable(body):
+                left.enter_context(data)
+            left.enter_context(within(LONGEST_REQUEST_S + (len(data or b"") if size is None else size) / SLOWEST_UPLOAD))
             request = urllib.request.Request(url, data=data, method=method, headers=dict(headers))
             if size is not None:
                 request.add_header("Content-Length", str(size))
@@ -107,28 +175,28 @@ class Registry:
                 answer = e
             with answer:
                 return answer.status, answer.headers, answer.read(LARGEST_ANSWER + 1)
-        finally:
-            if callable(body):
-                data.close()
 
     def patient(self, method, url, headers, body):
         """Repeats a request that fails for a reason that may pass: the network, too many requests, or the registry's own trouble."""
+        host = urllib.parse.urlsplit(url).netloc
         for n in range(TRIES):
             pause = min(2 ** n, LONGEST_WAIT_S)
             try:
                 status, answered, data = self.once(method, url, headers, body)
                 if status not in (408, 425, 429) and status < 500:
                     if len(data) > LARGEST_ANSWER:
-                        raise Failed(f"{self.host} answered {method} {url.split('?')[0]} with more than {LARGEST_ANSWER >> 20} MiB. Is this a registry?")
+                        raise Failed(f"{host} answered {method} {url.split('?')[0]} with more than {LARGEST_ANSWER >> 20} MiB. Is this a registry?")
                     return status, answered, data
                 why = f"HTTP {status}"
                 if re.fullmatch(r"[0-9]{1,4}", answered.get("Retry-After", "")):
                     pause = min(int(answered["Retry-After"]), LONGEST_WAIT_S)
             except (OSError, http.client.HTTPException) as e:  # URLError is an OSError
-                why = str(getattr(e, "reason", e))
+                why = printable(getattr(e, "reason", e)).strip()[:200]
+            except ValueError as e:
+                raise Failed(f"cannot ask {host}: {printable(e)[:200]}. Check the address, and the variables with proxies (https_proxy).") from e
             if n + 1 < TRIES:
                 self.wait(pause)
-        raise Failed(f"{self.host} did not answer {method} {urllib.parse.urlsplit(url).path}: {why}, {TRIES} times in a row. Check the address and try again; "
+        raise Failed(f"{host} did not answer {method} {urllib.parse.urlsplit(url).path}: {why}, {TRIES} times in a row. Check the address and try again; "
                      "a push that is repeated sends only what is missing.")
 
     def ask(self, method, url, repository, headers=(), body=None):
@@ -152,14 +220,12 @@ class Registry:
         asked = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         if kind.lower() != "bearer" or "realm" not in asked:
             raise Failed(f"{self.host} asks for a login. Use --login FILE with a line NAME:PASSWORD, or run `skopeo login {self.host}` first.")
-        realm = urllib.parse.urlsplit(asked["realm"])
-        if realm.scheme not in self.schemes:
-            raise Failed(f"{self.host} sends logins to {asked['realm']}, which is not encrypted. No password was sent.")
+        realm = self.address(asked["realm"], "logins", "No password was sent.")
         query = {"scope": f"repository:{repository}:pull,push"} | ({"service": asked["service"]} if "service" in asked else {})
         url = urllib.parse.urlunsplit(realm._replace(query="&".join(filter(None, [realm.query, urllib.parse.urlencode(query)]))))
         status, _, data = self.patient("GET", url, {"Authorization": basic} if basic else {}, None)
         try:
-            answer = json.loads(data) if status == 200 else {}
+            answer = loads(data) if status == 200 else {}
             token = answer.get("token") or answer.get("access_token")
         except (ValueError, AttributeError):
             token = None
@@ -183,9 +249,7 @@ class Registry:
         where = headers.get("Location", "")
         if status != 202 or not where:
             raise Failed(f"{self.host} refuses an upload to {repository} (HTTP {status}{self.reason(data)}). Check that the login may push there.")
-        at = urllib.parse.urlsplit(urllib.parse.urljoin(self.base, where))
-        if at.scheme not in self.schemes:
-            raise Failed(f"{self.host} wants the upload at {at.scheme}://{at.netloc}, which is not encrypted. Nothing was sent.")
+        at = self.address(where, "uploads", "Nothing was sent.")
         url = urllib.parse.urlunsplit(at._replace(query="&".join(filter(None, [at.query, urllib.parse.urlencode({"digest": digest})]))))
         status, _, data = self.ask("PUT", url, repository, {"Content-Type": "application/octet-stream"}, body)
         if status not in (201, 204):
@@ -198,7 +262,7 @@ class Registry:
             raise Failed(f"{self.host} did not take the manifest {repository}:{reference} (HTTP {status}{self.reason(answer)})")
         told = headers.get("Docker-Content-Digest")
         if told and told != digest_of(data):
-            raise Failed(f"{self.host} stored {repository}:{reference} as {told} instead of {digest_of(data)}, so it changes manifests. Use another registry.")
+            raise Failed(f"{self.host} stored {repository}:{reference} as {printable(told)[:100]} instead of {digest_of(data)}, so it changes manifests. Use another registry.")
         return headers
 
     def attach(self, repository, subject, media_type, data, name, created):
@@ -214,7 +278,7 @@ class Registry:
             tag = subject["digest"].replace(":", "-")
             status, _, found = self.ask("GET", self.url(repository, "manifests", tag), repository, {"Accept": INDEX})
             try:
-                listed = [one for one in json.loads(found)["manifests"] if one["digest"] != digest_of(manifest)] if status == 200 else []
+                listed = [one for one in loads(found)["manifests"] if one["digest"] != digest_of(manifest)] if status == 200 else []
             except (ValueError, KeyError, TypeError) as e:
                 raise Failed(f"{self.host} has something under {repository}:{tag} that is not a list of referrers. Remove this tag.") from e
             listed.append(described(MANIFEST, manifest, artifactType=media_type, annotations=notes))
@@ -225,7 +289,7 @@ class Registry:
     def reason(data):
         """Returns the registry's own message, on one line and without control characters."""
         try:
-            text = str(json.loads(data)["errors"][0]["message"])
+            text = str(loads(data)["errors"][0]["message"])
         except (ValueError, KeyError, IndexError, TypeError):
             return ""
         return ": " + re.sub(r"[^\x20-\x7e]", "?", text)[:200]

@@ -28,7 +28,10 @@ class Build:
         with open(self.log, "a") as log:
             log.write(f"$ {' '.join(map(str, command))}\n")
             log.flush()
-            done = subprocess.run([str(c) for c in command], cwd=cwd, env={**self.environment, **more}, stdout=log, stderr=log, check=False)
+            try:
+                done = subprocess.run([str(c) for c in command], cwd=cwd, env={**self.environment, **more}, stdout=log, stderr=log, check=False)
+            except FileNotFoundError:
+                raise Failed(f"the program {command[0]} is not installed. Run scripts/setup --packaging on Debian or Ubuntu first.") from None
         if done.returncode != 0:
             raise Failed(f"this command failed: {' '.join(map(str, command[:4]))} …. Its output is at the end of {self.log}.")
 

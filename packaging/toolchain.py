@@ -2,6 +2,9 @@
 
 PyPI's package `ziglang` has it. pip downloads the wheel from its configured index and checks its hash; nothing of it is installed.
 """
+import contextlib
+import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -49,6 +52,29 @@ def cache():
     return folder.resolve()
 
 
+@contextlib.contextmanager
+def alone(name):
+    """Holds a lock of the cache, because two builds at once would write the same files."""
+    with open(cache() / f"{name}.lock", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"packaging: waiting for another build that uses {cache()}", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def of_this_compiler(folder):
+    """Makes a folder of compiled files, and removes what another compiler, or the same one with other options, left there."""
+    wanted = hashlib.sha256(repr((ZIG, HASHES, GLIBC, ARCHS, CPU, FLAGS, WRAPPER)).encode()).hexdigest()
+    stamp = folder / "compiler"
+    if folder.exists() and (not stamp.is_file() or stamp.read_text() != wanted):
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(wanted)
+    return folder
+
+
 def python_with_pip():
     for python in (ROOT / ".venv/bin/python", sys.executable):
         if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
@@ -60,8 +86,14 @@ def zig():
     """Returns the path of the compiler. It is downloaded first, if it is missing."""
     folder = cache() / f"zig-{ZIG}"
     program = folder / "ziglang/zig"
-    if program.exists():
-        return program
+    if not program.exists():
+        with alone("zig"):
+            if not program.exists():
+                fetch_zig(folder)
+    return program
+
+
+def fetch_zig(folder):
     new = cache() / f"zig-{ZIG}.new"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
@@ -73,7 +105,6 @@ def zig():
     wheel.unlink()
     (new / "ziglang/zig").chmod(0o755)
     new.replace(folder)
-    return program
 
 
 def tools(arch, folder, maps=()):

@@ -11,7 +11,9 @@ text/templates, Cargo.toml, Cargo.lock, rustc-wrapper) and, in text/prebuilt.txt
 --prebuilt-text WHAT calls `use`. `make` gives the same bytes in every folder with the same compilers. It runs
 on the oldest distribution that must link the library.
 """
+import contextlib
 import hashlib
+import http.client
 import os
 import platform
 import re
@@ -61,21 +63,34 @@ def listed(root=ROOT):
     return rows
 
 
+@contextlib.contextmanager
+def refused(what, advice):
+    """Turns errors of files and servers into Refused. A server may send anything, so text with control characters is printed as a literal."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException, ValueError) as why:  # URLError is an OSError
+        said = str(why) if str(why).isprintable() else ascii(str(why))
+        raise Refused(f"{what}: {said[:300]}. {advice}.") from None
+
+
 def copy_in(place, target):
     """Copies a file or downloads a URL into `target`. Returns its SHA-256."""
     digest, size = hashlib.sha256(), 0
     url = place if re.match("(https?|file)://", place) else None
-    try:
-        with urllib.request.urlopen(url, timeout=60) if url else open(place, "rb") as source, open(target, "wb") as out:
-            while block := source.read(1 << 20):
-                size += len(block)
-                if size > MAX_BYTES:
-                    raise Refused(f"{place} has more than {MAX_BYTES >> 20} MiB, so it is no text library. Name another file.")
-                digest.update(block)
-                out.write(block)
-    except (OSError, urllib.error.URLError, ValueError) as why:
-        raise Refused(f"cannot read {place}: {why}. Check the name, or leave out --prebuilt-text, and the crates are compiled.") from None
-    return digest.hexdigest()
+    reading = (f"cannot read {place}", "Check the name, or leave out --prebuilt-text, and the crates are compiled")
+    with refused(*reading):
+        source = urllib.request.urlopen(url, timeout=60) if url else open(place, "rb")
+    with source, refused(f"cannot write into {target.parent.parent}", "Free some space, or check the rights of the folder"), open(target, "wb") as out:
+        while True:
+            with refused(*reading):
+                block = source.read(1 << 20)
+            if not block:
+                return digest.hexdigest()
+            size += len(block)
+            if size > MAX_BYTES:
+                raise Refused(f"{place} has more than {MAX_BYTES >> 20} MiB, so it is no text library. Name another file.")
+            digest.update(block)
+            out.write(block)
 
 
 def use(what, out, root=ROOT):

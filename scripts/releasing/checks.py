@@ -13,7 +13,9 @@ import versions
 from versions import Failed
 
 PROGRAMS = {  # kind: [(program, package of Debian and Ubuntu)]
-    "stage": [("cmake", "cmake"), ("ninja", "ninja-build"), ("readelf", "binutils")],
+    "stage": [("cmake", "cmake"), ("ninja", "ninja-build"), ("readelf", "binutils"), ("pkg-config", "pkg-config"), ("protoc-c", "protobuf-c-compiler"),
+              ("cc", "gcc"), ("make", "make"), ("dpkg-deb", "dpkg"), ("dpkg-source", "dpkg-dev"), ("autoreconf", "autoconf"), ("aclocal", "automake"),
+              ("libtoolize", "libtool"), ("tclsh", "tcl")],  # packaging/deps needs the programs from "cc" on
     "tarball": [("zstd", "zstd")],
     "symbols": [("zstd", "zstd"), ("tar", "tar")],
     "deb": [("dpkg-deb", "dpkg")],
@@ -81,6 +83,17 @@ def rust_has(root, arch):
         return False
     done = subprocess.run([rustc, "--print", "target-libdir", "--target", f"{arch}-unknown-linux-gnu"], cwd=root, capture_output=True, text=True, check=False)
     return done.returncode == 0 and Path(done.stdout.strip()).is_dir()
+
+
+def of_key(root, path):
+    """Checks that SECURITY.md has the public key. Users read it there, because they do not download that page with the packages."""
+    lines = path.read_text(errors="replace").strip().splitlines()
+    if len(lines) != 2 or not lines[0].startswith("untrusted comment: "):
+        return [f"--public-key: {path} is not a public key of minisign, which has two lines. Give the file that `minisign -G -p FILE` wrote."]
+    policy = root / "SECURITY.md"
+    if not policy.is_file() or lines[1] not in policy.read_text().split():
+        return [f"SECURITY.md does not have the key of {path}, so users could not compare it. Put the file's two lines there, and commit it."]
+    return []
 
 
 def found(root, program):

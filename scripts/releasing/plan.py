@@ -151,8 +151,9 @@ def image(r, arch, variant):
 def write_notes(r):
     text = versions.notes_of(r.root, r.version)
     if r.key:
-        key = public_key(r).read_text().strip().splitlines()[-1]
-        text += f"\n\n## The release key\n\n`SHA256SUMS.minisig` is a signature with this public key of minisign:\n\n```\n{key}\n```"
+        key = public_key(r).read_text().strip()
+        text += f"\n\n## The release key\n\n`SHA256SUMS.minisig` is a signature with this public key of minisign. SECURITY.md in the repository has it too. " \
+                f"To check a download, save the two lines as `coxswain.pub`:\n\n```\n{key}\n```"
     (r.out / checks.NOTES).write_text(f"# Coxswain {r.version}\n\n{text}\n")
 
 

@@ -75,6 +75,13 @@ def strays(root, version):
     return found
 
 
+def before_the_first(root):
+    """Returns the lines "FILE:LINE: text" of pages that say that there is no release. A program cannot write the sentences that replace them."""
+    pattern = r"\bno release(d version)? (is published|exists) yet|there is no release yet"
+    listed = git(root, "grep", "-nIiE", pattern, "--", "*.md", *(f":!{p}" for p in HISTORY))
+    return [f"{path}:{number}: {text.strip()[:120]}" for path, number, text in (line.split(":", 2) for line in listed.splitlines())]
+
+
 def check_strays(root, *those):
     for version in those:
         if lines := strays(root, version):

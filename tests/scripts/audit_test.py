@@ -149,11 +149,15 @@ DATA = {
 }
 
 
+WHOLE = {f"tea{i}": {} for i in range(tracker.SOURCES_MIN)}  # the tracker's data has many packages
+
+
 @unittest.skipUnless(shutil.which("dpkg"), "dpkg is not installed")
 class Tracker(Holder):
     def audit(self, bom, data=None, release=None):
         part = Part("debian")
-        place = self.put("data.json", DATA if data is None else data)
+        data = DATA if data is None else data
+        place = self.put("data.json", {**WHOLE, **data} if isinstance(data, dict) else data)
         tracker.check([bom], str(place), release, True, part)
         return part
 
@@ -174,7 +178,8 @@ class Tracker(Holder):
         part = self.audit(self.sources(("openssl", "3.5.7-1", "trixie"), ("zlib", "1:1.3", "trixie"), ("libyaml", "0.2.5-2", "trixie")))
         self.assertEqual([line.split(":")[0] for line in part.notes],
                          ["CVE-2031-0004 (medium)", "CVE-2031-0002 (low**)", "TEMP-0000000-ABCDEF (not yet assigned)"])
-        self.assertIn("3 source packages of Debian; open CVEs without a fix: 1 medium, 1 low**, 1 not yet assigned", part.checked)
+        self.assertIn("3 source packages of Debian; open CVEs without a fix: 1 medium, 1 low**, 1 not yet assigned; without any CVE in the tracker: libyaml",
+                      part.checked)
         self.assertEqual(len(self.audit(self.sources(("openssl", "3.0.17-1", "bookworm"))).notes), 1)
         self.assertEqual(len(self.audit(self.sources(("openssl", "3.5.7-1~deb13u1", "bookworm")), release="trixie").wrong), 1)
 
@@ -201,6 +206,12 @@ class Tracker(Holder):
                             ("unknown status", {"openssl": {"CVE-1": {"releases": {"trixie": {"status": "fine"}}}}}),
                             ("no version", {"openssl": {"CVE-1": {"releases": releases}}}), ("is not the tracker's data", {"other": {}})):
             self.refused(words, bom, data)
+
+    def test_a_part_of_the_data_is_not_ok(self):
+        bom = self.sources(("zlib", "1:1.3", "trixie"), ("openssl", "3.5.7-1", "trixie"))
+        for words, data in (("has only 1 source packages", {"zlib": {}}), ("has only 2 source packages", DATA), ("says nothing about trixie", {**WHOLE, "zlib": {}})):
+            with self.assertRaisesRegex(Failed, words):
+                tracker.check([bom], str(self.put("part.json", data)), None, True, Part("debian"))
 
     def test_hostile_sboms(self):
         for content in ("[", "[]", "{}", '{"packages": [1]}', '{"packages": [{"externalRefs": 1}]}', '{"packages": [{"externalRefs": [1]}]}', '{"packages": []}'):
@@ -274,7 +285,7 @@ class Command(Holder):
 
     def test_summary_and_exit_status(self):
         bom = self.put("sources.txt", "lib openssl trixie 3.5.7-1~deb13u1 x\n")
-        code, lines, _ = self.run_audit("debian", "--sbom", bom, "--tracker", self.put("data.json", {**DATA, "zl\u001bib": {}}))
+        code, lines, _ = self.run_audit("debian", "--sbom", bom, "--tracker", self.put("data.json", {**WHOLE, **DATA, "zl\u001bib": {}}))
         self.assertEqual(code, 1)
         self.assertEqual(lines[-1], "audit: ok: none; wrong: debian; not run: none")
         code, lines, _ = self.run_audit("debian", "--sbom", bom, "--offline")
@@ -284,7 +295,7 @@ class Command(Holder):
 
     def test_control_characters_are_escaped(self):
         bom = self.put("sources.txt", "lib zl\x1b[2Jib trixie 1 x\n")
-        _, lines, _ = self.run_audit("debian", "--sbom", bom, "--tracker", self.put("data.json", DATA))
+        _, lines, _ = self.run_audit("debian", "--sbom", bom, "--tracker", self.put("data.json", {**WHOLE, **DATA}))
         self.assertTrue(all(line.isprintable() for line in lines), lines)
 
 

@@ -74,9 +74,11 @@ class Build(unittest.TestCase):
         library = "build/text/prebuilt/libcoxtext.a"
         for args, env in ((("--prebuilt-text", "x.a"), {}), ((), {"COX_PREBUILT_TEXT": "x.a"})):
             got, out, calls = build(*args, env=env)
-            self.assertEqual((got, calls), (0, ["setup --no-rust", f"prebuilt_text.py use x.a /tree/{library}",
+            self.assertEqual((got, calls), (0, ["setup --no-rust", f"prebuilt_text.py use {Path.cwd()}/x.a /tree/{library}",
                                                 f"cmake --preset release -DCOX_PREBUILT_TEXT=/tree/{library} -DCOX_TESTS=ON",
                                                 "ninja -C build/release"]), out)
+        for what in ("/x.a@sha256:1:2", "https://x.example/x.a"):
+            self.assertIn(f"prebuilt_text.py use {what} /tree/{library}", build("--prebuilt-text", what)[2])
         got, out, calls = build("--prebuilt-text", "x.a", env={"PREBUILT_FAILS": "1"})
         self.assertEqual((got, names(calls)), (1, ["setup", "prebuilt_text.py"]), out)
 
@@ -111,6 +113,30 @@ class Build(unittest.TestCase):
             self.assertEqual(built(NINJA_FAILS="1"), "", "a build that failed")
             (tree / "scripts/steps.sh").write_text((tree / "scripts/steps.sh").read_text() + "\n")
             self.assertEqual(built(), "", "a changed tree")
+
+
+class Setup(unittest.TestCase):
+    def test_a_changed_list_is_installed_after_a_run_without_tests(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = Path(folder, "tree")
+            program = {"scripts/setup": (ROOT / "scripts/setup").read_text(), "scripts/steps.sh": (ROOT / "scripts/steps.sh").read_text(),
+                       ".venv/bin/python": TOOL, ".venv/bin/pytest": "", "bin/cargo": "#!/bin/sh\necho cargo 9.9.9\n", "bin/apt-get": "",
+                       "bin/dpkg-query": '#!/bin/sh\nfor p; do echo "installed $p"; done\n', ".deps/llhttp/llhttp.c": "", "tests/requirements.txt": "tea",
+                       "text/Cargo.toml": "", "scripts/unpack-arm64": ""}
+            for name, text in program.items():
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                (tree / name).write_text(text)
+                (tree / name).chmod(0o755)
+
+            def setup(*options):
+                (tree / "log").write_text("")
+                done = subprocess.run([tree / "scripts/setup", *options], capture_output=True, text=True, timeout=60,
+                                      env={**os.environ, "PATH": f"{tree}/bin:{os.environ['PATH']}", "LOG": f"{tree}/log"})
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                return "-r tests/requirements.txt" in (tree / "log").read_text()
+            self.assertEqual([setup(), setup()], [True, False])
+            (tree / "tests/requirements.txt").write_text("coffee")
+            self.assertEqual([setup("--no-tests"), setup(), setup(), setup("--no-tests"), setup()], [False, True, False, False, False])
 
 
 def test_script(*args, fails=""):

@@ -1,10 +1,13 @@
 """Tests scripts/prebuilt_text.py: which prebuilt text libraries it accepts, and scripts/build --prebuilt-text with it."""
 import hashlib
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -89,6 +92,25 @@ class Prebuilt(unittest.TestCase):
         self.refused(f"{self.library}@sha256:{SUM}", "two hashes of 64 digits")
         self.refused(self.library.parent / "absent", "cannot read")
         self.assertEqual(self.run_script("make")[0], 2)
+
+    def test_errors_of_servers_and_disks(self):
+        def answer(server):
+            while True:
+                try:
+                    client = server.accept()[0]
+                except OSError:
+                    return
+                with client:
+                    client.sendall(b"\x1b[31mno http\r\n\r\n")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=answer, args=(server,), daemon=True)
+            thread.start()
+            address = f"http://127.0.0.1:{server.getsockname()[1]}/big.a"
+            for what in (address, "http://a b/x", "http://a..b/x"):
+                self.refused(what, f"^prebuilt_text: cannot read {re.escape(what)}: [^\x1b]*Check the name")
+        whole = subprocess.run(["sh", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "sh", sys.executable, ROOT / "scripts/prebuilt_text.py", "use",
+                                self.library, self.out], text=True, capture_output=True, env={**os.environ, "COX_ROOT": str(self.tree)})
+        self.assertRegex(whole.stderr, f"^prebuilt_text: cannot write into {self.out.parent}: .*File too large.*Free some space")
 
     def test_a_file_that_is_no_library(self):
         self.library.write_bytes(b"text")

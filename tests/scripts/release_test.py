@@ -64,7 +64,7 @@ class Toy:
 
     def __init__(self, work):
         self.work, self.root, self.bin = work, work / "repo", work / "bin"
-        self.write({"CMakeLists.txt": "project(coxswain VERSION 1.2.3 LANGUAGES C)\n", "CHANGELOG.md": CHANGELOG, ".gitignore": "/build/\n/.deps\n/.venv-k8s\n"})
+        self.write({"CMakeLists.txt": "project(coxswain VERSION 1.2.3 LANGUAGES C)\n", "CHANGELOG.md": CHANGELOG, "SECURITY.md": "RWTEA\n", ".gitignore": "/build/\n/.deps\n/.venv-k8s\n"})
         for name in ("packaging/stage", "packaging/tarball", "packaging/deb", "packaging/rpm", "packaging/wheel", "packaging/chart", "packaging/sign",
                      "deploy/image/build", "scripts/build", "scripts/audit"):
             self.program(self.root / name, TOY)
@@ -73,8 +73,9 @@ class Toy:
         shutil.copy(ROOT / "packaging/sums", self.root / "packaging/sums")
         self.program(self.root / ".deps/cuda/bin/nvcc", "")
         self.program(self.root / ".venv-k8s/bin/python", f'#!/bin/sh\n[ "$1" = -c ] || exec {sys.executable} "$@"\n')
-        for name in ("cmake", "ninja", "readelf", "dpkg", "dpkg-deb", "apt-get", "rpmbuild", "objcopy", "minisign", *(f"{a}-linux-gnu-objcopy" for a in plan.ARCHS)):
+        for name in (*(program for programs in checks.PROGRAMS.values() for program, _ in programs), *(f"{a}-linux-gnu-objcopy" for a in plan.ARCHS)):
             self.program(self.bin / name, "#!/bin/sh\nexit 9\n")
+        (self.bin / "tar").unlink()
         self.program(self.bin / "zstd", "#!/bin/sh\nexec cat\n")
         self.program(self.bin / "rustc", "#!/bin/sh\necho /\n")
         for name in ("git", "tar", "sh", "cat", "python3"):
@@ -167,7 +168,7 @@ class Release(InToy):
                          [False, False, False, True])  # the tarball, the .deb and the .rpm have NVIDIA's libraries
         notes = (self.out / "RELEASE_NOTES.md").read_text()
         self.assertIn("- Tea.", notes)
-        self.assertIn("RWTEA", notes)
+        self.assertIn("\n```\nuntrusted comment: tea\nRWTEA\n```\n", notes)  # minisign -p needs both lines
         self.assertFalse("Water" in notes or "hot" in notes, notes)
         self.assertIn("left out: cuda for aarch64", said)
         for command in ("git tag -s v1.2.3", "packaging/push REGISTRY/PATH", "twine upload"):
@@ -245,15 +246,21 @@ class Refusals(InToy):
             self.assertIn(says, self.refused("--out", out))
 
     def test_machines_and_keys(self):
-        (self.toy.bin / "rpmbuild").unlink()
+        for name in ("rpmbuild", "autoreconf", "tclsh", "dpkg-source"):
+            (self.toy.bin / name).unlink()
         (self.toy.bin / "aarch64-linux-gnu-objcopy").unlink()
         shutil.rmtree(self.toy.root / ".deps")
         (self.toy.bin / "rustc").unlink()
         said = self.refused("--key", self.toy.work / "absent", "--password-file", self.toy.work / "none")
-        for part in ("this machine lacks aarch64-linux-gnu-objcopy, rpmbuild. Run: apt-get install -y binutils-aarch64-linux-gnu rpm",
+        for part in ("this machine lacks aarch64-linux-gnu-objcopy, autoreconf, dpkg-source, rpmbuild, tclsh. "
+                     "Run: apt-get install -y autoconf binutils-aarch64-linux-gnu dpkg-dev rpm tcl",
                      "the CUDA toolchain is missing. Run: scripts/setup --cuda", "Rust's standard library for x86_64 is missing", "absent is not a file",
                      "none is not a file"):
             self.assertIn(part, said)
+        key = self.toy.key()
+        for text in ("RWTEA\n", "untrusted comment: coffee\nRWCOFFEE\n"):
+            key.with_suffix(".pub").write_text(text)
+            self.assertIn("SECURITY.md does not have the key of" if "\n" in text[:-1] else "is not a public key of minisign", self.refused("--key", key))
         self.assertEqual(self.toy.release("1.2.3", "--dry-run", "--kinds", "chart")[0], 0)
         self.assertIn("nothing is left to make", self.refused("--arch", "aarch64", "--variant", "cuda"))
         rc, said = self.toy.release("1.2.3", "--kinds", "teapot")
@@ -292,6 +299,8 @@ class Prepare(unittest.TestCase):
         self.assertEqual(prepare.strays(self.root, old.text), [])
         self.assertEqual(versions.sections((self.root / "CHANGELOG.md").read_text())[minor][0], "2026-12-01")
         self.assertNotIn(versions.UNRELEASED, versions.sections((self.root / "CHANGELOG.md").read_text()))
+        for line in prepare.before_the_first(self.root):
+            self.assertIn(f"\n  {line}\n", said)  # a person has to change them
         lock = tomllib.loads((self.root / "text/Cargo.lock").read_text())
         self.assertEqual([p["version"] for p in lock["package"] if p["name"] == "coxtext"], [minor])
         self.assertEqual(tomllib.loads((self.root / "text/Cargo.toml").read_text())["package"]["version"], minor)
@@ -347,7 +356,12 @@ class ThisTree(unittest.TestCase):
         self.assertGreaterEqual(len(used), 3)
         self.assertNotIn("secrets.", text)  # the key stays with its owner
         packages = {p for programs in checks.PROGRAMS.values() for _, p in programs} | set(checks.OBJCOPY.values())
-        self.assertEqual(packages - set(text.split()), set())
+        setup, options = (ROOT / "scripts/setup").read_text(), re.search(r"scripts/setup ([-a-z ]+)", text)[1].split()
+        arrays = ["PACKAGES", "TEST_PACKAGES", *(f"{option[2:].upper()}_PACKAGES" for option in options)]
+        installed = {word for name in arrays for found in re.findall(rf"^{name}=\(([^)]*)\)", setup, re.M) for word in found.split()}
+        self.assertEqual(packages - set(text.split()) - installed, set())
+        programs = {word for word in re.search(r"^PACKAGING_PACKAGES=\(([^)]*)\)", setup, re.M)[1].split()}
+        self.assertEqual(programs - packages, set(), "a release does not look for these programs before its first step")
 
     def test_the_steps_are_options_of_the_scripts(self):
         r = plan.Release(ROOT, versions.current(ROOT).text, ROOT / "build/x.new", ROOT / "build/x.work", 0, plan.ARCHS, plan.VARIANTS, plan.KINDS,

@@ -281,7 +281,7 @@ def registry(w):
     w.until("is_pushed", "team")
     w.run("kubectl create namespace")
     w.run("kubectl config")
-    w.until("is_named", f"{place}/coxswain:0.1.0")
+    w.until("is_pulled", "team")
     w.run("kubectl create secret docker-registry", REGISTRY=place)
     w.run("helm install demo", REGISTRY=place)
     w.run("helm test demo")

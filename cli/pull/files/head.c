@@ -145,7 +145,8 @@ enum status pull_head_fetch(const struct pull_source *source, const struct pull_
     enum status s = STATUS_LIMIT;
     TRY(pull_part_path(folder, f->name, ".part", part, err));
     TRY(pull_part_path(folder, f->name, "", path, err));
-    h.fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    h.fd =
+        open(part, O_RDWR | O_CREAT | O_CLOEXEC | (source->follows_links ? 0 : O_NOFOLLOW), 0644);
     if (h.fd < 0 || ftruncate(h.fd, (off_t)f->n_bytes) != 0)
         s = pull_part_error(part, err);
     while (h.fd >= 0 && s != STATUS_OK && h.at < f->n_bytes && h.end <= MOST_BYTES) {

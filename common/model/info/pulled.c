@@ -154,7 +154,7 @@ enum status pulled_write(const struct model_ref *r, const struct pulled *p, stru
             err, STATUS_INVALID,
             "the path of the cache folder is too long. Set COX_CACHE to a shorter path");
     json_t *root = to_json(r, p);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
     bool ok = root && fd >= 0 && json_dumpfd(root, fd, JSON_INDENT(1)) == 0 && fsync(fd) == 0;
     int saved = errno;
     json_decref(root);

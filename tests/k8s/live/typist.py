@@ -1,4 +1,5 @@
 """Types the commands of a walk (tests/walk) on the tests' cluster, and implements the steps that walks wait for."""
+import hashlib
 import json
 import re
 import shutil
@@ -155,6 +156,11 @@ class Typist:
         """Gives the image another name on the node, as if the node had pulled it."""
         ctr = ("run", "ctr", "--address", str(self.kube.state / "containerd.sock"), "-n", "k8s.io", "images", "tag", "--force", IMAGE, name)
         self.kube.cluster(*ctr)
+
+    def is_pulled(self, path):
+        """Gives the image the name of the registry's chart, which has the digest of the pushed image, as if the node had pulled it."""
+        _, data = self.registry.server.store[path + "/coxswain", "manifests", IMAGE.rpartition(":")[2]]
+        self.is_named(f"{self.registry.address}/{path}/coxswain@sha256:{hashlib.sha256(data).hexdigest()}")
 
     def has_registry(self):
         """Starts a registry on loopback and returns its address."""

@@ -57,7 +57,8 @@ helm.sh/chart: "{{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "
 {{- end -}}
 {{- end -}}
 
-{{/* Image of a part. Workers may have their own image; on GPUs they have the one with CUDA. (dict "ctx" $ "part" "worker") */}}
+{{/* Image of a part. Workers may have their own image; on GPUs they have the one with CUDA. A chart of packaging/push names the digests of its
+images; they apply until a value names another image. (dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.image" -}}
 {{- $v := .ctx.Values -}}
 {{- $i := mergeOverwrite (deepCopy $v.image) (eq .part "worker" | ternary (omit $v.worker.image "pullPolicy") dict) -}}
@@ -68,7 +69,10 @@ helm.sh/chart: "{{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "
 {{- if $cuda -}}{{- $tag = printf "%s-cuda" $tag -}}{{- end -}}
 {{- $at := printf "%s%s" (empty $i.registry | ternary "" (printf "%s/" (trimSuffix "/" $i.registry))) $i.repository -}}
 {{- /* the digest names the image without CUDA, so it does not apply to the one with CUDA */ -}}
-{{- if and $i.digest (not $cuda) -}}{{ printf "%s@%s" $at $i.digest }}{{- else -}}{{ printf "%s:%s" $at $tag }}{{- end -}}
+{{- $pushed := index (default dict .ctx.Chart.Annotations) (printf "coxswain/image%s" (ternary "-cuda" "" $cuda)) | default "" -}}
+{{- if and $i.digest (not $cuda) -}}{{ printf "%s@%s" $at $i.digest }}
+{{- else if and (hasPrefix (printf "%s@" $at) $pushed) (not $i.tag) -}}{{ $pushed }}
+{{- else -}}{{ printf "%s:%s" $at $tag }}{{- end -}}
 {{- end -}}
 
 {{- define "coxswain.keysSecret" -}}
