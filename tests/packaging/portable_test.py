@@ -141,6 +141,49 @@ class Check(unittest.TestCase):
             self.check(program)
 
 
+class Out(unittest.TestCase):
+    """packaging/stage replaces its own folders, and deletes nothing else."""
+
+    def setUp(self):
+        self.stage = script("stage")
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = Path(holder.name).resolve() / "out"
+        (self.out / "share/coxswain").mkdir(parents=True)
+        (self.out / "bin").mkdir()
+        (self.out / "bin/cox").write_text("")
+        (self.out / "bin/vllm").symlink_to("cox")
+        (self.out / "share/coxswain/SHA256SUMS").write_text(f"{'0' * 64}  bin/cox\n")
+        (Path(f"{self.out}.debug") / ".build-id/ab").mkdir(parents=True)
+        (Path(f"{self.out}.debug") / ".build-id/ab/cd.debug").write_text("")
+
+    def test_its_own_folders(self):
+        (self.out / "share/coxswain/SHA256SUMS.minisig").write_text("")
+        self.assertEqual(self.stage.check_out(self.out), self.out)
+        self.assertEqual(self.stage.check_out(self.out / "../new"), self.out.with_name("new"))
+        self.out.with_name("empty").mkdir()
+        self.stage.check_out(self.out.with_name("empty"))
+
+    def test_files_of_others(self):
+        for path in (self.out / "bin/ls", Path(f"{self.out}.debug/.build-id/notes"), Path(f"{self.out}.debug/a.debug")):
+            path.write_text("")
+            with self.assertRaisesRegex(Failed, "that packaging/stage did not make"):
+                self.stage.check_out(self.out)
+            path.unlink()
+        (self.out / "share/coxswain/SHA256SUMS").unlink()
+        (self.out.with_name("file")).write_text("")
+        for out in (self.out, self.out.with_name("file")):
+            with self.assertRaisesRegex(Failed, "that packaging/stage did not make"):
+                self.stage.check_out(out)
+
+    def test_folders_around(self):
+        for out in (ROOT, ROOT.parent, Path("/"), Path("."), Path.cwd().parent):
+            with self.assertRaisesRegex(Failed, "has it in it"):
+                self.stage.check_out(out)
+        done = subprocess.run([ROOT / "packaging/stage", "--out", ""], capture_output=True, text=True)
+        self.assertEqual((done.returncode, "the name is empty" in done.stderr), (2, True), done.stderr)
+
+
 class Nvidia(unittest.TestCase):
     """Has an invented build of the variant cuda, which found invented libraries in packages of PyPI."""
 
