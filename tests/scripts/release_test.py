@@ -70,7 +70,8 @@ class Toy:
             self.program(self.root / name, TOY)
         shutil.copy(ROOT / "scripts/release", self.root / "scripts/release")
         shutil.copytree(ROOT / "scripts/releasing", self.root / "scripts/releasing", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "packaging/sums", self.root / "packaging/sums")
+        for name in ("sums", "script.py"):
+            shutil.copy(ROOT / "packaging" / name, self.root / "packaging" / name)
         self.program(self.root / ".deps/cuda/bin/nvcc", "")
         self.program(self.root / ".venv-k8s/bin/python", f'#!/bin/sh\n[ "$1" = -c ] || exec {sys.executable} "$@"\n')
         for name in ("cmake", "ninja", "readelf", "dpkg", "dpkg-deb", "apt-get", "rpmbuild", "objcopy", "minisign", *(f"{a}-linux-gnu-objcopy" for a in plan.ARCHS)):
