@@ -63,7 +63,10 @@ def version_of_tree():
 
 
 class Stage:
-    """A checked staged folder. `files` maps each path below it, as text, to the file; folders are not listed. `libraries` says
+    """A checked staged folder. The scripts compress the variant cuda quickly: NVIDIA's libraries, 760 of its 820 MB, have compressed code, for which
+    stronger compression takes far longer: zstd -19 needs 29 times the processor time of -9 for a tarball that is 2 % smaller.
+
+    `files` maps each path below it, as text, to the file; folders are not listed. `libraries` says
     whether packages of this kind carry NVIDIA's libraries in the variant cuda."""
 
     def __init__(self, folder, architecture, variant, version, libraries=True):
