@@ -90,6 +90,19 @@ class Wrapper(unittest.TestCase):
         self.assertEqual(self.arguments("x86_64", "-lstdc++", "-mavx2")[-2:], ["-lc++", "-mavx2"])
 
 
+class Names(unittest.TestCase):
+    def test_folders_that_a_build_would_split(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a b", "a$b", "a;b", "a'b", "a:b", "a\nb"):
+                with mock.patch.dict("os.environ", {"COX_PACKAGING_CACHE": f"{folder}/{name}"}), self.assertRaisesRegex(Failed, "COX_PACKAGING_CACHE whose"):
+                    toolchain.cache()
+                with mock.patch.dict("os.environ", {"COX_PACKAGING_CACHE": folder}), self.assertRaisesRegex(Failed, "a clone, a CARGO_HOME"):
+                    toolchain.tools("x86_64", Path(folder) / "tools", [(f"/{name}/.cargo", "/x")])
+            self.assertEqual(list(Path(folder).iterdir()), [])
+            done = subprocess.run([ROOT / "packaging/deps"], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", "COX_PACKAGING_CACHE": f"{folder}/a b"})
+            self.assertEqual((done.returncode, done.stderr[:17], done.stderr.count("\n")), (1, "deps: the folder ", 1), done.stderr)
+
+
 class Identities(unittest.TestCase):
     def test_a_change_builds_the_library_and_those_after_it_again(self):
         deps = script("deps")
