@@ -102,7 +102,7 @@ def test_vllm_must_be_a_link_to_cox(prefix):
             vllm.rmdir()
         else:
             vllm.unlink()
-    vllm.write_text("#!/usr/bin/python3\n")  # of the package vllm, beside a wheel
+    vllm.write_text("#!/usr/bin/python3\n")  # the package vllm has this file, beside a wheel
     (prefix / "bin/coxswain-llm").write_text("")
     assert verified() == (0, ["note: bin/vllm is a file of another package, because the wheel has none"], "")
 

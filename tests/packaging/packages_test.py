@@ -292,6 +292,14 @@ class Packages(unittest.TestCase):
             self.assertEqual([*work.iterdir(), *(self.tmp / "out").iterdir()], [])
 
 
+    def test_try_looks_for_packages_before_it_makes_a_root(self):
+        for kind, said in (("rpm", f"has no package coxswain-[0-9]*.{ARCH}.rpm"), ("tarball,service", f"has no package coxswain-*-linux-{ARCH}.tar.zst"),
+                           ("upgrade", "does not have exactly two files coxswain_*.deb")):
+            done = run(ROOT / "packaging/try", kind, "--packages", self.tmp)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(said, done.stderr)
+
+
 class Units(unittest.TestCase):
     def test_each_difference_is_made(self):
         for name in system.UNIT_CHANGES:
