@@ -64,7 +64,7 @@ shut_down() { kill -KILL "$init"; }
 # try_service: installs the package, starts the service, reloads and restarts it, and removes the package from the running system.
 try_service() {
     local deb before
-    deb=$(package_file "coxswain_*_$(run_in / dpkg --print-architecture).deb")
+    deb=$(package_file "$(newest service)")
     cp "$ROOT$deb" "$ROOT/root/cox.deb"
     apt install -y --download-only "$deb" >/dev/null 2>&1 # adduser, if the root has none: the booted system has no network
     boot

@@ -3,17 +3,21 @@
 Stage checks the folder before a file of it enters a package: the names, the links, the four programs and their processor. It
 also holds the version in the spelling of each kind of package.
 """
+import argparse
+import json
 import os
 import re
 import shutil
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "deploy/image"))
 from debian import Failed, run  # noqa: E402
 from files import PROGRAMS, epoch  # noqa: E402,F401
+from script import path as path_of, run_main  # noqa: E402
 from toolchain import GLIBC  # noqa: E402,F401
 
 VARIANTS = ("cpu", "cuda")
@@ -29,6 +33,7 @@ A head schedules requests on workers, which compute on CPUs or GPUs, of one
 machine or of several. Gateways speak HTTP with the clients. Streams continue
 when a worker or the head dies."""
 VERSION = re.compile(r"(\d{1,5}\.\d{1,5}\.\d{1,5})(?:-(alpha|beta|rc)\.(\d{1,5}))?", re.A)
+SBOM = "share/coxswain/sbom.spdx.json"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@-]*", re.A)
 
 
@@ -77,9 +82,10 @@ class Stage:
         for program in PROGRAMS:
             self.check_program(program)
         self.check_libraries(variant == "cuda" and libraries)
-        for wanted in ("share/doc/coxswain/copyright", "share/coxswain/SHA256SUMS"):
+        for wanted in ("share/doc/coxswain/copyright", "share/coxswain/SHA256SUMS", SBOM):
             if wanted not in self.files:
                 raise Failed(f"{self.folder} does not have {wanted}. Make the folder again with packaging/stage.")
+        self.check_version()
 
     def check(self, path):
         relative = path.relative_to(self.folder)
@@ -88,7 +94,9 @@ class Stage:
         if path.is_symlink():
             target = os.readlink(path)
             inside = os.path.normpath(os.path.join(self.folder.resolve(), relative.parent, target))
-            if os.path.isabs(target) or not inside.startswith(str(self.folder.resolve()) + os.sep) or not os.path.exists(path):
+            resolved = Path(os.path.realpath(path))  # differs from `inside` if a folder of the target is a link
+            if os.path.isabs(target) or not inside.startswith(str(self.folder.resolve()) + os.sep) or not resolved.is_file() \
+                    or self.folder.resolve() not in resolved.parents:
                 raise Failed(f"{path} links to {target}, which is not a file of the staged folder. Links in packages must be relative and stay inside.")
         elif not (path.is_file() or path.is_dir()):
             raise Failed(f"{path} is neither a file nor a folder nor a link. Remove it from the staged folder.")
@@ -101,6 +109,16 @@ class Stage:
         machine = struct.unpack("<H", head[18:20])[0]
         if machine != ARCHITECTURES[self.architecture][1]:
             raise Failed(f"{path} is not a program for {self.architecture} (its ELF machine is {machine}). Name the folder's processor with --arch.")
+
+    def check_version(self):
+        """Refuses a version that the programs do not have. The programs of a pre-release have the number of its release."""
+        try:
+            number = next(p["versionInfo"] for p in json.loads(self.files[SBOM].read_bytes())["packages"] if p["name"] == "coxswain")
+        except (ValueError, KeyError, TypeError, StopIteration):
+            raise Failed(f"{self.files[SBOM]} does not name the version of coxswain. Make the folder again with packaging/stage.") from None
+        if self.version.number != number:
+            raise Failed(f"the programs of {self.folder} have version {number}, and the package would have {self.version.text}. "
+                         "Correct --version, or stage the programs of that version.")
 
     def check_libraries(self, wanted):
         """Refuses a folder whose list of sums would name libraries that the package does not have, and a package that lacks its libraries."""
@@ -132,8 +150,8 @@ def normalise(tree, time):
 
 def add_options(parser):
     """Adds the options that all kinds of package share."""
-    parser.add_argument("--stage", required=True, type=Path, metavar="DIR", help="staged folder, made by packaging/stage")
-    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="folder for the package; the script makes it")
+    parser.add_argument("--stage", required=True, type=path_of, metavar="DIR", help="staged folder, made by packaging/stage")
+    parser.add_argument("--out", required=True, type=path_of, metavar="FOLDER", help="folder for the package; the script makes it")
     parser.add_argument("--arch", choices=sorted(ARCHITECTURES), default="x86_64", help="processor of the programs (default %(default)s)")
     parser.add_argument("--variant", choices=VARIANTS, default="cpu", help="variant of the programs (default %(default)s)")
     parser.add_argument("--version", default=version_of_tree(), help="version of the package (default: that of CMakeLists.txt, %(default)s)")
@@ -143,10 +161,30 @@ def stage_of(args, libraries=True):
     return Stage(args.stage, args.arch, args.variant, args.version, libraries)
 
 
+def make_package(kind, doc, make, libraries=True):
+    """Is the main function of packaging/KIND. make(stage, folder) makes the package in a folder and returns its path. The folder is
+    a temporary one, so --out never has a part of a package."""
+    def main():
+        parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        add_options(parser)
+        args = parser.parse_args()
+        stage = stage_of(args, libraries)
+        try:
+            args.out.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise Failed(f"--out: cannot make the folder {args.out}: {e.strerror}. Name another folder.") from None
+        with tempfile.TemporaryDirectory(dir=args.out, prefix=f".{kind}-") as work:
+            made = make(stage, Path(work))
+            to = made.replace(args.out / made.name)
+        print(f"{kind}: {to}: {to.stat().st_size / 1e6:.1f} MB")
+
+    run_main(kind, main, Failed)
+
+
 def need(program, package):
     if not shutil.which(program):
         raise Failed(f"the program {program} is not installed. Run: apt-get install -y {package}")
 
 
 __all__ = ["ARCHITECTURES", "DESCRIPTION", "Failed", "GLIBC", "MAINTAINER", "PROGRAMS", "ROOT", "SUMMARY", "Stage", "Version",
-           "add_options", "epoch", "need", "normalise", "run", "stage_of"]
+           "add_options", "epoch", "make_package", "need", "normalise", "run", "stage_of"]

@@ -45,9 +45,18 @@ exec {zig} {language} -target {target}.{glibc} -mcpu={cpu} {flags} "$@"
 CPU = {"x86_64": "x86_64", "aarch64": "generic"}
 
 
+def check_plain(folder):
+    """Refuses a folder whose name configure, make, RUSTFLAGS or the compiler's wrapper would split."""
+    if not re.fullmatch(r"[\w./+,@~-]+", str(folder)):
+        raise Failed(f"the folder {str(folder)!r} has a space or a special character, which configure, make and cargo do not accept. "
+                     "Use a clone, a CARGO_HOME and a COX_PACKAGING_CACHE whose paths have only letters, digits and . _ / + , @ ~ -.")
+
+
 def cache():
     """Returns the folder of everything that is downloaded or built once: COX_PACKAGING_CACHE, default build/packaging."""
     folder = Path(os.environ.get("COX_PACKAGING_CACHE") or ROOT / "build/packaging")
+    for path in (ROOT, folder.resolve()):
+        check_plain(path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
@@ -110,6 +119,8 @@ def fetch_zig(folder):
 def tools(arch, folder, maps=()):
     """Writes cox-cc, cox-c++, cox-ar and cox-ranlib into `folder`. The names of the folders in `maps` [(folder, name)] do not
     get into the programs. Returns the environment in which builds find the tools."""
+    for at, _ in maps:
+        check_plain(at)
     folder.mkdir(parents=True, exist_ok=True)
     program = zig()
     flags = " ".join([*FLAGS, *(f"-ffile-prefix-map={at}={name}" for at, name in maps)])

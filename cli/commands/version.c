@@ -12,9 +12,11 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/cache/list.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 #include "cli/verify/verify.h"
+#include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/host/crash.h"
 
@@ -74,8 +76,9 @@ static enum status find_prefix(char out[PATH_MAX], struct error *err)
     for (int i = 0; i < 2; i++) {
         char *slash = strrchr(out, '/');
         if (!slash)
-            return error_set(err, STATUS_IO, "cannot find the program's folder from the path %s",
-                             out);
+            return error_set(err, STATUS_IO,
+                             "cannot find the program's folder: /proc/self/exe "
+                             "has no path with two folders");
         *slash = '\0';
     }
     if (out[0] == '\0')
@@ -113,6 +116,8 @@ static int print_report(const char *prefix, const struct verify_report *r)
     if (r->n_left_out > 0)
         printf("note: documents, manual pages and completions that are not installed: %zu\n",
                r->n_left_out);
+    if (r->is_vllm_foreign)
+        printf("note: bin/vllm is a file of another package, because the wheel has none\n");
     print_signature(r);
     if (verify_is_fine(r)) {
         printf("verified: %zu files below %s are as in " VERIFY_LIST "\n", r->n_files, prefix);
@@ -181,12 +186,39 @@ static int print_json(json_t *verified)
     return EXIT_FINE;
 }
 
+/* Compares the files and prints the report. `shown` is the prefix as it may be printed. */
+static int verify_below(const char *prefix, const char *shown, const struct minisign_key *key,
+                        bool is_json)
+{
+    struct error err = {0};
+    struct verify_report r;
+    int code = EXIT_FAILED;
+    enum status s = verify_prefix(prefix, key, &r, &err);
+    if (s == STATUS_NOT_FOUND) {
+        code = EXIT_USAGE;
+        fprintf(stderr,
+                "cox version: nothing to verify with: there is no %s/" VERIFY_LIST ". Packages and "
+                "release archives have this file; a program that you built yourself has none\n",
+                shown);
+    } else if (s != STATUS_OK) {
+        fprintf(stderr,
+                "cox version: cannot verify the files below %s: %s. Install the package again\n",
+                shown, err.text);
+    } else if (is_json) {
+        code = print_json(report_json(shown, &r));
+        code = code == EXIT_FINE && !verify_is_fine(&r) ? EXIT_FAILED : code;
+    } else {
+        code = print_report(shown, &r);
+    }
+    verify_fini(&r);
+    return code;
+}
+
 static int verify(const struct version_options *o)
 {
     char prefix[PATH_MAX];
     struct error err = {0};
     struct minisign_key key;
-    struct verify_report r;
     if (o->public_key && verify_read_key(o->public_key, &key, &err) != STATUS_OK) {
         fprintf(stderr, "cox version: --public-key: %s\n", err.text);
         return EXIT_USAGE;
@@ -196,25 +228,9 @@ static int verify(const struct version_options *o)
         fprintf(stderr, "cox version: %s\n", err.text);
         return EXIT_FAILED;
     }
-    int code = EXIT_FAILED;
-    s = verify_prefix(prefix, o->public_key ? &key : NULL, &r, &err);
-    if (s == STATUS_NOT_FOUND) {
-        code = EXIT_USAGE;
-        fprintf(stderr,
-                "cox version: nothing to verify with: there is no %s/" VERIFY_LIST ". Packages and "
-                "release archives have this file; a program that you built yourself has none\n",
-                prefix);
-    } else if (s != STATUS_OK) {
-        fprintf(stderr,
-                "cox version: cannot verify the files below %s: %s. Install the package again\n",
-                prefix, err.text);
-    } else if (o->json) {
-        code = print_json(report_json(prefix, &r));
-        code = code == EXIT_FINE && !verify_is_fine(&r) ? EXIT_FAILED : code;
-    } else {
-        code = print_report(prefix, &r);
-    }
-    verify_fini(&r);
+    char *shown = cache_printable(prefix);
+    int code = verify_below(prefix, shown, o->public_key ? &key : NULL, o->json);
+    mem_free(shown);
     return code;
 }
 

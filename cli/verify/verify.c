@@ -2,7 +2,8 @@
  * Data flow: the list is read, then its signature is checked, then each listed file is hashed.
  * Last, the folders that may hold only files of the package are searched for other files:
  * lib/coxswain (programs load libraries from it), and bin for the names `cox` and `cox-*` (bin may
- * be /usr/bin, with programs of other packages).
+ * be /usr/bin, with programs of other packages). The list has no links, so bin/vllm is compared
+ * with bin/cox.
  * Invariants: a file that is missing counts as left out if it is a manual page, a completion or a
  * document, because package managers can be told not to install these. A manual page may be
  * compressed. Findings are in the order of their paths, then the unlisted files, and there are at
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/verify/below.h"
@@ -247,6 +249,21 @@ static void find_unlisted(int root, const char *folder, bool only_programs, cons
         qsort(r->findings + first, r->n_findings - first, sizeof *r->findings, by_name);
 }
 
+/* Checks that bin/vllm, if it is there, is bin/cox. A wheel (bin/coxswain-llm) has no bin/vllm, so
+ * a file with that name belongs to the package vllm. */
+static void check_vllm(int root, struct verify_report *r)
+{
+    struct stat vllm, cox;
+    if (fstatat(root, "bin/vllm", &vllm, AT_SYMLINK_NOFOLLOW) != 0)
+        return;
+    if (fstatat(root, "bin/vllm", &vllm, 0) == 0 && fstatat(root, "bin/cox", &cox, 0) == 0 &&
+        vllm.st_dev == cox.st_dev && vllm.st_ino == cox.st_ino)
+        return;
+    r->is_vllm_foreign = faccessat(root, "bin/coxswain-llm", F_OK, 0) == 0;
+    if (!r->is_vllm_foreign)
+        add_finding(r, FINDING_CHANGED, STR("bin/vllm"), "is not a link to cox");
+}
+
 static enum status check_files(int root, struct str list, struct verify_report *r,
                                struct error *err)
 {
@@ -258,6 +275,7 @@ static enum status check_files(int root, struct str list, struct verify_report *
     for (size_t i = 0; i < sums.n_items; i++)
         check_file(root, &sums.items[i], r);
     find_unlisted(root, "bin", true, &sums, r);
+    check_vllm(root, r);
     find_unlisted(root, "lib/coxswain", false, &sums, r);
     sums_fini(&sums);
     return STATUS_OK;
@@ -275,7 +293,7 @@ enum status verify_prefix(const char *prefix, const struct minisign_key *key,
         return error_set(err, STATUS_INTERNAL, "there is no memory, or libsodium did not start");
     int root = open(prefix, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
-        return error_set(err, STATUS_IO, "cannot open the folder %s: %s", prefix, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open the folder: %s", strerror(errno));
     strbuf_init(&list, 0);
     enum status s = read_small(root, VERIFY_LIST, SUMS_BYTES_MAX, &list, err);
     if (s == STATUS_OK) {

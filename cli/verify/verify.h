@@ -30,8 +30,9 @@ struct verify_report {
     struct arena arena; /* owns the findings and texts */
     struct finding *findings;
     size_t n_findings, n_findings_max;
-    size_t n_files;    /* files of the list */
-    size_t n_left_out; /* manual pages, completions and documents that are not installed */
+    size_t n_files;       /* files of the list */
+    size_t n_left_out;    /* manual pages, completions and documents that are not installed */
+    bool is_vllm_foreign; /* true = this is a wheel, and bin/vllm is a file of another package */
     enum signature_state signature;
     char key_id[MINISIGN_ID_TEXT]; /* "" without a key */
     const char *comment;           /* trusted comment of a good signature, printable */

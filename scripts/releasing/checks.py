@@ -26,6 +26,7 @@ PROGRAMS = {  # kind: [(program, package of Debian and Ubuntu)]
 OBJCOPY = {"x86_64": "binutils-x86-64-linux-gnu", "aarch64": "binutils-aarch64-linux-gnu"}
 STAGED = ("tarball", "deb", "rpm", "wheel", "symbols")
 SUMS, NOTES = "SHA256SUMS", "RELEASE_NOTES.md"
+MARK = "made-by-scripts-release"  # a file of the folder that scripts/release works in, and may delete
 
 
 def git(root, *words):
@@ -54,12 +55,19 @@ def of_tree(root, version):
     return said
 
 
+def work_of(out):
+    return out.with_name(f"{out.name}.work")
+
+
 def of_out(root, out):
-    """Checks that the folder of the release can be written, and that nothing else is in it."""
+    """Checks that the folder of the release can be written, and that nothing is in it or in the folder of the work that would be lost."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         return [f"--out: {out} is not a folder. Give another one."]
-    if out.exists() and any(out.iterdir()) and not all((out / name).is_file() for name in (SUMS, NOTES)):
-        return [f"--out: {out} has files that are not a release. Give a folder that is new or empty."]
+    if out.exists() and any(out.iterdir()):
+        return [f"--out: {out} has files. Give a folder that is new or empty, or delete this one if it is a release that you do not need."]
+    work = work_of(out)
+    if work.is_symlink() or (work.exists() and not (work / MARK).is_file()):
+        return [f"--out: {work} would be the folder of the work, but it has files that scripts/release did not make. Move it, or give another --out."]
     if out == root or out in root.parents:
         return [f"--out: {out} has the repository in it. Give another folder."]
     if root in out.parents and git(root, "check-ignore", "-q", out)[0] != 0:

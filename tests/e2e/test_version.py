@@ -83,6 +83,53 @@ def test_a_missing_library_is_reported_except_in_a_wheel(prefix):
     assert code == 0 and "verified: 3 files" in out and not err
 
 
+def test_vllm_must_be_a_link_to_cox(prefix):
+    def verified():
+        code, out, err = run(prefix / "bin/cox", "version", "--verify")
+        return code, [line for line in out.splitlines() if "bin/vllm" in line], err
+
+    vllm = prefix / "bin/vllm"
+    for target in ("./cox", prefix / "bin/cox", None):
+        vllm.unlink()
+        if target:
+            vllm.symlink_to(target)
+        assert verified() == (0, [], "")
+    for spoil in (lambda: vllm.write_text("#!/bin/sh\n"), lambda: vllm.symlink_to("cox-head"), lambda: vllm.symlink_to("nothing"), vllm.mkdir):
+        spoil()
+        code, lines, err = verified()
+        assert code == 1 and lines == ["bin/vllm is not a link to cox"] and "1 of them are wrong" in err
+        if not vllm.is_symlink() and vllm.is_dir():
+            vllm.rmdir()
+        else:
+            vllm.unlink()
+    vllm.write_text("#!/usr/bin/python3\n")  # the package vllm has this file, beside a wheel
+    (prefix / "bin/coxswain-llm").write_text("")
+    assert verified() == (0, ["note: bin/vllm is a file of another package, because the wheel has none"], "")
+
+
+def test_a_prefix_cannot_write_to_the_terminal(prefix):
+    hostile = prefix.rename(prefix.with_name("a\x1b[31m\n\x9b"))
+    for words in ((), ("--json",)):
+        code, out, err = run(hostile / "bin/cox", "version", "--verify", *words)
+        assert code == 0 and "a?[31m??" in out and not re.search(r"[^\x20-\x7e\n]", out + err)
+    shutil.rmtree(hostile / "share")
+    code, _, err = run(hostile / "bin/cox", "version", "--verify")
+    assert code == 2 and "a?[31m??" in err and not re.search(r"[^\x20-\x7e\n]", err)
+
+
+def test_the_files_of_a_system_package(prefix, tmp_path_factory):
+    """A .deb and an .rpm add units, configuration and replace-processes to the staged files."""
+    tree = tmp_path_factory.mktemp("root")
+    code = ("import sys, pathlib, staged, system\n"
+            "stage = staged.Stage.__new__(staged.Stage)\n"
+            "folder = pathlib.Path(sys.argv[1])\n"
+            "stage.files = {p.relative_to(folder).as_posix(): p for p in folder.rglob('*') if p.is_symlink() or not p.is_dir()}\n"
+            "system.lay_out(stage, pathlib.Path(sys.argv[2]))\n")
+    subprocess.run([sys.executable, "-c", code, prefix, tree], check=True, timeout=60 * SLOW, env=dict(os.environ, PYTHONPATH=str(ROOT / "packaging")))
+    code, out, err = run(tree / "usr/bin/cox", "version", "--verify")
+    assert code == 0 and f"verified: 4 files below {tree}/usr are as in" in out and not err
+
+
 def test_keys_and_lists(prefix, tmp_path_factory):
     key = tmp_path_factory.mktemp("keys") / "release.pub"
     words = (prefix / "bin/cox", "version", "--verify", "--public-key", key)

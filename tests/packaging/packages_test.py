@@ -5,10 +5,13 @@ import hashlib
 import os
 import platform
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zipfile
 from pathlib import Path
@@ -23,10 +26,11 @@ CONFFILES = {"/etc/coxswain/up.yaml", "/etc/coxswain/worker.yaml"}
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "packaging"))
 import system  # noqa: E402
-from staged import Failed, Stage, Version  # noqa: E402
+from staged import SBOM, Failed, Stage, Version, version_of_tree  # noqa: E402
+import sbom  # noqa: E402  # staged adds its folder
 
 
-def make_stage(folder, program="/bin/true"):
+def make_stage(folder, program="/bin/true", version=version_of_tree()):
     """Writes a staged folder whose programs are small programs of this machine."""
     for name in ("cox", "cox-head", "cox-gateway", "cox-worker"):
         (folder / "bin").mkdir(parents=True, exist_ok=True)
@@ -34,9 +38,10 @@ def make_stage(folder, program="/bin/true"):
         (folder / "bin" / name).chmod(0o700)
     (folder / "bin/vllm").symlink_to("cox")
     for path in ("share/man/man1/cox.1.gz", "share/doc/coxswain/copyright", "share/doc/coxswain/third-party-licences.txt",
-                 "share/zsh/site-functions/_cox", "share/coxswain/sbom.spdx.json", "share/coxswain/SHA256SUMS"):
+                 "share/zsh/site-functions/_cox", "share/coxswain/SHA256SUMS"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(f"{path}\n")
+    (folder / SBOM).write_text(sbom.document("coxswain", version, TIME, []))
     return folder
 
 
@@ -87,7 +92,7 @@ class Packages(unittest.TestCase):
                 self.assertNotIn(str(self.tmp).encode(), first.read_bytes())
 
     def test_what_dpkg_reads(self):
-        deb = self.package("deb", "--version", "1.2.3-rc.4")
+        deb = self.package("deb", "--version", "1.2.3-rc.4", stage=make_stage(self.tmp / "next", version="1.2.3"))
         field = {name: run("dpkg-deb", "-f", deb, name).stdout.strip() for name in ("Package", "Version", "Depends", "Conflicts")}
         self.assertEqual(field, {"Package": "coxswain", "Version": "1.2.3~rc.4", "Depends": "adduser, libc6 (>= 2.28)", "Conflicts": "coxswain-cuda"})
         self.assertEqual(run("dpkg", "--compare-versions", "1.2.3~rc.4", "lt", "1.2.3").returncode, 0)
@@ -141,12 +146,12 @@ class Packages(unittest.TestCase):
     def test_only_listed_files_are_where_verify_looks(self):
         """`cox version --verify` reports files of lib/coxswain, and programs of bin, that the list does not have."""
         stage = add_libraries(make_stage(self.tmp / "cuda"))
-        system.lay_out(Stage(stage, ARCH, "cuda", "1.2.3"), self.tmp / "tree")
+        system.lay_out(Stage(stage, ARCH, "cuda", version_of_tree()), self.tmp / "tree")
         for folder in ("bin", "lib/coxswain"):
             self.assertEqual({p.name for p in (self.tmp / "tree/usr" / folder).iterdir()}, {p.name for p in (stage / folder).iterdir()})
 
     def test_what_rpm_reads(self):
-        rpm = self.package("rpm", "--version", "1.2.3-rc.4")
+        rpm = self.package("rpm", "--version", "1.2.3-rc.4", stage=make_stage(self.tmp / "next", version="1.2.3"))
         said = run("rpm", "-qp", "--qf", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{BUILDHOST} %{BUILDTIME} %{PAYLOADCOMPRESSOR}", rpm).stdout
         self.assertEqual(said, f"coxswain 1.2.3~rc.4-1 {ARCH} reproducible {TIME} xz")
         self.assertIn("glibc >= 2.28", run("rpm", "-qpR", rpm).stdout)
@@ -156,7 +161,7 @@ class Packages(unittest.TestCase):
         self.assertIn("/usr/bin/vllm -> cox\n", files)
 
     def test_what_pip_reads(self):
-        path = self.package("wheel", "--version", "1.2.3-rc.4")
+        path = self.package("wheel", "--version", "1.2.3-rc.4", stage=make_stage(self.tmp / "next", version="1.2.3"))
         self.assertEqual(path.name, f"coxswain_llm-1.2.3rc4-py3-none-manylinux_2_28_{ARCH}.whl")
         with zipfile.ZipFile(path) as wheel:
             record = [line.split(",") for line in wheel.read("coxswain_llm-1.2.3rc4.dist-info/RECORD").decode().splitlines()]
@@ -208,13 +213,23 @@ class Packages(unittest.TestCase):
             program[18:20] = b"\x02\x00"
             (stage / "bin/cox").write_bytes(program)
 
+        def through_a_link(stage):
+            """Makes a link whose text stays inside, but which leads outside, since a folder of its text is a link."""
+            (stage / "share/nested").mkdir()
+            (stage / "share/nested/link").symlink_to(self.tmp)
+            (stage / "share/a").symlink_to("nested/link/stage/bin/cox")
+
         cases = {
             "may only have letters": lambda s: (s / "share/a\nb").write_text(""),
             "names in packages": lambda s: (s / "share/%{name}").write_text(""),
             "links to /etc/passwd": lambda s: (s / "share/link").symlink_to("/etc/passwd"),
             "links to ../../stage-0": lambda s: (s / "share/link").symlink_to("../../stage-0"),
             "links to nothing": lambda s: (s / "share/link").symlink_to("nothing"),
+            "links to ../bin, which is not a file": lambda s: (s / "share/link").symlink_to("../bin"),
+            "links to nested/link/stage": through_a_link,
             "neither a file": pipe,
+            "does not name the version": lambda s: (s / SBOM).write_text("{}"),
+            "have version 99.0.0, and the package would have": lambda s: (s / SBOM).write_text(sbom.document("coxswain", "99.0.0", TIME, [])),
             "is not a program for": of_another_processor,
             "bin/cox-head is not an executable": lambda s: (s / "bin/cox-head").chmod(0o644),
             "does not have share/coxswain/SHA256SUMS": lambda s: (s / "share/coxswain/SHA256SUMS").unlink(),
@@ -227,6 +242,62 @@ class Packages(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(said.lower(), done.stderr.lower())
                 self.assertFalse((self.tmp / "out").exists())
+
+
+    def test_folders_that_cannot_be_used(self):
+        (self.tmp / "file").write_text("")
+        for kind in (*KINDS, "tarball"):
+            for out, said in (("file", "--out: cannot make the folder"), ("/proc/foo/bar", "--out: cannot make the folder /proc/foo/bar"), ):
+                done = self.make(kind, out=out)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+                self.assertIn(said, done.stderr)
+            for option in ("--stage", "--out"):
+                self.assertIn("the name is empty", self.make(kind, option, "").stderr)
+
+    def test_a_full_disk_leaves_nothing(self):
+        limited = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))}
+        command = (sys.executable, ROOT / "packaging/wheel", "--stage", self.stage, "--out", self.tmp / "out", "--arch", ARCH)
+        done = run(*command, **limited)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+        self.assertIn("File too large. Check that", done.stderr)
+        self.assertEqual(list((self.tmp / "out").iterdir()), [])
+
+    def test_a_signal_leaves_nothing(self):
+        """A tool that does not end stands for the packing of a large package."""
+        tools, work, out = self.tmp / "tools", self.tmp / "tmp", self.tmp / "out"
+        for folder in (tools, work):
+            folder.mkdir()
+        for name in TOOLS.values():
+            (tools / name).write_text(f"#!/bin/sh\ntouch {self.tmp}/started\nexec sleep 60\n")
+            (tools / name).chmod(0o755)
+        env = {**os.environ, "TMPDIR": str(work), "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+        for kind, number in (("deb", signal.SIGTERM), ("rpm", signal.SIGINT), ("deb", signal.SIGHUP)):
+            process = subprocess.Popen([ROOT / "packaging" / kind, "--stage", self.stage, "--out", out, "--arch", ARCH], env=env, stderr=subprocess.PIPE, text=True)
+            until = time.monotonic() + 60
+            while not (self.tmp / "started").exists() and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.01)
+            process.send_signal(number)
+            said = process.communicate(timeout=60)[1]
+            self.assertEqual((process.returncode, said), (128 + number, f"{kind}: stopped by {number.name}\n"))
+            self.assertEqual([*work.iterdir(), *out.iterdir()], [])
+            (self.tmp / "started").unlink()
+
+    def test_rpmbuild_gets_no_folder_with_a_space(self):
+        work = self.tmp / "a b"
+        work.mkdir()
+        env = {**os.environ, "TMPDIR": str(work)}
+        done = run(ROOT / "packaging/rpm", "--stage", self.stage, "--out", self.tmp / "out", "--arch", ARCH, env=env)
+        if shutil.which("rpmbuild"):
+            self.assertRegex(done.stderr, "^rpm: rpmbuild would work in .*a b/.* Set TMPDIR")
+            self.assertEqual([*work.iterdir(), *(self.tmp / "out").iterdir()], [])
+
+
+    def test_try_looks_for_packages_before_it_makes_a_root(self):
+        for kind, said in (("rpm", f"has no package coxswain-[0-9]*.{ARCH}.rpm"), ("tarball,service", f"has no package coxswain-*-linux-{ARCH}.tar.zst"),
+                           ("upgrade", "does not have exactly two files coxswain_*.deb")):
+            done = run(ROOT / "packaging/try", kind, "--packages", self.tmp)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(said, done.stderr)
 
 
 class Units(unittest.TestCase):

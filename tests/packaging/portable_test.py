@@ -138,6 +138,19 @@ class Wrapper(unittest.TestCase):
         self.assertEqual(self.arguments("x86_64", "-lstdc++", "-mavx2")[-2:], ["-lc++", "-mavx2"])
 
 
+class Names(unittest.TestCase):
+    def test_folders_that_a_build_would_split(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a b", "a$b", "a;b", "a'b", "a:b", "a\nb"):
+                with mock.patch.dict("os.environ", {"COX_PACKAGING_CACHE": f"{folder}/{name}"}), self.assertRaisesRegex(Failed, "COX_PACKAGING_CACHE whose"):
+                    toolchain.cache()
+                with mock.patch.dict("os.environ", {"COX_PACKAGING_CACHE": folder}), self.assertRaisesRegex(Failed, "a clone, a CARGO_HOME"):
+                    toolchain.tools("x86_64", Path(folder) / "tools", [(f"/{name}/.cargo", "/x")])
+            self.assertEqual(list(Path(folder).iterdir()), [])
+            done = subprocess.run([ROOT / "packaging/deps"], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", "COX_PACKAGING_CACHE": f"{folder}/a b"})
+            self.assertEqual((done.returncode, done.stderr[:17], done.stderr.count("\n")), (1, "deps: the folder ", 1), done.stderr)
+
+
 class Identities(unittest.TestCase):
     def test_a_change_builds_the_library_and_those_after_it_again(self):
         deps = script("deps")
@@ -187,6 +200,49 @@ class Check(unittest.TestCase):
         program = self.program(f'const char *at = "{ROOT}/common/a.c"; int main(void) {{ return !at; }}', "-nostartfiles", "-Wl,-emain")
         with self.assertRaisesRegex(Failed, "a folder of this machine"):
             self.check(program)
+
+
+class Out(unittest.TestCase):
+    """packaging/stage replaces its own folders, and deletes nothing else."""
+
+    def setUp(self):
+        self.stage = script("stage")
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = Path(holder.name).resolve() / "out"
+        (self.out / "share/coxswain").mkdir(parents=True)
+        (self.out / "bin").mkdir()
+        (self.out / "bin/cox").write_text("")
+        (self.out / "bin/vllm").symlink_to("cox")
+        (self.out / "share/coxswain/SHA256SUMS").write_text(f"{'0' * 64}  bin/cox\n")
+        (Path(f"{self.out}.debug") / ".build-id/ab").mkdir(parents=True)
+        (Path(f"{self.out}.debug") / ".build-id/ab/cd.debug").write_text("")
+
+    def test_its_own_folders(self):
+        (self.out / "share/coxswain/SHA256SUMS.minisig").write_text("")
+        self.assertEqual(self.stage.check_out(self.out), self.out)
+        self.assertEqual(self.stage.check_out(self.out / "../new"), self.out.with_name("new"))
+        self.out.with_name("empty").mkdir()
+        self.stage.check_out(self.out.with_name("empty"))
+
+    def test_files_of_others(self):
+        for path in (self.out / "bin/ls", Path(f"{self.out}.debug/.build-id/notes"), Path(f"{self.out}.debug/a.debug")):
+            path.write_text("")
+            with self.assertRaisesRegex(Failed, "that packaging/stage did not make"):
+                self.stage.check_out(self.out)
+            path.unlink()
+        (self.out / "share/coxswain/SHA256SUMS").unlink()
+        (self.out.with_name("file")).write_text("")
+        for out in (self.out, self.out.with_name("file")):
+            with self.assertRaisesRegex(Failed, "that packaging/stage did not make"):
+                self.stage.check_out(out)
+
+    def test_folders_around(self):
+        for out in (ROOT, ROOT.parent, Path("/"), Path("."), Path.cwd().parent):
+            with self.assertRaisesRegex(Failed, "has it in it"):
+                self.stage.check_out(out)
+        done = subprocess.run([ROOT / "packaging/stage", "--out", ""], capture_output=True, text=True)
+        self.assertEqual((done.returncode, "the name is empty" in done.stderr), (2, True), done.stderr)
 
 
 class Nvidia(unittest.TestCase):

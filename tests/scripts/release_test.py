@@ -70,7 +70,8 @@ class Toy:
             self.program(self.root / name, TOY)
         shutil.copy(ROOT / "scripts/release", self.root / "scripts/release")
         shutil.copytree(ROOT / "scripts/releasing", self.root / "scripts/releasing", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "packaging/sums", self.root / "packaging/sums")
+        for name in ("sums", "script.py"):
+            shutil.copy(ROOT / "packaging" / name, self.root / "packaging" / name)
         self.program(self.root / ".deps/cuda/bin/nvcc", "")
         self.program(self.root / ".venv-k8s/bin/python", f'#!/bin/sh\n[ "$1" = -c ] || exec {sys.executable} "$@"\n')
         for name in (*(program for programs in checks.PROGRAMS.values() for program, _ in programs), *(f"{a}-linux-gnu-objcopy" for a in plan.ARCHS)):
@@ -176,26 +177,32 @@ class Release(InToy):
         self.assertRegex(said, r"\n +[\d,]+ +\d+\.\d  deb-x86_64-cpu\n")
         self.assertIn("signed", said)
 
-    def test_the_same_commit_gives_the_same_sums_and_replaces_the_folder(self):
+    def test_the_same_commit_gives_the_same_sums_in_an_empty_folder(self):
         words = ("--kinds", "tarball,symbols", "--arch", "x86_64", "--variant", "cpu", "--no-audit")
         self.assertEqual(self.toy.release("1.2.3", *words)[0], 0)
         first = (self.out / "SHA256SUMS").read_text()
-        (self.out / "tarball-x86_64-cpu").write_text("cold")
         rc, said = self.toy.release("1.2.3", *words, "--out", self.toy.work / "other")
         self.assertEqual((rc, (self.toy.work / "other/SHA256SUMS").read_text()), (0, first))
+        (self.out / "image-of-another-machine").write_text("")
+        rc, again = self.toy.release("1.2.3", *words)
+        self.assertEqual((rc, f"{self.out} has files. Give a folder that is new or empty" in again), (1, True), again)
+        self.assertTrue((self.out / "image-of-another-machine").exists())
+        shutil.rmtree(self.out)
+        self.out.mkdir()
         self.assertEqual(self.toy.release("1.2.3", *words)[0], 0)
         self.assertEqual((self.out / "SHA256SUMS").read_text(), first)
         self.assertIn("NOT signed", said)
         self.assertNotIn("scripts/audit", "".join(self.toy.calls()))
 
-    def test_a_step_that_fails_is_named_and_the_older_release_stays(self):
+    def test_a_step_that_fails_is_named_and_makes_no_release(self):
         words = ("--kinds", "deb,rpm", "--arch", "x86_64", "--variant", "cpu")
-        self.assertEqual(self.toy.release("1.2.3", *words)[0], 0)
         rc, said = self.toy.release("1.2.3", *words, TOY_FAILS="packaging/rpm")
         self.assertEqual(rc, 1)
         for part in ('the step "rpm x86_64 cpu" failed with exit status 1: packaging/rpm --stage', "| packaging/rpm: there is no bread", "What to do:"):
             self.assertIn(part, said)
         self.assertIn("packaging/deb", Path(re.search(r"The whole output is in (\S+)\. ", said)[1]).read_text())
+        self.assertFalse(self.out.exists())
+        self.assertEqual(self.toy.release("1.2.3", *words)[0], 0)
         self.assertIn("rpm-x86_64-cpu", verified(self.out))
 
     def test_a_wrong_key_is_found_before_anything_is_built(self):
@@ -208,8 +215,8 @@ class Release(InToy):
         rc, said = self.toy.release("1.2.3", "--dry-run", "--key", self.toy.key())
         self.assertEqual((rc, self.toy.calls()), (0, []), said)
         self.assertFalse((self.toy.root / "build").exists())
-        for command in ("scripts/audit --require-all", "packaging/stage --arch aarch64 --variant cpu --out", f"packaging/sums {self.out}.new", "packaging/chart --out",
-                        f"packaging/sign --key {self.toy.work}/tea.key", f"mv {self.out}.new {self.out}"):
+        for command in ("scripts/audit --require-all", "packaging/stage --arch aarch64 --variant cpu --out", f"packaging/sums {self.out}.work/made", "packaging/chart --out",
+                        f"packaging/sign --key {self.toy.work}/tea.key", f"mv {self.out}.work/made {self.out}"):
             self.assertIn(command, said)
 
 
@@ -241,8 +248,10 @@ class Refusals(InToy):
         full = self.toy.work / "full"
         full.mkdir()
         (full / "tea").touch()
-        for out, says in ((full, "has files that are not a release"), (full / "tea", "is not a folder"), (self.toy.root / "packages", "git does not ignore it"),
-                          (self.toy.root, "has files that are not a release"), (self.toy.work, "has files that are not a release")):
+        (self.toy.work / "new.work").mkdir()
+        (self.toy.work / "new.work/release.log").touch()
+        for out, says in ((full, "has files. Give"), (full / "tea", "is not a folder"), (self.toy.root / "packages", "git does not ignore it"),
+                          (self.toy.root, "has files. Give"), (self.toy.work, "has files. Give"), (self.toy.work / "new", "did not make")):
             self.assertIn(says, self.refused("--out", out))
 
     def test_machines_and_keys(self):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def load(name):
     sys.dont_write_bytecode = True
+    sys.path.insert(0, str(ROOT / "packaging"))
     loader = importlib.machinery.SourceFileLoader(name, str(ROOT / "packaging" / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)
@@ -83,7 +85,17 @@ class Sums(Folder):
         os.mkfifo(self.folder / "fifo")
         self.refused("fifo is neither a file")
 
+    def test_what_a_killed_script_left(self):
+        for name in (".deb-ab_c1234", ".sign-abcdefgh", "coxswain.deb.new"):
+            (self.folder / name).mkdir()
+            self.refused(f"{name} is an unfinished file")
+            (self.folder / name).rmdir()
+        (self.folder / "share/coxswain/SHA256SUMS").mkdir()  # the list cannot be written
+        self.refused("Check that the folders of the command")
+        self.assertEqual([p.name for p in (self.folder / "share/coxswain").iterdir()], ["SHA256SUMS"])
+
     def test_no_files(self):
+        self.assertIn("the name is empty", run("sums", "")[2])
         empty = self.folder / "empty"
         empty.mkdir()
         self.assertIn("has 0 files", run("sums", empty)[2])
@@ -112,6 +124,25 @@ class Keys(Folder):
         if os.geteuid() == 0:
             os.chown(self.key, 12345, 12345)
             self.refused("belongs to another user (12345)")
+
+    def test_who_can_replace_it(self):
+        folder = self.key.parent / "keys"
+        folder.mkdir()
+        self.key = self.key.rename(folder / "release.key")
+        link = folder.parent / "link"
+        link.symlink_to(self.key)
+        for mode in (0o777, 0o775, 0o757):
+            folder.chmod(mode)
+            self.refused(f"other users can replace files in {folder} (mode {mode:04o})")
+        self.key = link
+        self.refused(f"other users can replace files in {folder} (mode 0757)")
+        folder.chmod(0o1777)
+        self.refused("no public key")
+        folder.chmod(0o755)
+        self.refused("no public key")
+        if os.geteuid() == 0:
+            os.chown(folder, 12345, -1)
+            self.refused("belongs to another user (12345), who can replace")
 
     def test_places(self):
         self.key.unlink()
@@ -145,6 +176,21 @@ class Signatures(Folder):
 
     def verified(self, key):
         return subprocess.run([MINISIGN, "-V", "-p", key.with_suffix(".pub"), "-m", self.list], capture_output=True, timeout=60, check=False)
+
+    def test_a_signal_leaves_nothing(self):
+        """A program that does not end stands for minisign, which takes seconds for a key with a password."""
+        key, tool, begun = self.make_key(b""), self.folder.parent / "minisign", self.folder.parent / "begun"
+        tool.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
+        tool.chmod(0o755)
+        self.list.write_text("x")
+        process = subprocess.Popen([ROOT / "packaging/sign", "--key", key, self.list], stderr=subprocess.PIPE,
+                                   env={**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}"})
+        until = time.monotonic() + 60
+        while not begun.exists() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        process.terminate()
+        self.assertEqual((process.communicate(timeout=60)[1], process.returncode), (b"sign: stopped by SIGTERM\n", 143))
+        self.assertEqual(sorted(p.name for p in self.list.parent.iterdir()), ["SHA256SUMS"])
 
     def test_without_a_password(self):
         key = self.make_key(b"")
@@ -181,6 +227,7 @@ class Signatures(Folder):
             code, _, err = run("sign", "--key", key, *words, self.list, stdin=stdin)
             self.assertEqual(code, 1)
             self.assertIn("Check the key and the password", err)
+            self.assertIn("Wrong password" if words else "get_password", err)
 
 
 if __name__ == "__main__":
