@@ -124,7 +124,7 @@ class Node:
         for p in self.begun:
             text = policies.table(p.labels, chosen, there, NODE)
             done = subprocess.run(["nsenter", "-t", str(p.process.pid), "-n", NFT, "-f", "-"], input=text, capture_output=True, text=True)
-            assert done.returncode == 0 or not p.lives(), f"{done.stderr}\n{text}"
+            assert done.returncode == 0 or p.ends(), f"{done.stderr}\n{text}"
 
     @contextlib.contextmanager
     def without_policies(self):
@@ -322,6 +322,12 @@ class Pod:
 
     def lives(self):
         return self.process.poll() is None
+
+    def ends(self, seconds=5):
+        """Waits for the end of a pod whose network is already gone, and returns whether it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return not self.lives()
 
     def kill(self):
         """Kills the pod at once; all of its processes end with its PID 1."""
