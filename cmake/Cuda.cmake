@@ -107,8 +107,8 @@ if(COX_PORTABLE_ARCH)
 else()
   list(APPEND COX_NVCC_FLAGS -lineinfo)
 endif()
-if(COX_WERROR)
-  list(APPEND COX_NVCC_FLAGS -Werror all-warnings -Xcompiler -Werror)
+if(COX_WERROR) # written with "=", because ccache takes a separate -Werror for an option of its own and then caches nothing
+  list(APPEND COX_NVCC_FLAGS -Werror=all-warnings -Xcompiler=-Werror)
 endif()
 
 # cox_cuda_library(NAME FILE.cu... OBJECT...): makes a static library with its runtime, linked by the C compiler.
