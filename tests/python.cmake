@@ -162,9 +162,9 @@ elseif(NOT COX_SANITIZE) # this test downloads a Debian system and compiles ever
   set_tests_properties(image_seccomp PROPERTIES LABELS long) # it builds an image of its own
 endif()
 add_dependencies(threaded_tests cox cox-head cox-gateway cox-worker)
-# These are whole runs of tests that sanitizer builds shorten: the demo model on two ranks, 100 clients at once (SHORT in e2e/cluster.py).
+# These are whole runs of tests that sanitizer builds shorten: the demo model on two ranks, 100 clients at once, every tiny model (SHORT in e2e/cluster.py).
 if(COX_SANITIZE)
-  foreach(n model model_recovery)
+  foreach(n model model_recovery tiny_models)
     add_test(NAME e2e_${n}_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                          ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_${n}.py)
     set_tests_properties(e2e_${n}_whole PROPERTIES LABELS long TIMEOUT 14400 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE

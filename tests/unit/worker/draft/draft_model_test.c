@@ -171,6 +171,8 @@ static void test_a_draft_changes_nothing(void **state)
         close_pair();
         open_pair(m, true);
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+            if (driver_leaves_out(m, i))
+                continue;
             add_streams(true);
             set_draft_rows(ways[i].draft_rows);
             driver_must_give(&d, pairs[m].name, ways[i].name, &ways[i].way, want);
@@ -192,6 +194,8 @@ static void test_a_draft_that_is_the_target_is_right(void **state)
             continue;
         open_pair(m, true);
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+            if (driver_leaves_out(m, i))
+                continue;
             add_streams(false);
             set_draft_rows(ways[i].draft_rows);
             driver_run(&d, &ways[i].way);

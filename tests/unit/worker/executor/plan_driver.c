@@ -476,6 +476,17 @@ static void driver_run(struct driver *d, const struct way *w)
     }
 }
 
+/* Whether a sanitizer's build leaves out way `i_way` of model `i_model`. It takes ten times as long,
+ * and needs every model and every way, but not all combinations. */
+static inline bool driver_leaves_out(size_t i_model, size_t i_way)
+{
+#ifdef COX_SANITIZED
+    return (i_model + i_way) % 3 != 0;
+#else
+    return false;
+#endif
+}
+
 /* Runs the streams in way `w`. Ends the process unless their output equals `want` bit for bit. */
 static inline void driver_must_give(struct driver *d, const char *model, const char *way,
                                     const struct way *w, const struct stream want[DRIVER_STREAMS])
