@@ -16,7 +16,7 @@ POD_PATH = {"Pod": ("spec",), "Job": ("spec", "template", "spec"), "Deployment":
             "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec")}
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.CSafeLoader):
     """`Loader` is a YAML loader that rejects a mapping with a repeated key, which Kubernetes would accept silently."""
 
     def construct_mapping(self, node, deep=False):
