@@ -476,8 +476,8 @@ static void driver_run(struct driver *d, const struct way *w)
     }
 }
 
-/* Whether a sanitizer's build leaves out way `i_way` of model `i_model`. It takes ten times as long,
- * and needs every model and every way, but not all combinations. */
+/* Whether a sanitizer's build leaves out way `i_way` of model `i_model`. It takes ten times as
+ * long, and needs every model and every way, but not all combinations. */
 static inline bool driver_leaves_out(size_t i_model, size_t i_way)
 {
 #ifdef COX_SANITIZED
