@@ -1,5 +1,6 @@
 """Provides the chart's objects to tests: Helm renders the chart, and this module parses the result. It needs no cluster and starts
 no programs."""
+import functools
 import json
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import helm_python as helm
 import yaml
 from helm_python import _native
+from kubernetes_validate import utils as schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "coxswain"
@@ -14,6 +16,9 @@ OPENSHIFT = ["security.openshift.io/v1", "route.openshift.io/v1"]
 POD_PATH = {"Pod": ("spec",), "Job": ("spec", "template", "spec"), "Deployment": ("spec", "template", "spec"),
             "StatefulSet": ("spec", "template", "spec"),
             "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec")}
+# The library would read a version's schemas, some megabytes, again for each object.
+for reader in ("schema_contents", "all_versions"):
+    setattr(schemas, reader, functools.cache(getattr(schemas, reader)))
 
 
 class Loader(yaml.CSafeLoader):
@@ -92,6 +97,11 @@ def objects(values=None, **kw):
         if not name.endswith(".txt"):
             out += [o for o in yaml.load_all(text, Loader) if o]
     return out
+
+
+def validate(o, version="1.31"):
+    """Raises ValidationError unless the object is valid in this version of Kubernetes."""
+    schemas.validate(o, version, strict=True)
 
 
 def notes(values=None, **kw):

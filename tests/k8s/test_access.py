@@ -4,7 +4,6 @@ import json
 import re
 
 import chart as c
-import kubernetes_validate
 import pytest
 
 F = "demo-coxswain"
@@ -54,7 +53,7 @@ def test_a_profile_of_system_calls():
     assert found.pop(f"Deployment/{F}-redis") == {"type": "RuntimeDefault"}
     assert len(found) >= 9 and all(p == {"type": "Localhost", "localhostProfile": "coxswain.json"} for p in found.values())
     for o in objs:
-        kubernetes_validate.validate(o, "1.31", strict=True)
+        c.validate(o)
     old = c.objects({"seccompProfile": {"type": "RuntimeDefault", "localhostProfile": "x"}})
     assert {str(pod["securityContext"]["seccompProfile"]) for _, pod in old.pods()} == {"{'type': 'RuntimeDefault'}"}
 

@@ -3,7 +3,6 @@ import json
 import re
 
 import chart as c
-import kubernetes_validate
 import pytest
 import yaml
 from test_access import reaches
@@ -128,7 +127,7 @@ def test_several_models():
     assert len(objs.ids()) == len(set(objs.ids()))
     for o in objs:
         if o["kind"] not in ("PodMonitor", "PrometheusRule"):
-            kubernetes_validate.validate(o, "1.31", strict=True)
+            c.validate(o)
     worker, gateway = objs.config("worker", f"{F}-llama"), objs.config("gateway", f"{F}-llama")
     assert (worker["model"], worker["tp"], worker["block_size"]) == ("hf:a/b", 2, 32)
     assert worker["head"].startswith(f"{F}-llama-head-0.{F}-llama-head:7000,") and gateway["root_path"] == "/llama"

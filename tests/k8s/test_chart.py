@@ -8,7 +8,6 @@ import tarfile
 
 import chart as c
 import helm_python as helm
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -38,7 +37,7 @@ def test_lint():
 def test_objects_are_valid(file, version):
     for o in c.objects(values(file), kube=f"v{version}.0"):
         if o["kind"] not in FOREIGN:
-            kubernetes_validate.validate(o, version, strict=True)
+            c.validate(o, version)
 
 
 def test_the_package_has_what_it_needs(tmp_path):
@@ -474,7 +473,7 @@ def test_several_ranks_in_a_pod():
     assert "16 workers in 2 replicas of 8 workers" in c.notes(v) and "worker.replicas=6" in c.notes(v)
     for o in objs:
         if o["kind"] not in FOREIGN:
-            kubernetes_validate.validate(o, "1.31", strict=True)
+            c.validate(o)
     scaled = {"autoscaling": {"enabled": True, "minGroups": 1, "maxGroups": 4}}
     for more, bounds, each in (({}, (2, 8), "4"), ({"worker": {"tp": 2}}, (1, 2), "4"), ({"worker": {"tp": 4}}, (1, 4), "4"),
                                ({"worker": {"kind": "LeaderWorkerSet"}}, (1, 4), "8")):

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import chart as c
-import kubernetes_validate
 import pytest
 import yaml
 from test_chart import VERSIONS
@@ -109,7 +108,7 @@ def test_objects_are_valid_and_restricted(tmp_path, name):
     assert len(objs.ids()) == len(set(objs.ids()))
     for version in VERSIONS:
         for o in objs:
-            kubernetes_validate.validate(o, version, strict=True)
+            c.validate(o, version)
     [(where, pod)] = list(objs.pods())
     assert {o["metadata"]["namespace"] for o in objs} == {"ns"}
     assert pod["automountServiceAccountToken"] is False and pod["enableServiceLinks"] is False
@@ -197,7 +196,7 @@ def test_names_and_notes(tmp_path):
     code, objs, err = render(tmp_path, "name: 9 Löwen & ein_Name, der sehr viel länger ist als Kubernetes ihn nimmt\nmodel: demo\nvolumes: {/d: {host: /srv}}\n")
     assert code == 0 and "f:3:11: note: Kubernetes rejects a hostPath volume where Pod Security" in err
     for o in objs:
-        kubernetes_validate.validate(o, "1.31", strict=True)
+        c.validate(o)
         assert len(o["metadata"]["name"]) <= 63
     code, objs, _ = render(tmp_path, "name: a\nimport: {/c: {git: {url: a.b/c}}}\nmodel: demo\n", "--git-image", "git:1")
     assert code == 0 and objs.one("Deployment", "a")["spec"]["template"]["spec"]["initContainers"][0]["image"] == "git:1"
