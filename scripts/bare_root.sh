@@ -3,6 +3,7 @@
 #   SUITE, MIRROR, KEYRING   the release, the mirror of its distribution, and a keyring file or ""
 #   ROOT, HOME_INSIDE        the folder of the root, and the home folder in it
 #   CACHE                    the host's model cache, which mount_system mounts in the root, or ""
+#   FOREIGN                  Debian's name of another architecture, whose packages are only unpacked; unset or "": this machine's
 #   die, which prints a failure and ends the script
 # All functions except distribution_of and host_mirror run in mount and process namespaces that the script made.
 
@@ -22,6 +23,7 @@ host_mirror() { # host_mirror debian|ubuntu: prints this host's mirror, or nothi
 bootstrap() {
     local options=(--variant=minbase --include=ca-certificates) script=""
     [ -z "$KEYRING" ] || options+=(--keyring="$KEYRING")
+    [ -z "${FOREIGN:-}" ] || options+=(--foreign --arch="$FOREIGN")
     # An old debootstrap may not know the release. The script of the same distribution's other releases works as well.
     if [ ! -e "/usr/share/debootstrap/scripts/$SUITE" ]; then
         script=/usr/share/debootstrap/scripts/sid
@@ -31,6 +33,9 @@ bootstrap() {
         tail -n 15 "$ROOT.log" >&2
         die "debootstrap could not make the root of $SUITE" "read the lines above and check that $MIRROR is reachable; --mirror URL names another mirror"
     }
+    if [ -L "$ROOT/proc" ]; then # debootstrap --foreign leaves a link to this machine's /proc
+        rm "$ROOT/proc" && mkdir "$ROOT/proc"
+    fi
     mv "$ROOT.log" "$ROOT/var/log/bare-root.log"
 }
 

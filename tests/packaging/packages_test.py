@@ -299,6 +299,13 @@ class Packages(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(said, done.stderr)
 
+    def test_try_another_processor(self):
+        for words, status, said in ((["deb", "--arch", "arm64"], 2, "--arch is only for the kind tarball"), (["tarball", "--arch", "riscv64"], 2, "--arch riscv64 is unknown"),
+                                    (["tarball", "--arch", "arm64"], 1, "has no package coxswain-*-linux-aarch64.tar.zst|there is no QEMU for arm64")):
+            done = run(ROOT / "packaging/try", *words, "--packages", self.tmp)
+            self.assertEqual(done.returncode, status)
+            self.assertRegex(done.stderr, said.replace("*", r"\*"))
+
 
 class Units(unittest.TestCase):
     def test_each_difference_is_made(self):
