@@ -107,7 +107,7 @@ if(COX_PORTABLE_ARCH)
 else()
   list(APPEND COX_NVCC_FLAGS -lineinfo)
 endif()
-if(COX_WERROR) # written with "=", because ccache takes a separate -Werror for an option of its own and then caches nothing
+if(COX_WERROR) # the options have "=", because ccache takes a separate -Werror for an option of its own, and then caches nothing
   list(APPEND COX_NVCC_FLAGS -Werror=all-warnings -Xcompiler=-Werror)
 endif()
 

@@ -11,8 +11,8 @@ OWN_GOLDENS = ROOT / "build/goldens"
 
 
 def whole(*values):
-    """Returns a case that CI leaves out under sanitizers, which need each way of loading and splitting once: the golden tests read the
-    other formats under sanitizers too. `scripts/test --long` runs all cases."""
+    """Returns a case that CI leaves out under sanitizers, which need each way of loading and splitting once. AddressSanitizer's golden tests
+    read the other formats too. `scripts/test --long` runs all cases."""
     return pytest.param(*values, marks=pytest.mark.skipif(SHORT, reason="e2e_tiny_models_whole runs it"))
 
 
@@ -29,7 +29,7 @@ TINY = [whole("llama_tiny", 1), whole("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k"
         ("gemma3_tiny_gguf_q4_0", 2),   # this model has windows, and one KV head, which both ranks hold
         whole("gemma3_caps", 2),
         ("llama_tiny", 3),              # this model is split unevenly: 3, 3 and 2 query heads, and one KV head on two ranks
-        whole("llama_tiny", 4)]         # this model has two ranks for each KV head
+        ("llama_tiny", 4)]              # this model has two ranks for each KV head
 
 
 pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),

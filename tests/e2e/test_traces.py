@@ -166,7 +166,7 @@ def test_what_is_not_sampled_stays_here(cluster, collector):
 def test_errors_and_those_who_left_have_spans(cluster, collector):
     headers = {"Authorization": "Bearer sk-trace-1", "traceparent": f"00-{'6' * 32}-{PARENT}-01"}
     with httpx.stream("POST", cluster.url + "/v1/completions", headers=headers, timeout=30,
-                      json=BODY | {"max_tokens": 8000, "stream": True, "n": 2, "ignore_eos": True}) as r:  # takes 16 s, so it ends by the abort
+                      json=BODY | {"max_tokens": 8000, "stream": True, "n": 2, "ignore_eos": True}) as r:  # the stream would last 16 s, so it ends by the abort
         pieces = r.iter_raw()  # the iterator must stay, because its end would end the stream
         next(pieces)
         wait_for("one runs, one waits", lambda: cluster.status()["requests"]["waiting"] == 1)
