@@ -378,7 +378,7 @@ CLAIMS = [
     ("scripts/quickstart     # installs packages, builds, fetches a demo model (98 MB), streams one answer, stays up until Ctrl-C",
      runs("scripts/quickstart"), has("scripts/fetch-demo-model", "98 MB"), tested_by("examples/test_newcomer.py")),
     ("scripts/test           # builds, and runs all tests", runs("scripts/test")),
-    ("The first run of the quickstart took 8 minutes on 2 cores, with the model's download (scripts/clean-root bookworm, 2026-11-30). A second run takes seconds.",
+    ("The first run of the quickstart took 8 minutes on 2 cores, including the model's download (scripts/clean-root bookworm, 2026-11-30). A second run takes seconds.",
      build_minutes),
     ('For the next lines, put its programs into the path: export PATH="$PWD/build/release/bin:$PATH".', built_path),
     ("First token", advice),

@@ -477,13 +477,13 @@ static void driver_run(struct driver *d, const struct way *w)
 }
 
 /* Returns true if this build leaves out way `i_way` of model `i_model`: under sanitizers, which
- * take ten times as long, all but a third of the combinations, unless COX_ALL_WAYS is set. Each
+ * take ten times as long, all but a third of the combinations, unless COX_WHOLE is set. Each
  * model and each way stays. Lists of models repeat their splits after three rows, with a window, so
  * the second term gives these rows other ways. */
 static inline bool driver_leaves_out(size_t i_model, size_t i_way)
 {
 #ifdef COX_SANITIZED
-    return !getenv("COX_ALL_WAYS") && (i_model + i_model / 3 + i_way) % 3 != 0;
+    return !getenv("COX_WHOLE") && (i_model + i_model / 3 + i_way) % 3 != 0;
 #else
     return false;
 #endif
