@@ -9,6 +9,7 @@ struct serving_request call_serving(const struct call *c, const struct dialect *
                                     .body = http_body(c->request),
                                     .tenant = call_tenant(c),
                                     .key = c->key,
+                                    .target = http_header(c->request, "x-coxswain-model"),
                                     .request_id = str_from(http_get_id(c->request))};
 }
 

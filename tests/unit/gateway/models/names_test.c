@@ -20,6 +20,11 @@ static struct served_model *model(uint32_t i)
     return (struct served_model *)(void *)&places[i];
 }
 
+static bool add(struct model_names *t, const char *text, uint32_t i)
+{
+    return model_names_add(t, &(struct model_name){.text = text, .model = model(i)});
+}
+
 static void test_finds_each_name(void **state)
 {
     static char texts[N][16];
@@ -28,11 +33,11 @@ static void test_finds_each_name(void **state)
     model_names_reset(&t, N);
     for (uint32_t i = 0; i < N; i++) {
         snprintf(texts[i], sizeof texts[i], "model-%u", i);
-        assert_true(model_names_add(&t, texts[i], model(i)));
-        assert_false(model_names_add(&t, texts[i], model(0)));
+        assert_true(add(&t, texts[i], i));
+        assert_false(add(&t, texts[i], 0));
     }
     for (uint32_t i = 0; i < N; i++)
-        assert_ptr_equal(model_names_find(&t, str_from(texts[i])), model(i));
+        assert_ptr_equal(model_names_find(&t, str_from(texts[i]))->model, model(i));
     assert_null(model_names_find(&t, STR("model-256")));
     assert_null(model_names_find(&t, STR("model")));
     assert_null(model_names_find(&t, STR("")));
@@ -61,7 +66,7 @@ static void test_nearest(void **state)
     model_names_reset(&t, 4);
     for (const char **n = (const char *[]){"llama-3-8b", "llama-3-70b", "qwen3", "qwen2", NULL}; *n;
          n++)
-        assert_true(model_names_add(&t, *n, model(0)));
+        assert_true(add(&t, *n, 0));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *near[MODEL_NEAREST_MAX];
         char got[128] = "";
