@@ -355,14 +355,17 @@ static enum status read_root(const struct reader *r, const struct yaml_node *roo
 {
     const bool is_map = root && root->kind == YAML_KIND_MAP;
     const struct yaml_node *list = is_map ? member(root, "models") : NULL,
-                           *routes = is_map ? member(root, "routes") : NULL;
+                           *routes = is_map ? member(root, "routes") : NULL,
+                           *owner = is_map ? member(root, "managed_by") : NULL;
     if (!list || list->kind != YAML_KIND_LIST)
         return error_set(r->err, STATUS_INVALID,
                          "%s: the file must have the member \"models\" with a list of models",
                          r->path);
     for (const struct yaml_node *n = root->first; n; n = n->next)
-        if (n != list && n != routes)
-            return complain(r, n->key, "this file has only the members \"models\" and \"routes\"");
+        if (n != list && n != routes && n != owner)
+            return complain(r, n->key,
+                            "this file has only the members \"models\", \"routes\" and "
+                            "\"managed_by\"");
     if (list->n > MODELS_MAX)
         return complain(r, list, "the list has more than 256 models");
     r->f->entries = arena_try_array(&r->f->texts, list->n ? list->n : 1, sizeof *r->f->entries);
@@ -389,7 +392,7 @@ enum status models_file_parse(struct str text, const char *path, struct models_f
     return read_root(&(struct reader){out, path, err}, root);
 }
 
-static enum status read_whole(const char *path, struct strbuf *text, struct error *err)
+enum status models_file_text(const char *path, struct strbuf *text, struct error *err)
 {
     char chunk[16384];
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -416,7 +419,7 @@ enum status models_file_read(const char *path, struct models_file *out, struct e
     *out = (struct models_file){0};
     arena_init(&out->texts, 0);
     strbuf_init(&text, MODELS_FILE_MAX);
-    enum status s = read_whole(path, &text, err);
+    enum status s = models_file_text(path, &text, err);
     if (s == STATUS_OK) {
         arena_fini(&out->texts);
         s = models_file_parse(strbuf_str(&text), path, out, err);

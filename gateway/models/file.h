@@ -52,6 +52,8 @@ struct models_file {
 /* Reads a text. `path` is for error texts. Call `models_file_fini` also after a failure. */
 MUST_USE enum status models_file_parse(struct str text, const char *path, struct models_file *out,
                                        struct error *err);
+/* Appends the bytes of the file at `path` to `text`, which must have the limit MODELS_FILE_MAX. */
+MUST_USE enum status models_file_text(const char *path, struct strbuf *text, struct error *err);
 /* Reads the file at `path`. */
 MUST_USE enum status models_file_read(const char *path, struct models_file *out, struct error *err);
 void models_file_fini(struct models_file *f);

@@ -192,20 +192,26 @@ static enum status read_file(struct model_set *s, struct models_file *f, struct 
     return models_file_read(s->path, f, err);
 }
 
-void model_set_look(struct model_set *s)
+enum status model_set_reload(struct model_set *s, struct error *err)
 {
     struct models_file f;
-    struct error err = {0};
-    promote(s);
-    if (!s->path || !key_file_is_news(&s->watch, s->path))
-        return;
-    if (read_file(s, &f, &err) == STATUS_OK) {
+    const enum status st = read_file(s, &f, err);
+    if (st == STATUS_OK) {
         apply(s, &f);
         log_info("models_read", "models=%u", s->n_listed);
     } else {
-        log_error("models_not_read", "kept=%u why=%s", s->n_listed, log_quote(err.text));
+        log_error("models_not_read", "kept=%u why=%s", s->n_listed, log_quote(err->text));
         models_file_fini(&f);
     }
+    return st;
+}
+
+void model_set_look(struct model_set *s)
+{
+    struct error err = {0};
+    promote(s);
+    if (s->path && key_file_is_news(&s->watch, s->path))
+        (void)!model_set_reload(s, &err);
 }
 
 enum status model_set_open(struct model_set *s, struct error *err)

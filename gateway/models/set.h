@@ -27,6 +27,8 @@ struct model_set {
 /* Opens the models. `s->world` must be set and all else be zero. Call `model_set_fini` also after a
  * failure. */
 MUST_USE enum status model_set_open(struct model_set *s, struct error *err);
+/* Reads the file again now. An error changes nothing. */
+MUST_USE enum status model_set_reload(struct model_set *s, struct error *err);
 /* Reads the file again if it changed. An error changes nothing and is logged once. */
 void model_set_look(struct model_set *s);
 void model_set_tick(struct model_set *s);        /* checks deadlines; called every 250 ms */

@@ -94,28 +94,6 @@ void route_get_models(struct api_server *a, const struct call *c)
     answer_json(c->request, &b);
 }
 
-/* Decodes "org%2Fname" to "org/name", because the openai package escapes a slash in this way.
- * Other escapes are compared without decoding. */
-static struct str decode_name(struct str in, char *buf, size_t size)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < in.len; i++, n++) {
-        unsigned byte;
-        char hex[3] = {0};
-        if (n >= size)
-            return in;
-        buf[n] = in.ptr[i];
-        if (in.ptr[i] != '%' || in.len - i < 3)
-            continue;
-        memcpy(hex, in.ptr + i + 1, 2);
-        if (strspn(hex, "0123456789abcdefABCDEF") == 2 && sscanf(hex, "%x", &byte) == 1) {
-            buf[n] = (char)byte;
-            i += 2;
-        }
-    }
-    return (struct str){buf, n};
-}
-
 /* Answers for the gateway, or for one model with ?model=NAME. The texts name no model, because any
  * client may read them. */
 void route_get_health(struct api_server *a, const struct call *c)
@@ -124,7 +102,7 @@ void route_get_health(struct api_server *a, const struct call *c)
     struct str name;
     char buf[512];
     const bool is_one = djl_query_value(http_query(c->request), "model", &name);
-    name = is_one ? decode_name(name, buf, sizeof buf) : STR("");
+    name = is_one ? path_decode_name(name, buf, sizeof buf) : STR("");
     const struct served_model *m = is_one ? model_set_find(&a->models, name) : NULL;
     if (is_one && !m)
         call_error(c->request, 404, "model_not_found", "there is no model of this name");
@@ -153,8 +131,8 @@ void route_get_model(struct api_server *a, const struct call *c)
 {
     struct str path = http_path(c->request), prefix = STR("/v1/models/");
     char buf[512];
-    struct str name =
-        decode_name((struct str){path.ptr + prefix.len, path.len - prefix.len}, buf, sizeof buf);
+    struct str name = path_decode_name((struct str){path.ptr + prefix.len, path.len - prefix.len},
+                                       buf, sizeof buf);
     struct openai_model m;
     struct strbuf b;
     if (limits_allow_model(c->key, name) && find_entry(a, name, &m)) {

@@ -294,3 +294,30 @@ def test_fallbacks_and_limits(heads, gateway):
 def test_a_bad_route_is_refused(tmp_path, routes, why):
     g = Gateway(tmp_path, json.dumps({"models": [{"name": "a"}], "routes": routes}))
     assert g.process.wait(20) == 2 and why in g.log(), g.log()
+
+
+def test_the_admin_changes_models(heads, gateway, tmp_path):
+    (tmp_path / "admin").write_text("sk-admin-key-1 ada\n")
+    g = gateway([heads[0].entry("alpha")], "--admin-key-file", tmp_path / "admin")
+    g.wait_states(alpha="serving")
+    admin = {"Authorization": "Bearer sk-admin-key-1"}
+    new = heads[1].entry("ignored", aliases=["b"])
+    assert WEB.put(g.url + "/admin/models/org%2Fbeta", json=new).status_code == 401
+    assert WEB.put(g.url + "/admin/models/org%2Fbeta", json=new, headers=admin).status_code == 200
+    g.wait_states(**{"alpha": "serving", "org/beta": "serving", "b": "serving"})
+    targets = {"targets": [{"model": "org/beta"}]}
+    assert WEB.put(g.url + "/admin/routes/chat", json=targets, headers=admin).status_code == 200
+    assert g.ask("chat").json()["model"] == "org/beta"
+    for method, path, body, code, why in (
+            ("PUT", "/admin/models/x", {"port": 1}, 400, 'cannot have \\"port\\"'), ("PUT", "/admin/models/x", [], 400, "must be a JSON object"),
+            ("PUT", "/admin/models/x", {"aliases": ["alpha"]}, 400, "also a name of the model"),
+            ("DELETE", "/admin/models/none", None, 404, "no such name"), ("DELETE", "/admin/models/org%2Fbeta", None, 400, "no model of the name"),
+            ("PUT", "/admin/routes/r", {"targets": []}, 400, "weight above 0")):
+        done = WEB.request(method, g.url + path, json=body, headers=admin)
+        assert (done.status_code, why in done.text) == (code, True), done.text
+    assert WEB.delete(g.url + "/admin/routes/chat", headers=admin).status_code == 200
+    assert WEB.delete(g.url + "/admin/models/org%2Fbeta", headers=admin).status_code == 200
+    assert g.states() == {"alpha": "serving"} and 'by="ada" list=models name="org/beta" removed=true ok=true' in g.log()
+    g.write(json.dumps({"models": [heads[0].entry("alpha")], "managed_by": "cox up"}))
+    owned = WEB.delete(g.url + "/admin/models/alpha", headers=admin)
+    assert owned.status_code == 409 and "cox up owns the file of models" in owned.text
