@@ -13,8 +13,9 @@ from many_models import Gateway, Head
 from options import amount, count, names, option_parser
 from serving import build, machine, memory, spread
 
-BARS = {"cost": 1.05, "change": 1.10}
-PARTS = ("cost", "change")
+BARS = {"cost": 1.05, "change": 1.10, "split": 3}
+UNITS = {"split": "standard deviations"}
+PARTS = ("cost", "change", "split")
 HEADS = 4  # heads that the models share; each model has a link of its own
 STREAMS, STEP_US = 32, 5000
 
@@ -93,6 +94,47 @@ def change(o):
     return [b / q for q, b in found]
 
 
+async def ask(port, n, answered):
+    """Sends n requests one after the other to the route and counts the models that answer."""
+    body = json.dumps({"model": "chat", "prompt": [5, 6], "max_tokens": 2}).encode()
+    for _ in range(n):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        head, _, text = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert b" 200 " in head, head
+        answered.append(json.loads(text)["model"])
+
+
+async def roll_back(g, entries, one_way):
+    """Rolls back while streams and requests run. Returns the models that answered before and after."""
+    before, after, gaps = [], [], []
+    streams = [asyncio.create_task(read_gaps(g.port, "chat", gaps, time.perf_counter() + 3)) for _ in range(STREAMS)]
+    await ask(g.port, 200, before)
+    g.write(json.dumps({"models": entries, "routes": one_way}))
+    await asyncio.gather(ask(g.port, 200, before), asyncio.sleep(2))
+    await ask(g.port, 200, after)
+    await asyncio.gather(*streams)
+    return before, after
+
+
+def split(o):
+    """Returns the distance of the split from its weights, in standard deviations."""
+    routes = [{"name": "chat", "targets": [{"model": "model-0", "weight": 90}, {"model": "model-1", "weight": 10}]}]
+    with tempfile.TemporaryDirectory(prefix="coxbench-") as folder, running(2, folder, step_us=STEP_US // 5) as (g, entries):
+        g.write(json.dumps({"models": entries, "routes": routes}))
+        time.sleep(2)
+        answered = []
+        asyncio.run(ask(g.port, 1000, answered))
+        second = answered.count("model-1")
+        before, after = asyncio.run(roll_back(g, entries, [{"name": "chat", "targets": [{"model": "model-0"}]}]))
+    distance = abs(second - 100) / (1000 * 0.9 * 0.1) ** 0.5
+    print(f"split: {second} of 1000 requests went to the model with a tenth of the weight; after the roll-back {after.count('model-1')} of "
+          f"{len(after)}, beside {STREAMS} streams and {len(before)} other requests, of which 0 failed")
+    assert after.count("model-1") == 0
+    return [distance]
+
+
 def print_cost(o):
     rounds = [cost(o) for _ in range(o.rounds)]
     one, many = ([r[n][0] for r in rounds] for n in (1, o.models))
@@ -114,8 +156,8 @@ def main():
     print(machine())
     broken = False
     for part in o.parts:
-        ratios = print_cost(o) if part == "cost" else change(o)
-        print(f"  {part}: {spread(ratios, '%.3f')} times (at most {BARS[part]})")
+        ratios = {"cost": print_cost, "change": change, "split": split}[part](o)
+        print(f"  {part}: {spread(ratios, '%.3f')} {UNITS.get(part, 'times')} (at most {BARS[part]})")
         broken = broken or statistics.median(ratios) > BARS[part]
     sys.exit(broken)
 
