@@ -91,23 +91,23 @@ enum status config_parse(const struct option_spec *specs, size_t n_specs, int ar
     return s;
 }
 
-static enum status apply(struct config_parser *p, const struct config_pair *pairs, size_t n,
-                         const char *file)
+static enum status apply(struct config_parser *p, const struct config_pairs *pairs)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < pairs->n; i++) {
+        const struct config_pair *pair = &pairs->items[i];
         const struct config_origin from = {
-            .source = CONFIG_FROM_FILE, .file = file, .line = pairs[i].line};
-        const size_t i_spec = config_find(p->specs, p->n_specs, pairs[i].name);
+            .source = CONFIG_FROM_FILE, .file = pairs->file, .line = pair->line};
+        const size_t i_spec = config_find(p->specs, p->n_specs, pair->name);
         if (i_spec == p->n_specs)
-            return config_unknown(p, pairs[i].name, from);
-        TRY(config_set(p, i_spec, pairs[i].value, from));
+            return config_unknown(p, pair->name, from);
+        TRY(config_set(p, i_spec, pair->value, from));
     }
     return STATUS_OK;
 }
 
 enum status config_apply(const struct option_spec *specs, size_t n_specs,
-                         const struct config_pair *pairs, size_t n_pairs, const char *file,
-                         void *out, struct config_result *res, struct error *err)
+                         const struct config_pairs *pairs, void *out, struct config_result *res,
+                         struct error *err)
 {
     struct arena *strings = mem_zalloc(sizeof *strings);
     arena_init(strings, 0);
@@ -115,7 +115,7 @@ enum status config_apply(const struct option_spec *specs, size_t n_specs,
     struct config_parser p = {
         .specs = specs, .n_specs = n_specs, .out = out, .res = res, .strings = strings, .err = err};
     p.set_by = mem_array(n_specs, sizeof *p.set_by);
-    enum status s = apply(&p, pairs, n_pairs, file);
+    enum status s = apply(&p, pairs);
     mem_free(p.set_by);
     if (s != STATUS_OK)
         config_fini(res);

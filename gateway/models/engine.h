@@ -3,7 +3,7 @@
  * are passed to the model's serving or to its adapters. Messages of serving and the adapters are
  * passed to the gateway's end of the protocol (head_link/). Only the loop thread calls these
  * functions. */
-#include "gateway/models/served.h"
+#include "gateway/models/state.h"
 
 /* Returns the functions with which serving sends messages to the head. They answer STATUS_AGAIN
  * before the link has started. */

@@ -125,7 +125,7 @@ static enum status add_option(const struct reader *r, struct models_file_entry *
     const char *value = value_text(r, n);
     if (!value)
         return no_memory(r);
-    e->pairs[e->n_pairs++] = (struct config_pair){str_from(key), str_from(value), n->at.line};
+    e->pairs.items[e->pairs.n++] = (struct config_pair){str_from(key), str_from(value), n->at.line};
     return STATUS_OK;
 }
 
@@ -191,9 +191,9 @@ static const char *text_of_pairs(const struct reader *r, const struct models_fil
 {
     struct strbuf b;
     strbuf_init(&b, 0);
-    for (size_t i = 0; i < e->n_pairs; i++) {
-        strbuf_append_json(&b, e->pairs[i].name);
-        strbuf_append_json(&b, e->pairs[i].value);
+    for (size_t i = 0; i < e->pairs.n; i++) {
+        strbuf_append_json(&b, e->pairs.items[i].name);
+        strbuf_append_json(&b, e->pairs.items[i].value);
     }
     char *text = arena_try_alloc(&r->f->texts, b.len + 1);
     if (text) {
@@ -216,8 +216,9 @@ static enum status read_entry(const struct reader *r, const struct yaml_node *n)
     e->line = n->at.line;
     e->name = name->text;
     TRY(add_name(r, e, name));
-    e->pairs = arena_try_array(&r->f->texts, n->n, sizeof *e->pairs);
-    if (!e->pairs)
+    e->pairs.file = r->path;
+    e->pairs.items = arena_try_array(&r->f->texts, n->n, sizeof *e->pairs.items);
+    if (!e->pairs.items)
         return no_memory(r);
     for (const struct yaml_node *m = n->first; m; m = m->next)
         TRY(read_member(r, e, m, &failed));
@@ -434,10 +435,8 @@ void models_file_fini(struct models_file *f)
     *f = (struct models_file){0};
 }
 
-enum status models_file_options(const struct models_file_entry *e, const char *path,
-                                struct gateway_config *config, struct config_result *owned,
-                                struct error *err)
+enum status models_file_options(const struct models_file_entry *e, struct gateway_config *config,
+                                struct config_result *owned, struct error *err)
 {
-    return config_apply(gateway_options, n_gateway_options, e->pairs, e->n_pairs, path, config,
-                        owned, err);
+    return config_apply(gateway_options, n_gateway_options, &e->pairs, config, owned, err);
 }

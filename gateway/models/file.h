@@ -21,10 +21,9 @@ struct models_file_entry {
     const char *names[1 + MODEL_ALIASES_MAX]; /* [n_names]: the name, then the aliases */
     uint32_t n_names;
     size_t line;
-    struct config_pair *pairs; /* [n_pairs]: options of cox-gateway that belong to a model */
-    size_t n_pairs;
-    const char *options;   /* the pairs as text; equal texts mean equal options */
-    const char *reason;    /* why the model cannot serve (`state: failed`); NULL = it can */
+    struct config_pairs pairs; /* options of cox-gateway that belong to a model */
+    const char *options;       /* the pairs as text; equal texts mean equal options */
+    const char *reason;        /* why the model cannot serve (`state: failed`); NULL = it can */
     const char *fallback;  /* name of the model that answers when this one cannot; NULL = none */
     uint32_t max_requests; /* most open requests of one gateway; 0 = --max-open-choices alone */
 };
@@ -59,6 +58,6 @@ MUST_USE enum status models_file_read(const char *path, struct models_file *out,
 void models_file_fini(struct models_file *f);
 /* Sets the options of an entry in `config`, which holds the gateway's own options. `owned` gets the
  * strings. */
-MUST_USE enum status models_file_options(const struct models_file_entry *e, const char *path,
+MUST_USE enum status models_file_options(const struct models_file_entry *e,
                                          struct gateway_config *config, struct config_result *owned,
                                          struct error *err);

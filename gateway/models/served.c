@@ -170,13 +170,13 @@ static struct served_model *make(const struct served_world *w, const char *name)
 }
 
 struct served_model *served_model_new(const struct served_world *w,
-                                      const struct models_file_entry *e, const char *path)
+                                      const struct models_file_entry *e)
 {
     struct served_model *m = make(w, e->name);
     struct error err = {0};
     m->options = mem_strdup(e->options);
     served_model_rename(m, e->names, e->n_names);
-    const enum status s = models_file_options(e, path, &m->config, &m->config_strings, &err);
+    const enum status s = models_file_options(e, &m->config, &m->config_strings, &err);
     init_serving(m);
     if (s != STATUS_OK) {
         fail(m, err.text);

@@ -107,7 +107,7 @@ static struct served_model *model_of(struct model_set *s, const struct models_fi
     if (next && next != same)
         leave(next);
     if (!same) {
-        same = served_model_new(&s->world, e, s->path);
+        same = served_model_new(&s->world, e);
         add(s, same);
     }
     served_model_rename(same, e->names, e->n_names);

@@ -12,7 +12,7 @@
 #include "gateway/http/reply.h"
 #include "gateway/models/edit.h"
 #include "gateway/routes/call.h"
-#include "gateway/routes/handlers.h"
+#include "gateway/routes/models.h"
 
 static int http_status_of(enum status s)
 {

@@ -16,6 +16,7 @@
 #include "common/http/server/request.h"
 #include "gateway/http/reply.h"
 #include "gateway/routes/call.h"
+#include "gateway/routes/models.h"
 #include "gateway/routes/sagemaker.h"
 
 #define JSON_TYPE "application/json"

@@ -10,7 +10,7 @@
 #include "gateway/dialects/openai_json.h"
 #include "gateway/http/reply.h"
 #include "gateway/routes/call.h"
-#include "gateway/routes/handlers.h"
+#include "gateway/routes/models.h"
 #include "gateway/sagemaker/djl_headers.h"
 
 #define JSON_TYPE "application/json"

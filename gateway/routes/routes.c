@@ -7,6 +7,7 @@
 #include "gateway/http/metrics.h"
 #include "gateway/routes/chat_page.h"
 #include "gateway/routes/handlers.h"
+#include "gateway/routes/models.h"
 #include "gateway/routes/sagemaker.h"
 #include "gateway/sagemaker/djl_dialects.h"
 #include "gateway/sagemaker/endpoint_reply.h"

@@ -34,7 +34,7 @@ static void check_file(struct str text)
         for (uint32_t i = 0; i < f.n_entries; i++) {
             struct gateway_config config = {0};
             struct config_result owned = {0};
-            if (models_file_options(&f.entries[i], "f", &config, &owned, &err) == STATUS_OK)
+            if (models_file_options(&f.entries[i], &config, &owned, &err) == STATUS_OK)
                 config_fini(&owned);
         }
     else

@@ -1,4 +1,4 @@
-/* Tests the scan for the requested model: its name must be the one that the parser finds. */
+/* Tests the scan for the requested model: the scan and the parser must find the same name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
