@@ -532,6 +532,8 @@ json_t *admin_json_scale(const struct head_core *h)
     json_object_set_new(o, "cold_start_s",
                         s->cold_start_ns ? json_real(seconds_of_ns(s->cold_start_ns))
                                          : json_null());
+    json_object_set_new(o, "unused_s",
+                        json_real(s->asked_ns ? seconds_of_ns(h->now_ns - s->asked_ns) : 0));
     json_object_set_new(o, "load", load);
     json_object_set_new(o, "reason", text(s->reason));
     return o;
