@@ -14,13 +14,13 @@ static void stop_now(struct gateway *g)
     if (g->stopped)
         return;
     g->stopped = true;
-    gateway_link_goodbye(&g->link);
+    model_set_goodbye(&g->api.models);
     loop_stop(g->api.loop);
 }
 
 static bool has_work(const struct gateway *g)
 {
-    return g->api.serving.n_requests > 0 || http_server_has_work(g->api.server);
+    return model_set_n_requests(&g->api.models) > 0 || http_server_has_work(g->api.server);
 }
 
 static void on_last_words_timeout(void *ctx)
@@ -34,28 +34,29 @@ static void say_last_words(struct gateway *g, uint64_t ms)
 {
     g->has_said_last_words = true;
     loop_timer_stop(g->shutdown_timer);
-    serving_end_all(&g->api.serving);
+    model_set_end_all(&g->api.models);
     g->shutdown_timer = loop_timer_start(g->api.loop, ms, 0, on_last_words_timeout, g);
 }
 
 static void on_shutdown_timeout(void *ctx)
 {
     struct gateway *g = ctx;
-    log_event(g->api.serving.n_requests > 0 ? LOG_WARN : LOG_INFO, "shutdown_timeout",
-              "open_requests=%u", g->api.serving.n_requests);
+    const uint32_t n = model_set_n_requests(&g->api.models);
+    log_event(n > 0 ? LOG_WARN : LOG_INFO, "shutdown_timeout", "open_requests=%u", n);
     say_last_words(g, LAST_WORDS_MS);
 }
 
 static void begin_ending(struct gateway *g)
 {
-    g->api.stopping = g->api.serving.draining = g->link.engine.ends = true;
+    g->api.stopping = true;
+    model_set_drain(&g->api.models);
 }
 
 /* Ends all requests at once. Open requests get their error first, because a cut connection looks
  * like a fault to a client. */
 static void end_hastily(struct gateway *g)
 {
-    log_info("ends_at_once", "open_requests=%u", g->api.serving.n_requests);
+    log_info("ends_at_once", "open_requests=%u", model_set_n_requests(&g->api.models));
     begin_ending(g);
     if (!g->closed)
         http_server_stop_accepting(g->api.server);
@@ -72,7 +73,7 @@ static void close_doors(void *ctx)
     struct gateway *g = ctx;
     loop_timer_stop(g->shutdown_timer);
     g->shutdown_timer = NULL;
-    log_info("draining", "open_requests=%u", g->api.serving.n_requests);
+    log_info("draining", "open_requests=%u", model_set_n_requests(&g->api.models));
     g->closed = true;
     /* the admin address still serves probes and /metrics */
     http_server_stop_accepting(g->api.server);
@@ -108,7 +109,7 @@ void ending_on_signal(void *ctx, int signum)
         return;
     }
     log_info("shutdown_delay", "seconds=%g open_requests=%u", g->api.config->shutdown_delay_s,
-             g->api.serving.n_requests);
+             model_set_n_requests(&g->api.models));
     g->shutdown_timer = loop_timer_start(g->api.loop, delay_ms, 0, close_doors, g);
 }
 

@@ -17,7 +17,6 @@
 #include "common/keys/key_files.h"
 #include "common/model/info/open.h"
 #include "gateway/ending.h"
-#include "gateway/engine.h"
 #include "gateway/http/reply.h"
 #include "gateway/keys.h"
 #include "gateway/routes/openapi.h"
@@ -28,18 +27,13 @@
 enum {
     ENGINE_TICK_MS = 125, /* milliseconds of half a heartbeat interval */
     SERVING_TICK_MS = 250,
-    AUTH_TICK_MS = 500,
+    FILES_TICK_MS = 500,
     INLINE_BODY_BYTES = 4096,
     POOL_MAX_BYTES = 256 << 20,
     SUBMIT_TIMEOUT_S = 5,
 };
 
 /* ---- time ---- */
-
-static uint64_t clock_now(void *ctx)
-{
-    return clock_mono_ns();
-}
 
 static uint64_t clock_wall_s(void *ctx)
 {
@@ -49,38 +43,31 @@ static uint64_t clock_wall_s(void *ctx)
 static void on_engine_tick(void *ctx)
 {
     struct gateway *g = ctx;
-    engine_client_tick(&g->link.engine, clock_mono_ns());
+    model_set_engine_tick(&g->api.models);
 }
 
 static void on_serving_tick(void *ctx)
 {
     struct gateway *g = ctx;
-    serving_tick(&g->api.serving);
+    model_set_tick(&g->api.models);
     state_calls_tick(g->api.state);
-    gateway_adapters_tick(&g->api.adapters, clock_mono_ns());
 }
 
-static void on_auth_tick(void *ctx)
+static void on_files_tick(void *ctx)
 {
     struct gateway *g = ctx;
     keys_look(&g->api, g->quotas);
+    model_set_look(&g->api.models);
 }
 
 static void on_turn_end(void *ctx)
 {
     struct gateway *g = ctx;
-    gateway_link_turn_end(&g->link);
-    if (g->has_serving)
-        serving_sweep(&g->api.serving);
+    model_set_turn_end(&g->api.models);
     ending_on_turn_end(g);
 }
 
 /* ---- start and stop ---- */
-
-static uint64_t seconds_to_ns(double s)
-{
-    return (uint64_t)(s * 1e9);
-}
 
 /* Starts two pools of threads: one for tokenizing, one for compiling grammars and templates. The
  * pools are separate so that a slow compile delays no prompt. Each thread of the compile pool
@@ -109,81 +96,77 @@ static enum status start_pools(struct gateway *g, struct error *err)
     return STATUS_OK;
 }
 
-static void start_serving(struct gateway *g)
+/* ---- models ---- */
+
+static void on_one_class(void *ctx)
+{
+    keys_tell_unused_priorities(ctx);
+}
+
+static struct serving *serving_of_line(void *ctx, struct serving_request *q, struct api_error *e)
+{
+    return model_set_serving(&((struct gateway *)ctx)->api.models, q, e);
+}
+
+static bool can_run_lines(void *ctx)
+{
+    const char *why;
+    return model_set_healthy(&((struct gateway *)ctx)->api.models, &why);
+}
+
+static enum status check_models(const struct gateway_config *c, struct error *err)
+{
+    const char *flag = c->model                            ? "--model"
+                       : c->served_model_names.n_items > 0 ? "--served-model-name"
+                       : c->sagemaker                      ? "--sagemaker"
+                                                           : NULL;
+    if (!c->models || !flag)
+        return STATUS_OK;
+    return error_set(
+        err, STATUS_INVALID,
+        "%s cannot be used with --models: it is for a gateway of one model. Remove it, "
+        "or write each model into the file of --models",
+        flag);
+}
+
+static enum status start_models(struct gateway *g, const char *cache_dir, struct error *err)
 {
     struct api_server *a = &g->api;
-    const struct gateway_model *m = &g->model;
-    const struct gateway_config *c = a->config;
-    struct serving_options o = {
-        .adapters = &a->adapters,
-        .served_names = a->served_names,
-        .n_served_names = a->n_served_names,
-        .model = {.tokenizer = m->tokenizer,
-                  .grammars = m->grammars,
-                  .compilers = m->compilers,
-                  .reasoning = m->reasoning_parser,
-                  .chat_template = m->chat_template,
-                  .max_model_len = m->info.max_model_len,
-                  .max_choices = 4096,
-                  .pooling = pooling_of_model(m->info.path),
-                  .chunks = m->pooler.chunks,
-                  .max_embed_len = m->pooler.max_embed_len,
-                  .n_dimensions = m->info.hidden,
-                  .policy = {.vocab_size = m->info.vocab_size,
-                             .auto_tools = c->enable_auto_tool_choice,
-                             .max_logprobs = (uint32_t)c->max_logprobs,
-                             .trust_chat_template = c->trust_request_chat_template,
-                             .compact_json = m->outputs.compact || c->disable_any_whitespace,
-                             .defaults = &m->sampling,
-                             .unknown = (enum unknown_fields)c->unknown_fields}},
-        .tool_parser = m->tool_parser,
-        .marker_ids = m->marker_ids,
-        .n_marker_ids = m->n_marker_ids,
-        .eos_ids = m->info.eos_ids,
-        .n_eos_ids = m->info.n_eos_ids,
-        /* the null model supports no sampling parameters, so a forbidden token may arrive */
-        .checks_tokens = m->info.format != MODEL_NULL,
-        .max_open_choices = (uint32_t)c->max_open_choices,
-        .queue_timeout_ns = seconds_to_ns(c->queue_timeout_s),
-        .head_timeout_ns = seconds_to_ns(c->head_timeout_s),
-        .pause_timeout_ns = seconds_to_ns(c->pause_timeout_s),
-        .submit_timeout_ns = SUBMIT_TIMEOUT_S * NS_PER_S,
-        .chunk_timeout_ns = seconds_to_ns(c->chunk_timeout_s),
-        .keep_alive_ns = seconds_to_ns(c->keep_alive_s),
-        .inline_bytes = INLINE_BODY_BYTES,
-        .compile_pool = a->compile_pool,
-        .now_ns = clock_now,
-        .wall_s = clock_wall_s,
-    };
-    const struct engine_ops engine = gateway_engine_ops(&g->link.engine);
-    serving_init(&a->serving, &o, &engine, &http_reply_ops, g->pool, a->metrics);
-    g->has_serving = true;
+    const struct encode_threads opener = {"models", 1, THREAD_NICE_AWAITED};
+    struct served_world *w = &a->models.world;
+    TRY(check_models(a->config, err));
+    if (a->config->models)
+        TRY(encode_pool_new(a->loop, &opener, 2 * MODELS_MAX, POOL_MAX_BYTES, &g->opener, err));
+    w->loop = a->loop;
+    w->config = a->config;
+    w->cache_dir = cache_dir;
+    w->metrics = a->metrics;
+    w->reply = &http_reply_ops;
+    w->pool = g->pool;
+    w->compile_pool = a->compile_pool;
+    w->opener = g->opener;
+    w->on_one_class = on_one_class;
+    w->ctx = a;
+    gethostname(w->node, sizeof w->node - 1);
+    return model_set_open(&a->models, err);
 }
 
 static enum status start(struct gateway *g, const char *cache_dir, struct error *err)
 {
     struct api_server *a = &g->api;
     const struct gateway_config *c = a->config;
-    g->link.api = &g->api;
-    gethostname(g->link.node, sizeof g->link.node - 1);
+    char node[256] = "";
+    gethostname(node, sizeof node - 1);
     TRY(front_init(&a->front, &c->front, a->metrics, err));
     a->front.sagemaker = c->sagemaker;
     struct djl_statuses statuses;
     TRY(djl_read_statuses(&c->invocations_statuses, &statuses, err));
     djl_set_statuses(&statuses);
-    TRY(front_trace(&a->front, &c->trace, g->link.node, a->metrics, err));
+    TRY(front_trace(&a->front, &c->trace, node, a->metrics, err));
     TRY(auth_init(&a->auth, &c->api_keys, c->api_key_file, err));
     if (c->admin_key_file)
         TRY(admin_keys_read(c->admin_key_file, &a->admin_keys, err));
     TRY(gateway_tls_init(&a->tls, &c->ssl, a->metrics, err));
-    a->adapters.ops = &http_reply_ops;
-    a->adapters.engine = &g->link.engine;
-    a->adapters.send = gateway_engine_order;
-    TRY(gateway_model_open(&g->model, c, cache_dir, a->metrics, err));
-    a->served_names = g->model.served_names;
-    a->n_served_names = g->model.n_served_names;
-    a->adapters.taken = a->served_names;
-    a->adapters.n_taken = a->n_served_names;
     TRY(loop_new(&a->loop, err));
     if (c->redis)
         TRY(quotas_new(a->loop, c->redis, a->metrics, &g->quotas, err));
@@ -192,24 +175,24 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
                                               .max_bytes = (uint64_t)c->max_state_bytes,
                                               .max_body_bytes = (uint64_t)c->max_body_bytes,
                                               .metrics = a->metrics,
-                                              .serving = &a->serving,
+                                              .serving_of = serving_of_line,
+                                              .healthy = can_run_lines,
+                                              .ctx = g,
                                               .n_lines = (uint32_t)c->batch_lines,
                                               .max_line_bytes =
                                                   servers_limits(c).max_body_bytes_total,
                                               .wall_s = clock_wall_s};
     TRY(state_calls_new(a->loop, &state, &a->state, err));
     TRY(start_pools(g, err));
-    start_serving(g);
-    TRY(gateway_link_start(&g->link, &g->model.vocabulary, err));
+    TRY(start_models(g, cache_dir, err));
     TRY(servers_start(a, err));
     loop_on_turn_end(a->loop, on_turn_end, g);
     g->engine_timer = loop_timer_start(a->loop, 0, ENGINE_TICK_MS, on_engine_tick, g);
     g->serving_timer =
         loop_timer_start(a->loop, SERVING_TICK_MS, SERVING_TICK_MS, on_serving_tick, g);
-    if (c->api_key_file)
-        g->auth_timer = loop_timer_start(a->loop, AUTH_TICK_MS, AUTH_TICK_MS, on_auth_tick, g);
+    if (c->api_key_file || c->models)
+        g->files_timer = loop_timer_start(a->loop, FILES_TICK_MS, FILES_TICK_MS, on_files_tick, g);
     gateway_tls_watch(&a->tls, a->loop);
-    compilers_start(g->model.compilers);
     TRY(loop_on_signal(a->loop, SIGTERM, ending_on_signal, g));
     return loop_on_signal(a->loop, SIGINT, ending_on_signal, g);
 }
@@ -245,7 +228,7 @@ void gateway_free(struct gateway *g)
     loop_timer_stop(g->engine_timer);
     loop_timer_stop(g->serving_timer);
     loop_timer_stop(g->shutdown_timer);
-    loop_timer_stop(g->auth_timer);
+    loop_timer_stop(g->files_timer);
     gateway_tls_stop(&g->api.tls);
     if (g->api.server)
         /* http_server_close aborts the server's connections, so serving must still exist */
@@ -254,17 +237,14 @@ void gateway_free(struct gateway *g)
         http_server_close(g->api.admin_server);
     state_calls_free(g->api.state);
     strbuf_fini(&g->api.openapi);
-    compilers_stop(g->model.compilers);
+    model_set_stop_compilers(&g->api.models);
     encode_pool_free(g->api.compile_pool);
     encode_pool_free(g->pool);
-    if (g->has_serving)
-        serving_fini(&g->api.serving);
-    gateway_link_close(&g->link);
+    encode_pool_free(g->opener);
+    model_set_fini(&g->api.models);
     quotas_free(g->quotas);
     if (g->api.loop)
         loop_free(g->api.loop);
-    gateway_model_fini(&g->model);
-    gateway_adapters_fini(&g->api.adapters);
     auth_fini(&g->api.auth);
     admin_keys_fini(&g->api.admin_keys);
     gateway_tls_fini(&g->api.tls);

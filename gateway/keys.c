@@ -5,7 +5,7 @@
 void keys_tell_unused_priorities(const struct api_server *a)
 {
     uint32_t n = auth_count_priorities(&a->auth);
-    if (n > 0 && a->serving.cluster.one_class)
+    if (n > 0 && model_set_has_one_class(&a->models))
         log_error("key_priorities_unused",
                   "keys=%u why=\"the cluster does not use priorities: start it with "
                   "--scheduling-policy priority, or remove priority= from --api-key-file\"",

@@ -61,7 +61,7 @@ static void on_drain(void *ctx, struct http_request *r)
     struct api_server *a = ctx;
     struct api_request *llm = http_get_user(r);
     if (llm)
-        serving_on_drain(&a->serving, llm);
+        serving_on_drain(llm->s, llm);
     else
         state_calls_on_drain(a->state, r);
 }
@@ -71,9 +71,9 @@ static void on_abort(void *ctx, struct http_request *r)
     struct api_server *a = ctx;
     struct api_request *llm = http_get_user(r);
     if (llm)
-        serving_on_abort(&a->serving, llm);
+        serving_on_abort(llm->s, llm);
     else if (!state_calls_on_abort(a->state, r))
-        (void)gateway_adapters_on_abort(&a->adapters, r);
+        model_set_on_abort(&a->models, r);
 }
 
 /* Warns about an address that is open to every client. The function does not refuse the address,
@@ -134,10 +134,12 @@ static enum status start_server(struct api_server *a, struct error *err)
                               .body_max = body_max};
     TRY(http_server_start(a->loop, &o, &h, &a->server, err));
     warn_if_open(c);
-    log_info("gateway_listening", "%s=%s port=%u tls=%s model=%s head=%s encrypted=%s",
+    const struct served_model *m = model_set_only(&a->models);
+    log_info("gateway_listening", "%s=%s port=%u tls=%s model=%s head=%s encrypted=%s models=%u",
              c->uds ? "uds" : "host", c->uds ? log_quote(c->uds) : c->host,
              http_server_port(a->server), a->tls.server ? "true" : "false",
-             log_quote(a->served_names[0]), c->head, c->insecure ? "false" : "true");
+             log_quote(m ? m->name : c->models), m ? c->head : "-", c->insecure ? "false" : "true",
+             a->models.n_listed);
     return STATUS_OK;
 }
 

@@ -2,9 +2,9 @@
  * metrics_counter, metrics_gauge or metrics_histogram returned. metrics_render writes all
  * metrics as text.
  * A registry is a list of families (one HELP and TYPE each), and a family is a list of series.
- * Families and series are only ever added, at start-up or on the loop. Updates are relaxed
- * atomics, so that a compute thread may count while the loop renders. A double is stored as its
- * bits in an atomic word. */
+ * Families and series are added at start-up or on the loop; series leave by `metrics_drop`. Updates
+ * are relaxed atomics, so that a compute thread may count while the loop renders. A double is
+ * stored as its bits in an atomic word. */
 #include "common/base/metrics.h"
 
 #include <assert.h>
@@ -178,6 +178,43 @@ void metrics_label(struct strbuf *labels, const char *name, struct str value)
     strbuf_append_c(labels, "\"");
 }
 
+/* Returns true when the labels contain the pair. A value's quotes are escaped, so the text of a
+ * pair appears only as a pair. */
+static bool has_pair(const char *labels, const char *pair)
+{
+    for (const char *at = strstr(labels, pair); at; at = strstr(at + 1, pair))
+        if (at == labels || at[-1] == ',')
+            return true;
+    return false;
+}
+
+static void drop_series(struct family *f, const char *pair)
+{
+    struct metric **link = &f->first;
+    f->last = NULL;
+    while (*link) {
+        struct metric *s = *link;
+        if (has_pair(s->labels, pair)) {
+            *link = s->next;
+            metric_free(s);
+        } else {
+            f->last = s;
+            link = &s->next;
+        }
+    }
+}
+
+void metrics_drop(struct metrics *m, const char *name, struct str value)
+{
+    struct strbuf pair;
+    strbuf_init(&pair, 0);
+    metrics_label(&pair, name, value);
+    strbuf_append(&pair, "", 1);
+    for (struct family *f = m->first; f; f = f->next)
+        drop_series(f, pair.ptr);
+    strbuf_fini(&pair);
+}
+
 static void add_to_value(struct metric *m, double by)
 {
     uint64_t old = atomic_load_explicit(&m->value_bits, memory_order_relaxed);
@@ -266,6 +303,8 @@ void metrics_render(struct metrics *m, struct strbuf *out)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
     for (const struct family *f = m->first; f; f = f->next) {
+        if (!f->first) /* all series were dropped */
+            continue;
         strbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name,
                       kinds[f->kind]);
         for (const struct metric *s = f->first; s; s = s->next) {

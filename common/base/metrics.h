@@ -1,10 +1,9 @@
 #pragma once
 /* Keeps metrics and writes them in Prometheus text format 0.0.4. A registry owns its metrics,
- * and a metric pointer is valid as long as the registry. Values are relaxed atomics: any thread
- * may update them, one thread renders.
- * Names follow vLLM's where an equivalent exists (vllm:num_requests_running), otherwise they
- * begin with coxswain_. Units are suffixes (_total, _seconds, _bytes). `labels` is the text
- * between the braces: `model_name="demo"`. */
+ * and a metric pointer is valid until `metrics_drop` or the end of the registry. Values are relaxed
+ * atomics: any thread may update them, one thread renders. Names follow vLLM's where an equivalent
+ * exists (vllm:num_requests_running), otherwise they begin with coxswain_. Units are suffixes
+ * (_total, _seconds, _bytes). `labels` is the text between the braces: `model_name="demo"`. */
 #include <stdint.h>
 
 #include "common/base/str.h"
@@ -35,5 +34,8 @@ double metric_value(const struct metric *m);
  * after METRICS_LABEL_MAX bytes. */
 enum { METRICS_LABEL_MAX = 2048 };
 void metrics_label(struct strbuf *labels, const char *name, struct str value);
+/* Removes every series whose labels contain the pair name="value", and frees its metrics. Call it
+ * when nothing counts for that value any more, on the thread that renders. */
+void metrics_drop(struct metrics *m, const char *name, struct str value);
 /* Writes HELP and TYPE once per name, then every series. */
 void metrics_render(struct metrics *m, struct strbuf *out);

@@ -15,6 +15,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/bus/context.h"
 #include "common/bus/port.h"
 #include "common/bus/zap.h"
 #include "common/host/loopback.h"
@@ -275,9 +276,10 @@ static bool take_event(struct bus_port *p)
 
 static enum status monitor_open(struct bus *b, void *watched, struct error *err)
 {
-    char name[64];
+    char name[96];
     int zero = 0;
-    snprintf(name, sizeof name, "inproc://coxswain.monitor.%u", b->n_monitors++);
+    /* the bus's address is in the name, because DEALERs share a context and its names */
+    snprintf(name, sizeof name, "inproc://coxswain.monitor.%p.%u", (void *)b, b->n_monitors++);
     void *socket = zmq_socket(b->context, ZMQ_PAIR);
     if (!socket)
         return error_set(err, STATUS_IO, "cannot create a ZeroMQ socket: %s",
@@ -520,10 +522,7 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
         bus_close(b);
         return s;
     }
-    b->context = zmq_ctx_new();
-    if (!b->context)
-        s = error_set(err, STATUS_IO, "cannot create a ZeroMQ context: %s",
-                      zmq_strerror(zmq_errno()));
+    s = bus_context_open(is_router, &b->context, err);
     if (s == STATUS_OK && is_router && !o->insecure)
         /* the ZAP handler must run before the socket is bound */
         s = zap_start(b->context, o->authorized, &b->zap, err);
@@ -618,10 +617,7 @@ void bus_close(struct bus *b)
     close_ports(b);
     loop_timer_stop(b->try_others);
     zap_stop(b->zap);
-    /* zmq_ctx_term waits at most for the time of bus_linger. A signal interrupts this wait but
-     * not zmq's threads, so the call is repeated. */
-    while (b->context && zmq_ctx_term(b->context) != 0 && errno == EINTR)
-        ;
+    bus_context_close(b->is_router, b->context);
     explicit_bzero(&b->keys, sizeof b->keys);
     mem_free(b);
 }

@@ -91,6 +91,37 @@ enum status config_parse(const struct option_spec *specs, size_t n_specs, int ar
     return s;
 }
 
+static enum status apply(struct config_parser *p, const struct config_pair *pairs, size_t n,
+                         const char *file)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct config_origin from = {
+            .source = CONFIG_FROM_FILE, .file = file, .line = pairs[i].line};
+        const size_t i_spec = config_find(p->specs, p->n_specs, pairs[i].name);
+        if (i_spec == p->n_specs)
+            return config_unknown(p, pairs[i].name, from);
+        TRY(config_set(p, i_spec, pairs[i].value, from));
+    }
+    return STATUS_OK;
+}
+
+enum status config_apply(const struct option_spec *specs, size_t n_specs,
+                         const struct config_pair *pairs, size_t n_pairs, const char *file,
+                         void *out, struct config_result *res, struct error *err)
+{
+    struct arena *strings = mem_zalloc(sizeof *strings);
+    arena_init(strings, 0);
+    *res = (struct config_result){.owned = strings};
+    struct config_parser p = {
+        .specs = specs, .n_specs = n_specs, .out = out, .res = res, .strings = strings, .err = err};
+    p.set_by = mem_array(n_specs, sizeof *p.set_by);
+    enum status s = apply(&p, pairs, n_pairs, file);
+    mem_free(p.set_by);
+    if (s != STATUS_OK)
+        config_fini(res);
+    return s;
+}
+
 void config_fini(struct config_result *res)
 {
     if (res->owned) {

@@ -15,4 +15,14 @@
 MUST_USE enum status config_parse(const struct option_spec *specs, size_t n_specs, int argc,
                                   char *const *argv, char *const *environ_, void *out,
                                   struct config_result *res, struct error *err);
+/* Sets options of *out, which is already filled, for files that hold more than options (a model's
+ * entry in --models). A repeated name of a list appends an item; any other repeated name is an
+ * error of the caller. `file` is for error texts. On success `res` owns the strings. */
+struct config_pair {
+    struct str name, value;
+    size_t line; /* line of the value in `file` */
+};
+MUST_USE enum status config_apply(const struct option_spec *specs, size_t n_specs,
+                                  const struct config_pair *pairs, size_t n_pairs, const char *file,
+                                  void *out, struct config_result *res, struct error *err);
 void config_fini(struct config_result *res);

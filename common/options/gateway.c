@@ -13,6 +13,9 @@ const struct option_spec gateway_options[] = {
     OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
               "Names of the model in /v1/models and in requests. Answers contain the first one. "
               "Give several values or repeat the option. Default: the model's own name."),
+    OPT_STRING(S, models, "models", NULL,
+               "YAML file with several models, each with its head. The gateway reads the file again "
+               "when it changes. It replaces --model, --served-model-name and --head."),
     OPT_STRING(S, chat_template, "chat-template", NULL,
                "Chat template: a file, the name of a built-in template, or the template itself in "
                "one line. Default: the model's own."),

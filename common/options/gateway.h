@@ -16,6 +16,7 @@ enum invocations_form {
 
 struct gateway_config {
     const char *model, *chat_template, *cache_dir;
+    const char *models; /* path of the file of models; NULL = one model, from the other options */
     struct option_list served_model_names;
     const char *head, *keys_dir;
     bool insecure, allow_remote_insecure;

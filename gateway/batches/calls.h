@@ -7,7 +7,9 @@
 struct http_request;
 struct loop;
 struct metrics;
+struct api_error;
 struct serving;
+struct serving_request;
 struct state_calls;
 
 struct state_calls_options {
@@ -15,7 +17,10 @@ struct state_calls_options {
     uint64_t max_bytes;
     uint64_t max_body_bytes; /* most bytes of one upload */
     struct metrics *metrics; /* metrics of the gateway; borrowed */
-    struct serving *serving; /* runs the lines of batches; borrowed */
+    /* functions of the runner of lines (runner.h) */
+    struct serving *(*serving_of)(void *ctx, struct serving_request *q, struct api_error *e);
+    bool (*healthy)(void *ctx);
+    void *ctx;
     uint32_t n_lines;        /* most lines of batches running at once */
     uint64_t max_line_bytes; /* most bytes of running lines together */
     uint64_t (*wall_s)(void *ctx);

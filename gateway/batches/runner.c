@@ -246,7 +246,12 @@ static void run_line(struct batch_runner *b, const struct taken_line *l)
     room_set(&b->room, &s->charge, l->tenant, q.body.len);
     s->state = SLOT_RUNNING;
     metric_add(b->running, 1);
-    serving_on_request(b->o.serving, s, &q);
+    struct api_error e = {0};
+    struct serving *to = b->o.serving_of(b->o.ctx, &q, &e);
+    if (to)
+        serving_on_request(to, s, &q);
+    else
+        reply_error(&line_reply_ops, s, q.dialect, &e);
 }
 
 /* ---- taking ---- */
@@ -297,10 +302,9 @@ static bool has_room(const struct batch_runner *b)
 
 static void pump(struct batch_runner *b)
 {
-    const char *why;
     uint32_t room = n_free(b);
     if (b->closing || b->taking || !b->wanted || b->hold > 0 || room == 0 || !has_room(b) ||
-        !serving_healthy(b->o.serving, &why))
+        !b->o.healthy(b->o.ctx))
         return;
     b->take.job =
         (struct encode_job){.run = take_run, .done = take_done, .tenant = STATE_OWN_TENANT};
@@ -333,7 +337,7 @@ void batch_runner_drop(struct batch_runner *b, int64_t batch_no)
         struct batch_slot *s = &b->slots[i];
         if (s->state != SLOT_RUNNING || s->line.batch_no != batch_no)
             continue;
-        serving_on_abort(b->o.serving, s->r);
+        serving_on_abort(s->r->s, s->r);
         metric_add(b->lines[LINE_DROPPED], 1);
         free_slot(s);
     }
@@ -388,7 +392,7 @@ void batch_runner_free(struct batch_runner *b)
     for (uint32_t i = 0; i < b->o.n_slots; i++) {
         struct batch_slot *s = &b->slots[i];
         if (s->state == SLOT_RUNNING)
-            serving_on_abort(b->o.serving, s->r);
+            serving_on_abort(s->r->s, s->r);
         free_slot(s);
         strbuf_fini(&s->answer);
     }

@@ -10,13 +10,19 @@ struct batch_runner;
 struct dialect;
 struct encode_pool;
 struct metrics;
+struct api_error;
 struct serving;
+struct serving_request;
 struct state_store;
 
 struct batch_runner_options { /* options of a runner; all pointers are borrowed */
     struct state_store *store;
     struct encode_pool *thread; /* thread of the store */
-    struct serving *serving;
+    /* `serving_of` returns the serving of a line, or NULL with the error of its answer. `healthy`
+     * returns true when lines can run now. Both get `ctx`. */
+    struct serving *(*serving_of)(void *ctx, struct serving_request *q, struct api_error *e);
+    bool (*healthy)(void *ctx);
+    void *ctx;
     struct metrics *metrics;
     uint64_t (*wall_s)(void *ctx);
     uint32_t n_slots;

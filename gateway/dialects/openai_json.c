@@ -221,7 +221,13 @@ void openai_model(struct strbuf *out, const struct openai_model *m)
     /* id of the model, derived from its name, so that the id never changes */
     char id[PROTO_MAX_MODEL_BYTES + 16];
     snprintf(id, sizeof id, "modelperm-%s", m->name);
-    strbuf_printf(out, ",\"max_model_len\":%u,\"permission\":[{\"id\":", m->max_model_len);
+    strbuf_printf(out, ",\"max_model_len\":%u,\"state\":\"%s\",", m->max_model_len, m->state);
+    if (*m->reason) {
+        strbuf_append_c(out, "\"reason\":");
+        strbuf_append_json(out, str_from(m->reason));
+        strbuf_append_c(out, ",");
+    }
+    strbuf_append_c(out, "\"permission\":[{\"id\":");
     strbuf_append_json(out, str_from(id));
     strbuf_printf(out,
                   ",\"object\":\"model_permission\",\"created\":%llu,"

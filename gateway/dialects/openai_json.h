@@ -50,9 +50,9 @@ void openai_close(struct strbuf *out, const struct answer_shape *a, const char *
 void openai_error(struct strbuf *out, const struct api_error *e, bool in_stream);
 
 /* `openai_model` is an entry of /v1/models. `parent` is the model's name for an adapter, and
- * NULL for a model. */
+ * NULL for a model. `reason` says why the model does not serve; "" = it serves. */
 struct openai_model {
-    const char *name, *root, *parent;
+    const char *name, *root, *parent, *state, *reason;
     uint64_t created_s;
     uint32_t max_model_len;
 };

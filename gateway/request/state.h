@@ -47,6 +47,8 @@ struct api_request {
     enum api_state state;
     /* Pool that works on the request now, so the request must not be freed; NULL = none. */
     struct encode_pool *on_pool;
+    bool awaits_model; /* the model is still being opened, and the body waits in `owned_body` */
+    bool is_ours;      /* the model was already chosen by its name (serving_request) */
     int wants;   /* PREPARE_WANTS_… of the place that must prepare the request; 0 = prepared */
     void *reply; /* receiver of the answer; NULL = answered, or the client has disconnected */
     const struct reply_ops *reply_ops;
@@ -133,7 +135,7 @@ struct cluster_view {
     bool gives_prompt_logprobs, one_class;
     uint32_t n_replicas_ready, max_model_len; /* `max_model_len`: 0 = unknown */
     uint32_t start_s; /* expected seconds until a replica starts, when none is required to run */
-    uint32_t max_loras;
+    uint32_t max_loras, n_workers;
 };
 
 struct serving {
@@ -151,8 +153,10 @@ struct serving {
     /* a large choice waits for credit, so other events need not try to submit it */
     bool awaits_credit;
     uint32_t n_requests, n_open_choices;
-    bool draining; /* the gateway is stopping: a stream may pause for SERVING_DRAIN_PAUSE_NS */
-    bool over;     /* all requests were ended; a new request gets the same error */
+    bool draining;     /* the gateway is stopping: a stream may pause for SERVING_DRAIN_PAUSE_NS */
+    bool over;         /* all requests were ended; a new request gets the same error */
+    bool awaits_model; /* the model's files are being read, so requests wait before preparing */
+    const char *failure; /* why the model cannot serve, borrowed; NULL = it can */
     struct cluster_view cluster;
     uint32_t *scratch_ids; /* prompt and generated tokens of one Submit */
     size_t cap_scratch_ids;

@@ -1,4 +1,4 @@
-/* Handles the routes, except for SageMaker's and the chat page's.
+/* Handles the routes, except for SageMaker's, the chat page's and the list of models.
  * dispatch.c calls a handler after all checks. Short answers are written at once. Requests for
  * tokens are passed to serving, files and batches to batches/, and adapters to
  * serving/adapters.c.
@@ -14,27 +14,11 @@
 #include "common/http/handlers/admin.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
-#include "gateway/dialects/openai_json.h"
 #include "gateway/http/reply.h"
 #include "gateway/routes/call.h"
 #include "gateway/routes/sagemaker.h"
 
 #define JSON_TYPE "application/json"
-
-static void answer_json(struct http_request *r, struct strbuf *b)
-{
-    http_respond(r, 200, JSON_TYPE, strbuf_str(b), NULL, 0);
-    strbuf_fini(b);
-}
-
-void route_get_health(struct api_server *a, const struct call *c)
-{
-    const char *why;
-    if (serving_healthy(&a->serving, &why))
-        http_respond(c->request, 200, NULL, STR(""), NULL, 0);
-    else
-        call_error(c->request, 503, NULL, why);
-}
 
 /* Reports to a load balancer whether it may send requests to this gateway. Without a ready
  * replica requests wait and get an error with the reason, which is better for a client than no
@@ -42,8 +26,7 @@ void route_get_health(struct api_server *a, const struct call *c)
 void route_get_accepting(struct api_server *a, const struct call *c)
 {
     const char *why = "the gateway is shutting down";
-    if (a->stopping ||
-        (serving_is_of_another_model(&a->serving) && !serving_healthy(&a->serving, &why)))
+    if (a->stopping || (model_set_is_refused(&a->models) && !model_set_healthy(&a->models, &why)))
         call_error(c->request, 503, NULL, why);
     else
         http_respond(c->request, 200, NULL, STR(""), NULL, 0);
@@ -57,13 +40,13 @@ struct metrics_reader { /* the reader of /metrics */
 static bool is_ready(void *ctx)
 {
     const char *why;
-    return serving_healthy(&((struct metrics_reader *)ctx)->a->serving, &why);
+    return model_set_healthy(&((struct metrics_reader *)ctx)->a->models, &why);
 }
 
 static const char *why_not_ready(void *ctx)
 {
     const char *why;
-    (void)serving_healthy(&((struct metrics_reader *)ctx)->a->serving, &why);
+    (void)model_set_healthy(&((struct metrics_reader *)ctx)->a->models, &why);
     return why;
 }
 
@@ -73,7 +56,8 @@ static void before_metrics(void *ctx)
     struct http_load load;
     http_server_load(m->a->server, &load);
     http_metrics_load(&m->a->http_metrics, &load);
-    serving_tell_loras(&m->a->serving, m->key);
+    for (uint32_t i = 0; i < m->a->models.n_listed; i++)
+        serving_tell_loras(&m->a->models.listed[i]->serving, m->key);
     metric_set(m->a->compiles_waiting, encode_pool_n_jobs(m->a->compile_pool));
 }
 
@@ -91,10 +75,15 @@ void route_get_admin(struct api_server *a, const struct call *c)
         call_error(c->request, 404, NULL, "Not Found");
 }
 
-/* Refuses metrics to a key that may not use the base model, because the series contain its name. */
+/* Refuses metrics to a key that may not use every base model, because the series contain their
+ * names. */
 void route_get_metrics(struct api_server *a, const struct call *c)
 {
-    if (limits_allow_model(c->key, str_from(a->served_names[0])))
+    uint32_t i = 0;
+    while (i < a->models.n_listed &&
+           limits_allow_model(c->key, str_from(a->models.listed[i]->name)))
+        i++;
+    if (i == a->models.n_listed)
         route_get_admin(a, c);
     else
         call_error(c->request, 403, NULL,
@@ -112,90 +101,15 @@ void route_get_openapi(struct api_server *a, const struct call *c)
     http_respond(c->request, 200, JSON_TYPE, strbuf_str(&a->openapi), NULL, 0);
 }
 
-/* Sets `out` to entry i of the list of models: first the served names, then the adapters.
- * Returns false when there is no entry i. */
-static bool model_at(const struct api_server *a, size_t i, struct openai_model *out)
-{
-    const char *base = a->served_names[0];
-    bool own = i < a->n_served_names;
-    if (!own && i - a->n_served_names >= a->adapters.n_names)
-        return false;
-    const size_t i_adapter = own ? 0 : i - a->n_served_names;
-    const char *name = own ? a->served_names[i] : a->adapters.names[i_adapter];
-    *out = (struct openai_model){.name = name,
-                                 .root = own ? a->config->model : a->adapters.paths[i_adapter],
-                                 .parent = own ? NULL : base,
-                                 .created_s = a->started_s,
-                                 .max_model_len = serving_max_model_len(&a->serving)};
-    return true;
-}
-
-void route_get_models(struct api_server *a, const struct call *c)
-{
-    struct strbuf b;
-    struct openai_model m;
-    strbuf_init(&b, 0);
-    strbuf_append_c(&b, "{\"object\":\"list\",\"data\":[");
-    bool any = false;
-    for (size_t i = 0; model_at(a, i, &m); i++) {
-        if (!limits_allow_model(c->key, str_from(m.name)))
-            continue;
-        strbuf_append_c(&b, any ? "," : "");
-        openai_model(&b, &m);
-        any = true;
-    }
-    strbuf_append_c(&b, "]}");
-    answer_json(c->request, &b);
-}
-
-/* Decodes "org%2Fname" to "org/name", because the openai package escapes a slash in this way.
- * Other escapes are compared without decoding. */
-static struct str decode_name(struct str in, char *buf, size_t size)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < in.len; i++, n++) {
-        unsigned byte;
-        char hex[3] = {0};
-        if (n >= size)
-            return in;
-        buf[n] = in.ptr[i];
-        if (in.ptr[i] != '%' || in.len - i < 3)
-            continue;
-        memcpy(hex, in.ptr + i + 1, 2);
-        if (strspn(hex, "0123456789abcdefABCDEF") == 2 && sscanf(hex, "%x", &byte) == 1) {
-            buf[n] = (char)byte;
-            i += 2;
-        }
-    }
-    return (struct str){buf, n};
-}
-
-void route_get_model(struct api_server *a, const struct call *c)
-{
-    struct str path = http_path(c->request), prefix = STR("/v1/models/");
-    char buf[512];
-    struct str name =
-        decode_name((struct str){path.ptr + prefix.len, path.len - prefix.len}, buf, sizeof buf);
-    struct openai_model m;
-    for (size_t i = 0; model_at(a, i, &m); i++) {
-        if (!str_eq_c(name, m.name) || !limits_allow_model(c->key, name))
-            continue;
-        struct strbuf b;
-        strbuf_init(&b, 0);
-        openai_model(&b, &m);
-        answer_json(c->request, &b);
-        return;
-    }
-    struct api_error e = {.code = "model_not_found"};
-    api_error_set(&e, 404, "model", "The model `%.*s` does not exist.",
-                  (int)(name.len < 200 ? name.len : 200), name.ptr);
-    reply_error(&http_reply_ops, c->request, NULL, &e);
-}
-
 void route_post_prompt(struct api_server *a, const struct call *c)
 {
-    const struct serving_request q = call_serving(c, c->row->dialect);
-    serving_on_request(&a->serving, c->request, &q);
+    struct serving_request q = call_serving(c, c->row->dialect);
+    struct api_error e = {0};
+    struct serving *s = model_set_serving(&a->models, &q, &e);
+    if (s)
+        serving_on_request(s, c->request, &q);
+    else
+        reply_error(&http_reply_ops, c->request, c->row->dialect, &e);
 }
 
 /* Serves chat completions in OpenAI's form. On SageMaker this path is another name for
@@ -221,16 +135,29 @@ static const char *who_asks(const struct api_server *a, const struct http_reques
     return who ? who : "";
 }
 
+/* Forwards a call about adapters to the head of the gateway's model. vLLM's call names no base
+ * model, so it cannot be forwarded when there are several. */
+static void order_adapter(struct api_server *a, const struct call *c, bool on)
+{
+    struct served_model *m = model_set_only(&a->models);
+    if (m)
+        gateway_adapters_call(&m->adapters, c->request, on, http_body(c->request),
+                              who_asks(a, c->request), clock_mono_ns());
+    else
+        call_error(c->request, 400, NULL,
+                   "This gateway has several models, and the call does not say which one gets the "
+                   "adapter. Use `cox lora --address HOST:PORT` with the admin address of the "
+                   "model's head.");
+}
+
 void route_post_load_adapter(struct api_server *a, const struct call *c)
 {
-    gateway_adapters_call(&a->adapters, c->request, true, http_body(c->request),
-                          who_asks(a, c->request), clock_mono_ns());
+    order_adapter(a, c, true);
 }
 
 void route_post_unload_adapter(struct api_server *a, const struct call *c)
 {
-    gateway_adapters_call(&a->adapters, c->request, false, http_body(c->request),
-                          who_asks(a, c->request), clock_mono_ns());
+    order_adapter(a, c, false);
 }
 
 void route_files_and_batches(struct api_server *a, const struct call *c)

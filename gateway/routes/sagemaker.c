@@ -61,10 +61,7 @@ static struct djl_headers headers_of(const struct http_request *r)
 
 static bool is_served(const struct api_server *a, struct str name)
 {
-    for (size_t i = 0; i < a->n_served_names; i++)
-        if (str_eq_c(name, a->served_names[i]))
-            return true;
-    return false;
+    return model_names_find(&a->models.names, name) != NULL;
 }
 
 /* Returns NAME of /predictions/NAME or /predictions/NAME/VERSION; "" for other paths. */
@@ -79,7 +76,7 @@ static struct str predicted_model(struct str path)
 }
 
 /* Returns true when the request names another model: model_name in a header, an attribute or the
- * query, or the path. There is only one model, so the name is only checked. In a path the name
+ * query, or the path. A gateway of one model only checks the name. In a path the name
  * may be "model", DJL's name for the container's model. */
 static bool names_another(const struct api_server *a, struct http_request *r,
                           const struct djl_headers *h, struct str *name)
@@ -91,6 +88,18 @@ static bool names_another(const struct api_server *a, struct http_request *r,
     if (!djl_query_value(h->query, "model_name", name) && name->len == 0)
         (void)djl_attribute(h->attributes, "model_name", name);
     return name->len > 0 && !is_served(a, *name);
+}
+
+/* Gives the request to the model that it names. */
+static void give(struct api_server *a, struct http_request *r, struct serving_request *q,
+                 const struct dialect *d)
+{
+    struct api_error e = {.code = DJL_FRONT_END};
+    struct serving *s = model_set_serving(&a->models, q, &e);
+    if (s)
+        serving_on_request(s, r, q);
+    else
+        reply_error(q->reply_ops, r, d, &e);
 }
 
 /* Handles a request for tokens. `model` is the name from the endpoint's headers, or "". */
@@ -116,10 +125,13 @@ static void invoke(struct api_server *a, const struct call *c, const struct repl
         api_error_set(&e, 404, NULL, "Model not found: %.*s",
                       (int)(other.len < 200 ? other.len : 200), other.ptr);
         reply_error(ops, r, d, &e);
+    } else if (a->models.path && q.model.len == 0 && other.len > 0 && is_served(a, other)) {
+        q.model = other;
+        give(a, r, &q, d);
     } else if (q.model.len > SERVING_MAX_MODEL) {
         refuse(ops, r, d, 404, "There is no adapter ", q.model);
     } else {
-        serving_on_request(&a->serving, r, &q);
+        give(a, r, &q, d);
     }
 }
 
@@ -149,8 +161,7 @@ static const struct reply_ops *endpoint_of(struct str path)
  * for an unknown name. */
 static bool is_ours(const struct api_server *a, const struct call *c, struct str name)
 {
-    return limits_allow_model(c->key, name) &&
-           (is_served(a, name) || gateway_adapters_find(&a->adapters, name));
+    return limits_allow_model(c->key, name) && model_set_find(&a->models, name);
 }
 
 /* Returns the name of an inference component, or of the file of a multi-model endpoint. This
@@ -203,13 +214,13 @@ bool sagemaker_get_ping(struct api_server *a, struct http_request *r)
 {
     const char *why;
     struct strbuf b;
-    bool healthy = serving_healthy(&a->serving, &why);
+    bool healthy = model_set_healthy(&a->models, &why);
     if (!a->config->sagemaker || (!healthy && !a->has_served))
         return false;
     a->has_served = true;
     strbuf_init(&b, 0);
     strbuf_append_c(&b, "{\n  ");
-    strbuf_append_json(&b, str_from(a->served_names[0]));
+    strbuf_append_json(&b, str_from(a->models.listed[0]->name));
     strbuf_printf(&b, ": {\n    \"status\": \"%s\"\n  }\n}\n", healthy ? "Healthy" : "Unhealthy");
     respond(r, healthy ? 200 : 500, &b, NULL);
     return true;
@@ -222,7 +233,7 @@ static uint64_t payload_mb(const struct api_server *a)
 {
     enum { TOKEN_BYTES = 12 };
     const uint64_t most = a->config->max_body_bytes >> 20;
-    uint64_t mb = 1 + ((uint64_t)serving_max_model_len(&a->serving) * TOKEN_BYTES >> 20);
+    uint64_t mb = 1 + ((uint64_t)model_set_max_len(&a->models) * TOKEN_BYTES >> 20);
     if (most > 0 && mb > most)
         mb = most;
     return mb < TRANSFORM_TOTAL_MB ? mb : TRANSFORM_TOTAL_MB;

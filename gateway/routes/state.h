@@ -11,20 +11,15 @@
 #include "gateway/http/front.h"
 #include "gateway/http/metrics.h"
 #include "gateway/http/tls.h"
+#include "gateway/models/set.h"
 #include "gateway/routes/route.h"
-#include "gateway/serving/adapters.h"
-#include "gateway/serving/serving.h"
 
 struct api_server {
     const struct gateway_config *config;
     struct loop *loop;
     struct metrics *metrics;
     uint64_t started_s;
-    /* names of the served models, borrowed from the config or the model */
-    const char *const *served_names;
-    size_t n_served_names;
-    struct serving serving;
-    struct gateway_adapters adapters;
+    struct model_set models;
     struct state_calls *state;
     struct encode_pool *compile_pool;
     struct metric *compiles_waiting;

@@ -47,6 +47,7 @@ void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
     s->cluster.max_loras = m->load.max_loras;
     s->cluster.known = true;
     s->cluster.n_replicas_ready = m->n_replicas_ready;
+    s->cluster.n_workers = m->n_workers;
     s->cluster.start_s = m->start_s;
     s->cluster.gives_prompt_logprobs = m->gives_prompt_logprobs;
     s->cluster.one_class = m->one_class;

@@ -42,6 +42,47 @@ void serving_fini(struct serving *s)
     strbuf_fini(&s->out);
 }
 
+/* ---- the model's files ---- */
+
+void serving_await_model(struct serving *s)
+{
+    s->awaits_model = true;
+}
+
+void serving_has_model(struct serving *s, const struct serving_options *o)
+{
+    s->o = *o;
+    s->awaits_model = false;
+    s->cluster.link_changed_ns = serving_now(s); /* the time to reach the head begins now */
+    for (struct api_request *r = s->first, *next; r; r = next) {
+        next = r->next;
+        if (r->awaits_model)
+            api_request_has_model(r);
+    }
+    serving_pump(s);
+}
+
+static void give_failure(const struct serving *s, struct api_error *e)
+{
+    e->retry_after_s = 30;
+    api_error_set(e, 503, NULL, "The model `%s` cannot serve: %s", s->o.served_names[0],
+                  s->failure);
+}
+
+void serving_fail(struct serving *s, const char *why)
+{
+    struct api_error e = {0};
+    s->failure = why;
+    if (!why)
+        return;
+    give_failure(s, &e);
+    for (struct api_request *r = s->first, *next; r; r = next) {
+        next = r->next;
+        if (r->awaits_model)
+            api_request_fail(r, &e);
+    }
+}
+
 /* ---- events ---- */
 
 void serving_on_request(struct serving *s, void *reply, const struct serving_request *q)
@@ -50,11 +91,13 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
     uint64_t down_ns = serving_now(s) - s->cluster.link_changed_ns;
     if (s->over)
         api_error_set(&e, 503, NULL, SHUTTING_DOWN);
-    else if (!s->cluster.link_up && down_ns > s->o.head_timeout_ns)
+    else if (s->failure)
+        give_failure(s, &e);
+    else if (!s->cluster.link_up && !s->awaits_model && down_ns > s->o.head_timeout_ns)
         api_error_set(&e, 503, NULL, "The cluster's head cannot be reached: try again later.");
     else if (s->n_open_choices >= s->o.max_open_choices)
         api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
-    if (e.http_status)
+    if (e.http_status && e.retry_after_s == 0)
         e.retry_after_s = 1;
     if (e.http_status || !limits_admit(q->key, serving_now(s), &e)) {
         metric_add(s->metrics.rejected, 1);

@@ -14,6 +14,15 @@ void serving_init(struct serving *s, const struct serving_options *o, const stru
  * return their jobs first. It sends no answers, because the server is closed. */
 void serving_fini(struct serving *s);
 
+/* Makes requests wait until `serving_has_model`, because the model's files are still being read.
+ * Call it after `serving_init` with options that need no file. */
+void serving_await_model(struct serving *s);
+/* Sets the whole options, and continues the requests that wait. */
+void serving_has_model(struct serving *s, const struct serving_options *o);
+/* Refuses new requests with a 503 that contains `why`, which is borrowed, and ends requests that
+ * wait for the model's files. NULL = accept requests again. */
+void serving_fail(struct serving *s, const char *why);
+
 /* Starts a new request. `reply` is borrowed until the request ends. */
 void serving_on_request(struct serving *s, void *reply, const struct serving_request *q);
 /* continues an answer when the client reads again */

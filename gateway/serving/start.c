@@ -40,11 +40,13 @@ static void reject(struct api_request *r, const struct api_error *e)
 static bool find_model(struct api_request *r, struct str *out)
 {
     struct str want = r->prepared.params.model;
-    bool ours = want.len == 0;
+    /* an alias that the set removed a moment ago is still ours */
+    const bool ours = want.len == 0 || r->is_ours;
     *out = str_from(r->s->o.served_names[0]);
-    for (size_t i = 0; i < r->s->o.n_served_names && !ours; i++)
-        ours = str_eq_c(want, r->s->o.served_names[i]);
-    if (!ours && r->s->o.adapters && gateway_adapters_find(r->s->o.adapters, want)) {
+    for (size_t i = 0; i < r->s->o.n_served_names; i++)
+        if (str_eq_c(want, r->s->o.served_names[i]))
+            return true;
+    if (want.len > 0 && r->s->o.adapters && gateway_adapters_find(r->s->o.adapters, want)) {
         *out = r->lora = want;
         return true;
     }
@@ -274,6 +276,43 @@ static void prepare_elsewhere(struct api_request *r)
     reject(r, &e);
 }
 
+/* Prepares a request here if its body is short, else on a pool. */
+static void begin(struct api_request *r)
+{
+    struct serving *s = r->s;
+    r->wants = s->pool && r->body.len > s->o.inline_bytes ? PREPARE_WANTS_POOL : 0;
+    if (!r->wants) {
+        r->model = model_now(r, s->pool ? PREPARE_ON_LOOP : PREPARE_COMPILING);
+        prepare(r);
+    }
+    if (r->wants) {
+        prepare_elsewhere(r);
+        return;
+    }
+    r->body = (struct str){0}; /* the connection still owns the bytes */
+    on_prepared(r);
+}
+
+/* Keeps the request until the files of its model have been read. The number of requests that wait
+ * is bounded by --max-open-choices, and their bytes by the limits of bodies. */
+static void wait_for_model(struct api_request *r)
+{
+    struct api_error e = {.retry_after_s = 1};
+    r->owned_body = own_body(r, r->body);
+    r->body.ptr = r->owned_body;
+    r->awaits_model = r->owned_body && r->s->n_requests <= r->s->o.max_open_choices;
+    if (r->awaits_model)
+        return;
+    api_error_set(&e, 503, NULL, "Too many requests wait for this model: try again later.");
+    reject(r, &e);
+}
+
+void api_request_has_model(struct api_request *r)
+{
+    r->awaits_model = false;
+    begin(r);
+}
+
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q)
 {
     struct api_request *r = mem_zalloc(sizeof *r);
@@ -290,15 +329,9 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     request_table_add(r);
     r->reply_ops->attach(reply, r);
     r->body = q->body;
-    r->wants = s->pool && q->body.len > s->o.inline_bytes ? PREPARE_WANTS_POOL : 0;
-    if (!r->wants) {
-        r->model = model_now(r, s->pool ? PREPARE_ON_LOOP : PREPARE_COMPILING);
-        prepare(r);
-    }
-    if (r->wants) {
-        prepare_elsewhere(r);
-        return;
-    }
-    r->body = (struct str){0}; /* the connection still owns the bytes */
-    on_prepared(r);
+    r->is_ours = q->is_ours;
+    if (s->awaits_model)
+        wait_for_model(r);
+    else
+        begin(r);
 }

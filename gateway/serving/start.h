@@ -14,6 +14,10 @@ struct serving_request {
     const struct reply_ops *reply_ops; /* functions of the receiver; NULL = serving's own */
     /* model named outside of the body, which overrides the body's model; "" = none */
     struct str model;
+    /* true = the caller has found this serving by the name in the body, so the name is known */
+    bool is_ours;
 };
 
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q);
+/* Continues a request that waited for its model. */
+void api_request_has_model(struct api_request *r);

@@ -66,11 +66,23 @@ static void wake(void *ctx)
     batch_runner_tick(f.b);
 }
 
+static struct serving *serving_of(void *ctx, struct serving_request *q, struct api_error *e)
+{
+    return &w.s;
+}
+
+static bool healthy(void *ctx)
+{
+    const char *why;
+    return serving_healthy(&w.s, &why);
+}
+
 static void make_runner(uint64_t max_bytes)
 {
     const struct batch_runner_options o = {.store = f.store,
                                            .thread = f.thread,
-                                           .serving = &w.s,
+                                           .serving_of = serving_of,
+                                           .healthy = healthy,
                                            .metrics = w.metrics,
                                            .wall_s = wall,
                                            .n_slots = N_SLOTS,

@@ -17,10 +17,6 @@ enum { MAX_MARKERS = 32 };
 struct gateway_model {
     struct model_info info;
     bool has_info;
-    /* names of the served models, borrowed from the config, or `own_name` */
-    const char *const *served_names;
-    size_t n_served_names;
-    const char *own_name[1];
     struct text_tokenizer *tokenizer;
     struct vocabulary vocabulary;
     struct compilers *compilers; /* compile processes; NULL with --grammar-processes 0 */
@@ -34,9 +30,12 @@ struct gateway_model {
     struct outputs_config outputs;
 };
 
-/* Opens the model. `m` must be zeroed. Call `gateway_model_fini` also after a failure. `c` and
- * `registry` are borrowed. */
-MUST_USE enum status gateway_model_open(struct gateway_model *m, const struct gateway_config *c,
-                                        const char *cache_dir, struct metrics *registry,
-                                        struct error *err);
+/* Reads the model's files. It takes up to a second for a large tokenizer, and any thread may call
+ * it. `m` must be zeroed. Call `gateway_model_fini` also after a failure. `c` is borrowed. */
+MUST_USE enum status gateway_model_read(struct gateway_model *m, const struct gateway_config *c,
+                                        const char *cache_dir, struct error *err);
+/* Makes the compilers of a model that was read. Only the loop's thread calls it. `registry` is
+ * borrowed. */
+void gateway_model_begin(struct gateway_model *m, const struct gateway_config *c,
+                         const char *cache_dir, struct metrics *registry);
 void gateway_model_fini(struct gateway_model *m);

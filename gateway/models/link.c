@@ -1,4 +1,4 @@
-#include "gateway/link.h"
+#include "gateway/models/link.h"
 
 #include <stdio.h>
 
@@ -6,7 +6,6 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/keys/key_files.h"
-#include "gateway/engine.h"
 
 enum {
     CREDIT_BYTES = 16 << 20,
@@ -47,10 +46,10 @@ static void on_connection(void *ctx, bool up, const char *why)
 
 /* ---- start and stop ---- */
 
-enum status gateway_link_start(struct gateway_link *l, const struct vocabulary *v,
+enum status gateway_link_start(struct gateway_link *l, const struct link_options *lo,
                                struct error *err)
 {
-    const struct gateway_config *c = l->api->config;
+    const struct gateway_config *c = lo->config;
     char endpoint[ADDRESS_MAX + 16], head_key[41] = "";
     struct bus_options o = {.endpoint = endpoint,
                             .insecure = c->insecure,
@@ -70,16 +69,15 @@ enum status gateway_link_start(struct gateway_link *l, const struct vocabulary *
         TRY(keys_load_public(c->keys_dir, ROLE_HEAD, head_key, err));
     }
     snprintf(endpoint, sizeof endpoint, "tcp://%.*s", ADDRESS_MAX, c->head);
-    struct engine_options eo = {.node = l->node,
-                                .model = l->api->served_names[0],
-                                .vocabulary = v,
+    struct engine_options eo = {.node = lo->node,
+                                .model = lo->model,
+                                .vocabulary = lo->vocabulary,
                                 .instance = random_secure_u64(),
                                 .credit_bytes = CREDIT_BYTES};
     struct engine_io io = {.ctx = l, .send = bus_send_frame, .reconnect = want_reconnect};
-    struct engine_events ev = gateway_engine_events(l->api);
-    engine_client_init(&l->engine, &eo, &io, &ev, clock_mono_ns());
+    TRY(bus_connect(lo->loop, &o, &h, &l->bus, err));
+    engine_client_init(&l->engine, &eo, &io, &lo->events, clock_mono_ns());
     l->has_engine = true;
-    TRY(bus_connect(l->api->loop, &o, &h, &l->bus, err));
     l->engine.o.several = bus_n_addresses(l->bus) > 1;
     return STATUS_OK;
 }
@@ -94,9 +92,11 @@ void gateway_link_turn_end(struct gateway_link *l)
         log_error("reconnect_failed", "why=%s", log_quote(err.text));
 }
 
-void gateway_link_goodbye(struct gateway_link *l)
+void gateway_link_goodbye(struct gateway_link *l, const char *why)
 {
-    engine_client_goodbye(&l->engine, "the gateway is shutting down");
+    if (!l->has_engine)
+        return;
+    engine_client_goodbye(&l->engine, why);
     if (l->bus)
         bus_linger(l->bus, GOODBYE_LINGER_MS);
 }

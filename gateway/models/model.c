@@ -1,4 +1,4 @@
-#include "gateway/model.h"
+#include "gateway/models/model.h"
 
 #include <string.h>
 
@@ -17,22 +17,8 @@ enum {
     COMPILE_WALL_S = 120,
 };
 
-static void make_compilers(struct gateway_model *m, const struct gateway_config *c,
-                           const char *cache_dir, struct metrics *registry)
-{
-    const struct compiler_options o = {.tokenizer_path = m->info.tokenizer_path,
-                                       .cache_dir = cache_dir,
-                                       .memory_mib = (uint32_t)(c->grammar_memory >> 20),
-                                       .cpu_s = COMPILE_CPU_S,
-                                       .wall_s = COMPILE_WALL_S,
-                                       .metrics = registry};
-    if (c->grammar_processes > 0)
-        m->compilers = compilers_new(&o);
-    m->grammars = grammar_check_new(m->tokenizer, m->compilers);
-}
-
 static enum status open_model(struct gateway_model *m, const struct gateway_config *c,
-                              const char *cache_dir, struct metrics *registry, struct error *err)
+                              const char *cache_dir, struct error *err)
 {
     char why[TEXT_ERR_MAX] = "";
     if (!c->model)
@@ -43,7 +29,6 @@ static enum status open_model(struct gateway_model *m, const struct gateway_conf
     if (text_tokenizer_open(m->info.tokenizer_path, cache_dir, &m->tokenizer, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "cannot open the tokenizer of %s: %s", c->model, why);
     text_vocabulary(m->tokenizer, &m->vocabulary);
-    make_compilers(m, c, cache_dir, registry);
     /* The null model has no files, so it has no template of its own. */
     const char *override =
         !c->chat_template && m->info.format == MODEL_NULL ? "chatml" : c->chat_template;
@@ -53,9 +38,6 @@ static enum status open_model(struct gateway_model *m, const struct gateway_conf
                          why);
     if (s != TEXT_OK)
         log_info("no_chat_template", "model=%s", log_quote(c->model));
-    m->own_name[0] = m->info.name;
-    m->served_names = c->served_model_names.n_items ? c->served_model_names.items : m->own_name;
-    m->n_served_names = c->served_model_names.n_items ? c->served_model_names.n_items : 1;
     return STATUS_OK;
 }
 
@@ -126,14 +108,28 @@ static enum status find_parsers(struct gateway_model *m, const struct gateway_co
     return STATUS_OK;
 }
 
-enum status gateway_model_open(struct gateway_model *m, const struct gateway_config *c,
-                               const char *cache_dir, struct metrics *registry, struct error *err)
+enum status gateway_model_read(struct gateway_model *m, const struct gateway_config *c,
+                               const char *cache_dir, struct error *err)
 {
-    TRY(open_model(m, c, cache_dir, registry, err));
+    TRY(open_model(m, c, cache_dir, err));
     TRY(find_parsers(m, c, err));
     TRY(read_sampling(m, c, err));
     TRY(pooler_config_read(c->pooler_config, &m->pooler, err));
     return outputs_config_read(c->structured_outputs_config, &m->outputs, err);
+}
+
+void gateway_model_begin(struct gateway_model *m, const struct gateway_config *c,
+                         const char *cache_dir, struct metrics *registry)
+{
+    const struct compiler_options o = {.tokenizer_path = m->info.tokenizer_path,
+                                       .cache_dir = cache_dir,
+                                       .memory_mib = (uint32_t)(c->grammar_memory >> 20),
+                                       .cpu_s = COMPILE_CPU_S,
+                                       .wall_s = COMPILE_WALL_S,
+                                       .metrics = registry};
+    if (c->grammar_processes > 0)
+        m->compilers = compilers_new(&o);
+    m->grammars = grammar_check_new(m->tokenizer, m->compilers);
 }
 
 void gateway_model_fini(struct gateway_model *m)

@@ -1,53 +1,52 @@
-#include "gateway/engine.h"
-
-#include "gateway/keys.h"
+#include "gateway/models/engine.h"
 
 /* ---- messages from the head ---- */
 
 static void on_link(void *ctx, bool up)
 {
+    struct served_model *m = ctx;
     if (!up)
-        gateway_adapters_on_link_lost(&((struct api_server *)ctx)->adapters);
-    serving_on_link(&((struct api_server *)ctx)->serving, up);
+        gateway_adapters_on_link_lost(&m->adapters);
+    serving_on_link(&m->serving, up);
 }
 
 static void on_refused(void *ctx, enum status status)
 {
-    serving_on_refused(&((struct api_server *)ctx)->serving, status);
+    serving_on_refused(&((struct served_model *)ctx)->serving, status);
 }
 
 static void on_tokens(void *ctx, const struct msg_tokens *m)
 {
-    serving_on_tokens(&((struct api_server *)ctx)->serving, m);
+    serving_on_tokens(&((struct served_model *)ctx)->serving, m);
 }
 
 static void on_cluster(void *ctx, const struct msg_cluster *m)
 {
-    struct api_server *a = ctx;
-    bool had_one = a->serving.cluster.one_class;
-    serving_on_cluster(&a->serving, m);
-    if (!had_one)
-        keys_tell_unused_priorities(a);
+    struct served_model *to = ctx;
+    const bool had_one = to->serving.cluster.one_class;
+    serving_on_cluster(&to->serving, m);
+    if (!had_one && to->serving.cluster.one_class && to->world->on_one_class)
+        to->world->on_one_class(to->world->ctx);
 }
 
 static void on_writable(void *ctx)
 {
-    serving_pump(&((struct api_server *)ctx)->serving);
+    serving_pump(&((struct served_model *)ctx)->serving);
 }
 
 static void on_adapters(void *ctx, const struct msg_adapters *m)
 {
-    gateway_adapters_on_names(&((struct api_server *)ctx)->adapters, m);
+    gateway_adapters_on_names(&((struct served_model *)ctx)->adapters, m);
 }
 
 static void on_adapter_answer(void *ctx, const struct msg_adapter_answer *m)
 {
-    gateway_adapters_on_answer(&((struct api_server *)ctx)->adapters, m);
+    gateway_adapters_on_answer(&((struct served_model *)ctx)->adapters, m);
 }
 
-struct engine_events gateway_engine_events(struct api_server *a)
+struct engine_events gateway_engine_events(struct served_model *m)
 {
-    return (struct engine_events){.ctx = a,
+    return (struct engine_events){.ctx = m,
                                   .on_link = on_link,
                                   .on_refused = on_refused,
                                   .on_tokens = on_tokens,

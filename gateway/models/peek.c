@@ -1,0 +1,129 @@
+/* Scans the top level of a JSON object for the member "model".
+ * Only the structure is followed: strings, brackets, commas and colons. A body that is not JSON
+ * gives some answer, and the parser refuses the body later. A repeated key is refused by the
+ * parser too, so the first "model" is the only one. */
+#include "gateway/models/peek.h"
+
+#include <string.h>
+
+#include "common/json/scan.h"
+#include "common/json/text.h"
+
+/* bytes of the longest spelling of "model", with an escape for every letter */
+enum { KEY_SPELLING_MAX = 30 };
+
+/* Returns the offset of the quote that ends the string whose first byte is at `at`, or the length
+ * of the text. A quote after an odd number of backslashes does not end it. */
+static size_t end_of_string(struct str t, size_t at)
+{
+    const size_t begin = at;
+    while (at < t.len) {
+        const char *quote = memchr(t.ptr + at, '"', t.len - at);
+        if (!quote)
+            return t.len;
+        size_t i = (size_t)(quote - t.ptr), n = 0;
+        while (i - n > begin && t.ptr[i - n - 1] == '\\')
+            n++;
+        if (n % 2 == 0)
+            return i;
+        at = i + 1;
+    }
+    return t.len;
+}
+
+/* Returns the offset after a list or an object that begins at `at`. */
+static size_t end_of_nested(struct str t, size_t at)
+{
+    for (size_t depth = 0; at < t.len; at++) {
+        const char c = t.ptr[at];
+        if (c == '"')
+            at = end_of_string(t, at + 1);
+        else if (c == '{' || c == '[')
+            depth++;
+        else if ((c == '}' || c == ']') && --depth == 0)
+            return at + 1;
+    }
+    return t.len;
+}
+
+static size_t end_of_value(struct str t, size_t at)
+{
+    if (at >= t.len)
+        return t.len;
+    if (t.ptr[at] == '"') {
+        at = end_of_string(t, at + 1);
+        return at < t.len ? at + 1 : at;
+    }
+    if (t.ptr[at] == '{' || t.ptr[at] == '[')
+        return end_of_nested(t, at);
+    while (at < t.len && !memchr(",}] \t\r\n", t.ptr[at], 7))
+        at++;
+    return at;
+}
+
+/* Decodes a string with escapes. `inner` has no quotes around it. */
+static bool decode(struct str inner, char *buf, size_t size, struct str *out)
+{
+    const struct str quoted = {inner.ptr - 1, inner.len + 2};
+    json_t *v = json_text_load(quoted, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    const bool fits = v && json_is_string(v) && json_string_length(v) <= size;
+    if (fits) {
+        *out = (struct str){buf, json_string_length(v)};
+        memcpy(buf, json_string_value(v), out->len);
+    }
+    json_decref(v);
+    return fits;
+}
+
+static bool has_escape(struct str s)
+{
+    return memchr(s.ptr, '\\', s.len) != NULL;
+}
+
+static bool is_model(struct str key)
+{
+    char buf[KEY_SPELLING_MAX];
+    if (key.len > KEY_SPELLING_MAX)
+        return false;
+    if (has_escape(key) && !decode(key, buf, sizeof buf, &key))
+        return false;
+    return str_eq_c(key, "model");
+}
+
+static bool take_name(struct str body, size_t at, char buf[MODEL_PEEK_MAX], struct str *name)
+{
+    if (at >= body.len || body.ptr[at] != '"')
+        return false;
+    const size_t end = end_of_string(body, at + 1);
+    *name = (struct str){body.ptr + at + 1, end - at - 1};
+    if (end >= body.len)
+        return false;
+    /* each byte of a name is written with at most six bytes */
+    if (!has_escape(*name) || name->len > 6 * MODEL_PEEK_MAX) {
+        name->len = name->len < MODEL_PEEK_MAX ? name->len : MODEL_PEEK_MAX;
+        return true;
+    }
+    return decode(*name, buf, MODEL_PEEK_MAX, name);
+}
+
+bool model_peek(struct str body, char buf[MODEL_PEEK_MAX], struct str *name)
+{
+    size_t at = json_skip_space(body, 0);
+    if (at >= body.len || body.ptr[at] != '{')
+        return false;
+    do {
+        at = json_skip_space(body, at + 1);
+        if (at >= body.len || body.ptr[at] != '"')
+            return false;
+        const size_t end = end_of_string(body, at + 1);
+        const struct str key = {body.ptr + at + 1, end - at - 1};
+        at = json_skip_space(body, end + 1);
+        if (at >= body.len || body.ptr[at] != ':')
+            return false;
+        at = json_skip_space(body, at + 1);
+        if (is_model(key))
+            return take_name(body, at, buf, name);
+        at = json_skip_space(body, end_of_value(body, at));
+    } while (at < body.len && body.ptr[at] == ',');
+    return false;
+}

@@ -1,0 +1,271 @@
+"""Tests a gateway of several models: the file of --models, changes while it runs, and faults of one model."""
+import json
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from cluster import BIN, Cluster, alive, end_all, free_ports, get, wait_for
+
+WEB = httpx.Client(timeout=30)
+
+
+class Head:
+    """Runs a head and one null worker, without a gateway."""
+
+    def __init__(self, folder, step_us=200):
+        self.port, self.admin, http = free_ports(3)
+        log = open(Path(folder) / f"head-{self.port}.log", "wb")
+        common = ["--insecure", "--log-level", "info"]
+        self.head = subprocess.Popen([BIN / "cox-head", *common, "--port", str(self.port), "--admin-port", str(self.admin)], stdout=log, stderr=log)
+        self.worker = subprocess.Popen([BIN / "cox-worker", *common, "--model", "null", "--head", f"127.0.0.1:{self.port}", "--http-port", str(http),
+                                        "--null-step-us", str(step_us)], stdout=log, stderr=log)
+
+    def entry(self, name, **more):
+        return {"name": name, "model": "null", "head": f"127.0.0.1:{self.port}", "insecure": True, **more}
+
+    def end(self):
+        end_all([self.worker, self.head])
+
+
+class Gateway:
+    def __init__(self, folder, entries, *args):
+        self.file, self.folder = Path(folder) / "models.yaml", Path(folder)
+        self.write(entries)
+        (self.port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log_path = Path(folder) / "gateway.log"
+        self.command = [BIN / "cox-gateway", "--models", self.file, "--port", str(self.port), *map(str, args)]
+        self.process = subprocess.Popen(self.command, stdout=open(self.log_path, "wb"), stderr=subprocess.STDOUT)
+
+    def write(self, entries):
+        """Replaces the file at once, as an editor does. JSON is YAML."""
+        text = entries if isinstance(entries, str) else json.dumps({"models": entries}, indent=1)
+        new = self.file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self.file)
+
+    def states(self, key=None):
+        code, body = get(self.url + "/v1/models", headers={"Authorization": f"Bearer {key}"} if key else None)
+        return {m["id"]: m["state"] for m in json.loads(body)["data"]} if code == 200 else {}
+
+    def wait_states(self, **states):
+        wait_for(f"the models are {states}", lambda: self.states() == states)
+
+    def ask(self, model, path="/v1/completions", key=None, **more):
+        body = {"prompt": [5, 6, 7], "max_tokens": 4, **({"model": model} if model else {}), **more}
+        return WEB.post(self.url + path, json=body, headers={"Authorization": f"Bearer {key}"} if key else {})
+
+    def log(self):
+        return self.log_path.read_text().replace("\\\"", "\"")
+
+
+class Stream(threading.Thread):
+    """Reads a stream of `n` tokens and keeps the model's name, the number of tokens and the end."""
+
+    def __init__(self, gateway, model, n):
+        super().__init__()
+        self.gateway, self.model, self.n = gateway, model, n
+        self.began, self.answered_by, self.tokens, self.finish = threading.Event(), None, 0, None
+        self.start()
+
+    def run(self):
+        body = {"model": self.model, "prompt": [5, 6, 7], "max_tokens": self.n, "stream": True, "ignore_eos": True, "return_token_ids": True}
+        with httpx.stream("POST", self.gateway.url + "/v1/completions", json=body, timeout=60) as r:
+            assert r.status_code == 200, r.read()
+            for line in r.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                chunk = json.loads(line[6:])
+                self.answered_by = chunk["model"]
+                for choice in chunk["choices"]:
+                    self.tokens += len(choice.get("token_ids") or [])
+                    self.finish = choice["finish_reason"] or self.finish
+                self.began.set()
+
+    def check(self, model=None):
+        self.join(60)
+        assert (self.answered_by, self.tokens, self.finish) == (model or self.model, self.n, "length")
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("heads")
+    made = [Head(folder), Head(folder), Head(folder)]
+    yield made
+    for head in made:
+        head.end()
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    made = []
+
+    def make(entries, *args):
+        made.append(Gateway(tmp_path, entries, *args))
+        return made[-1]
+    yield make
+    end_all([g.process for g in made])
+
+
+def test_each_name_leads_to_its_model(heads, gateway):
+    g = gateway([heads[0].entry("alpha", aliases=["gpt-4o"]), heads[1].entry("beta/chat")])
+    g.wait_states(**{"alpha": "serving", "gpt-4o": "serving", "beta/chat": "serving"})
+    assert get(g.url + "/health")[0] == 200
+    for asked, answers in (("alpha", "alpha"), ("gpt-4o", "alpha"), ("beta/chat", "beta/chat")):
+        done = g.ask(asked)
+        assert done.status_code == 200 and done.json()["model"] == answers, done.text
+    raw = WEB.post(g.url + "/v1/completions", content='{"prompt":"a \\"model\\": 1","max_tokens":2,"logit_bias":{},"stop":["model"],"mod\\u0065l":"\\u0062eta\\/chat"}')
+    assert raw.json()["model"] == "beta/chat", raw.text
+    assert WEB.post(g.url + "/tokenize", json={"model": "alpha", "prompt": "ab"}).json()["count"] == 2
+    assert WEB.get(g.url + "/v1/models/beta%2Fchat").json()["state"] == "serving"
+    assert get(g.url + "/health?model=beta%2Fchat")[0] == 200 and get(g.url + "/health?model=x")[0] == 404
+
+
+def test_a_name_of_nobody(heads, gateway):
+    g = gateway([heads[0].entry("llama-3"), heads[1].entry("qwen")])
+    g.wait_states(**{"llama-3": "serving", "qwen": "serving"})
+    wrong = g.ask("lama-3")
+    assert wrong.status_code == 404 and wrong.json()["error"]["code"] == "model_not_found"
+    assert wrong.json()["error"]["message"] == "The model `lama-3` does not exist. Did you mean `llama-3`?"
+    assert "Did you mean" not in g.ask("completely-different").json()["error"]["message"]
+    missing = g.ask(None)
+    assert missing.status_code == 400 and missing.json()["error"]["param"] == "model"
+    assert g.ask(7).status_code == 400
+    assert WEB.post(g.url + "/v1/completions", content=b"{").status_code == 400
+    assert WEB.post(g.url + "/v1/messages", json={"model": "x", "messages": [], "max_tokens": 1}).json()["type"] == "error"
+
+
+def test_models_come_and_go_while_others_stream(heads, gateway):
+    a, b, c = heads
+    g = gateway([a.entry("alpha"), b.entry("beta")])
+    g.wait_states(alpha="serving", beta="serving")
+    streams = [Stream(g, "alpha", 4000) for _ in range(8)]
+    leaver = Stream(g, "beta", 4000)
+    for s in [*streams, leaver]:
+        assert s.began.wait(30)
+    g.write([a.entry("alpha"), b.entry("beta"), c.entry("gamma")])
+    g.wait_states(alpha="serving", beta="serving", gamma="serving")
+    assert g.ask("gamma").json()["model"] == "gamma"
+    g.write([a.entry("alpha", aliases=["first"]), c.entry("gamma")])
+    g.wait_states(alpha="serving", first="serving", gamma="serving")
+    assert g.ask("beta").status_code == 404 and g.ask("first").json()["model"] == "alpha"
+    leaver.check()
+    for s in streams:
+        s.check()
+    wait_for("the removed model's series have gone", lambda: 'model_name="beta"' not in get(g.url + "/metrics")[1])
+    assert 'model_name="alpha"' in get(g.url + "/metrics")[1]
+
+
+def test_a_changed_entry_moves_to_the_other_head(heads, gateway):
+    g = gateway([heads[0].entry("alpha")])
+    g.wait_states(alpha="serving")
+    old = Stream(g, "alpha", 3000)
+    assert old.began.wait(30)
+    g.write([heads[1].entry("alpha")])
+    wait_for("the names have moved", lambda: 'model_leaves model="alpha"' in g.log())
+    assert g.ask("alpha").status_code == 200
+    old.check()
+    wait_for("the old link is closed", lambda: 'model_left model="alpha"' in g.log())
+    assert g.ask("alpha").status_code == 200
+
+
+def test_one_fault_hurts_no_neighbour(heads, gateway):
+    (nobody,) = free_ports(1)
+    good = heads[0].entry("good")
+    g = gateway([good, {**good, "name": "no-files", "model": "/nowhere/model"}, {**good, "name": "no-parser", "tool_call_parser": "nonsense"},
+                 {**good, "name": "no-head", "head": f"127.0.0.1:{nobody}", "head_timeout": 1},
+                 {**good, "name": "marked", "state": "failed", "reason": "cox-worker: not enough memory"}])
+    g.wait_states(**{"good": "serving", "no-files": "failed", "no-parser": "failed", "no-head": "failed", "marked": "failed"})
+    assert g.ask("good").status_code == 200 and get(g.url + "/health")[0] == 200
+    for name, reason in (("no-files", "/nowhere/model"), ("no-parser", "nonsense"), ("marked", "not enough memory")):
+        done = g.ask(name)
+        assert done.status_code == 503 and reason in done.json()["error"]["message"], done.text
+        assert reason in WEB.get(f"{g.url}/v1/models/{name}").json()["reason"]
+        assert get(f"{g.url}/health?model={name}")[0] == 503
+    assert g.ask("no-head").status_code == 503
+    g.write([good, {**good, "name": "marked"}])
+    g.wait_states(good="serving", marked="serving")
+
+
+@pytest.mark.parametrize("text, why", [
+    ('models: [{name: a}, {name: a}]', "also a name of the model of line 1"),
+    ('models:\n- {name: a, aliases: [b]}\n- {name: b}', ":2: the name \"b\" is also a name of the model of line 3"),
+    ('models:\n- {name: a, port: 1}', 'an entry of a model cannot have "port"'),
+    ('models:\n- {model: "null"}', ":2: the model has no name"),
+    ('models: [', "models.yaml:"),
+    ('{}', 'must have the member "models"'),
+    ('modles: []', 'must have the member "models"'),
+])
+def test_a_bad_file_is_refused_at_the_start(tmp_path, text, why):
+    g = Gateway(tmp_path, text)
+    code = g.process.wait(20)
+    assert code == 2 and why in g.log(), g.log()
+
+
+def test_a_bad_file_changes_nothing_later(heads, gateway):
+    g = gateway([heads[0].entry("alpha")])
+    g.wait_states(alpha="serving")
+    for text in ("models: [", "models: [{name: alpha}, {name: alpha}]", "x" * 10, ""):
+        before = g.log().count("models_not_read")
+        g.write(text)
+        wait_for("the gateway reports the error", lambda: g.log().count("models_not_read") == before + 1)
+        assert g.ask("alpha").status_code == 200
+    g.write([heads[0].entry("alpha"), {**heads[1].entry("odd"), "max_logprobs": "many"}])
+    g.wait_states(alpha="serving", odd="failed")
+    assert "max_logprobs" in g.ask("odd").json()["error"]["message"]
+
+
+def test_keys_see_only_their_models(heads, gateway, tmp_path):
+    (tmp_path / "keys").write_text("sk-all all\nsk-one one models=alpha\n")
+    g = gateway([heads[0].entry("alpha"), heads[1].entry("beta")], "--api-key-file", tmp_path / "keys")
+    wait_for("both serve", lambda: g.states("sk-all") == {"alpha": "serving", "beta": "serving"})
+    assert g.states("sk-one") == {"alpha": "serving"}
+    assert g.ask("alpha", key="sk-one").status_code == 200
+    hidden, unknown = g.ask("beta", key="sk-one"), g.ask("betb", key="sk-one")
+    assert hidden.status_code == unknown.status_code == 404
+    assert hidden.json()["error"]["message"] == "The model `beta` does not exist."
+    assert unknown.json()["error"]["message"] == "The model `betb` does not exist."
+    assert WEB.get(g.url + "/metrics", headers={"Authorization": "Bearer sk-one"}).status_code == 403
+
+
+def test_lines_of_a_batch_go_to_their_models(heads, gateway, tmp_path):
+    g = gateway([heads[0].entry("alpha"), heads[1].entry("beta")], "--state-dir", tmp_path / "state")
+    g.wait_states(alpha="serving", beta="serving")
+    names = ["alpha", "beta", "gone"]
+    lines = [{"custom_id": n, "method": "POST", "url": "/v1/completions", "body": {"model": n, "prompt": "a", "max_tokens": 2}} for n in names]
+    file = WEB.post(g.url + "/v1/files", data={"purpose": "batch"}, files={"file": ("b.jsonl", "\n".join(map(json.dumps, lines)))}).json()
+    batch = WEB.post(g.url + "/v1/batches", json={"input_file_id": file["id"], "endpoint": "/v1/completions", "completion_window": "24h"}).json()
+    done = wait_for("the batch has ended", lambda: (b := WEB.get(f"{g.url}/v1/batches/{batch['id']}").json())["status"] == "completed" and b)
+    rows = [json.loads(r) for name in ("output_file_id", "error_file_id") if done.get(name)
+            for r in WEB.get(f"{g.url}/v1/files/{done[name]}/content").text.splitlines()]
+    got = {r["custom_id"]: (r["response"]["status_code"], r["response"]["body"].get("model")) for r in rows}
+    assert got == {"alpha": (200, "alpha"), "beta": (200, "beta"), "gone": (404, None)}
+
+
+def test_a_head_that_restarts_loses_no_request(tmp_path, gateway):
+    a, b = Head(tmp_path), Head(tmp_path)
+    try:
+        g = gateway([a.entry("alpha"), b.entry("beta")])
+        g.wait_states(alpha="serving", beta="serving")
+        streams = [Stream(g, "alpha", 2000), Stream(g, "beta", 2000)]
+        for s in streams:
+            assert s.began.wait(30)
+        command = a.head.args
+        a.head.send_signal(signal.SIGKILL)
+        a.head.wait()
+        a.head = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for s in streams:
+            s.check()
+    finally:
+        a.end()
+        b.end()
+
+
+def test_options_of_one_model_are_refused(tmp_path):
+    for flag in ("--model", "--served-model-name"):
+        done = subprocess.run([BIN / "cox-gateway", "--models", tmp_path / "none.yaml", flag, "x", "--insecure"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and f"{flag} cannot be used with --models" in done.stdout + done.stderr
