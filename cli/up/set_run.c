@@ -191,6 +191,11 @@ static enum status measure(struct set_run *r, bool on_gpus, struct set_need *nee
                                            .has_weights = has_weights(m, o) && n > 0};
     }
     enum status s = set_measure(asks, r->set.n, on_gpus, needs, device_bytes, err);
+    for (uint32_t i = 0; i < r->set.n; i++) {
+        const struct up_options *o = r->set.models[i].o;
+        if (o->kv_cache_memory_bytes > 0 || o->num_gpu_blocks_override > 0)
+            needs[i].kv_least_bytes = needs[i].kv_wanted_bytes;
+    }
     mem_free(asks);
     return s;
 }
@@ -410,7 +415,6 @@ static void act(struct set_run *r)
             start_workers(r, o.model);
         else
             set_watch_rest(r->models[o.model].watch);
-        set_watch_hurry(r->models[o.model].watch, o.act == DEMAND_REST);
     }
     if (any)
         changed(r);
@@ -437,6 +441,7 @@ static void look(void *ctx)
     if (m->heard.is_known)
         demand_heard(&r->demand, i, m->heard.wanted > 0, m->heard.n_open > 0,
                      (uint64_t)(m->heard.unused_s * (double)NS_PER_S), clock_mono_ns());
+    set_watch_hurry(m->watch, m->heard.n_replicas == 0 || r->demand.models[i].state != DEMAND_ON);
     act(r);
     if (!was_ready && set_run_is_ready(r))
         changed(r);
@@ -478,6 +483,9 @@ void set_run_start(struct set_run *r, struct loop *loop, struct supervisor *s, l
     }
     r->timer = loop_timer_start(loop, TICK_MS, TICK_MS, on_tick, r);
     act(r);
+    for (uint32_t i = 0; i < r->set.n; i++) /* the others begin with their first request */
+        if (r->demand.models[i].state == DEMAND_OFF)
+            demand_heard(&r->demand, i, false, false, 0, clock_mono_ns());
 }
 
 void set_run_stop(struct set_run *r)

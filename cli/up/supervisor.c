@@ -333,7 +333,9 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
         return;
     }
     if (c->leaving)
-        supervisor_say(s, "%s has ended, because the number of workers was reduced", c->plan->name);
+        supervisor_say(s, "%s has ended, because %s", c->plan->name,
+                       c->plan->model > 0 ? "its model stops"
+                                          : "the number of workers was reduced");
     else
         schedule_restart(c, pid, life_ms, (int)status, term_signal);
     write_pids(s);

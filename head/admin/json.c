@@ -514,6 +514,7 @@ json_t *admin_json_scale(const struct head_core *h)
     json_t *load = json_object(), *o = json_object();
     json_object_set_new(load, "running", json_integer(s->load.running));
     json_object_set_new(load, "waiting", json_integer(s->load.waiting));
+    json_object_set_new(load, "open", integer(request_table_count(h->requests)));
     json_object_set_new(load, "oldest_wait_s", json_real(seconds_of_ns(s->load.oldest_wait_ns)));
     json_object_set_new(load, "kv_usage", json_real(s->load.kv_usage));
     json_object_set_new(o, "desired_workers", integer(head_core_desired_workers(h)));

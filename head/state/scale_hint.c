@@ -1,3 +1,8 @@
+/* Computes the number of replicas that a load needs.
+ * scale_hint_update notes the use, waits until the number of workers is known (`begin`), decides
+ * between none and one (`rest`), and otherwise between more (`wanted_more`) and fewer (`lower`).
+ * Invariants: the number rises at once and falls only after a calm time; it is 0 only with
+ * min_replicas 0. Time and load are arguments. */
 #include "head/state/scale_hint.h"
 
 #include <math.h>

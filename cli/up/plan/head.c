@@ -20,14 +20,15 @@ static void flags_of_lease(struct up_builder *b, struct up_child *c)
     up_flag(c, "--lease-ttl", up_text(b, "%.15g", o->lease_ttl_s));
 }
 
-/* Writes the options of a model that has no workers while it is not used. The supervisor starts
- * the workers, so the head waits for no workers of another head. */
+/* Writes the options of one model of several. The supervisor knows the workers, so GET /scale has
+ * an answer at once. */
 static void flags_of_demand(struct up_builder *b, struct up_child *c)
 {
+    if (b->place->model > 0)
+        up_flag(c, "--scale-settle-s", "0");
     if (b->o->start == UP_START_ALWAYS)
         return;
     up_flag(c, "--scale-min", "0");
-    up_flag(c, "--scale-settle-s", "0");
     up_flag_int(b, c, "--scale-idle-s", b->o->idle_timeout_s);
     up_flag_int(b, c, "--scale-start-s", DEMAND_START_S);
 }

@@ -61,20 +61,6 @@ static bool shares_device(const struct demand_model *a, const struct demand_mode
            b->first_device < a->first_device + a->n_devices;
 }
 
-/* Computes the memory in use. `without_ending`: models that end do not count. */
-static void count_used(struct demand *d, bool without_ending)
-{
-    memset(d->used, 0, d->n_devices * sizeof *d->used);
-    for (uint32_t i = 0; i < d->n_models; i++) {
-        const struct demand_model *m = &d->models[i];
-        bool ends = m->state == DEMAND_RESTING || m->state == DEMAND_ENDING;
-        if (m->state == DEMAND_OFF || (without_ending && ends))
-            continue;
-        for (uint32_t k = m->first_device; k < m->first_device + m->n_devices; k++)
-            d->used[k] += m->device_bytes;
-    }
-}
-
 static bool has_room(const struct demand *d, const struct demand_model *m)
 {
     for (uint32_t k = m->first_device; k < m->first_device + m->n_devices; k++)
@@ -97,6 +83,27 @@ static struct demand_model *next_waiting(const struct demand *d, const struct de
             first = m;
     }
     return first;
+}
+
+static void add_used(struct demand *d, const struct demand_model *m)
+{
+    for (uint32_t k = m->first_device; k < m->first_device + m->n_devices; k++)
+        d->used[k] += m->device_bytes;
+}
+
+/* Computes the memory that is taken for `m`: that of models that run, and of models that wait
+ * longer than `m`. `without_ending`: models that end do not count. */
+static void count_used(struct demand *d, bool without_ending, const struct demand_model *m)
+{
+    memset(d->used, 0, d->n_devices * sizeof *d->used);
+    for (uint32_t i = 0; i < d->n_models; i++) {
+        const struct demand_model *x = &d->models[i];
+        bool ends = x->state == DEMAND_RESTING || x->state == DEMAND_ENDING;
+        if (x->state != DEMAND_OFF && !(without_ending && ends))
+            add_used(d, x);
+    }
+    for (const struct demand_model *w = next_waiting(d, NULL); w && w != m; w = next_waiting(d, w))
+        add_used(d, w);
 }
 
 /* Returns the idle model on the devices of `m` that was used longest ago; NULL = none. */
@@ -123,24 +130,13 @@ static struct demand_order order(struct demand *d, struct demand_model *m, enum 
     return (struct demand_order){act, (uint32_t)(m - d->models)};
 }
 
-/* Returns true when an earlier model waits for memory on a device of `m`. */
-static bool is_reserved(const struct demand *d, const struct demand_model *m)
-{
-    for (const struct demand_model *w = next_waiting(d, NULL); w && w != m; w = next_waiting(d, w))
-        if (shares_device(w, m))
-            return true;
-    return false;
-}
-
 static struct demand_order serve_waiting(struct demand *d, uint64_t now_ns)
 {
     for (struct demand_model *m = next_waiting(d, NULL); m; m = next_waiting(d, m)) {
-        if (is_reserved(d, m))
-            continue;
-        count_used(d, false);
+        count_used(d, false, m);
         if (has_room(d, m))
             return order(d, m, DEMAND_START, now_ns);
-        count_used(d, true);
+        count_used(d, true, m);
         if (has_room(d, m))
             continue; /* the memory is about to be free */
         struct demand_model *idle = least_used(d, m);

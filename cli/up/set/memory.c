@@ -237,8 +237,9 @@ enum status set_memory_plan(const struct set_memory *m, struct set_need *needs, 
     memset(always_used, 0, m->n_devices * sizeof *always_used);
     *n_at_once = 0;
     enum status s = plan_with(m, needs, n, always_used, used, err);
-    if (s == STATUS_OK)
-        *n_at_once = count_at_once(m, needs, n, used);
+    for (uint32_t i = 0; s != STATUS_OK && i < n; i++)
+        set_kv(&needs[i], 0); /* the table of a refused set shows the least sizes */
+    *n_at_once = count_at_once(m, needs, n, used);
     mem_free(used);
     mem_free(always_used);
     return s;

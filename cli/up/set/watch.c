@@ -48,7 +48,7 @@ static bool ask(const struct set_watch *w, struct set_heard *out)
     out->is_known = true;
     out->wanted = read_count(scale, "desired_workers");
     out->n_replicas = read_count(scale, "groups_ready");
-    out->n_open = read_count(load, "running") + read_count(load, "waiting");
+    out->n_open = read_count(load, "open");
     out->unused_s = s > 0 && s < 1e9 ? s : 0;
     json_decref(scale);
     return true;

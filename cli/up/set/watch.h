@@ -7,7 +7,7 @@
 struct set_heard {
     bool is_known;         /* the head has answered since the last order or start */
     uint32_t wanted;       /* workers that the head needs */
-    uint32_t n_open;       /* running and waiting requests, at most a second old */
+    uint32_t n_open;       /* open requests */
     uint32_t n_replicas;   /* replicas that serve */
     double unused_s;       /* seconds since the last request */
     uint64_t rest_answers; /* answers to set_watch_rest so far */

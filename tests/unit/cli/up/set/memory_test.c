@@ -13,8 +13,8 @@
 
 #define MIB (1ull << 20)
 
-static struct set_need need(const char *name, enum up_start_kind start, uint64_t weights, uint64_t kv,
-                            uint64_t kv_least)
+static struct set_need need(const char *name, enum up_start_kind start, uint64_t weights,
+                            uint64_t kv, uint64_t kv_least)
 {
     return (struct set_need){.name = name,
                              .start = start,
@@ -118,12 +118,12 @@ static void models_without_weights_need_nothing(void **state)
 static void the_table_names_each_model(void **state)
 {
     struct set_need n[] = {need("llama", UP_START_ALWAYS, 300, 100, 10),
-                           need("a-longer-name", UP_START_ON_DEMAND, 800, 100, 10)};
+                           need("a-longer-name", UP_START_ON_DEMAND, 600, 100, 10)};
     struct error err = {0};
     struct strbuf out;
     uint32_t at_once = 0;
     strbuf_init(&out, 0);
-    (void)set_memory_plan(&host, n, 2, &at_once, &err);
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
     set_memory_print(&host, n, 2, at_once, &out);
     assert_non_null(strstr(out.ptr, "llama "));
     assert_non_null(strstr(out.ptr, "a-longer-name  on demand"));
