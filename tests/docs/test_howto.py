@@ -26,7 +26,7 @@ SUBSTITUTIONS = [
     (r"\b127\.0\.0\.1:8265\b", "127.0.0.1:{admin}", "the same"),
     (r"\b127\.0\.0\.1:8266\b", "127.0.0.1:{other_worker}", "the port after the other admin port"),
     (r"\b(first|second)=demo\b", r"\1=null", "no model is here"),
-    (r"^(cox up first=.*)$", r"\1 --admin-port {other_admin}", "the second model has the next port, which is a worker's here"),
+    (r"^(cox up first=.*)$", r"env -u COX_SERVED_MODEL_NAME \1 --admin-port {other_admin}", "the second model has the next port, a worker's here"),
     (r"--port 11434\b", "", "the same"),
     (r"/srv/adapters\b", "adapters", "a folder of the test's"),
     (r"\bsha256-HEX\b", "sha256-00ff", "the blob has another name in each model"),
