@@ -327,6 +327,10 @@ enum status set_run_plan(struct set_run *r, const struct up_machine *m, struct u
 {
     struct up_builder b = {.arena = r->arena};
     struct up_place place = m->place;
+    if (!m->throw_away.path[0])
+        return error_set(err, STATUS_IO,
+                         "there is no folder for the gateways' list of models. Set TMPDIR to a "
+                         "folder that you may write to");
     r->file = up_text(&b, "%s/models.yaml", m->throw_away.path);
     place.models_file = r->file;
     TRY(choose_ports(r, err));
@@ -397,8 +401,10 @@ static void start_workers(struct set_run *r, uint32_t i)
     m->has_workers = true;
     for (uint32_t k = 0; k < m->plan.n_children; k++) {
         const struct up_child *c = &m->plan.children[k];
-        if (c->role == UP_WORKER && supervisor_add(r->supervisor, c, &err) != STATUS_OK)
-            supervisor_say(r->supervisor, "%s: %s", c->name, err.text);
+        if (c->role == UP_WORKER && supervisor_add(r->supervisor, c, &err) != STATUS_OK) {
+            fail(r, i, err.text);
+            return;
+        }
     }
 }
 
