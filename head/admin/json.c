@@ -520,7 +520,7 @@ json_t *admin_json_scale(const struct head_core *h)
     json_object_set_new(o, "desired_workers", integer(head_core_desired_workers(h)));
     json_object_set_new(o, "workers", json_integer(s->load.n_workers));
     json_object_set_new(o, "workers_per_group", json_integer(c->world));
-    json_object_set_new(o, "groups_ready", json_integer(s->load.n_replicas));
+    json_object_set_new(o, "groups_ready", json_integer(h->n_live));
     json_object_set_new(o, "min_workers", integer((uint64_t)c->min_replicas * c->world));
     json_object_set_new(o, "max_workers",
                         c->max_replicas ? integer((uint64_t)c->max_replicas * c->world)

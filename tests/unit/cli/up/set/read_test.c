@@ -77,7 +77,7 @@ static void an_entry_overrides_the_command_line(void **state)
     assert_int_equal(a->o->tp, 4);
     assert_int_equal(a->o->start, UP_START_ASLEEP);
     assert_int_equal(a->names.n_items, 3);
-    assert_int_equal(b->o->tp, 2); /* of the command line */
+    assert_int_equal(b->o->tp, 2); /* the value of the command line */
     assert_true(b->o->enforce_eager);
     assert_int_equal(b->o->start, UP_START_ALWAYS);
     assert_string_equal(b->name, "ORG/Some-Model");
