@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,6 +38,8 @@ static const char *const model_options[] = {"model",
                                             "head-timeout",
                                             "pause-timeout"};
 
+enum { MODEL_REQUESTS_MAX = 1000000 };
+
 struct reader {
     struct models_file *f;
     const char *path;
@@ -46,6 +49,12 @@ struct reader {
 static enum status complain(const struct reader *r, const struct yaml_node *n, const char *what)
 {
     return error_set(r->err, STATUS_INVALID, "%s:%u: %s", r->path, n->at.line, what);
+}
+
+static enum status no_memory(const struct reader *r)
+{
+    return error_set(r->err, STATUS_NO_MEMORY, "%s: there is not enough memory to read the file",
+                     r->path);
 }
 
 /* ---- one entry ---- */
@@ -115,8 +124,7 @@ static enum status add_option(const struct reader *r, struct models_file_entry *
         return STATUS_OK;
     const char *value = value_text(r, n);
     if (!value)
-        return error_set(r->err, STATUS_NO_MEMORY,
-                         "%s: there is not enough memory to read the file", r->path);
+        return no_memory(r);
     e->pairs[e->n_pairs++] = (struct config_pair){str_from(key), str_from(value), n->at.line};
     return STATUS_OK;
 }
@@ -126,6 +134,28 @@ static enum status read_state(const struct reader *r, const struct yaml_node *n,
     *failed = n->kind == YAML_KIND_TEXT && strcmp(n->text, "failed") == 0;
     if (!*failed && !yaml_node_is_null(n))
         return complain(r, n, "state can only be \"failed\", or be left out");
+    return STATUS_OK;
+}
+
+static enum status read_text(const struct reader *r, const struct yaml_node *n, const char **out)
+{
+    if (n->kind != YAML_KIND_TEXT || yaml_node_is_null(n) || !*n->text)
+        return complain(r, n, "expected a text that is not empty here");
+    *out = n->text;
+    return STATUS_OK;
+}
+
+static enum status read_number(const struct reader *r, const struct yaml_node *n, uint32_t least,
+                               uint32_t most, uint32_t *out)
+{
+    char text[96], *end = NULL;
+    const bool is_text = n->kind == YAML_KIND_TEXT && *n->text >= '0' && *n->text <= '9';
+    const unsigned long v = is_text ? strtoul(n->text, &end, 10) : 0;
+    if (!is_text || *end || v < least || v > most) {
+        snprintf(text, sizeof text, "expected a whole number from %u to %u here", least, most);
+        return complain(r, n, text);
+    }
+    *out = (uint32_t)v;
     return STATUS_OK;
 }
 
@@ -139,12 +169,13 @@ static enum status read_member(const struct reader *r, struct models_file_entry 
         return read_aliases(r, e, n);
     if (strcmp(key, "state") == 0)
         return read_state(r, n, failed);
-    if (strcmp(key, "reason") != 0)
-        return add_option(r, e, n);
-    if (n->kind != YAML_KIND_TEXT)
-        return complain(r, n, "reason must be a text");
-    e->reason = n->text;
-    return STATUS_OK;
+    if (strcmp(key, "reason") == 0)
+        return read_text(r, n, &e->reason);
+    if (strcmp(key, "fallback") == 0)
+        return read_text(r, n, &e->fallback);
+    if (strcmp(key, "max_requests") == 0)
+        return read_number(r, n, 1, MODEL_REQUESTS_MAX, &e->max_requests);
+    return add_option(r, e, n);
 }
 
 static const struct yaml_node *member(const struct yaml_node *map, const char *key)
@@ -187,17 +218,16 @@ static enum status read_entry(const struct reader *r, const struct yaml_node *n)
     TRY(add_name(r, e, name));
     e->pairs = arena_try_array(&r->f->texts, n->n, sizeof *e->pairs);
     if (!e->pairs)
-        return error_set(r->err, STATUS_NO_MEMORY,
-                         "%s: there is not enough memory to read the file", r->path);
+        return no_memory(r);
     for (const struct yaml_node *m = n->first; m; m = m->next)
         TRY(read_member(r, e, m, &failed));
     e->options = text_of_pairs(r, e);
     e->reason = failed ? e->reason ? e->reason : "the file of models says so" : NULL;
     r->f->n_entries++;
-    return e->options ? STATUS_OK : error_set(r->err, STATUS_NO_MEMORY, "%s: no memory", r->path);
+    return e->options ? STATUS_OK : no_memory(r);
 }
 
-/* ---- the file ---- */
+/* ---- names ---- */
 
 static const struct models_file_entry *owner_of(const struct models_file *f, const char *name,
                                                 const struct models_file_entry *but)
@@ -228,26 +258,124 @@ static enum status check_names(const struct reader *r)
     return STATUS_OK;
 }
 
+/* ---- routes ---- */
+
+static enum status find_model(const struct reader *r, const struct yaml_node *n, const char *name)
+{
+    char text[512];
+    for (uint32_t i = 0; i < r->f->n_entries; i++)
+        if (strcmp(r->f->entries[i].name, name) == 0)
+            return STATUS_OK;
+    snprintf(text, sizeof text, "the file has no model of the name \"%.256s\"", name);
+    return complain(r, n, text);
+}
+
+static enum status read_target(const struct reader *r, struct models_file_route *route,
+                               const struct yaml_node *n)
+{
+    const struct yaml_node *model = n->kind == YAML_KIND_MAP ? member(n, "model") : NULL,
+                           *weight = n->kind == YAML_KIND_MAP ? member(n, "weight") : NULL;
+    if (!model || n->n != 1 + (weight != NULL))
+        return complain(r, n,
+                        "each target must have the member \"model\", and may have \"weight\"");
+    if (route->n_targets == ROUTE_TARGETS_MAX)
+        return complain(r, n, "the route has more than 16 targets");
+    route->targets[route->n_targets].weight = 1;
+    TRY(read_text(r, model, &route->targets[route->n_targets].model));
+    if (weight)
+        TRY(read_number(r, weight, 0, ROUTE_WEIGHT_MAX, &route->targets[route->n_targets].weight));
+    return find_model(r, model, route->targets[route->n_targets++].model);
+}
+
+static enum status read_targets(const struct reader *r, struct models_file_route *route,
+                                const struct yaml_node *n)
+{
+    uint64_t sum = 0;
+    if (n->kind != YAML_KIND_LIST)
+        return complain(r, n, "targets must be a list");
+    for (const struct yaml_node *item = n->first; item; item = item->next)
+        TRY(read_target(r, route, item));
+    for (uint32_t i = 0; i < route->n_targets; i++)
+        sum += route->targets[i].weight;
+    return sum > 0 ? STATUS_OK : complain(r, n, "at least one target needs a weight above 0");
+}
+
+static enum status read_route(const struct reader *r, const struct yaml_node *n)
+{
+    struct models_file_route *route = &r->f->routes[r->f->n_routes++];
+    const struct yaml_node *name = n->kind == YAML_KIND_MAP ? member(n, "name") : NULL,
+                           *targets = name ? member(n, "targets") : NULL;
+    if (!name || !targets)
+        return complain(r, n, "each route must be a mapping with a name and targets");
+    route->line = n->at.line;
+    TRY(read_text(r, name, &route->name));
+    if (strlen(route->name) > MODEL_NAME_MAX)
+        return complain(r, name, "the name is longer than 255 bytes");
+    for (uint32_t i = 0; i + 1 < r->f->n_routes; i++)
+        if (strcmp(r->f->routes[i].name, route->name) == 0)
+            return complain(r, name, "the file has two routes of this name");
+    for (const struct yaml_node *m = n->first; m; m = m->next)
+        if (strcmp(m->key->text, "mirror") == 0)
+            TRY(read_text(r, m, &route->mirror));
+        else if (m != name && m != targets)
+            return complain(r, m->key, "a route has only name, targets and mirror");
+    if (route->mirror)
+        TRY(find_model(r, member(n, "mirror"), route->mirror));
+    return read_targets(r, route, targets);
+}
+
+static enum status read_routes(const struct reader *r, const struct yaml_node *list)
+{
+    if (!list)
+        return STATUS_OK;
+    if (list->kind != YAML_KIND_LIST)
+        return complain(r, list, "routes must be a list");
+    if (list->n > MODELS_MAX)
+        return complain(r, list, "the list has more than 256 routes");
+    r->f->routes = arena_try_array(&r->f->texts, list->n ? list->n : 1, sizeof *r->f->routes);
+    if (!r->f->routes)
+        return no_memory(r);
+    for (const struct yaml_node *n = list->first; n; n = n->next)
+        TRY(read_route(r, n));
+    return STATUS_OK;
+}
+
+/* ---- the file ---- */
+
+static enum status check_fallbacks(const struct reader *r, const struct yaml_node *list)
+{
+    const struct yaml_node *n = list->first;
+    for (uint32_t i = 0; i < r->f->n_entries; i++, n = n->next)
+        if (r->f->entries[i].fallback)
+            TRY(find_model(r, member(n, "fallback"), r->f->entries[i].fallback));
+    return STATUS_OK;
+}
+
 static enum status read_root(const struct reader *r, const struct yaml_node *root)
 {
-    const struct yaml_node *list =
-        root && root->kind == YAML_KIND_MAP ? member(root, "models") : NULL;
-    for (const struct yaml_node *n = list ? root->first : NULL; n; n = n->next)
-        if (n != list)
-            return complain(r, n->key, "this file has only the member \"models\"");
+    const bool is_map = root && root->kind == YAML_KIND_MAP;
+    const struct yaml_node *list = is_map ? member(root, "models") : NULL,
+                           *routes = is_map ? member(root, "routes") : NULL,
+                           *owner = is_map ? member(root, "managed_by") : NULL;
     if (!list || list->kind != YAML_KIND_LIST)
         return error_set(r->err, STATUS_INVALID,
                          "%s: the file must have the member \"models\" with a list of models",
                          r->path);
+    for (const struct yaml_node *n = root->first; n; n = n->next)
+        if (n != list && n != routes && n != owner)
+            return complain(r, n->key,
+                            "this file has only the members \"models\", \"routes\" and "
+                            "\"managed_by\"");
     if (list->n > MODELS_MAX)
         return complain(r, list, "the list has more than 256 models");
     r->f->entries = arena_try_array(&r->f->texts, list->n ? list->n : 1, sizeof *r->f->entries);
     if (!r->f->entries)
-        return error_set(r->err, STATUS_NO_MEMORY,
-                         "%s: there is not enough memory to read the file", r->path);
+        return no_memory(r);
     for (const struct yaml_node *n = list->first; n; n = n->next)
         TRY(read_entry(r, n));
-    return check_names(r);
+    TRY(check_names(r));
+    TRY(check_fallbacks(r, list));
+    return read_routes(r, routes);
 }
 
 enum status models_file_parse(struct str text, const char *path, struct models_file *out,
@@ -264,7 +392,7 @@ enum status models_file_parse(struct str text, const char *path, struct models_f
     return read_root(&(struct reader){out, path, err}, root);
 }
 
-static enum status read_whole(const char *path, struct strbuf *text, struct error *err)
+enum status models_file_text(const char *path, struct strbuf *text, struct error *err)
 {
     char chunk[16384];
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -291,7 +419,7 @@ enum status models_file_read(const char *path, struct models_file *out, struct e
     *out = (struct models_file){0};
     arena_init(&out->texts, 0);
     strbuf_init(&text, MODELS_FILE_MAX);
-    enum status s = read_whole(path, &text, err);
+    enum status s = models_file_text(path, &text, err);
     if (s == STATUS_OK) {
         arena_fini(&out->texts);
         s = models_file_parse(strbuf_str(&text), path, out, err);

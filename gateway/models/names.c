@@ -32,19 +32,20 @@ void model_names_reset(struct model_names *t, uint32_t n)
     t->slots = mem_array(t->n_slots, sizeof *t->slots);
 }
 
-bool model_names_add(struct model_names *t, const char *text, struct served_model *m)
+bool model_names_add(struct model_names *t, const struct model_name *name)
 {
-    struct model_name *at = slot_of(t, str_from(text));
+    struct model_name *at = slot_of(t, str_from(name->text));
     if (at->text)
         return false;
-    *at = (struct model_name){text, m};
+    *at = *name;
     t->n++;
     return true;
 }
 
-struct served_model *model_names_find(const struct model_names *t, struct str name)
+const struct model_name *model_names_find(const struct model_names *t, struct str name)
 {
-    return t->n > 0 ? slot_of(t, name)->model : NULL;
+    const struct model_name *at = t->n > 0 ? slot_of(t, name) : NULL;
+    return at && at->text ? at : NULL;
 }
 
 void model_names_fini(struct model_names *t)

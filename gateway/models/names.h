@@ -1,14 +1,17 @@
 #pragma once
-/* Finds the model of a name in constant time, whatever the number of models. The table borrows the
- * names and is made anew when they change. Only the loop thread calls these functions. */
+/* Finds the model or the route of a name in constant time, whatever the number of models. The table
+ * borrows the names and is made anew when they change. Only the loop thread calls these functions.
+ */
 #include <stdint.h>
 
 #include "common/base/str.h"
 
 struct served_model;
+struct model_route;
 struct model_name {
-    const char *text; /* borrowed */
-    struct served_model *model;
+    const char *text;                /* borrowed */
+    struct served_model *model;      /* NULL = the name of a route */
+    const struct model_route *route; /* NULL = the name of a model */
 };
 struct model_names {
     struct model_name *slots; /* [n_slots]: open addressing; text NULL = a free slot */
@@ -18,8 +21,9 @@ struct model_names {
 /* Makes an empty table for `n` names. The earlier table is freed. */
 void model_names_reset(struct model_names *t, uint32_t n);
 /* Adds a name, unless the table has it. Returns false when it has it. */
-bool model_names_add(struct model_names *t, const char *text, struct served_model *m);
-struct served_model *model_names_find(const struct model_names *t, struct str name);
+bool model_names_add(struct model_names *t, const struct model_name *name);
+/* Returns the entry of the name, or NULL. */
+const struct model_name *model_names_find(const struct model_names *t, struct str name);
 void model_names_fini(struct model_names *t);
 
 enum { MODEL_NEAREST_MAX = 3 };

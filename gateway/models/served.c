@@ -292,6 +292,7 @@ void served_model_free(struct served_model *m)
         return;
     if (m->names) {
         gateway_adapters_on_link_lost(&m->adapters);
+        serving_end_all(&m->serving); /* ends the copies of a mirror, which have no client */
         serving_fini(&m->serving);
     }
     gateway_link_close(&m->link);

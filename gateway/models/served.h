@@ -48,7 +48,9 @@ struct served_model {
     struct gateway_adapters adapters;
     enum status read_status;
     struct error read_error;
-    char failure[600]; /* why the model cannot serve; "" = it can */
+    uint32_t max_requests;         /* most open requests here; 0 = --max-open-choices alone */
+    struct served_model *fallback; /* model that answers when this one is out; NULL = none */
+    char failure[600];             /* why the model cannot serve; "" = it can */
     struct served_model *next;
 };
 

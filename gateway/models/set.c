@@ -49,21 +49,47 @@ static struct served_model *pending_of(const struct model_set *s, const char *na
     return NULL;
 }
 
-/* Fills the table of names from the listed models. */
+/* Makes the routes of the file lead to the listed models. */
+static void list_routes(struct model_set *s)
+{
+    mem_free(s->routes);
+    s->n_routes = s->file.n_routes;
+    s->routes = mem_array(s->n_routes + 1, sizeof *s->routes);
+    for (uint32_t i = 0; i < s->n_routes; i++) {
+        struct model_route *route = &s->routes[i];
+        route->file = &s->file.routes[i];
+        for (uint32_t k = 0; k < route->file->n_targets; k++)
+            route->targets[k] = listed_as(s, route->file->targets[k].model);
+        route->mirror = route->file->mirror ? listed_as(s, route->file->mirror) : NULL;
+    }
+}
+
+/* Fills the table of names from the routes and the listed models. A route may have the name of a
+ * model: the name then leads to the route. */
 static void list_names(struct model_set *s)
 {
-    uint32_t n = 0;
+    uint32_t n = s->file.n_routes;
+    list_routes(s);
     for (uint32_t i = 0; i < s->n_listed; i++)
         n += s->listed[i]->n_names;
     model_names_reset(&s->names, n);
-    for (uint32_t i = 0; i < s->n_listed; i++)
-        for (uint32_t k = 0; k < s->listed[i]->n_names; k++)
-            (void)model_names_add(&s->names, s->listed[i]->names[k], s->listed[i]);
+    for (uint32_t i = 0; i < s->n_routes; i++)
+        (void)model_names_add(&s->names, &(struct model_name){.text = s->routes[i].file->name,
+                                                              .route = &s->routes[i]});
+    for (uint32_t i = 0; i < s->n_listed; i++) {
+        struct served_model *m = s->listed[i];
+        for (uint32_t k = 0; k < m->n_names; k++)
+            (void)model_names_add(&s->names, &(struct model_name){.text = m->names[k], .model = m});
+        m->max_requests = s->path ? s->file.entries[i].max_requests : 0;
+        const char *fallback = s->path ? s->file.entries[i].fallback : NULL;
+        m->fallback = fallback ? listed_as(s, fallback) : NULL;
+    }
 }
 
 static void leave(struct served_model *m)
 {
     m->is_leaving = true;
+    m->fallback = NULL;
     log_info("model_leaves", "model=%s open_requests=%u", log_quote(m->name),
              m->serving.n_requests);
 }
@@ -92,7 +118,8 @@ static struct served_model *model_of(struct model_set *s, const struct models_fi
     return now;
 }
 
-static void apply(struct model_set *s, const struct models_file *f)
+/* Takes over the content of the file. */
+static void apply(struct model_set *s, struct models_file *f)
 {
     struct served_model **before = s->listed, **after = mem_array(f->n_entries + 1, sizeof *after);
     const uint32_t n_before = s->n_listed;
@@ -107,6 +134,10 @@ static void apply(struct model_set *s, const struct models_file *f)
         if (!m->is_leaving && !listed_as(s, m->name))
             leave(m); /* it waited to replace a model that the file no longer has */
     mem_free(before);
+    model_names_fini(&s->names); /* names of routes point into the earlier file */
+    models_file_fini(&s->file);
+    s->file = *f;
+    *f = (struct models_file){0};
     list_names(s);
 }
 
@@ -161,20 +192,26 @@ static enum status read_file(struct model_set *s, struct models_file *f, struct 
     return models_file_read(s->path, f, err);
 }
 
-void model_set_look(struct model_set *s)
+enum status model_set_reload(struct model_set *s, struct error *err)
 {
     struct models_file f;
-    struct error err = {0};
-    promote(s);
-    if (!s->path || !key_file_is_news(&s->watch, s->path))
-        return;
-    if (read_file(s, &f, &err) == STATUS_OK) {
+    const enum status st = read_file(s, &f, err);
+    if (st == STATUS_OK) {
         apply(s, &f);
         log_info("models_read", "models=%u", s->n_listed);
     } else {
-        log_error("models_not_read", "kept=%u why=%s", s->n_listed, log_quote(err.text));
+        log_error("models_not_read", "kept=%u why=%s", s->n_listed, log_quote(err->text));
+        models_file_fini(&f);
     }
-    models_file_fini(&f);
+    return st;
+}
+
+void model_set_look(struct model_set *s)
+{
+    struct error err = {0};
+    promote(s);
+    if (s->path && key_file_is_news(&s->watch, s->path))
+        (void)!model_set_reload(s, &err);
 }
 
 enum status model_set_open(struct model_set *s, struct error *err)
@@ -183,11 +220,14 @@ enum status model_set_open(struct model_set *s, struct error *err)
     struct served_model *own = NULL;
     enum status st;
     s->path = s->world.config->models;
+    s->rng.state = random_secure_u64();
+    mirror_init(&s->mirror, s->world.metrics);
     if (s->path) {
         st = read_file(s, &f, err);
         if (st == STATUS_OK)
             apply(s, &f);
-        models_file_fini(&f);
+        else
+            models_file_fini(&f);
         return st;
     }
     st = served_model_own(&s->world, &own, err);
@@ -201,13 +241,20 @@ enum status model_set_open(struct model_set *s, struct error *err)
 
 /* ---- finding a model ---- */
 
+static struct served_model *adapter_base(const struct model_set *s, struct str name)
+{
+    for (uint32_t i = 0; i < s->n_listed; i++)
+        if (gateway_adapters_find(&s->listed[i]->adapters, name))
+            return s->listed[i];
+    return NULL;
+}
+
 struct served_model *model_set_find(const struct model_set *s, struct str name)
 {
-    struct served_model *m = model_names_find(&s->names, name);
-    for (uint32_t i = 0; i < s->n_listed && !m; i++)
-        if (gateway_adapters_find(&s->listed[i]->adapters, name))
-            m = s->listed[i];
-    return m;
+    const struct model_name *found = model_names_find(&s->names, name);
+    if (!found)
+        return adapter_base(s, name);
+    return found->route ? found->route->targets[0] : found->model;
 }
 
 struct served_model *model_set_only(const struct model_set *s)
@@ -237,7 +284,32 @@ void model_set_unknown(const struct model_set *s, const struct api_key *key, str
     strbuf_fini(&text);
 }
 
-struct serving *model_set_serving(const struct model_set *s, struct serving_request *q,
+/* Chooses the model of a name for one request. Returns NULL and the error. */
+static struct served_model *choose(struct model_set *s, struct str name,
+                                   const struct serving_request *q, struct api_error *e)
+{
+    const struct model_name *found = model_names_find(&s->names, name);
+    struct served_model *m = found ? found->model : adapter_base(s, name);
+    if ((!found && !m) || !limits_allow_model(q->key, name)) {
+        model_set_unknown(s, q->key, name, e);
+        return NULL;
+    }
+    if (m)
+        return m;
+    m = model_route_choose(found->route, q->target, q->key, &s->rng);
+    if (!m)
+        api_error_set(
+            e, 400, "model",
+            "The header x-coxswain-model asks for `%.*s`, which is no target of the route "
+            "`%.100s`.",
+            (int)(q->target.len < 100 ? q->target.len : 100), q->target.ptr,
+            found->route->file->name);
+    else if (found->route->mirror)
+        mirror_send(&s->mirror, &found->route->mirror->serving, q);
+    return m;
+}
+
+struct serving *model_set_serving(struct model_set *s, struct serving_request *q,
                                   struct api_error *e)
 {
     char buf[MODEL_PEEK_MAX];
@@ -250,13 +322,20 @@ struct serving *model_set_serving(const struct model_set *s, struct serving_requ
                       "models: GET /v1/models lists their names.");
         return NULL;
     }
-    struct served_model *m = model_set_find(s, name);
-    if (!m || !limits_allow_model(q->key, name)) {
-        model_set_unknown(s, q->key, name, e);
-        return NULL;
-    }
     q->is_ours = true;
-    return &m->serving;
+    struct served_model *m = choose(s, name, q, e);
+    if (!m || !served_model_is_out(m))
+        return m ? &m->serving : NULL;
+    if (m->fallback && !served_model_is_out(m->fallback)) {
+        q->fallback_of = m->name;
+        return &m->fallback->serving;
+    }
+    if (m->max_requests == 0 || m->serving.n_requests < m->max_requests)
+        return &m->serving; /* serving says why it cannot answer, or lets the request wait */
+    e->retry_after_s = 1;
+    api_error_set(e, 429, NULL, "The model `%s` has its most open requests (%u): try again later.",
+                  m->name, m->max_requests);
+    return NULL;
 }
 
 /* ---- all models together ---- */
@@ -375,5 +454,7 @@ void model_set_fini(struct model_set *s)
         served_model_free(m);
     }
     mem_free(s->listed);
+    mem_free(s->routes);
     model_names_fini(&s->names);
+    models_file_fini(&s->file);
 }

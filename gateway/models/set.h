@@ -4,13 +4,19 @@
  * the file: models come and go while the gateway runs, and open requests end where they began.
  * docs/develop/many-models.md has the rules. Only the loop thread calls these functions. */
 #include "common/keys/file_watch.h"
+#include "gateway/models/mirror.h"
 #include "gateway/models/names.h"
-#include "gateway/models/served.h"
+#include "gateway/models/route.h"
 
 struct model_set {
     struct served_world world;
-    const char *path;             /* file of --models; NULL = one model from the options */
-    struct key_file_watch watch;  /* state of that file */
+    const char *path;            /* file of --models; NULL = one model from the options */
+    struct key_file_watch watch; /* state of that file */
+    struct models_file file;     /* its content, as last accepted */
+    struct model_route *routes;  /* [n_routes]: routes of `file` */
+    uint32_t n_routes;
+    struct rng rng; /* chooses the targets of routes */
+    struct mirror mirror;
     struct served_model **listed; /* [n_listed]: models with names, in the order of the file */
     uint32_t n_listed;
     struct served_model *first; /* all models: listed, pending and leaving */
@@ -21,6 +27,8 @@ struct model_set {
 /* Opens the models. `s->world` must be set and all else be zero. Call `model_set_fini` also after a
  * failure. */
 MUST_USE enum status model_set_open(struct model_set *s, struct error *err);
+/* Reads the file again now. An error changes nothing. */
+MUST_USE enum status model_set_reload(struct model_set *s, struct error *err);
 /* Reads the file again if it changed. An error changes nothing and is logged once. */
 void model_set_look(struct model_set *s);
 void model_set_tick(struct model_set *s);        /* checks deadlines; called every 250 ms */
@@ -29,13 +37,15 @@ void model_set_turn_end(struct model_set *s);    /* called at the end of a loop 
 
 /* ---- finding a model ---- */
 
-/* Returns the model of a name, or NULL. Adapters' names lead to their base model. */
+/* Returns the model of a name, or NULL. An adapter's name leads to its base model, and a route's
+ * name to its first target. */
 struct served_model *model_set_find(const struct model_set *s, struct str name);
 /* Returns the only model of a gateway without --models. */
 struct served_model *model_set_only(const struct model_set *s);
-/* Finds the serving of a request by the name in its body, and sets q->is_ours. Returns NULL and the
- * error when the body names no model, or one that does not exist or that the key may not use. */
-struct serving *model_set_serving(const struct model_set *s, struct serving_request *q,
+/* Finds the serving of a request by the name in its body, and sets q->is_ours and q->fallback_of.
+ * Sends a copy to the mirror of a route. Returns NULL and the error when the body names no model,
+ * or one that does not exist or that the key may not use. */
+struct serving *model_set_serving(struct model_set *s, struct serving_request *q,
                                   struct api_error *e);
 /* Writes the 404 for a name, with the nearest names that the key may use. */
 void model_set_unknown(const struct model_set *s, const struct api_key *key, struct str name,

@@ -115,6 +115,11 @@ static void begin_stream(struct api_request *r)
     api_request_write_out(r);
 }
 
+void api_request_begin_early(struct api_request *r)
+{
+    begin_stream(r);
+}
+
 static void finish_stream(struct api_request *r)
 {
     struct answer_usage usage = usage_of(r);

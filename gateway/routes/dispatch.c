@@ -116,8 +116,8 @@ static bool is_allowed(struct api_server *a, struct http_request *r, const struc
         break;
     }
     call_error(r, 403, NULL,
-               "Adapters cannot be changed through this gateway: it was started without "
-               "--admin-key-file. Use `cox lora`, which asks the head.");
+               "Models and adapters cannot be changed through this gateway: it was started without "
+               "--admin-key-file. Use `cox lora` for adapters, which asks the head.");
     return false;
 }
 

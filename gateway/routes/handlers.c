@@ -129,20 +129,14 @@ void route_get_ping(struct api_server *a, const struct call *c)
         route_get_health(a, c);
 }
 
-static const char *who_asks(const struct api_server *a, const struct http_request *r)
-{
-    const char *who = admin_keys_who(&a->admin_keys, http_header(r, "authorization"));
-    return who ? who : "";
-}
-
 /* Forwards a call about adapters to the head of the gateway's model. vLLM's call names no base
  * model, so it cannot be forwarded when there are several. */
 static void order_adapter(struct api_server *a, const struct call *c, bool on)
 {
     struct served_model *m = model_set_only(&a->models);
     if (m)
-        gateway_adapters_call(&m->adapters, c->request, on, http_body(c->request),
-                              who_asks(a, c->request), clock_mono_ns());
+        gateway_adapters_call(&m->adapters, c->request, on, http_body(c->request), call_admin(a, c),
+                              clock_mono_ns());
     else
         call_error(c->request, 400, NULL,
                    "This gateway has several models, and the call does not say which one gets the "

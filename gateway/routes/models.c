@@ -21,22 +21,59 @@ static void answer_json(struct http_request *r, struct strbuf *b)
     strbuf_fini(b);
 }
 
+/* Fills the members that all names of a model share. */
+static void describe(const struct api_server *a, const struct served_model *m,
+                     struct openai_model *out)
+{
+    *out = (struct openai_model){.name = m->name,
+                                 .root = m->config.model,
+                                 .created_s = a->started_s,
+                                 .max_model_len = serving_max_model_len(&m->serving)};
+    out->state = served_state_name(served_model_state(m, &out->reason));
+}
+
 /* Sets `out` to name i of a model: first the served names, then the adapters. Returns false when
- * there is no name i. */
+ * there is no name i. A name that a route has taken over is left out (name NULL). */
 static bool name_at(const struct api_server *a, const struct served_model *m, size_t i,
                     struct openai_model *out)
 {
     const bool own = i < m->n_names;
     if (!own && i - m->n_names >= m->adapters.n_names)
         return false;
-    const size_t i_adapter = own ? 0 : i - m->n_names;
-    *out = (struct openai_model){.name = own ? m->names[i] : m->adapters.names[i_adapter],
-                                 .root = own ? m->config.model : m->adapters.paths[i_adapter],
-                                 .parent = own ? NULL : m->name,
-                                 .created_s = a->started_s,
-                                 .max_model_len = serving_max_model_len(&m->serving)};
-    out->state = served_state_name(served_model_state(m, &out->reason));
+    describe(a, m, out);
+    if (own) {
+        const struct model_name *found = model_names_find(&a->models.names, str_from(m->names[i]));
+        out->name = found && found->model == m ? m->names[i] : NULL;
+    } else {
+        out->name = m->adapters.names[i - m->n_names];
+        out->root = m->adapters.paths[i - m->n_names];
+        out->parent = m->name;
+    }
     return true;
+}
+
+/* Describes a route: by the first of its targets that serves, or else by its first target. */
+static void describe_route(const struct api_server *a, const struct model_route *route,
+                           struct openai_model *out)
+{
+    const struct served_model *best = route->targets[0];
+    const char *why;
+    for (uint32_t k = route->file->n_targets; k-- > 0;)
+        if (route->file->targets[k].weight > 0 && served_model_healthy(route->targets[k], &why))
+            best = route->targets[k];
+    describe(a, best, out);
+    out->name = route->file->name;
+}
+
+/* Appends an entry of the list, unless the key may not use it. */
+static void append(struct strbuf *b, const struct api_key *key, const struct openai_model *m,
+                   bool *any)
+{
+    if (!m->name || !limits_allow_model(key, str_from(m->name)))
+        return;
+    strbuf_append_c(b, *any ? "," : "");
+    openai_model(b, m);
+    *any = true;
 }
 
 void route_get_models(struct api_server *a, const struct call *c)
@@ -46,38 +83,15 @@ void route_get_models(struct api_server *a, const struct call *c)
     bool any = false;
     strbuf_init(&b, 0);
     strbuf_append_c(&b, "{\"object\":\"list\",\"data\":[");
+    for (uint32_t k = 0; k < a->models.n_routes; k++) {
+        describe_route(a, &a->models.routes[k], &m);
+        append(&b, c->key, &m, &any);
+    }
     for (uint32_t k = 0; k < a->models.n_listed; k++)
-        for (size_t i = 0; name_at(a, a->models.listed[k], i, &m); i++) {
-            if (!limits_allow_model(c->key, str_from(m.name)))
-                continue;
-            strbuf_append_c(&b, any ? "," : "");
-            openai_model(&b, &m);
-            any = true;
-        }
+        for (size_t i = 0; name_at(a, a->models.listed[k], i, &m); i++)
+            append(&b, c->key, &m, &any);
     strbuf_append_c(&b, "]}");
     answer_json(c->request, &b);
-}
-
-/* Decodes "org%2Fname" to "org/name", because the openai package escapes a slash in this way.
- * Other escapes are compared without decoding. */
-static struct str decode_name(struct str in, char *buf, size_t size)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < in.len; i++, n++) {
-        unsigned byte;
-        char hex[3] = {0};
-        if (n >= size)
-            return in;
-        buf[n] = in.ptr[i];
-        if (in.ptr[i] != '%' || in.len - i < 3)
-            continue;
-        memcpy(hex, in.ptr + i + 1, 2);
-        if (strspn(hex, "0123456789abcdefABCDEF") == 2 && sscanf(hex, "%x", &byte) == 1) {
-            buf[n] = (char)byte;
-            i += 2;
-        }
-    }
-    return (struct str){buf, n};
 }
 
 /* Answers for the gateway, or for one model with ?model=NAME. The texts name no model, because any
@@ -88,7 +102,7 @@ void route_get_health(struct api_server *a, const struct call *c)
     struct str name;
     char buf[512];
     const bool is_one = djl_query_value(http_query(c->request), "model", &name);
-    name = is_one ? decode_name(name, buf, sizeof buf) : STR("");
+    name = is_one ? path_decode_name(name, buf, sizeof buf) : STR("");
     const struct served_model *m = is_one ? model_set_find(&a->models, name) : NULL;
     if (is_one && !m)
         call_error(c->request, 404, "model_not_found", "there is no model of this name");
@@ -98,18 +112,30 @@ void route_get_health(struct api_server *a, const struct call *c)
         call_error(c->request, 503, NULL, is_one && m->failure[0] ? "the model cannot serve" : why);
 }
 
+/* Finds the entry of one name. Returns false when there is none. */
+static bool find_entry(const struct api_server *a, struct str name, struct openai_model *out)
+{
+    const struct model_name *found = model_names_find(&a->models.names, name);
+    const struct served_model *m = model_set_find(&a->models, name);
+    if (found && found->route) {
+        describe_route(a, found->route, out);
+        return true;
+    }
+    for (size_t i = 0; m && name_at(a, m, i, out); i++)
+        if (out->name && str_eq_c(name, out->name))
+            return true;
+    return false;
+}
+
 void route_get_model(struct api_server *a, const struct call *c)
 {
     struct str path = http_path(c->request), prefix = STR("/v1/models/");
     char buf[512];
-    struct str name =
-        decode_name((struct str){path.ptr + prefix.len, path.len - prefix.len}, buf, sizeof buf);
-    const struct served_model *found = model_set_find(&a->models, name);
+    struct str name = path_decode_name((struct str){path.ptr + prefix.len, path.len - prefix.len},
+                                       buf, sizeof buf);
     struct openai_model m;
-    for (size_t i = 0; found && name_at(a, found, i, &m); i++) {
-        if (!str_eq_c(name, m.name) || !limits_allow_model(c->key, name))
-            continue;
-        struct strbuf b;
+    struct strbuf b;
+    if (limits_allow_model(c->key, name) && find_entry(a, name, &m)) {
         strbuf_init(&b, 0);
         openai_model(&b, &m);
         answer_json(c->request, &b);

@@ -308,7 +308,7 @@ static void add_parameters(const char *path, json_t *operations)
 static const struct http_route *route_of(const char *method, const char *path)
 {
     static const char *const methods[][2] = {
-        {"get", "GET"}, {"post", "POST"}, {"delete", "DELETE"}};
+        {"get", "GET"}, {"post", "POST"}, {"put", "PUT"}, {"delete", "DELETE"}};
     const char *upper = "";
     char plain[128], allow[64];
     const struct http_route *row = NULL;
@@ -331,9 +331,10 @@ static bool is_here(const struct openapi_world *w, json_t *op)
 {
     json_t *when = taken(op, "x-when");
     const char *word = when ? json_string_value(when) : "";
-    bool here = strcmp(word, "state") == 0   ? w->state
-                : strcmp(word, "admin") == 0 ? w->admin
-                                             : true;
+    bool here = strcmp(word, "state") == 0    ? w->state
+                : strcmp(word, "admin") == 0  ? w->admin
+                : strcmp(word, "models") == 0 ? w->admin && w->models
+                                              : true;
     json_decref(when);
     return here;
 }
@@ -390,6 +391,7 @@ struct openapi_world openapi_world_of(const struct gateway_config *c)
         .keys = c->api_keys.n_items > 0 || (c->api_key_file && c->api_key_file[0]),
         .admin = c->admin_key_file && c->admin_key_file[0] && c->admin_port < 0,
         .metrics_public = c->metrics_public,
+        .models = c->models != NULL,
         .metrics_away = c->admin_port >= 0,
         .metrics_key = c->admin_key_file && c->admin_key_file[0],
         .state = c->state_dir && c->state_dir[0],

@@ -12,6 +12,7 @@ struct openapi_world {   /* settings of this server that change the document */
     bool metrics_public; /* /metrics needs no key */
     /* /metrics has its own address; without --metrics-public, its public address needs a key */
     bool metrics_away;
+    bool models;      /* the gateway has a file of models */
     bool metrics_key; /* the admin key is accepted for /metrics */
     bool state;       /* --state-dir is given, so there are files and batches */
     bool sagemaker;   /* /v1/chat/completions is another name for /invocations */

@@ -278,6 +278,16 @@ static bool is_silent(const struct serving *s, const struct api_request *r, uint
            t - r->last_progress_ns > s->o.chunk_timeout_ns;
 }
 
+/* Returns true when a stream has waited silently for workers that start, so that it must begin
+ * before its first token. A stream normally begins with that token, because an error before it
+ * then has an HTTP status. */
+static bool waits_for_workers(const struct serving *s, const struct api_request *r, uint64_t t)
+{
+    return r->state == API_RUNNING && r->reply && r->prepared.params.stream &&
+           r->dialect->keep_alive && s->o.keep_alive_ns && s->cluster.start_s > 0 &&
+           s->cluster.n_replicas_ready == 0 && t - r->arrival_ns >= s->o.keep_alive_ns;
+}
+
 void serving_tick(struct serving *s)
 {
     uint64_t t = serving_now(s);
@@ -293,6 +303,10 @@ void serving_tick(struct serving *s)
             r->reply_ops->drop(r->reply, r->state == API_STREAMING);
             r->reply = NULL;
             api_request_retire(r, OUTCOME_ERROR);
+        } else if (waits_for_workers(s, r, t)) {
+            api_request_begin_early(r);
+            if (r->reply) /* the client had not disconnected */
+                r->reply_ops->write(r->reply, str_from(r->dialect->keep_alive));
         } else if (r->state == API_STREAMING && r->dialect->keep_alive && s->o.keep_alive_ns &&
                    t - r->last_write_ns >= s->o.keep_alive_ns && r->reply_ops->room(r->reply) > 0) {
             r->last_write_ns = t;

@@ -330,6 +330,8 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->reply_ops->attach(reply, r);
     r->body = q->body;
     r->is_ours = q->is_ours;
+    if (q->fallback_of && r->reply_ops->add_header)
+        r->reply_ops->add_header(reply, "X-Coxswain-Fallback-Of", q->fallback_of);
     if (s->awaits_model)
         wait_for_model(r);
     else

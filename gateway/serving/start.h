@@ -16,6 +16,10 @@ struct serving_request {
     struct str model;
     /* true = the caller has found this serving by the name in the body, so the name is known */
     bool is_ours;
+    /* model that a header asks for, among the targets of a route; "" = any */
+    struct str target;
+    /* name of the model whose request this serving takes over; NULL = its own request */
+    const char *fallback_of;
 };
 
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q);

@@ -1,5 +1,5 @@
 """Tests that each flag that a page names is in the programs' option tables: in command lines of a text, and in the tables of
-docs/how-to/migrate-*.md."""
+docs/how-to/migrate-from-vllm.md and docs/reference/sagemaker.md."""
 import re
 import subprocess
 
@@ -85,21 +85,27 @@ def test_vllm_s_flags_become_what_the_page_says(tables):
         assert verdict == is_there, f"{name}: the page says {verdict}, cox up says {is_there}"
 
 
+def djl_s_settings():
+    """Yields (setting, flag, "MODEL" or "nothing") of the table of settings. "The flags of these names" is one flag for each setting."""
+    for settings, becomes, *_ in rows("docs/reference/sagemaker.md", "Settings"):
+        for name in re.findall(r"`([a-z_]+)`", settings):
+            yield name, f"--{name.replace('_', '-')}" if becomes == "the flags of these names" else becomes.strip("`")
+
+
 def test_djl_s_settings_become_what_the_page_says(tables):
     """The page agrees with the source cli/sagemaker/settings.c. sagemaker_test.c has a case for each of its settings."""
     commands, _ = tables
     source = (ROOT / "cli/sagemaker/settings.c").read_text()
     given = {re.sub("^--no-", "--", f) for f in re.findall(r'"(--[a-z-]+)', source)}
-    table = [r for r in rows("docs/how-to/migrate-from-djl.md", "Settings") if re.fullmatch(r"`[a-z_]+`", r[0])]
+    table = list(djl_s_settings())
     assert len(table) > 25
-    for setting, flag, *_ in table:
-        name = setting.strip("`")
+    for name, flag in table:
         if flag in ("nothing", "MODEL"):
             assert not re.search(rf'flag\(r, "[^"]+",[^;]*"{name}"', source), f"{name} does become something"
             continue
-        assert flag.strip("`") in commands["up"], f"cox up has no {flag}"
-        assert f'"{name}"' in source and flag.strip("`") in given, (name, flag)
-    assert given - {r[1].strip("`") for r in table} <= NO_SETTINGS, "flags that the page gives no setting for"
+        assert flag in commands["up"], f"cox up has no {flag}"
+        assert f'"{name}"' in source and flag in given, (name, flag)
+    assert given - {flag for _, flag in table} <= NO_SETTINGS, "flags that the page gives no setting for"
 
 
 def test_pictures_are_small_and_fetch_nothing():

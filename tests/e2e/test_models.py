@@ -3,64 +3,11 @@ import json
 import signal
 import subprocess
 import threading
-import time
-from pathlib import Path
 
 import httpx
 import pytest
-from cluster import BIN, Cluster, alive, end_all, free_ports, get, wait_for
-
-WEB = httpx.Client(timeout=30)
-
-
-class Head:
-    """Runs a head and one null worker, without a gateway."""
-
-    def __init__(self, folder, step_us=200):
-        self.port, self.admin, http = free_ports(3)
-        log = open(Path(folder) / f"head-{self.port}.log", "wb")
-        common = ["--insecure", "--log-level", "info"]
-        self.head = subprocess.Popen([BIN / "cox-head", *common, "--port", str(self.port), "--admin-port", str(self.admin)], stdout=log, stderr=log)
-        self.worker = subprocess.Popen([BIN / "cox-worker", *common, "--model", "null", "--head", f"127.0.0.1:{self.port}", "--http-port", str(http),
-                                        "--null-step-us", str(step_us)], stdout=log, stderr=log)
-
-    def entry(self, name, **more):
-        return {"name": name, "model": "null", "head": f"127.0.0.1:{self.port}", "insecure": True, **more}
-
-    def end(self):
-        end_all([self.worker, self.head])
-
-
-class Gateway:
-    def __init__(self, folder, entries, *args):
-        self.file, self.folder = Path(folder) / "models.yaml", Path(folder)
-        self.write(entries)
-        (self.port,) = free_ports(1)
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.log_path = Path(folder) / "gateway.log"
-        self.command = [BIN / "cox-gateway", "--models", self.file, "--port", str(self.port), *map(str, args)]
-        self.process = subprocess.Popen(self.command, stdout=open(self.log_path, "wb"), stderr=subprocess.STDOUT)
-
-    def write(self, entries):
-        """Replaces the file at once, as an editor does. JSON is YAML."""
-        text = entries if isinstance(entries, str) else json.dumps({"models": entries}, indent=1)
-        new = self.file.with_suffix(".new")
-        new.write_text(text)
-        new.replace(self.file)
-
-    def states(self, key=None):
-        code, body = get(self.url + "/v1/models", headers={"Authorization": f"Bearer {key}"} if key else None)
-        return {m["id"]: m["state"] for m in json.loads(body)["data"]} if code == 200 else {}
-
-    def wait_states(self, **states):
-        wait_for(f"the models are {states}", lambda: self.states() == states)
-
-    def ask(self, model, path="/v1/completions", key=None, **more):
-        body = {"prompt": [5, 6, 7], "max_tokens": 4, **({"model": model} if model else {}), **more}
-        return WEB.post(self.url + path, json=body, headers={"Authorization": f"Bearer {key}"} if key else {})
-
-    def log(self):
-        return self.log_path.read_text().replace("\\\"", "\"")
+from cluster import BIN, end_all, free_ports, get, wait_for
+from many_models import WEB, Gateway, Head
 
 
 class Stream(threading.Thread):
@@ -269,3 +216,108 @@ def test_options_of_one_model_are_refused(tmp_path):
     for flag in ("--model", "--served-model-name"):
         done = subprocess.run([BIN / "cox-gateway", "--models", tmp_path / "none.yaml", flag, "x", "--insecure"], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and f"{flag} cannot be used with --models" in done.stdout + done.stderr
+
+
+def route(g, models, **routes):
+    g.write(json.dumps({"models": models, "routes": [{"name": name, **r} for name, r in routes.items()]}))
+
+
+def answered_by(g, n, model="chat", **headers):
+    counts = {}
+    for _ in range(n):
+        done = WEB.post(g.url + "/v1/completions", json={"model": model, "prompt": [5], "max_tokens": 1}, headers=headers)
+        assert done.status_code == 200, done.text
+        counts[done.json()["model"]] = counts.get(done.json()["model"], 0) + 1
+    return counts
+
+
+def test_a_route_splits_and_rolls_back(heads, gateway):
+    models = [heads[0].entry("v1"), heads[1].entry("v2")]
+    g = gateway(models)
+    g.wait_states(v1="serving", v2="serving")
+    route(g, models, chat={"targets": [{"model": "v1", "weight": 90}, {"model": "v2", "weight": 10}]})
+    wait_for("the route is listed", lambda: g.states().get("chat") == "serving")
+    counts = answered_by(g, 300)
+    assert 240 < counts["v1"] < 297, counts  # 270 is expected; 5.7 standard deviations
+    assert answered_by(g, 5, **{"x-coxswain-model": "v2"}) == {"v2": 5}
+    wrong = WEB.post(g.url + "/v1/completions", json={"model": "chat", "prompt": [5]}, headers={"x-coxswain-model": "v3"})
+    assert wrong.status_code == 400 and "no target of the route `chat`" in wrong.text
+    old = Stream(g, "v2", 2000)
+    assert old.began.wait(30)
+    route(g, models, v2={"targets": [{"model": "v1"}, {"model": "v2", "weight": 0}]})  # the name of a model may become a route
+    wait_for("the route has changed", lambda: "chat" not in g.states())
+    assert answered_by(g, 20, "v2") == {"v1": 20}
+    old.check()
+
+
+def test_a_mirror_gets_copies(heads, gateway):
+    models = [heads[0].entry("main"), heads[1].entry("shadow")]
+    g = gateway(models)
+    g.wait_states(main="serving", shadow="serving")
+    route(g, models, chat={"targets": [{"model": "main"}], "mirror": "shadow"})
+    wait_for("the route is listed", lambda: "chat" in g.states())
+    assert answered_by(g, 10) == {"main": 10}
+    Stream(g, "chat", 50).check("main")
+    wait_for("the copies were answered", lambda: 'mirrored_total{outcome="answered"} 11' in get(g.url + "/metrics")[1])
+    assert 'request_success_total{model_name="shadow",engine="0",finished_reason="length"} 11' in get(g.url + "/metrics")[1].replace(
+        'engine="0",model_name="shadow"', 'model_name="shadow",engine="0"')
+
+
+def test_fallbacks_and_limits(heads, gateway):
+    good = heads[0].entry("good")
+    g = gateway([good, {**good, "name": "broken", "model": "/nowhere", "fallback": "good"}, heads[1].entry("small", max_requests=1),
+                 heads[2].entry("spilling", max_requests=1, fallback="good")])
+    g.wait_states(good="serving", broken="failed", small="serving", spilling="serving")
+    done = g.ask("broken")
+    assert (done.status_code, done.json()["model"], done.headers["x-coxswain-fallback-of"]) == (200, "good", "broken")
+    held = [Stream(g, "small", 3000), Stream(g, "spilling", 3000)]
+    for s in held:
+        assert s.began.wait(30)
+    full, spilled = g.ask("small"), g.ask("spilling")
+    assert full.status_code == 429 and full.headers["retry-after"] == "1" and "most open requests (1)" in full.text
+    assert (spilled.status_code, spilled.json()["model"]) == (200, "good")
+    for s in held:
+        s.check()
+    assert "x-coxswain-fallback-of" not in g.ask("spilling").headers
+
+
+@pytest.mark.parametrize("routes, why", [
+    ([{"name": "r", "targets": [{"model": "b"}]}], 'no model of the name "b"'),
+    ([{"name": "r", "targets": []}], "needs a weight above 0"),
+    ([{"name": "r", "targets": [{"model": "a", "weight": -1}]}], "whole number from 0"),
+    ([{"name": "r", "targets": [{"model": "a", "wait": 1}]}], 'may have "weight"'),
+    ([{"name": "r", "targets": [{"model": "a"}]}] * 2, "two routes of this name"),
+    ([{"name": "r"}], "a name and targets"),
+    ([{"name": "r", "targets": [{"model": "a"}], "mirror": "b"}], 'no model of the name "b"'),
+    ("r", "routes must be a list"),
+])
+def test_a_bad_route_is_refused(tmp_path, routes, why):
+    g = Gateway(tmp_path, json.dumps({"models": [{"name": "a"}], "routes": routes}))
+    assert g.process.wait(20) == 2 and why in g.log(), g.log()
+
+
+def test_the_admin_changes_models(heads, gateway, tmp_path):
+    (tmp_path / "admin").write_text("sk-admin-key-1 ada\n")
+    g = gateway([heads[0].entry("alpha")], "--admin-key-file", tmp_path / "admin")
+    g.wait_states(alpha="serving")
+    admin = {"Authorization": "Bearer sk-admin-key-1"}
+    new = heads[1].entry("ignored", aliases=["b"])
+    assert WEB.put(g.url + "/admin/models/org%2Fbeta", json=new).status_code == 401
+    assert WEB.put(g.url + "/admin/models/org%2Fbeta", json=new, headers=admin).status_code == 200
+    g.wait_states(**{"alpha": "serving", "org/beta": "serving", "b": "serving"})
+    targets = {"targets": [{"model": "org/beta"}]}
+    assert WEB.put(g.url + "/admin/routes/chat", json=targets, headers=admin).status_code == 200
+    assert g.ask("chat").json()["model"] == "org/beta"
+    for method, path, body, code, why in (
+            ("PUT", "/admin/models/x", {"port": 1}, 400, 'cannot have \\"port\\"'), ("PUT", "/admin/models/x", [], 400, "must be a JSON object"),
+            ("PUT", "/admin/models/x", {"aliases": ["alpha"]}, 400, "also a name of the model"),
+            ("DELETE", "/admin/models/none", None, 404, "no such name"), ("DELETE", "/admin/models/org%2Fbeta", None, 400, "no model of the name"),
+            ("PUT", "/admin/routes/r", {"targets": []}, 400, "weight above 0")):
+        done = WEB.request(method, g.url + path, json=body, headers=admin)
+        assert (done.status_code, why in done.text) == (code, True), done.text
+    assert WEB.delete(g.url + "/admin/routes/chat", headers=admin).status_code == 200
+    assert WEB.delete(g.url + "/admin/models/org%2Fbeta", headers=admin).status_code == 200
+    assert g.states() == {"alpha": "serving"} and 'by="ada" list=models name="org/beta" removed=true ok=true' in g.log()
+    g.write(json.dumps({"models": [heads[0].entry("alpha")], "managed_by": "cox up"}))
+    owned = WEB.delete(g.url + "/admin/models/alpha", headers=admin)
+    assert owned.status_code == 409 and "cox up owns the file of models" in owned.text

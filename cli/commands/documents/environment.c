@@ -214,8 +214,7 @@ void environment_write_markdown(const struct command_table *t, struct strbuf *ou
                           v->section);
         strbuf_printf(out, "| `%s` | %s | %s |\n", v->name, v->reader, v->meaning);
     }
-    strbuf_append_c(out,
-                    "\nDJL's other settings are `OPTION_<NAME>` for `option.<name>` in "
-                    "serving.properties, and `SERVING_<NAME>` for the server's own settings.\n"
-                    "[Migrate from DJL](../how-to/migrate-from-djl.md#settings) lists them.\n");
+    strbuf_append_c(out, "\nDJL's other settings are `OPTION_<NAME>` for `option.<name>` in "
+                         "serving.properties, and `SERVING_<NAME>` for the server's own settings.\n"
+                         "[SageMaker](sagemaker.md#settings) lists them.\n");
 }

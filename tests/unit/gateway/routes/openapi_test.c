@@ -31,7 +31,7 @@ static json_t *document(const struct openapi_world *w)
 }
 
 static const struct openapi_world all = {
-    .keys = true, .admin = true, .metrics_key = true, .state = true};
+    .keys = true, .admin = true, .metrics_key = true, .state = true, .models = true};
 
 /* Returns the route of a documented path and method, such as the path
  * "/v1/files/{file_id}/content" and the method "post". */
@@ -39,6 +39,7 @@ static const struct http_route *route_of(const char *method, const char *path)
 {
     const char *upper = strcmp(method, "get") == 0      ? "GET"
                         : strcmp(method, "post") == 0   ? "POST"
+                        : strcmp(method, "put") == 0    ? "PUT"
                         : strcmp(method, "delete") == 0 ? "DELETE"
                                                         : "";
     char plain[128] = "", allow[64];
@@ -270,6 +271,7 @@ static void test_worlds(void **state)
     json_t *doc = document(&bare), *paths = json_object_get(doc, "paths");
     assert_null(json_object_get(paths, "/v1/files"));
     assert_null(json_object_get(paths, "/v1/load_lora_adapter"));
+    assert_null(json_object_get(paths, "/admin/models/{model}"));
     json_t *models = json_object_get(json_object_get(paths, "/v1/models"), "get");
     assert_int_equal(json_array_size(json_object_get(models, "security")), 0);
     assert_null(json_object_get(json_object_get(models, "responses"), "401"));

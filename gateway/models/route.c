@@ -1,0 +1,62 @@
+#include "gateway/models/route.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+
+/* time without a replica that a request still waits for before it goes to the fallback */
+#define RESTART_NS (2 * NS_PER_S)
+
+static bool is_named(const struct api_key *key, const char *model)
+{
+    return key && key->limits.models && limits_allow_model(key, str_from(model));
+}
+
+struct served_model *model_route_choose(const struct model_route *r, struct str asked,
+                                        const struct api_key *key, struct rng *rng)
+{
+    uint32_t weights[ROUTE_TARGETS_MAX];
+    uint64_t sum = 0;
+    bool any_named = false;
+    const uint32_t n = r->file->n_targets;
+    for (uint32_t i = 0; i < n; i++)
+        any_named |= is_named(key, r->file->targets[i].model);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *model = r->file->targets[i].model;
+        if (asked.len > 0 && str_eq_c(asked, model))
+            return r->targets[i];
+        /* a target of weight 0 is chosen only by name */
+        const uint32_t weight = r->file->targets[i].weight;
+        weights[i] = !any_named ? weight : is_named(key, model) ? (weight ? weight : 1) : 0;
+        sum += weights[i];
+    }
+    if (asked.len > 0)
+        return NULL;
+    uint64_t at = rng_below(rng, sum);
+    uint32_t i = 0;
+    while (at >= weights[i])
+        at -= weights[i++];
+    return r->targets[i];
+}
+
+static bool has_waited(const struct serving *s, uint64_t since_ns)
+{
+    return serving_now(s) - since_ns > RESTART_NS;
+}
+
+bool served_model_is_out(const struct served_model *m)
+{
+    const struct serving *s = &m->serving;
+    if (m->failure[0])
+        return true;
+    if (m->max_requests > 0 && s->n_requests >= m->max_requests)
+        return true;
+    if (m->phase != SERVED_OPEN)
+        return false;
+    if (!s->cluster.link_up)
+        return has_waited(s, s->cluster.link_changed_ns);
+    return s->cluster.n_replicas_ready == 0 && s->cluster.start_s == 0 &&
+           has_waited(s, s->cluster.replica_lost_ns > s->cluster.link_changed_ns
+                             ? s->cluster.replica_lost_ns
+                             : s->cluster.link_changed_ns);
+}
