@@ -19,7 +19,8 @@ static void add_text(struct strbuf *out, const char *key, const char *value)
 void set_gateway_file_text(const struct up_set *set, const struct set_shown *shown,
                            struct strbuf *out)
 {
-    strbuf_append_c(out, "models:\n");
+    /* the gateways' admin API changes no file that another program writes again */
+    strbuf_append_c(out, "managed_by: \"cox up\"\nmodels:\n");
     for (uint32_t i = 0; i < set->n; i++) {
         const struct set_model *m = &set->models[i];
         strbuf_append_c(out, "- name: ");

@@ -87,7 +87,8 @@ static void an_entry_overrides_the_command_line(void **state)
     struct strbuf out;
     strbuf_init(&out, 0);
     set_gateway_file_text(&c.set, shown, &out);
-    assert_string_equal(out.ptr, "models:\n"
+    assert_string_equal(out.ptr, "managed_by: \"cox up\"\n"
+                                 "models:\n"
                                  "- name: \"a\"\n"
                                  "  aliases: [\"b\", \"c\"]\n"
                                  "  model: \"demo\"\n"
