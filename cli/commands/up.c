@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/base/program_name.h"
 #include "cli/commands/command.h"
 #include "cli/commands/vllm.h"
 #include "cli/multi_model/serve.h"
@@ -23,10 +24,12 @@ int cmd_up(int argc, char **argv)
     struct up_options *o = mem_zalloc(sizeof *o);
     struct config_result res;
     int code;
-    const struct command_line line = {.usage = "cox up MODEL... [OPTION...]",
+    const bool one_model = program_is_vllm(); /* `vllm serve` takes one */
+    const struct command_line line = {.usage = one_model ? "cox up MODEL [OPTION...]"
+                                                         : "cox up MODEL... [OPTION...]",
                                       .specs = vllm_up_specs(up_specs, up_n_specs),
                                       .n_specs = up_n_specs,
-                                      .max_positional = UP_SET_MAX,
+                                      .max_positional = one_model ? 1 : UP_SET_MAX,
                                       .groups = option_groups,
                                       .log_format = &o->log_format};
     struct up_start start = {.command = argv[0], .options = o, .begin_ns = clock_mono_ns()};
