@@ -10,6 +10,7 @@
 #include "cli/up/set_run.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "cli/up/set/watch.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/config/lookup.h"
 #include "common/host/host.h"
 
 enum { TICK_MS = 50, TRIES = 3, PORT_STEP = 10, WHY_BYTES = 800, NAMES_BYTES = 256 };
@@ -37,8 +39,8 @@ struct running_model {
     const char *admin, *head;
     struct set_watch *watch;
     struct set_heard heard;
-    uint64_t n_rests;             /* answers to rests that were handled */
-    uint32_t n_tries;             /* ends of a process before the model served */
+    uint64_t n_rests;  /* answers to rests that were handled */
+    uint32_t *n_tries; /* [plan.n_children] ends of each process before the model served */
     bool has_served, has_workers; /* has_workers: the workers were added to the supervisor */
     char failed[WHY_BYTES];
 };
@@ -278,12 +280,23 @@ static void begin_demand(struct set_run *r)
     }
 }
 
+/* Returns the seconds that requests of a model wait. An on-demand model may have to load, and to
+ * wait for memory, so its requests wait longer unless --queue-timeout was given. */
+static uint32_t queue_timeout(const struct set_run *r, const struct up_options *o)
+{
+    size_t i = config_find(r->in.specs, r->in.n_specs, STR("queue-timeout"));
+    bool is_usual = i < r->in.n_specs && r->in.specs[i].def &&
+                    r->in.options->queue_timeout_s == strtod(r->in.specs[i].def, NULL);
+    return o->start != UP_START_ALWAYS && is_usual ? UP_DEMAND_START_S : 0;
+}
+
 static enum status write_file(struct set_run *r, struct error *err)
 {
     struct set_shown *shown = mem_zalloc(r->set.n * sizeof *shown);
     for (uint32_t i = 0; i < r->set.n; i++)
         shown[i] = (struct set_shown){.model = r->models[i].opened.name,
                                       .head = r->models[i].head,
+                                      .queue_timeout_s = queue_timeout(r, r->set.models[i].o),
                                       .failed = r->models[i].failed};
     enum status s = set_gateway_file_write(r->file, &r->set, shown, err);
     mem_free(shown);
@@ -347,6 +360,8 @@ enum status set_run_plan(struct set_run *r, const struct up_machine *m, struct u
     TRY(plan_memory(r, table, err));
     for (uint32_t i = 0; i < r->set.n; i++) /* again, with threads, KV cache and GPUs */
         TRY(build_plan(r, i, err));
+    for (uint32_t i = 0; i < r->set.n; i++)
+        r->models[i].n_tries = mem_zalloc(r->models[i].plan.n_children * sizeof(uint32_t));
     begin_demand(r);
     join_plans(r, &place, out, all);
     TRY(up_plan_check_ports(all, err));
@@ -378,13 +393,22 @@ static void fail(struct set_run *r, uint32_t i, const char *why)
     changed(r);
 }
 
+/* Counts the end of a process. A fault that ends all ranks at once counts once for each. */
+static uint32_t count_try(struct running_model *m, const struct up_child *c)
+{
+    for (uint32_t i = 0; i < m->plan.n_children; i++)
+        if (strcmp(m->plan.children[i].name, c->name) == 0)
+            return ++m->n_tries[i];
+    return TRIES;
+}
+
 bool set_run_ended(struct set_run *r, const struct up_child *c, bool gives_up, const char *why)
 {
     uint32_t i = c->model - 1;
     struct running_model *m = &r->models[i];
     if (m->failed[0])
         return false;
-    if (m->has_served || (!gives_up && ++m->n_tries < TRIES))
+    if (m->has_served || (!gives_up && count_try(m, c) < TRIES))
         return true;
     fail(r, i, why);
     return false;
@@ -560,6 +584,7 @@ void set_run_free(struct set_run *r)
     for (uint32_t i = 0; r->models && i < r->set.n; i++) {
         set_watch_free(r->models[i].watch);
         up_model_close(&r->models[i].opened);
+        mem_free(r->models[i].n_tries);
     }
     mem_free(r->models);
     mem_free(r->demand.models);

@@ -1,8 +1,5 @@
 #include "cli/up/plan/head.h"
 
-/* seconds in which an on-demand model starts, with the wait for another model's memory */
-enum { DEMAND_START_S = 600 };
-
 static const char *const stats_formats[] = {"vllm", "vllm0"};
 static const char *const scheduling_policies[] = {"fcfs", "priority"};
 
@@ -30,7 +27,7 @@ static void flags_of_demand(struct up_builder *b, struct up_child *c)
         return;
     up_flag(c, "--scale-min", "0");
     up_flag_int(b, c, "--scale-idle-s", b->o->idle_timeout_s);
-    up_flag_int(b, c, "--scale-start-s", DEMAND_START_S);
+    up_flag_int(b, c, "--scale-start-s", UP_DEMAND_START_S);
 }
 
 void up_build_head(struct up_builder *b, struct up_child *c, bool is_second)

@@ -36,6 +36,8 @@ void set_gateway_file_text(const struct up_set *set, const struct set_shown *sho
             strbuf_append_c(out, "]\n");
         add_text(out, "model", shown[i].model);
         add_text(out, "head", shown[i].head);
+        if (shown[i].queue_timeout_s > 0)
+            strbuf_printf(out, "  queue_timeout: %u\n", shown[i].queue_timeout_s);
         for (uint32_t k = 0; k < m->n_settings; k++)
             strbuf_printf(out, "  %s: %s\n", m->settings[k].key, m->settings[k].json);
         if (shown[i].failed && shown[i].failed[0]) {

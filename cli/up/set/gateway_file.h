@@ -7,8 +7,10 @@
 
 /* `set_shown` is what the gateways learn of a model besides its entry in the set. */
 struct set_shown {
-    const char *model;  /* MODEL for the gateways: the tokenizer and chat template */
-    const char *head;   /* HOST:PORT of the head */
+    const char *model; /* MODEL for the gateways: the tokenizer and chat template */
+    const char *head;  /* HOST:PORT of the head */
+    /* seconds that a request waits for a replica; 0 = the gateways' own --queue-timeout */
+    uint32_t queue_timeout_s;
     const char *failed; /* why the supervisor gave up on the model; "" or NULL = it did not */
 };
 

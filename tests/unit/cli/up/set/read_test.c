@@ -82,8 +82,8 @@ static void an_entry_overrides_the_command_line(void **state)
     assert_int_equal(b->o->start, UP_START_ALWAYS);
     assert_string_equal(b->name, "ORG/Some-Model");
     assert_string_equal(b->tag, "some-model");
-    const struct set_shown shown[] = {{"demo", "127.0.0.1:1", "it said \"no\"\nand ended"},
-                                      {"/m", "127.0.0.1:2", NULL}};
+    const struct set_shown shown[] = {{"demo", "127.0.0.1:1", 600, "it said \"no\"\nand ended"},
+                                      {"/m", "127.0.0.1:2", 0, NULL}};
     struct strbuf out;
     strbuf_init(&out, 0);
     set_gateway_file_text(&c.set, shown, &out);
@@ -93,6 +93,7 @@ static void an_entry_overrides_the_command_line(void **state)
                                  "  aliases: [\"b\", \"c\"]\n"
                                  "  model: \"demo\"\n"
                                  "  head: \"127.0.0.1:1\"\n"
+                                 "  queue_timeout: 600\n"
                                  "  tool_call_parser: \"hermes\"\n"
                                  "  state: failed\n"
                                  "  reason: \"it said \\\"no\\\"\\nand ended\"\n"
