@@ -21,13 +21,13 @@ WEB = httpx.Client(timeout=60 * SLOW)
 class Up:
     """Runs `cox up` with the given models."""
 
-    def __init__(self, folder, *args):
+    def __init__(self, folder, *args, **env):
         self.folder = Path(folder)
         tmp = self.folder / "tmp"
         tmp.mkdir(exist_ok=True)
         base = free_ports(60)[0]
         self.url, self.head_port, self.admin_port = f"http://127.0.0.1:{base}", base + 10, base + 1
-        self.pids_file, self.env = self.folder / "pids", {**os.environ, "TMPDIR": str(tmp)}
+        self.pids_file, self.env = self.folder / "pids", {**os.environ, "TMPDIR": str(tmp), **env}
         self.command = [BIN / "cox", "up", *map(str, args), "--port", base, "--admin-port", base + 1, "--head-port", base + 10,
                         "--worker-http-port", base + 11, "--print-pids", self.pids_file]
         self.log_path = self.folder / "log"
@@ -135,6 +135,18 @@ def test_a_model_that_has_served_is_started_again(tmp_path):
         os.kill(c.pids()["head-null"], signal.SIGKILL)  # a model that has served is started again
         wait_for("the model serves again", lambda: c.ask("null").status_code == 200)
         assert c.ask("other").status_code == 200 and "has failed" not in c.log()
+
+
+def test_three_ends_before_a_model_serves_are_a_failure(tmp_path):
+    with Up(tmp_path, "null", "other=null", COX_NULL_LOAD_MS="600000") as c:
+        killed = set()
+        while len(killed) < 3:
+            pid = wait_for("the worker runs", lambda: next((p for n, p in c.pids().items() if n == "worker-null-0" and p not in killed), None))
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+        wait_for("the model has failed", lambda: "the model null has failed" in c.log() and "head-null" not in c.pids())
+        assert "worker-null-0 ended with signal 9" in c.log() and {"head-other", "worker-other-0"} <= set(c.pids())
+        wait_for("the gateway knows", lambda: c.states().get("null") == "failed")
 
 
 @needs_goldens
