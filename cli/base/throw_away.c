@@ -17,9 +17,10 @@
 
 enum { YOUNG_S = 60, MAX_DEPTH = 4 };
 
-static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  "gateway.pub",
-                                    "worker.key", "worker.pub", "operator.key", "operator.pub",
-                                    "authorized", "gateway",    "control",      OWNER};
+static const char *const files[] = {"head.key",        "head.pub",   "gateway.key",  "gateway.pub",
+                                    "worker.key",      "worker.pub", "operator.key", "operator.pub",
+                                    "authorized",      "gateway",    "control",      "models.yaml",
+                                    "models.yaml.new", OWNER};
 
 /* Removes the folders that `cli/pull/stream.c` makes for a model in memory. Such a folder
  * contains links, lists of ranges, and folders of the same kind. */

@@ -135,7 +135,8 @@ enum status admin_call(const struct admin_access *o, const char *method, const c
                                    .url = url,
                                    .bearer = bearer,
                                    .body = str_from(body),
-                                   .timeout_ms = CALL_TIMEOUT_MS};
+                                   .timeout_ms = CALL_TIMEOUT_MS,
+                                   .session = o->session};
     enum status s = http_client_call(&call, &code, &text, err);
     if (s != STATUS_OK) {
         strbuf_fini(&text);

@@ -13,6 +13,7 @@ struct admin_access {
     bool json, watch, undo, in_place, once, no_follow;
     int64_t since, timeout_s;
     double interval_s;
+    struct http_session *session; /* session of repeated calls; NULL = none */
     char followed[280]; /* address of the head that is called instead of `address`; "" = none */
 };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/base/program_name.h"
 #include "cli/commands/command.h"
 #include "cli/commands/vllm.h"
 #include "cli/multi_model/serve.h"
@@ -12,6 +13,7 @@
 #include "cli/up/cluster.h"
 #include "cli/up/plan/options.h"
 #include "cli/up/sagemaker.h"
+#include "cli/up/set/types.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -22,10 +24,12 @@ int cmd_up(int argc, char **argv)
     struct up_options *o = mem_zalloc(sizeof *o);
     struct config_result res;
     int code;
-    const struct command_line line = {.usage = "cox up MODEL [OPTION...]",
+    const bool one_model = program_is_vllm(); /* `vllm serve` takes one */
+    const struct command_line line = {.usage = one_model ? "cox up MODEL [OPTION...]"
+                                                         : "cox up MODEL... [OPTION...]",
                                       .specs = vllm_up_specs(up_specs, up_n_specs),
                                       .n_specs = up_n_specs,
-                                      .max_positional = 1,
+                                      .max_positional = one_model ? 1 : UP_SET_MAX,
                                       .groups = option_groups,
                                       .log_format = &o->log_format};
     struct up_start start = {.command = argv[0], .options = o, .begin_ns = clock_mono_ns()};
@@ -38,7 +42,8 @@ int cmd_up(int argc, char **argv)
         up_sagemaker_argv(&argc, argv, &texts, &own_argv, &start.sagemaker_settings, &code))
         argv = own_argv;
     if ((!by_sagemaker || own_argv) && command_parse(&line, argc, argv, o, &res, &code)) {
-        if (res.positional.n_items == 0) {
+        bool is_set = res.positional.n_items > 1 || o->models_file || o->on_demand;
+        if (res.positional.n_items == 0 && !o->models_file) {
             char usage[COMMAND_USAGE_BYTES];
             fprintf(stderr,
                     "cox %s: the model is missing; usage: %s; MODEL is null, demo, a GGUF file, a "
@@ -46,7 +51,15 @@ int cmd_up(int argc, char **argv)
                     argv[0], command_usage(argv[0], line.usage, usage));
             code = EXIT_USAGE;
         } else {
-            start.model = res.positional.items[0];
+            const struct set_input models = {.argc = argc,
+                                             .argv = argv,
+                                             .environ_ = environ,
+                                             .specs = line.specs,
+                                             .n_specs = line.n_specs,
+                                             .options = o,
+                                             .models = &res.positional};
+            start.model = is_set ? NULL : res.positional.items[0];
+            start.models = is_set ? &models : NULL;
             log_init("cox", (enum log_level)o->log_level, (enum log_format)o->log_format);
             code = up_cluster_run(&start);
         }

@@ -31,6 +31,7 @@
 #include "cli/up/ready.h"
 #include "cli/up/sagemaker.h"
 #include "cli/up/screen.h"
+#include "cli/up/set_run.h"
 #include "cli/up/supervisor.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -46,6 +47,8 @@ struct up {
     struct up_machine machine;
     struct arena arena;
     struct up_plan plan;
+    const struct set_input *models; /* several models; NULL = one, in `model` */
+    struct set_run *set;            /* state of several models */
     /* the model's settings in DJL's form, for the log; NULL = none */
     const char *sagemaker_settings;
     struct loop *loop;
@@ -59,7 +62,8 @@ struct up {
     struct up_screen_options screen_options;
     struct up_detach detach;
     char cluster_name[UP_NAME_BYTES];
-    bool is_only; /* no other cluster ran on this machine at the start */
+    bool is_only;      /* no other cluster ran on this machine at the start */
+    bool is_listening; /* the first gateway accepts connections */
     bool is_ready, is_late, is_stopping;
     char url[300];
     const char *admin; /* HOST:PORT of the head's admin API, on the arena */
@@ -93,7 +97,8 @@ static void say_ready(struct up *u, const json_t *status)
     const struct up_ready r = {.url = u->url,
                                .uds = u->o->uds,
                                .admin = u->admin,
-                               .model = u->plan.model_name,
+                               .model = u->set ? set_run_first_name(u->set) : u->plan.model_name,
+                               .models = u->set ? set_run_names(u->set) : NULL,
                                .name = u->cluster_name,
                                .log_file = u->detach.log_file[0] ? u->detach.log_file : NULL,
                                .has_key = u->o->api_keys.n_items > 0 || u->o->api_key_file,
@@ -121,6 +126,8 @@ static void say_ready(struct up *u, const json_t *status)
         u->screen = NULL;
     }
     up_ready_plain(&r, &text);
+    if (u->set)
+        set_run_print(u->set, &text);
     for (char *line = strtok(text.ptr, "\n"); line; line = strtok(NULL, "\n")) {
         if (!u->screen)
             supervisor_say(u->supervisor, "%s", line);
@@ -129,6 +136,33 @@ static void say_ready(struct up *u, const json_t *status)
     }
     strbuf_fini(&text);
     up_detach_ready(&u->detach);
+}
+
+static void begin_serving(struct up *u, const json_t *status)
+{
+    u->is_ready = true;
+    say_of_model(u, sagemaker_ready);
+    say_ready(u, status);
+}
+
+/* Looks at the models of a set: whether they serve, or have all failed. */
+static void on_models(void *ctx)
+{
+    struct up *u = ctx;
+    if (u->is_stopping)
+        return;
+    if (set_run_failure(u->set)[0]) {
+        u->is_stopping = true;
+        up_probe_stop(u->probe);
+        set_run_stop(u->set);
+        supervisor_stop(u->supervisor);
+    } else if (!u->is_ready && u->is_listening && set_run_is_ready(u->set)) {
+        begin_serving(u, NULL);
+    } else if (!u->is_ready && u->screen) {
+        char text[200];
+        set_run_progress(u->set, (clock_mono_ns() - u->begin_ns) / NS_PER_MS, text, sizeof text);
+        up_screen_progress(u->screen, text);
+    }
 }
 
 static void on_probe(void *ctx)
@@ -141,11 +175,14 @@ static void on_probe(void *ctx)
     if (now.is_late) {
         u->is_late = u->is_stopping = true;
         up_probe_stop(u->probe);
+        if (u->set)
+            set_run_stop(u->set);
         supervisor_stop(u->supervisor);
+    } else if (u->set) {
+        u->is_listening = now.serves;
+        on_models(u);
     } else if (now.serves) {
-        u->is_ready = true;
-        say_of_model(u, sagemaker_ready);
-        say_ready(u, now.status);
+        begin_serving(u, now.status);
     } else if (u->screen && now.progress[0]) {
         up_screen_progress(u->screen, now.progress);
     }
@@ -160,6 +197,8 @@ static void stop(void *ctx)
                                        : "Stopping. Ctrl-C again ends all processes at once.\n");
     u->is_stopping = true;
     up_probe_stop(u->probe);
+    if (u->set)
+        set_run_stop(u->set);
     supervisor_stop(u->supervisor);
 }
 
@@ -178,16 +217,56 @@ static void stop_in_order(void *ctx)
 
 /* ---- start ---- */
 
+/* Prints the table of the memory, line by line, before any process starts. */
+static void say_memory(struct up *u, struct strbuf *table)
+{
+    if (u->screen && table->len > 0) {
+        up_screen_print(u->screen, table->ptr);
+        return;
+    }
+    for (char *line = table->len > 0 ? strtok(table->ptr, "\n") : NULL; line;
+         line = strtok(NULL, "\n"))
+        if (log_is_json())
+            log_info("note", "text=%s", log_quote(line));
+        else
+            fprintf(stderr, "%-10s | %s\n", "cox", line);
+}
+
+static enum status open_models(struct up *u, const char *tmp_dir, struct error *err)
+{
+    if (u->set)
+        return set_run_open(u->set, u->name, tmp_dir, &u->arena, &u->model.has_not_come,
+                            &u->model.fetched_ns, err);
+    return up_model_open(&u->model, u->o, u->name, tmp_dir, &u->arena, err);
+}
+
+/* Plans the processes, and checks that their ports are free. */
+static enum status plan_processes(struct up *u, struct error *err)
+{
+    struct up_plan all;
+    struct strbuf table;
+    if (!u->set) {
+        TRY(up_plan_build(u->o, u->model.name, &u->machine.place, &u->arena, &u->plan, err));
+        return up_machine_check(u->o, &u->plan, u->name, err);
+    }
+    strbuf_init(&table, 0);
+    enum status s = set_run_plan(u->set, &u->machine, &u->plan, &all, &table, err);
+    say_memory(u, &table);
+    strbuf_fini(&table);
+    return s == STATUS_OK ? up_machine_check(u->o, &all, u->name, err) : s;
+}
+
 static enum status prepare(struct up *u, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
     tmp_dir = tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp";
-    TRY(up_model_open(&u->model, u->o, u->name, tmp_dir, &u->arena, err));
+    TRY(open_models(u, tmp_dir, err));
     if (u->model.fetched_ns > 0) /* start times and limits do not include the time of the fetch */
         u->begin_ns = u->model.fetched_ns;
     TRY(up_machine_export_secrets(u->o, err));
     /* COX_CONFIG holds options of this command, which the children do not know */
     (void)unsetenv("COX_CONFIG");
+    (void)unsetenv("COX_MODELS");
     (void)unsetenv("COX_MODEL"); /* the head would use COX_MODEL as a served name */
     TRY(up_machine_find_programs(&u->machine, err));
     /* The loop handles signals before the keys are written. After that, Ctrl-C ends the loop,
@@ -202,12 +281,12 @@ static enum status prepare(struct up *u, struct error *err)
         return error_set(err, STATUS_CLOSED, "the start was stopped by a signal");
     }
     TRY(up_machine_prepare(&u->machine, u->o, u->name, tmp_dir, err));
-    TRY(up_plan_build(u->o, u->model.name, &u->machine.place, &u->arena, &u->plan, err));
     snprintf(u->url, sizeof u->url, "%s://%s", u->o->ssl.certfile ? "https" : "http",
              u->o->uds ? "localhost" : up_reachable(&u->arena, u->o->host, u->o->port));
     u->admin = up_reachable(&u->arena, u->o->admin_host, u->o->admin_port);
+    TRY(plan_processes(u, err));
     say_of_model(u, sagemaker_loading);
-    return up_machine_check(u->o, &u->plan, u->name, err);
+    return STATUS_OK;
 }
 
 /* ---- cox logs, cox scale ---- */
@@ -226,6 +305,11 @@ static const char *state(void *ctx)
 {
     const struct up *u = ctx;
     return u->is_stopping ? "stopping" : u->is_ready ? "serving" : "starting";
+}
+
+static bool on_model_ended(void *ctx, const struct up_child *c, bool gives_up, const char *why)
+{
+    return set_run_ended(((struct up *)ctx)->set, c, gives_up, why);
 }
 
 static const char *process(void *ctx, uint32_t i)
@@ -252,6 +336,11 @@ static enum status scale(void *ctx, uint32_t n, struct error *err)
 {
     struct up *u = ctx;
     char name[32];
+    if (u->set)
+        return error_set(err, STATUS_INVALID,
+                         "this cluster serves several models, which start and stop on their own. "
+                         "Set `workers` of a model in the --models file, and start the cluster "
+                         "again");
     for (uint32_t i = 0;; i++) {
         snprintf(name, sizeof name, "worker-%u", i);
         if (supervisor_has(u->supervisor, name))
@@ -325,6 +414,7 @@ static enum status run(struct up *u, struct error *err)
                                           .color = color,
                                           .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,
+                                          .on_model_ended = u->set ? on_model_ended : NULL,
                                           .ctx = u};
     /* start_control is called before the log begins, so that its warning reaches the terminal */
     start_control(u);
@@ -332,13 +422,16 @@ static enum status run(struct up *u, struct error *err)
     enum status s = supervisor_start(&so, &u->supervisor, err);
     if (s != STATUS_OK)
         supervisor_stop(u->supervisor);
+    else if (u->set)
+        set_run_start(u->set, u->loop, u->supervisor, on_models, u);
     const struct up_probe_options po = {.loop = u->loop,
                                         .url = u->url,
                                         .uds = u->o->uds,
                                         .admin = u->admin,
                                         .admin_key_file = u->o->admin_key_file,
                                         .by_head = u->o->ssl.cert_reqs == 2,
-                                        .wants_status = u->screen != NULL,
+                                        .only_listens = u->set != NULL,
+                                        .wants_status = u->screen && !u->set,
                                         .timeout_s = u->o->startup_timeout_s,
                                         .begin_ns = u->begin_ns,
                                         .n_workers = u->plan.n_workers,
@@ -356,6 +449,9 @@ static enum status run(struct up *u, struct error *err)
             u->detach.log_file[0] ? "its log"
             : u->screen           ? "`cox up --verbose`"
                                   : "the log above");
+    if (s == STATUS_OK && u->set && set_run_failure(u->set)[0])
+        s = error_set(err, STATUS_INVALID, "all models have failed. The last one: %s",
+                      set_run_failure(u->set));
     if (s == STATUS_OK && supervisor_failure(u->supervisor)[0])
         s = error_set(err, STATUS_INVALID, "%s", supervisor_failure(u->supervisor));
     return s;
@@ -364,6 +460,7 @@ static enum status run(struct up *u, struct error *err)
 static void finish(struct up *u)
 {
     up_probe_free(u->probe);
+    set_run_free(u->set);
     supervisor_free(u->supervisor);
     up_control_free(u->control);
     if (u->loop)
@@ -417,9 +514,12 @@ static enum status begin(struct up *u, enum up_side *side, int *code, struct err
     bool color = u->o->color == 1 || (u->o->color == 0 && isatty(STDERR_FILENO) == 1);
     const struct option_list *names = &u->o->served_model_names;
     *side = UP_SIDE_CLUSTER;
+    const char *model = names->n_items > 0 ? names->items[0] : u->model.name;
     up_detach_init(&u->detach);
-    TRY(up_name_choose(u->o->name, names->n_items > 0 ? names->items[0] : u->model.name,
-                       u->cluster_name, &u->is_only, err));
+    if (u->models)
+        TRY(set_run_read(u->models, &u->arena, &u->set, err));
+    TRY(up_name_choose(u->o->name, u->set ? set_run_first_name(u->set) : model, u->cluster_name,
+                       &u->is_only, err));
     u->screen_options = up_screen_of_stderr(color);
     if (u->o->detach) {
         /* the terminal's width is read now, since stderr will be a pipe, which has no width */
@@ -439,6 +539,7 @@ int up_cluster_run(const struct up_start *start)
     int code = EXIT_FINE;
     u->o = start->options;
     u->model.name = start->model;
+    u->models = start->models;
     u->name = start->command;
     u->sagemaker_settings = start->sagemaker_settings;
     u->begin_ns = start->begin_ns;

@@ -5,10 +5,12 @@
 
 #include "cli/sagemaker/log.h"
 #include "cli/up/plan/options.h"
+#include "cli/up/set/read.h"
 
 struct up_start {
-    const char *command;        /* command's name: up or serve */
-    const char *model;          /* MODEL as the user gave it */
+    const char *command; /* command's name: up or serve */
+    const char *model;   /* MODEL as the user gave it; NULL = the models in `models` */
+    const struct set_input *models;
     struct up_options *options; /* options, which outlive the call; a served name may be added */
     /* the model's settings in DJL's form, for the log; NULL = none */
     const char *sagemaker_settings;

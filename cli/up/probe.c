@@ -24,7 +24,7 @@ struct up_probe {
     json_t *status;
 };
 
-/* Returns true when a gateway that requires client certificates accepts a TCP connection. */
+/* Returns true when the gateway accepts a connection. */
 static bool listens(const struct up_probe *p)
 {
     char url[URL_BYTES];
@@ -32,7 +32,7 @@ static bool listens(const struct up_probe *p)
     struct error err;
     int code;
     /* the URL has http instead of https, because the probe only opens a TCP connection */
-    snprintf(url, sizeof url, "http%s", p->o.url + strlen("https"));
+    snprintf(url, sizeof url, "http%s", strstr(p->o.url, "://"));
     strbuf_init(&none, 0);
     const struct http_call call = {
         .url = url, .timeout_ms = HEALTH_TIMEOUT_MS, .uds = p->o.uds, .connect_only = true};
@@ -47,6 +47,8 @@ static bool is_healthy(const struct up_probe *p)
     struct strbuf answer;
     struct error err;
     int code = 0;
+    if (p->o.only_listens)
+        return listens(p);
     snprintf(url, sizeof url, p->o.by_head ? "http://%s/readyz" : "%s/health",
              p->o.by_head ? p->o.admin : p->o.url);
     strbuf_init(&answer, 64 << 10);

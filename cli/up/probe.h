@@ -11,6 +11,7 @@ struct up_probe_options { /* Describes a probe; all strings are borrowed. */
     /* HOST:PORT of the head's admin API, and the key file; NULL = none */
     const char *admin, *admin_key_file;
     bool by_head; /* the probe polls the head, since the gateway requires a client certificate */
+    bool only_listens; /* the gateway serves as soon as it accepts a connection */
     bool wants_status; /* the probe also reads the progress of the start */
     double timeout_s;  /* seconds from begin_ns until is_late; 0 = never */
     uint64_t begin_ns;

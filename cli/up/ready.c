@@ -117,6 +117,10 @@ static void add_workers(const struct up_ready *r, struct rows *rows)
 {
     uint32_t n_spare = r->n_workers - r->n_replicas * r->replica_ranks;
     char spare[48] = "";
+    if (r->models) {
+        add(rows, "Workers", "%u", r->n_workers);
+        return;
+    }
     if (r->n_replicas == 0) {
         add(rows, "Workers", "%u here, with workers of other machines: %u ranks a replica",
             r->n_workers, r->replica_ranks);
@@ -166,7 +170,7 @@ static void make_rows(const struct up_ready *r, struct rows *rows)
             add(rows, "Chat page", "%s/", r->url);
     }
     add(rows, "Dashboard", "http://%s/", r->admin);
-    add(rows, "Model", "%s", r->model);
+    add(rows, r->models ? "Models" : "Model", "%s", r->models ? r->models : r->model);
     if (device[0])
         add(rows, "Device", "%s", device);
     add_workers(r, rows);

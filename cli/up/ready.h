@@ -10,6 +10,7 @@ struct up_ready {
     const char *url, *uds;
     const char *admin;        /* HOST:PORT of the dashboard and admin API */
     const char *model, *name; /* model's name in requests; name of the cluster */
+    const char *models;       /* names of several models; NULL = `model` is the only one */
     const char *log_file;     /* path of the log; NULL = `cox up` runs in the foreground */
     /* clients need an API key, the cluster's CA, a client certificate */
     bool has_key, wants_ca, wants_certificate;

@@ -236,12 +236,37 @@ static void on_restart(void *ctx)
     write_pids(c->s);
 }
 
+/* Asks the caller whether a child of one model of several is started again. */
+static bool ask_again(struct child *c, bool gives_up, int status, int term_signal)
+{
+    char why[LAST_WORDS_MAX + 64];
+    char sentence[LAST_WORDS_MAX];
+    last_words_sentence(c->last_words, sentence, sizeof sentence);
+    if (c->held || gives_up)
+        snprintf(why, sizeof why, "%s cannot start: %s", c->plan->name,
+                 sentence[0] ? sentence : "configuration error");
+    else
+        snprintf(why, sizeof why, "%s ended with %s %d%s%s", c->plan->name,
+                 term_signal ? "signal" : "status", term_signal ? term_signal : status,
+                 sentence[0] ? ". Its last log line: " : "", sentence);
+    write_held(c);
+    if (c->s->o.on_model_ended(c->s->o.ctx, c->plan, gives_up, why))
+        return true;
+    c->leaving = true;
+    return false;
+}
+
 static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int status,
                              int term_signal)
 {
     struct supervisor *s = c->s;
     struct restart_verdict v =
         restart_policy_on_exit(&c->policy, life_ms, status, term_signal, c->held);
+    if (c->plan->model > 0 && s->o.on_model_ended) {
+        if (!ask_again(c, v.give_up, status, term_signal))
+            return;
+        v.give_up = false;
+    }
     if (v.give_up && c->added) {
         write_held(c);
         c->leaving = true;
@@ -308,7 +333,9 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
         return;
     }
     if (c->leaving)
-        supervisor_say(s, "%s has ended, because the number of workers was reduced", c->plan->name);
+        supervisor_say(s, "%s has ended, because %s", c->plan->name,
+                       c->plan->model > 0 ? "its model stops"
+                                          : "the number of workers was reduced");
     else
         schedule_restart(c, pid, life_ms, (int)status, term_signal);
     write_pids(s);
@@ -339,6 +366,16 @@ const char *supervisor_name(const struct supervisor *s, uint32_t i)
         if (!s->children[k]->leaving && i-- == 0)
             return s->children[k]->plan->name;
     return NULL;
+}
+
+bool supervisor_runs(const struct supervisor *s, uint32_t model)
+{
+    for (uint32_t i = 0; i < s->n_children; i++) {
+        const struct child *c = s->children[i];
+        if (c->plan->model == model && c->plan->role == UP_WORKER && c->process)
+            return true;
+    }
+    return false;
 }
 
 bool supervisor_has(const struct supervisor *s, const char *name)
@@ -381,6 +418,13 @@ void supervisor_leave(struct supervisor *s, const char *name, bool leaves)
             schedule_restart(c, 0, 0, -1, 0);
         write_pids(s);
     }
+}
+
+void supervisor_leave_model(struct supervisor *s, uint32_t model, enum up_role role, bool leaves)
+{
+    for (uint32_t i = 0; i < s->n_children; i++)
+        if (s->children[i]->plan->model == model && s->children[i]->plan->role == role)
+            supervisor_leave(s, s->children[i]->plan->name, leaves);
 }
 
 /* ---- start and end ---- */

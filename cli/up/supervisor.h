@@ -18,6 +18,10 @@ struct supervisor_options {
     /* Called for every line of the log, without the name in front. is_stderr: the child wrote
      * the line to stderr. NULL = not called. */
     void (*on_line)(void *ctx, const char *name, const char *line, size_t n, bool is_stderr);
+    /* Called when a child of one model of several has ended without being told. `gives_up`: it
+     * cannot start. `why` is one sentence. Returns true when the child shall be started again; a
+     * child that is not started again does not end the cluster. */
+    bool (*on_model_ended)(void *ctx, const struct up_child *c, bool gives_up, const char *why);
     void *ctx;
 };
 
@@ -46,6 +50,10 @@ MUST_USE enum status supervisor_add(struct supervisor *s, const struct up_child 
 /* With `leaves`, sends SIGTERM to the child and does not restart it. With `leaves` false, a
  * child that is leaving or has left is started again. */
 void supervisor_leave(struct supervisor *s, const char *name, bool leaves);
+/* Returns true while a process of the model's workers runs. */
+bool supervisor_runs(const struct supervisor *s, uint32_t model);
+/* Calls supervisor_leave for each child of the model that has the role. */
+void supervisor_leave_model(struct supervisor *s, uint32_t model, enum up_role role, bool leaves);
 /* Returns why the supervisor gave up: the last line of a child that cannot start. "" = the
  * supervisor did not give up. */
 const char *supervisor_failure(const struct supervisor *s);

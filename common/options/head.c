@@ -92,6 +92,9 @@ const struct option_spec head_option_specs[] = {
     OPT_INT(S, scale_start_s, "scale-start-s", 1, 86400, "120",
             "Expected seconds for the start of the first workers. Requests during the start get "
             "the rest of this time as Retry-After. Used with --scale-min 0."),
+    OPT_INT(S, scale_settle_s, "scale-settle-s", 0, 3600, "5",
+            "Seconds that a new head gives workers to connect before GET /scale has a number. 0 = "
+            "no workers run yet, so the first request asks for them at once."),
     ROW_ENABLE_LORA(S),
     ROW_MAX_LORAS(S),
     ROW_LORA_MODULES(S, WORDS_ARE_VALUES),

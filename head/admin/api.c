@@ -232,6 +232,20 @@ static void post_adapters(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
+/* Handles the order of the program that starts the workers, before it ends those of an idle model.
+ */
+static void post_rest(struct admin_api *a, struct http_request *r)
+{
+    struct error err = {0};
+    if (!wants_json(r))
+        return;
+    enum status s = head_core_rest(a->core, &err);
+    if (s == STATUS_OK)
+        answer_json(r, 200, json_pack("{s:b}", "resting", true));
+    else
+        answer_error(r, s == STATUS_EXISTS ? 409 : 400, err.text);
+}
+
 static void post_drain(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -386,6 +400,7 @@ static const struct route {
     {"GET", "/api/adapters", get_adapters}, {"POST", "/api/adapters", post_adapters},
     {"POST", "/api/keys", post_keys},       {"GET", "/api/runs", get_runs},
     {"POST", "/api/runs", post_runs},       {"POST", "/api/scaled", post_scaled},
+    {"POST", "/api/rest", post_rest},
 };
 
 /* ---- access checks ---- */

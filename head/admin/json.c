@@ -514,12 +514,13 @@ json_t *admin_json_scale(const struct head_core *h)
     json_t *load = json_object(), *o = json_object();
     json_object_set_new(load, "running", json_integer(s->load.running));
     json_object_set_new(load, "waiting", json_integer(s->load.waiting));
+    json_object_set_new(load, "open", integer(request_table_count(h->requests)));
     json_object_set_new(load, "oldest_wait_s", json_real(seconds_of_ns(s->load.oldest_wait_ns)));
     json_object_set_new(load, "kv_usage", json_real(s->load.kv_usage));
     json_object_set_new(o, "desired_workers", integer(head_core_desired_workers(h)));
     json_object_set_new(o, "workers", json_integer(s->load.n_workers));
     json_object_set_new(o, "workers_per_group", json_integer(c->world));
-    json_object_set_new(o, "groups_ready", json_integer(s->load.n_replicas));
+    json_object_set_new(o, "groups_ready", json_integer(h->n_live));
     json_object_set_new(o, "min_workers", integer((uint64_t)c->min_replicas * c->world));
     json_object_set_new(o, "max_workers",
                         c->max_replicas ? integer((uint64_t)c->max_replicas * c->world)
@@ -532,6 +533,8 @@ json_t *admin_json_scale(const struct head_core *h)
     json_object_set_new(o, "cold_start_s",
                         s->cold_start_ns ? json_real(seconds_of_ns(s->cold_start_ns))
                                          : json_null());
+    json_object_set_new(o, "unused_s",
+                        json_real(s->asked_ns ? seconds_of_ns(h->now_ns - s->asked_ns) : 0));
     json_object_set_new(o, "load", load);
     json_object_set_new(o, "reason", text(s->reason));
     return o;

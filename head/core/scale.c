@@ -76,6 +76,21 @@ bool head_core_rests(const struct head_core *h)
     return h->n_live == 0 && scale_hint_rests(&h->scale, &h->config.scale, h->now_ns);
 }
 
+enum status head_core_rest(struct head_core *h, struct error *err)
+{
+    const struct scale_hint was = h->scale;
+    uint32_t n_open = request_table_count(h->requests);
+    if (h->config.scale.min_replicas > 0)
+        return error_set(err, STATUS_INVALID,
+                         "this head always needs workers. Start it with --scale-min 0");
+    if (n_open > 0)
+        return error_set(err, STATUS_EXISTS, "%u requests are open. Try again when they have ended",
+                         n_open);
+    scale_hint_rest(&h->scale);
+    tell_changes(h, &was);
+    return STATUS_OK;
+}
+
 uint32_t scale_seconds_to_start(const struct head_core *h)
 {
     if (!head_core_rests(h))

@@ -1,3 +1,8 @@
+/* Computes the number of replicas that a load needs.
+ * scale_hint_update notes the use, waits until the number of workers is known (`begin`), decides
+ * between none and one (`rest`), and otherwise between more (`wanted_more`) and fewer (`lower`).
+ * Invariants: the number rises at once and falls only after a calm time; it is 0 only with
+ * min_replicas 0. Time and load are arguments. */
 #include "head/state/scale_hint.h"
 
 #include <math.h>
@@ -96,6 +101,11 @@ static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t n
     say(h, "no more replicas were needed for %.0f s; ", seconds_of_ns(c->calm_ns));
 }
 
+static bool has_requests(const struct scale_load *l)
+{
+    return l->running > 0 || l->waiting > 0 || l->n_arrived > 0;
+}
+
 static void note_use(struct scale_hint *h, const struct scale_load *l, uint64_t now_ns)
 {
     /* At the first update, requests may have run under the previous head until now. */
@@ -110,7 +120,7 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
         h->start_ns = now_ns;
     if (h->known)
         return true;
-    if (now_ns - h->start_ns < SCALE_HINT_BLIND_NS) {
+    if (now_ns - h->start_ns < c->settle_ns) {
         say(h, "the head has just started and does not know its workers yet");
         return false;
     }
@@ -127,7 +137,9 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
 static bool rest(struct scale_hint *h, const struct scale_config *c, const struct scale_load *l,
                  uint64_t now_ns)
 {
-    if (h->replicas == 0 && h->asked_ns == now_ns) {
+    /* the first update counts as a use, but only a request asks for a replica */
+    bool is_asked = h->asked_ns == now_ns && (h->start_ns != now_ns || has_requests(l));
+    if (h->replicas == 0 && is_asked) {
         h->replicas = 1;
         h->woken_ns = now_ns;
         h->is_starting = l->n_replicas == 0;
@@ -138,9 +150,7 @@ static bool rest(struct scale_hint *h, const struct scale_config *c, const struc
         h->cold_start_ns = now_ns - h->woken_ns;
     }
     if (h->replicas > 0 && c->min_replicas == 0 && now_ns - h->asked_ns >= c->idle_ns) {
-        h->replicas = 0;
-        h->low_since_ns = 0;
-        h->is_starting = false;
+        scale_hint_rest(h);
     }
     if (h->replicas == 0)
         say(h, "no request has arrived for %.0f s; ", seconds_of_ns(now_ns - h->asked_ns));
@@ -179,6 +189,13 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
     if (load->n_workers < h->replicas * c->world)
         say(h, "%u of %u workers are connected; ", load->n_workers, h->replicas * c->world);
     h->reason[strlen(h->reason) - 2] = '\0'; /* removes the last "; " */
+}
+
+void scale_hint_rest(struct scale_hint *h)
+{
+    h->replicas = 0;
+    h->low_since_ns = 0;
+    h->is_starting = false;
 }
 
 bool scale_hint_rests(const struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)

@@ -17,6 +17,8 @@ struct scale_config {
     uint64_t calm_ns;
     uint64_t idle_ns;  /* time without requests after which no replica is needed */
     uint64_t start_ns; /* time that a first replica may take before it serves */
+    /* time that workers have to connect to a new head, before their number counts as known */
+    uint64_t settle_ns;
 };
 
 struct scale_load {
@@ -43,14 +45,17 @@ struct scale_hint {
     char reason[400];
 };
 
-/* SCALE_HINT_BLIND_NS is the time that workers have to reconnect to a new head. After it the
- * number of workers counts as known. */
+/* SCALE_HINT_BLIND_NS is the default of settle_ns. */
 #define SCALE_HINT_BLIND_NS 5000000000ull
 /* Waits below SCALE_HINT_WAIT_NS are no sign of overload, unless a target is set. */
 #define SCALE_HINT_WAIT_NS 1000000000ull
 
 void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
                        const struct scale_load *load, uint64_t now_ns);
+
+/* Lowers the number of replicas to zero before the idle time has passed, for a program that needs
+ * the memory. The caller has checked that no request is open. */
+void scale_hint_rest(struct scale_hint *h);
 
 /* Returns true while no replica has to serve: none is needed, or the first one is still within
  * its start time. Returns false when min_replicas is above 0, or while a replica serves. */

@@ -24,9 +24,9 @@ SUBSTITUTIONS = [
     (r"^cox plan (?:MODEL|ORG/NAME)\b", f"cox plan {MODELS}/gemma3_270m", "a config.json in place of a model of the hub"),
     (r"\b127\.0\.0\.1:8000\b", "127.0.0.1:{port}", "8000 may be somebody's here"),
     (r"\b127\.0\.0\.1:8265\b", "127.0.0.1:{admin}", "the same"),
-    (r"\b127\.0\.0\.1:9265\b", "127.0.0.1:{other_admin}", "the same"),
-    (r"--port 9000 --admin-port 9265 --head-port 9700 --worker-http-port 9701",
-     "--port {other} --admin-port {other_admin} --head-port {other_head} --worker-http-port {other_worker}", "the same"),
+    (r"\b127\.0\.0\.1:8266\b", "127.0.0.1:{other_worker}", "the port after the other admin port"),
+    (r"\b(first|second)=demo\b", r"\1=null", "no model is here"),
+    (r"^(cox up first=.*)$", r"env -u COX_SERVED_MODEL_NAME \1 --admin-port {other_admin}", "the second model has the next port, a worker's here"),
     (r"--port 11434\b", "", "the same"),
     (r"/srv/adapters\b", "adapters", "a folder of the test's"),
     (r"\bsha256-HEX\b", "sha256-00ff", "the blob has another name in each model"),
@@ -139,12 +139,10 @@ def serve_a_model(t):
 def several_models(t):
     for name in ("sql", "support"):
         (t.folder / "adapters" / name).mkdir(parents=True)
-    t.run("cox up demo -d --name first", "ready after")
-    t.run("cox up demo -d --name second", "ready after")
-    t.run("cox ps", r"first .*serving", r"second .*serving")
+    t.run("cox up first=demo second=demo", "all models fit together", "ready after")
+    t.run("cox ps", r"first .*first, second +serving")
     t.run("cox status --address", "status: healthy")
     t.run("cox stop first", "has stopped cleanly")
-    t.run("cox stop second", "has stopped cleanly")
     t.run("cox up MODEL -d --enable-lora", "ready after")
     wait_for("sql is there", lambda: '"sql"' in get(t.url + "/v1/models")[1])
     t.run("cox lora load support=")

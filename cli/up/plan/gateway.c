@@ -99,8 +99,12 @@ void up_build_gateway(struct up_builder *b, struct up_child *c, uint32_t i)
     c->role = UP_GATEWAY;
     c->name = up_text(b, "gateway-%u", i);
     up_common(b, c, "cox-gateway");
-    up_flag(c, "--model", b->model);
-    up_flag(c, "--head", up_heads(b));
+    if (b->place->models_file) {
+        up_flag(c, "--models", b->place->models_file);
+    } else {
+        up_flag(c, "--model", b->model);
+        up_flag(c, "--head", up_heads(b));
+    }
     flags_of_listeners(b, c, i);
     flags_of_ssl(b, c);
     flags_of_trace(b, c);
@@ -141,6 +145,7 @@ void up_build_gateway(struct up_builder *b, struct up_child *c, uint32_t i)
     flags_of_capacity(b, c);
     flags_of_front(b, c);
     up_flag(c, "--generation-config", o->generation_config);
-    up_flags_of_names(b, c);
+    if (!b->place->models_file)
+        up_flags_of_names(b, c);
     /* --api-key is passed in the environment, since every user can read a command line */
 }

@@ -17,11 +17,26 @@ static void flags_of_lease(struct up_builder *b, struct up_child *c)
     up_flag(c, "--lease-ttl", up_text(b, "%.15g", o->lease_ttl_s));
 }
 
+/* Writes the options of one model of several. The supervisor knows the workers, so GET /scale has
+ * an answer at once. */
+static void flags_of_demand(struct up_builder *b, struct up_child *c)
+{
+    if (b->place->model > 0)
+        up_flag(c, "--scale-settle-s", "0");
+    if (b->o->start == UP_START_ALWAYS)
+        return;
+    up_flag(c, "--scale-min", "0");
+    up_flag_int(b, c, "--scale-idle-s", b->o->idle_timeout_s);
+    up_flag_int(b, c, "--scale-start-s", UP_DEMAND_START_S);
+}
+
 void up_build_head(struct up_builder *b, struct up_child *c, bool is_second)
 {
     const struct up_options *o = b->o;
     c->role = UP_HEAD;
-    c->name = is_second ? "standby" : "head";
+    c->name = is_second             ? "standby"
+              : b->place->model_tag ? up_text(b, "head-%s", b->place->model_tag)
+                                    : "head";
     int64_t port = is_second ? o->standby_port : o->head_port;
     int64_t admin_port = is_second ? o->standby_admin_port : o->admin_port;
     up_listens(b, c, "", is_second ? "--standby-port" : "--head-port", o->head_host, port);
@@ -34,6 +49,7 @@ void up_build_head(struct up_builder *b, struct up_child *c, bool is_second)
     up_flag_int(b, c, "--admin-port", admin_port);
     up_flag(c, "--admin-key-file", o->admin_key_file);
     flags_of_lease(b, c);
+    flags_of_demand(b, c);
     up_flag_int(b, c, "--tp", o->tp);
     up_flag_int(b, c, "--pp", o->pp);
     up_flag_if(b, c, "--max-groups", up_options_max_replicas(o));

@@ -73,6 +73,17 @@ const struct option_spec up_specs[] = {
     OPT_STRING(S, host, "host", "127.0.0.1", "Address that the gateways listen on."),
     OPT_INT(S, port, "port", 1, 65535, "8000",
             "HTTP port of the first gateway. Further gateways use the next ports."),
+    OPT_STRING(S, models_file, "models", NULL,
+               "YAML file with several models, each with its own options. Without it, every MODEL "
+               "of the command line is a model of the cluster."),
+    OPT_BOOL(S, on_demand, "on-demand", NULL,
+             "Start a model with the first request for it, and stop it when it is idle or when "
+             "another model needs its memory."),
+    OPT_INT(S, idle_timeout_s, "idle-timeout", 1, 604800, "300",
+            "Seconds without a request after which an on-demand model stops."),
+    OPT_INT(S, models_memory, "models-memory", 0, (double)(1ull << 50), "0",
+            "Bytes of memory for all models of a cluster of several models. On GPUs, the bytes of "
+            "each GPU. 0 = nine tenths of the free memory."),
     {.name = "detach",
      .aliases = "d",
      .type = OPTION_BOOL,

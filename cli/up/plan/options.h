@@ -10,6 +10,10 @@
 
 /* index in --load-format's choices; all later choices also stream the weights */
 enum { UP_LOAD_STREAM = 7 };
+/* `up_start_kind` says when a model of a cluster of several models has workers. */
+enum up_start_kind { UP_START_ALWAYS, UP_START_ON_DEMAND, UP_START_ASLEEP };
+/* seconds in which an on-demand model starts, with the wait for another model's memory */
+enum { UP_DEMAND_START_S = 600 };
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
@@ -78,6 +82,11 @@ struct up_options {
     double queue_timeout_s, head_timeout_s, pause_timeout_s;
     double chunk_timeout_s, startup_timeout_s;
     bool sagemaker, offline;
+    /* options of a cluster of several models; `start` has no row in the table */
+    const char *models_file;
+    bool on_demand;
+    int64_t idle_timeout_s, models_memory;
+    enum up_start_kind start;
 };
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;

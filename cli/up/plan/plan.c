@@ -96,9 +96,8 @@ static const struct up_listener *meets(const struct up_plan *plan, uint32_t i, u
     return NULL;
 }
 
-/* Checks that no two listeners of the plan have the same port, since the second listener could
- * not start. Two addresses may share a port, but such a plan is more likely a mistake. */
-static enum status check_ports(const struct up_plan *plan, struct error *err)
+/* Two addresses may share a port, but such a plan is more likely a mistake. */
+enum status up_plan_check_ports(const struct up_plan *plan, struct error *err)
 {
     for (uint32_t i = 0; i < plan->n_children; i++)
         for (uint32_t k = 0; k < plan->children[i].n_listeners; k++) {
@@ -140,6 +139,7 @@ enum status up_plan_worker(const struct up_options *o, const char *model,
     struct up_child *c = arena_try_array(arena, 1, sizeof *c);
     assert(c);
     up_build_worker(&b, c, i);
+    c->model = place->model;
     *out = c;
     return STATUS_OK;
 }
@@ -153,8 +153,8 @@ enum status up_plan_build(const struct up_options *o, const char *model,
     const struct up_numa numa = up_numa_of(o, place, n_workers);
     TRY(check(o, n_workers, err));
     TRY(up_numa_check(&numa, err));
-    uint32_t n_heads = o->standby ? 2 : 1;
-    uint32_t n = n_heads + (uint32_t)o->gateways + (uint32_t)n_workers, i_child = 0;
+    uint32_t n_heads = o->standby ? 2 : 1, n_gateways = place->model ? 0 : (uint32_t)o->gateways;
+    uint32_t n = n_heads + n_gateways + (uint32_t)n_workers, i_child = 0;
     *out = (struct up_plan){.children = arena_try_array(arena, n, sizeof *out->children),
                             .n_children = n,
                             .n_workers = (uint32_t)n_workers,
@@ -162,9 +162,19 @@ enum status up_plan_build(const struct up_options *o, const char *model,
     assert(out->children);
     for (uint32_t i = 0; i < n_heads; i++)
         up_build_head(&b, &out->children[i_child++], i > 0);
-    for (uint32_t i = 0; i < (uint32_t)o->gateways; i++)
+    for (uint32_t i = 0; i < n_gateways; i++)
         up_build_gateway(&b, &out->children[i_child++], i);
     for (uint32_t i = 0; i < (uint32_t)n_workers; i++)
         up_build_worker(&b, &out->children[i_child++], i);
-    return check_ports(out, err);
+    for (uint32_t i = 0; i < n; i++)
+        out->children[i].model = place->model;
+    return up_plan_check_ports(out, err);
+}
+
+void up_plan_gateways(const struct up_options *o, const struct up_place *place, struct arena *arena,
+                      struct up_child *out)
+{
+    struct up_builder b = {.o = o, .place = place, .arena = arena};
+    for (uint32_t i = 0; i < (uint32_t)o->gateways; i++)
+        up_build_gateway(&b, &out[i], i);
 }

@@ -26,6 +26,9 @@ struct up_listener {
 
 struct up_child {
     enum up_role role;
+    /* number of the child's model in a cluster of several models, counted from 1; 0 = the child
+     * belongs to the whole cluster */
+    uint32_t model;
     const char *name; /* name of the child: "head", "gateway-0", "worker-1" */
     struct up_listener listeners[UP_LISTENERS_MAX];
     uint32_t n_listeners;
@@ -42,10 +45,12 @@ struct up_plan {
 /* `up_place` describes the machine and its folders. bin_dir has cox-head and the other programs.
  * keys_dir has the cluster's keys. own_name is the cluster's unique name when its keys are
  * temporary; NULL = the keys are permanent. n_cores is the number of cores for the workers'
- * kernels. numa and allowed describe this machine and process; numa NULL = unknown. */
+ * kernels. numa and allowed describe this machine and process; numa NULL = unknown.
+ * In a cluster of several models, models_file is the file from which the gateways read them, and
+ * model and model_tag are the model's number and its part of process names. */
 struct up_place {
-    const char *bin_dir, *keys_dir, *own_name;
-    uint32_t n_cores;
+    const char *bin_dir, *keys_dir, *own_name, *models_file, *model_tag;
+    uint32_t n_cores, model;
     const struct numa *numa;
     cpu_set_t allowed;
 };

@@ -91,7 +91,8 @@ void up_build_worker(struct up_builder *b, struct up_child *c, uint32_t i)
 {
     const struct up_options *o = b->o;
     c->role = UP_WORKER;
-    c->name = up_text(b, "worker-%u", i);
+    const char *tag = b->place->model_tag;
+    c->name = tag ? up_text(b, "worker-%s-%u", tag, i) : up_text(b, "worker-%u", i);
     up_listens(b, c, "", "--worker-http-port", "127.0.0.1", o->worker_http_port + i);
     up_common(b, c, "cox-worker");
     up_flag(c, "--model", b->model);

@@ -23,6 +23,7 @@ struct http_call {
     /* true = accept any certificate, for this machine or on the user's request */
     bool any_certificate;
     bool connect_only; /* true = only test whether a server listens (*status_code is 0) */
+    struct http_session *session; /* session of the call; NULL = a connection of its own */
     /* Function that is called for each piece of the body. It returns false to stop. NULL = the
      * body is collected. */
     bool (*on_data)(void *ctx, struct str piece);

@@ -1,6 +1,11 @@
 #include "common/http/client/client.h"
 
+#include "common/base/mem.h"
 #include "common/http/client/curl_call.h"
+
+struct http_session {
+    CURL *curl;
+};
 
 struct sink {
     const struct http_call *call;
@@ -22,7 +27,7 @@ enum status http_client_call(const struct http_call *c, int *status_code, struct
 {
     struct curl_slist *headers = NULL;
     *status_code = 0;
-    CURL *curl = curl_easy_init();
+    CURL *curl = c->session ? c->session->curl : curl_easy_init();
     if (!curl)
         return error_set(err, STATUS_INTERNAL,
                          "cannot send the request: there is not enough memory for libcurl");
@@ -38,6 +43,27 @@ enum status http_client_call(const struct http_call *c, int *status_code, struct
         s = rc == CURLE_OK ? STATUS_OK : http_client_describe(rc, c, err);
     }
     curl_slist_free_all(headers);
-    curl_easy_cleanup(curl);
+    if (c->session)
+        curl_easy_reset(curl); /* keeps the connection */
+    else
+        curl_easy_cleanup(curl);
     return s;
+}
+
+struct http_session *http_session_new(void)
+{
+    CURL *curl = curl_easy_init();
+    if (!curl)
+        return NULL;
+    struct http_session *s = mem_zalloc(sizeof *s);
+    s->curl = curl;
+    return s;
+}
+
+void http_session_free(struct http_session *s)
+{
+    if (!s)
+        return;
+    curl_easy_cleanup(s->curl);
+    mem_free(s);
 }

@@ -7,3 +7,10 @@
  * (STATUS_IO, STATUS_TIMEOUT). */
 MUST_USE enum status http_client_call(const struct http_call *c, int *status_code,
                                       struct strbuf *answer, struct error *err);
+
+/* `http_session` keeps the connection of a thread's calls open, for a program that asks one
+ * server again and again (http_call.session). One thread at a time uses it. */
+struct http_session;
+/* Returns NULL when libcurl has no memory; the calls then open connections of their own. */
+struct http_session *http_session_new(void);
+void http_session_free(struct http_session *s); /* accepts NULL */

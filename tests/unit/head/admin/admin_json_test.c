@@ -45,8 +45,9 @@ static void scale_has_every_field_of_its_page(void **state)
     static const char *const all[] = {"desired_workers", "workers",     "workers_per_group",
                                       "groups_ready",    "min_workers", "max_workers",
                                       "ttft_target_s",   "calm_s",      "load",
-                                      "reason",          "idle_s",      "cold_start_s"};
-    static const char *const load[] = {"running", "waiting", "oldest_wait_s", "kv_usage"};
+                                      "reason",          "idle_s",      "cold_start_s",
+                                      "unused_s"};
+    static const char *const load[] = {"running", "waiting", "oldest_wait_s", "kv_usage", "open"};
     struct fixture *f = fixture_new(2);
     form_pair(f);
     assert_int_equal(head_core_desired_workers(f->core), 0); /* the head has just started */

@@ -16,14 +16,18 @@
 
 #define S NS_PER_S
 
-static const struct scale_config plain = {
-    .world = 2, .slots = 10, .min_replicas = 1, .calm_ns = 60 * S};
+static const struct scale_config plain = {.world = 2,
+                                          .slots = 10,
+                                          .min_replicas = 1,
+                                          .calm_ns = 60 * S,
+                                          .settle_ns = SCALE_HINT_BLIND_NS};
 static const struct scale_config sleepy = {.world = 2,
                                            .slots = 10,
                                            .max_replicas = 4,
                                            .calm_ns = 60 * S,
                                            .idle_ns = 300 * S,
-                                           .start_ns = 120 * S};
+                                           .start_ns = 120 * S,
+                                           .settle_ns = SCALE_HINT_BLIND_NS};
 
 /* Returns a hint whose head has known its workers for longer than the blind time. */
 static struct scale_hint begun(const struct scale_config *c, uint32_t replicas)
@@ -158,6 +162,42 @@ static void a_new_head_says_nothing_until_everybody_may_be_back(void **state)
     scale_hint_update(&h, &plain, &four, 7 * S + SCALE_HINT_BLIND_NS);
     /* The previous head needed four replicas. A hint of one would end three replicas. */
     assert_int_equal(h.replicas, 4);
+}
+
+static void a_head_without_workers_asks_for_the_first_ones_at_once(void **state)
+{
+    struct scale_config c = sleepy;
+    struct scale_hint h = {0};
+    struct scale_load load = {0};
+    c.settle_ns = 0;
+    scale_hint_update(&h, &c, &load, 7 * S);
+    assert_true(h.known);
+    assert_int_equal(h.replicas, 0);
+    load = (struct scale_load){.waiting = 1, .n_arrived = 1};
+    scale_hint_update(&h, &c, &load, 7 * S + 1);
+    assert_int_equal(h.replicas, 1);
+    /* a head that starts with requests of its gateways asks in its first update */
+    h = (struct scale_hint){0};
+    scale_hint_update(&h, &c, &load, 7 * S);
+    assert_int_equal(h.replicas, 1);
+}
+
+static void rest_lasts_until_the_next_request(void **state)
+{
+    struct scale_hint h = begun(&sleepy, 1);
+    struct scale_load load = {.n_replicas = 1, .n_workers = 2};
+    assert_int_equal(h.replicas, 1);
+    scale_hint_rest(&h);
+    scale_hint_update(&h, &sleepy, &load, 20 * S);
+    assert_int_equal(h.replicas, 0);
+    load = (struct scale_load){.n_workers = 2};
+    scale_hint_update(&h, &sleepy, &load, 21 * S);
+    assert_int_equal(h.replicas, 0);
+    assert_true(scale_hint_rests(&h, &sleepy, 21 * S));
+    load.n_arrived = load.waiting = 1;
+    scale_hint_update(&h, &sleepy, &load, 22 * S);
+    assert_int_equal(h.replicas, 1);
+    assert_true(scale_hint_rests(&h, &sleepy, 22 * S));
 }
 
 static void down_comes_after_a_calm_time_and_to_the_most_that_was_needed(void **state)
@@ -322,6 +362,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_load_asks_for_so_many),
         cmocka_unit_test(a_new_head_says_nothing_until_everybody_may_be_back),
+        cmocka_unit_test(a_head_without_workers_asks_for_the_first_ones_at_once),
+        cmocka_unit_test(rest_lasts_until_the_next_request),
         cmocka_unit_test(down_comes_after_a_calm_time_and_to_the_most_that_was_needed),
         cmocka_unit_test(a_busy_moment_begins_the_calm_time_anew),
         cmocka_unit_test(what_is_on_its_way_is_not_asked_for_again),

@@ -243,6 +243,7 @@ static const char *const of_worker[] = {"model",
                                         NULL};
 
 static const char *const of_gateway[] = {"model",
+                                         "models", /* `cox up` writes this file */
                                          "offline",
                                          "head",
                                          "keys-dir",
@@ -262,14 +263,24 @@ static const char *const of_gateway[] = {"model",
 static const char *const of_head[] = {
     "host", /* `cox up` has --head-host instead */
     "port", /* `cox up` has --head-port instead */
-    "keys-dir",     "insecure",       "allow-remote-insecure",
-    "runs",                         /* `cox run` sets this flag */
-    "max-groups",                   /* --dp beside --workers sets this flag */
-    "redis",        "cluster-name", /* this flag and the next two are set only with a standby */
-    "lease-ttl",    "advertise-host", "model", /* `cox up` sets the model from the served name */
-    "scale-min",                               /* these flags have no use beside `cox scale` */
-    "scale-max",    "scale-ttft-ms",  "scale-calm-s",
-    "scale-idle-s", "scale-start-s",  NULL};
+    "keys-dir",
+    "insecure",
+    "allow-remote-insecure",
+    "runs",       /* `cox run` sets this flag */
+    "max-groups", /* --dp beside --workers sets this flag */
+    "redis",
+    "cluster-name", /* this flag and the next two are set only with a standby */
+    "lease-ttl",
+    "advertise-host",
+    "model",     /* `cox up` sets the model from the served name */
+    "scale-min", /* these flags have no use beside `cox scale` */
+    "scale-max",
+    "scale-ttft-ms",
+    "scale-calm-s",
+    "scale-idle-s",
+    "scale-start-s",
+    "scale-settle-s",
+    NULL};
 
 static bool is_passed_on(const char *const *but, const char *name)
 {

@@ -1,0 +1,169 @@
+/* Asks a model's head how many workers it needs.
+ * The thread waits for its interval or for an order, calls the admin API over one kept connection,
+ * and writes the answer into `heard` under the mutex. It wakes the loop only when the answer
+ * differs. Invariants: an answer is checked before use. While a rest is ordered, no older answer
+ * can report wanted workers, because one thread makes both calls. */
+#include "cli/up/set/watch.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "cli/client/admin.h"
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "common/http/client/client.h"
+
+enum { HURRY_MS = 50, CALM_MS = 250, WORKERS_MAX = 65536 };
+
+struct set_watch {
+    struct admin_access access;
+    struct loop_wakeup *changed;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the fields below */
+    pthread_cond_t ordered;
+    struct set_heard heard;
+    bool ends, hurries, must_rest;
+};
+
+static uint32_t read_count(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    json_int_t n = json_integer_value(v);
+    return json_is_integer(v) && n >= 0 && n <= WORKERS_MAX ? (uint32_t)n : 0;
+}
+
+/* Reads GET /scale. Returns false when the head does not answer with a number. */
+static bool ask(const struct set_watch *w, struct set_heard *out)
+{
+    struct error err;
+    json_t *scale = NULL;
+    if (admin_call(&w->access, "GET", "/scale", NULL, &scale, &err) != STATUS_OK) {
+        json_decref(scale);
+        return false;
+    }
+    const json_t *load = json_object_get(scale, "load");
+    const json_t *unused = json_object_get(scale, "unused_s");
+    double s = json_is_number(unused) ? json_number_value(unused) : 0;
+    out->is_known = true;
+    out->wanted = read_count(scale, "desired_workers");
+    out->n_replicas = read_count(scale, "groups_ready");
+    out->n_open = read_count(load, "open");
+    out->unused_s = s > 0 && s < 1e9 ? s : 0;
+    json_decref(scale);
+    return true;
+}
+
+/* Orders a rest. Returns false when requests are open. */
+static bool rest(const struct set_watch *w)
+{
+    struct error err;
+    json_t *answer = NULL;
+    enum status s = admin_call(&w->access, "POST", "/api/rest", "{}", &answer, &err);
+    json_decref(answer);
+    return s != STATUS_EXISTS;
+}
+
+/* Waits for the interval, an order or the end. Called with the lock held. */
+static void wait_some(struct set_watch *w)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (w->hurries ? HURRY_MS : CALM_MS) * (long)NS_PER_MS;
+    until.tv_sec += until.tv_nsec / (long)NS_PER_S;
+    until.tv_nsec %= (long)NS_PER_S;
+    int rc = 0;
+    while (!w->ends && !w->must_rest && rc == 0)
+        rc = pthread_cond_timedwait(&w->ordered, &w->lock, &until);
+}
+
+/* Returns true when the loop has to look at the answer. A request count that changes between two
+ * values above 0 is no news. */
+static bool differs(const struct set_heard *a, const struct set_heard *b)
+{
+    return a->is_known != b->is_known || a->wanted != b->wanted ||
+           (a->n_open > 0) != (b->n_open > 0) || a->n_replicas != b->n_replicas ||
+           a->rest_answers != b->rest_answers || b->unused_s < a->unused_s;
+}
+
+static void *run(void *arg)
+{
+    struct set_watch *w = arg;
+    (void)pthread_mutex_lock(&w->lock);
+    while (!w->ends) {
+        struct set_heard now = w->heard;
+        bool must_rest = w->must_rest;
+        (void)pthread_mutex_unlock(&w->lock);
+        if (must_rest) {
+            now.rests = rest(w);
+            now.rest_answers++;
+        }
+        bool answers = ask(w, &now);
+        if (!answers)
+            now.is_known = false;
+        (void)pthread_mutex_lock(&w->lock);
+        bool is_news = differs(&w->heard, &now);
+        w->heard = now;
+        w->must_rest = w->must_rest && !must_rest;
+        if (is_news)
+            loop_wake(w->changed);
+        wait_some(w);
+    }
+    (void)pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+struct set_watch *set_watch_start(const struct set_watch_options *o)
+{
+    struct set_watch *w = mem_zalloc(sizeof *w);
+    w->access = (struct admin_access){
+        .address = o->admin, .admin_key_file = o->admin_key_file, .session = http_session_new()};
+    w->hurries = true;
+    w->changed = loop_wakeup_new(o->loop, o->on_change, o->ctx);
+    (void)pthread_mutex_init(&w->lock, NULL);
+    (void)pthread_cond_init(&w->ordered, NULL);
+    if (pthread_create(&w->thread, NULL, run, w) == 0)
+        return w;
+    loop_wakeup_free(w->changed);
+    http_session_free(w->access.session);
+    mem_free(w);
+    return NULL;
+}
+
+void set_watch_rest(struct set_watch *w)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    w->must_rest = true;
+    (void)pthread_cond_signal(&w->ordered);
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+void set_watch_hurry(struct set_watch *w, bool hurries)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    w->hurries = hurries;
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+void set_watch_look(struct set_watch *w, struct set_heard *out)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    *out = w->heard;
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+void set_watch_free(struct set_watch *w)
+{
+    if (!w)
+        return;
+    (void)pthread_mutex_lock(&w->lock);
+    w->ends = true;
+    (void)pthread_cond_signal(&w->ordered);
+    (void)pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    loop_wakeup_free(w->changed);
+    http_session_free(w->access.session);
+    (void)pthread_cond_destroy(&w->ordered);
+    (void)pthread_mutex_destroy(&w->lock);
+    mem_free(w);
+}

@@ -1,0 +1,34 @@
+#pragma once
+/* Asks the head of one model again and again how many workers it needs (GET /scale), on a thread
+ * of its own, so that a head that hangs disturbs no other model. */
+#include "common/loop/loop.h"
+
+/* `set_heard` is the last answer. */
+struct set_heard {
+    bool is_known;         /* the head has answered since the last order or start */
+    uint32_t wanted;       /* workers that the head needs */
+    uint32_t n_open;       /* open requests */
+    uint32_t n_replicas;   /* replicas that serve */
+    double unused_s;       /* seconds since the last request */
+    uint64_t rest_answers; /* answers to set_watch_rest so far */
+    bool rests;            /* last answer: the head needs no workers. false: requests are open */
+};
+
+struct set_watch_options {
+    struct loop *loop;
+    const char *admin, *admin_key_file; /* HOST:PORT of the head's admin API; key file or NULL */
+    loop_fn *on_change;                 /* called on the loop's thread after a changed answer */
+    void *ctx;
+};
+
+struct set_watch;
+/* Returns NULL when no thread can be started. The strings are borrowed. */
+struct set_watch *set_watch_start(const struct set_watch_options *o);
+/* Asks the head to need no workers (POST /api/rest). Its answer changes `rest_answers`; a head
+ * that does not answer needs none. */
+void set_watch_rest(struct set_watch *w);
+/* Chooses the time between two questions: short while a request may have to wait for workers. */
+void set_watch_hurry(struct set_watch *w, bool hurries);
+void set_watch_look(struct set_watch *w, struct set_heard *out);
+/* Ends the thread; waits at most for the call that is under way. Accepts NULL. */
+void set_watch_free(struct set_watch *w);

@@ -1,0 +1,177 @@
+/* Tests the division of memory among the models of a set, and the answer of `cox plan` that gives
+ * the sizes. Sizes are in MiB unless a test says otherwise. */
+#include "cli/up/set/memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/up/set/measure.h"
+
+#define MIB (1ull << 20)
+
+static struct set_need need(const char *name, enum up_start_kind start, uint64_t weights,
+                            uint64_t kv, uint64_t kv_least)
+{
+    return (struct set_need){.name = name,
+                             .start = start,
+                             .n_workers = 1,
+                             .weights_bytes = weights * MIB,
+                             .other_bytes = 10 * MIB,
+                             .kv_wanted_bytes = kv * MIB,
+                             .kv_least_bytes = kv_least * MIB};
+}
+
+static const struct set_memory host = {.device_bytes = 1000 * MIB, .n_devices = 1};
+
+static void all_get_what_they_want_when_it_fits(void **state)
+{
+    struct set_need n[] = {need("a", UP_START_ALWAYS, 300, 100, 10),
+                           need("b", UP_START_ON_DEMAND, 400, 100, 10)};
+    struct error err = {0};
+    uint32_t at_once;
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
+    assert_int_equal(at_once, 2);
+    assert_int_equal(n[0].kv_bytes, 100 * MIB);
+    assert_int_equal(n[1].kv_bytes, 100 * MIB);
+}
+
+static void caches_shrink_together(void **state)
+{
+    struct set_need n[] = {need("a", UP_START_ALWAYS, 400, 110, 10),
+                           need("b", UP_START_ALWAYS, 400, 210, 10)};
+    struct error err = {0};
+    uint32_t at_once;
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
+    assert_int_equal(at_once, 2);
+    /* 180 MiB are left for caches; both get 53.3 % of the way from 10 to the wanted size */
+    assert_in_range(n[0].kv_bytes, 63 * MIB, 64 * MIB);
+    assert_in_range(n[1].kv_bytes, 116 * MIB, 117 * MIB);
+    assert_true(set_worker_bytes(&n[0]) + set_worker_bytes(&n[1]) <= host.device_bytes);
+}
+
+static void always_models_that_do_not_fit_are_refused_by_name(void **state)
+{
+    struct set_need n[] = {need("a", UP_START_ALWAYS, 600, 100, 10),
+                           need("b", UP_START_ON_DEMAND, 100, 100, 10),
+                           need("c", UP_START_ALWAYS, 500, 100, 10)};
+    struct error err = {0};
+    uint32_t at_once;
+    assert_int_equal(set_memory_plan(&host, n, 3, &at_once, &err), STATUS_NO_MEMORY);
+    assert_non_null(strstr(err.text, "the model c does not fit"));
+    n[2].start = UP_START_ON_DEMAND; /* still too large beside a */
+    assert_int_equal(set_memory_plan(&host, n, 3, &at_once, &err), STATUS_NO_MEMORY);
+    assert_non_null(strstr(err.text, "the model c does not fit"));
+    n[0].start = UP_START_ASLEEP;
+    assert_int_equal(set_memory_plan(&host, n, 3, &at_once, &err), STATUS_OK);
+    assert_int_equal(at_once, 2); /* a and b */
+}
+
+static void on_demand_models_share_what_is_left(void **state)
+{
+    struct set_need n[] = {need("a", UP_START_ALWAYS, 200, 50, 10),
+                           need("b", UP_START_ON_DEMAND, 500, 400, 10),
+                           need("c", UP_START_ON_DEMAND, 500, 50, 10)};
+    struct error err = {0};
+    uint32_t at_once;
+    assert_int_equal(set_memory_plan(&host, n, 3, &at_once, &err), STATUS_OK);
+    assert_int_equal(at_once, 2);
+    for (int i = 1; i < 3; i++)
+        assert_true(set_worker_bytes(&n[0]) + set_worker_bytes(&n[i]) <= host.device_bytes);
+    assert_true(n[1].kv_bytes >= 10 * MIB);
+    assert_int_equal(n[2].kv_bytes, 50 * MIB);
+}
+
+static void gpus_are_given_first_fit(void **state)
+{
+    const struct set_memory gpus = {.device_bytes = 1000 * MIB, .n_devices = 4, .on_gpus = true};
+    struct set_need n[] = {
+        need("a", UP_START_ALWAYS, 700, 100, 10), need("b", UP_START_ALWAYS, 400, 100, 10),
+        need("c", UP_START_ALWAYS, 200, 20, 10), need("d", UP_START_ON_DEMAND, 900, 100, 10)};
+    struct error err = {0};
+    uint32_t at_once;
+    n[1].n_workers = 2; /* tp 2: one GPU for each rank */
+    assert_int_equal(set_memory_plan(&gpus, n, 4, &at_once, &err), STATUS_OK);
+    assert_int_equal(n[0].first_device, 0);
+    assert_int_equal(n[1].first_device, 1);
+    assert_int_equal(n[2].first_device, 0); /* beside a */
+    assert_int_equal(n[3].first_device, 3);
+    assert_int_equal(at_once, 4);
+    n[3].n_workers = 5;
+    assert_int_equal(set_memory_plan(&gpus, n, 4, &at_once, &err), STATUS_NO_MEMORY);
+    assert_non_null(strstr(err.text, "the model d needs 5 GPUs"));
+}
+
+static void models_without_weights_need_nothing(void **state)
+{
+    struct set_need n[] = {{.name = "null", .start = UP_START_ALWAYS},
+                           need("a", UP_START_ALWAYS, 900, 10, 10)};
+    struct error err = {0};
+    uint32_t at_once;
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
+    assert_int_equal(at_once, 2);
+}
+
+static void the_table_names_each_model(void **state)
+{
+    struct set_need n[] = {need("llama", UP_START_ALWAYS, 300, 100, 10),
+                           need("a-longer-name", UP_START_ON_DEMAND, 600, 100, 10)};
+    struct error err = {0};
+    struct strbuf out;
+    uint32_t at_once = 0;
+    strbuf_init(&out, 0);
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
+    set_memory_print(&host, n, 2, at_once, &out);
+    assert_non_null(strstr(out.ptr, "llama "));
+    assert_non_null(strstr(out.ptr, "a-longer-name  on demand"));
+    assert_non_null(strstr(out.ptr, "memory: 1000.0 MiB; "));
+    strbuf_fini(&out);
+}
+
+static void the_answer_of_cox_plan_is_checked(void **state)
+{
+    static const char good[] =
+        "{\"kv_bytes_per_token\":512,\"max_model_len\":1024,\"block_size\":16,"
+        "\"memory_bytes\":9000,\"ranks\":[{\"weights_bytes\":7,\"activation_bytes\":3,"
+        "\"comm_bytes\":2,\"lora_bytes\":1,\"kv_bytes\":2097152}]}";
+    static const char *const bad[] = {
+        "",
+        "{}",
+        "[]",
+        "{\"ranks\":[]}",
+        "{\"kv_bytes_per_token\":512,\"max_model_len\":1024,\"block_size\":16,"
+        "\"memory_bytes\":9000,\"ranks\":[{\"weights_bytes\":-7,\"activation_bytes\":3,"
+        "\"comm_bytes\":2,\"lora_bytes\":1,\"kv_bytes\":2097152}]}",
+        "{\"kv_bytes_per_token\":1125899906842624,\"max_model_len\":1073741824,\"block_size\":16,"
+        "\"memory_bytes\":9000,\"ranks\":[{\"weights_bytes\":7,\"activation_bytes\":3,"
+        "\"comm_bytes\":2,\"lora_bytes\":1,\"kv_bytes\":2097152}]}"};
+    struct set_need n = {.name = "x"};
+    struct error err = {0};
+    uint64_t bytes;
+    assert_int_equal(set_measure_read(good, &n, &bytes, &err), STATUS_OK);
+    assert_int_equal(n.weights_bytes, 7);
+    assert_int_equal(n.other_bytes, 6);
+    assert_int_equal(n.kv_wanted_bytes, 2097152);
+    assert_int_equal(n.kv_least_bytes, 512 * (1024 + 16));
+    assert_int_equal(bytes, 9000);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(set_measure_read(bad[i], &n, &bytes, &err), STATUS_PROTOCOL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_get_what_they_want_when_it_fits),
+        cmocka_unit_test(caches_shrink_together),
+        cmocka_unit_test(always_models_that_do_not_fit_are_refused_by_name),
+        cmocka_unit_test(on_demand_models_share_what_is_left),
+        cmocka_unit_test(gpus_are_given_first_fit),
+        cmocka_unit_test(models_without_weights_need_nothing),
+        cmocka_unit_test(the_table_names_each_model),
+        cmocka_unit_test(the_answer_of_cox_plan_is_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
