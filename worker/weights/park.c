@@ -14,7 +14,7 @@ enum status weights_park(struct device *d, struct loaded *l, struct error *err)
     if (!host)
         return error_set(err, STATUS_NO_MEMORY,
                          "cannot keep the weights in host memory: the system could not lock %.1f "
-                         "MiB of it. Free memory, raise ulimit -l, or use sleep level 2",
+                         "MiB of it. Free memory, or use sleep level 2",
                          (double)l->n_bytes / (1 << 20));
     enum status s = d->ops->memory.read(d, host, l->memory, l->n_bytes, err);
     if (s != STATUS_OK) {
