@@ -11,7 +11,7 @@ from options import count, counts, option_parser
 from serving import go_first, machine, memory, quiet, spread, stream
 
 BAR_S = {1: 0.15, 2: 0.5}
-LARGE_BYTES, LARGE_BAR_S = 1_000_000_000, 1.5
+LARGE_BYTES, LARGE_BAR_S = 1_000_000_000, {1: 0.5, 2: 1.5}
 
 
 def order(c, path):
@@ -52,7 +52,7 @@ def measure(c, options):
     for level in options.level:
         rows = [round_of(c, level, 1000 * level + i) for i in range(options.rounds)]
         warm, fell, first, before, asleep = zip(*rows)
-        bar = LARGE_BAR_S if level == 2 and size > LARGE_BYTES else BAR_S[level]
+        bar = (LARGE_BAR_S if size > LARGE_BYTES else BAR_S)[level]
         late |= statistics.median(first) > bar
         print(f"level {level}: first token {spread(first, '%.3f')} s (at most {bar} s; awake {spread(warm, '%.3f')} s), "
               f"asleep after {spread(fell, '%.3f')} s, memory {before[-1]:.0f} → {statistics.median(asleep):.0f} MiB")
