@@ -22,6 +22,14 @@ struct memory_ops {
     /* Returns zeroed device memory in large pages, or NULL when too little memory is free. */
     void *(*alloc)(struct device *d, uint64_t n_bytes);
     void (*release)(struct device *d, void *ptr, uint64_t n_bytes);
+    /* Gives the pages back to the system and keeps the address. The memory is zeroed when it is
+     * used again. NULL = the device can only release memory. */
+    void (*discard)(struct device *d, void *ptr, uint64_t n_bytes);
+    /* These functions allocate and free host memory that a device with memory of its own copies
+     * at the speed of its link (page-locked). alloc_host returns NULL when too little is free.
+     * NULL = device memory is host memory. */
+    void *(*alloc_host)(struct device *d, uint64_t n_bytes);
+    void (*release_host)(struct device *d, void *ptr);
     /* returns the bytes that alloc can still return */
     uint64_t (*available_bytes)(const struct device *d);
     /* The two functions below copy weights and constants, outside of passes, from host memory to

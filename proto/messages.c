@@ -48,6 +48,8 @@ static const struct {
     [MSG_KV_TRANSFERRED] = {"kv_transferred", BIT(ROLE_WORKER), 1},
     [MSG_GRAMMAR] = {"grammar", BIT(ROLE_HEAD), 4},
     [MSG_GRAMMAR_DONE] = {"grammar_done", BIT(ROLE_WORKER), 4},
+    [MSG_SLEEP] = {"sleep", BIT(ROLE_HEAD), 5},
+    [MSG_SLEPT] = {"slept", BIT(ROLE_WORKER), 5},
 };
 _Static_assert(sizeof types / sizeof *types == MSG_TYPE_COUNT, "a message type has no row");
 

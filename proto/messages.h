@@ -14,9 +14,10 @@
 #include "proto/shapes.h"
 #include "proto/spans.h"
 #include "proto/vocabulary.h"
+#include "proto/worker_orders.h"
 
 #define PROTOCOL_MAJOR 2u
-#define PROTOCOL_MINOR 4u
+#define PROTOCOL_MINOR 5u
 
 enum msg_type {
     MSG_NONE = 0,
@@ -56,6 +57,8 @@ enum msg_type {
     MSG_KV_TRANSFERRED, /* worker → head */
     MSG_GRAMMAR,        /* head → worker, the sampling rank */
     MSG_GRAMMAR_DONE,   /* worker → head */
+    MSG_SLEEP,          /* head → worker */
+    MSG_SLEPT,          /* worker → head */
     MSG_TYPE_COUNT
 };
 
@@ -103,6 +106,7 @@ struct worker_info {
     const struct elastic_shape *elastic; /* shapes, falling in tp; empty = only `tp` */
     uint32_t n_elastic;
     uint32_t shard_tp, replica_tp; /* TP of the shard held, and of the replica; 0 = `tp` */
+    enum sleep_level sleep_level;
 };
 
 struct msg_hello {
@@ -307,12 +311,6 @@ struct msg_comm_error {
     uint64_t term_epoch, step;
     struct str text;
 };
-struct msg_drain {
-    bool on;
-};
-struct msg_drain_wish {
-    struct str text;
-};
 
 /* ---- head ⇄ worker: steps ---- */
 
@@ -438,6 +436,8 @@ struct msg {
         struct msg_kv_transferred kv_transferred;
         struct msg_grammar grammar;
         struct msg_grammar_done grammar_done;
+        struct msg_sleep sleep;
+        struct msg_slept slept;
     };
 };
 

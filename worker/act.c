@@ -22,6 +22,16 @@ void worker_send_formed(struct worker_process *w, uint64_t term_epoch, enum stat
         w->link, &(struct msg){.type = MSG_FORMED, .formed = {term_epoch, status, str_from(text)}});
 }
 
+void worker_send_slept(struct worker_process *w, enum status status, const char *text)
+{
+    enum sleep_level level = (enum sleep_level)atomic_load(&w->s.executor->sleep_level);
+    if (status != STATUS_OK)
+        log_error("not_asleep", "level=%d status=%s error=%s", (int)level, status_name(status),
+                  log_quote(text));
+    head_link_send(w->link,
+                   &(struct msg){.type = MSG_SLEPT, .slept = {level, status, str_from(text)}});
+}
+
 void worker_send_gap(struct worker_process *w, uint64_t got_step, const char *text)
 {
     log_warn("gap", "epoch=%llu.%llu last_step=%llu got_step=%llu reason=%s",

@@ -9,4 +9,6 @@ void worker_act(struct worker_process *w, enum rank_action action, const struct 
 void worker_send_aborted(struct worker_process *w, uint64_t term_epoch);
 void worker_send_formed(struct worker_process *w, uint64_t term_epoch, enum status status,
                         const char *text);
+/* Tells the head the level at which this worker sleeps now, and why it is not the ordered one. */
+void worker_send_slept(struct worker_process *w, enum status status, const char *text);
 void worker_send_gap(struct worker_process *w, uint64_t got_step, const char *text);

@@ -149,7 +149,8 @@ static void run_job(struct compute *c, struct job *j)
     struct executor *e = c->o.executor;
     if (j->kind == JOB_PLAN)
         atomic_store(&c->busy, true);
-    if (c->o.await && (j->kind == JOB_JOIN || j->kind == JOB_RESET || j->kind == JOB_ABORT))
+    if (c->o.await && (j->kind == JOB_JOIN || j->kind == JOB_RESET || j->kind == JOB_ABORT ||
+                       j->kind == JOB_SLEEP))
         c->o.await(c->o.ctx);
     switch (j->kind) {
     case JOB_PLAN:
@@ -170,6 +171,12 @@ static void run_job(struct compute *c, struct job *j)
                 ? e->ops->adapter(e, &j->msg.adapter, &j->error)
                 : error_set(&j->error, STATUS_UNSUPPORTED,
                             "cannot load the adapter: this device does not support adapters");
+        break;
+    case JOB_SLEEP:
+        j->status = e->ops->sleep
+                        ? e->ops->sleep(e, j->msg.sleep.level, &j->error)
+                        : error_set(&j->error, STATUS_UNSUPPORTED,
+                                    "this device has no memory to give back while it sleeps");
         break;
     case JOB_ABORT:
         end_in_flight(c);
@@ -431,6 +438,13 @@ void compute_push_reset(struct compute *c, uint64_t term_epoch)
     push(c, j);
 }
 
+void compute_push_sleep(struct compute *c, enum sleep_level level)
+{
+    struct job *j = job_take(c, JOB_SLEEP);
+    j->msg = (struct msg){.type = MSG_SLEEP, .sleep = {level}};
+    push(c, j);
+}
+
 void compute_push_check(struct compute *c, uint64_t term_epoch)
 {
     struct job *j = job_take(c, JOB_CHECK);
@@ -443,7 +457,7 @@ void compute_push_abort(struct compute *c)
     struct job_list kept = {0};
     pthread_mutex_lock(&c->mutex);
     for (struct job *j; (j = list_pop(&c->queue));) {
-        j->dropped = j->kind != JOB_ADAPTER;
+        j->dropped = j->kind != JOB_ADAPTER && j->kind != JOB_SLEEP;
         list_push(j->dropped ? &c->done : &kept, j);
     }
     c->queue = kept;

@@ -3,7 +3,7 @@
  * When the executor has `begin` and `finish`, the next plan begins while the previous one is
  * computed. Other jobs wait.
  *
- * A job is a plan, a join, a reset, a check of the peers, an adapter or the end of a
+ * A job is a plan, a join, a reset, a check of the peers, an adapter, sleep or the end of a
  * communicator. The loop pushes a job, and on_done receives it with its result, in the same
  * order. Jobs are recycled with their arenas, so a steady state allocates nothing.
  *
@@ -21,7 +21,9 @@ enum job_kind {
     JOB_RESET,
     JOB_CHECK,
     JOB_ABORT,
-    JOB_ADAPTER, /* an adapter belongs to no epoch, so an abort does not drop the job */
+    /* adapters and sleep belong to no epoch, so an abort does not drop these jobs */
+    JOB_ADAPTER,
+    JOB_SLEEP,
     JOB_KIND_COUNT
 };
 
@@ -50,7 +52,7 @@ struct compute;
 struct compute_options {
     struct executor *executor; /* executor of the jobs; borrowed until compute_stop */
     void (*on_done)(void *ctx, const struct job_done *d);
-    /* `await` is called on the compute thread before a join, a reset or the end of a
+    /* `await` is called on the compute thread before a join, a reset, sleep or the end of a
      * communicator. It waits until no other thread uses the executor's data of the old epoch.
      * May be NULL. */
     void (*await)(void *ctx);
@@ -70,6 +72,8 @@ void compute_push_reset(struct compute *c, uint64_t term_epoch);
 /* Queues the loading or unloading of an adapter, with a copy of *m. Plans that were queued
  * earlier are executed first. */
 MUST_USE enum status compute_push_adapter(struct compute *c, const struct msg *m);
+/* Queues sleep at a level, or waking. */
+void compute_push_sleep(struct compute *c, enum sleep_level level);
 /* Queues a check that the other ranks can be reached. The executor must have `check`. */
 void compute_push_check(struct compute *c, uint64_t term_epoch);
 /* Drops the queued jobs of the epoch, interrupts the running one and ends the communicator.

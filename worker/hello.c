@@ -97,6 +97,7 @@ bool worker_fill_hello(void *ctx, struct msg_hello *h)
         .adapters = w->held.all,
         .n_adapters = w->held.n,
         .kv_address = kv_orders_address(w->kv),
+        .sleep_level = (enum sleep_level)atomic_load(&w->s.executor->sleep_level),
         .replica_role = (enum replica_role)w->s.options->role,
     };
     fill_elastic(w, i, &h->worker);

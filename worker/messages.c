@@ -159,6 +159,15 @@ static void on_adapter(struct worker_process *w, const struct msg *m)
         log_error("adapter_not_kept", "status=%s", status_name(s));
 }
 
+/* Only a rank in no replica sleeps: the memory of the others is in use. */
+static void on_sleep(struct worker_process *w, const struct msg_sleep *m)
+{
+    if (w->rank.phase == RANK_IDLE)
+        compute_push_sleep(w->compute, m->level);
+    else
+        worker_send_slept(w, STATUS_INVALID, "this rank is in a replica and cannot sleep");
+}
+
 static void log_abort(const struct msg_abort *a)
 {
     char reason[256];
@@ -196,6 +205,9 @@ bool worker_on_message(void *ctx, const struct msg *m, uint64_t session, struct 
         break;
     case MSG_KV_TRANSFER:
         kv_orders_take(w->kv, &w->kv_setup, &m->kv_transfer, &w->rank, w->form.form.n_blocks);
+        break;
+    case MSG_SLEEP:
+        on_sleep(w, &m->sleep);
         break;
     case MSG_GRAMMAR:
         grammar_orders_take(w->grammars, &m->grammar, &w->rank);

@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/host/host.h"
 #include "worker/act.h"
 #include "worker/drain.h"
 #include "worker/state.h"
@@ -144,6 +145,15 @@ static void on_adapter_done(struct worker_process *w, const struct job_done *d)
                                  .adapter_done = {a->id, a->on, s, str_from(text), a->identity}});
 }
 
+static void on_sleep_done(struct worker_process *w, const struct job_done *d)
+{
+    uint64_t resident_bytes = host_usage().resident_bytes;
+    worker_send_slept(w, d->status, d->status == STATUS_OK ? "" : d->error->text);
+    if (d->status == STATUS_OK)
+        log_info("slept", "level=%u resident_bytes=%llu", atomic_load(&w->s.executor->sleep_level),
+                 (unsigned long long)resident_bytes);
+}
+
 void worker_on_done(void *ctx, const struct job_done *d)
 {
     struct worker_process *w = ctx;
@@ -164,6 +174,9 @@ void worker_on_done(void *ctx, const struct job_done *d)
         break;
     case JOB_ADAPTER:
         on_adapter_done(w, d);
+        break;
+    case JOB_SLEEP:
+        on_sleep_done(w, d);
         break;
     case JOB_ABORT:
         on_abort_done(w);

@@ -10,8 +10,8 @@
  * drain, events and lora share. */
 struct admin_access {
     const char *address, *admin_key, *admin_key_file;
-    bool json, watch, undo, in_place, once, no_follow;
-    int64_t since, timeout_s;
+    bool json, watch, undo, in_place, once, no_follow, abort;
+    int64_t since, timeout_s, level;
     double interval_s;
     struct http_session *session; /* session of repeated calls; NULL = none */
     char followed[280]; /* address of the head that is called instead of `address`; "" = none */

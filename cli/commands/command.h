@@ -50,6 +50,8 @@ int cmd_stop(int argc, char **argv);
 int cmd_scale(int argc, char **argv);
 int cmd_drain(int argc, char **argv);
 int cmd_undrain(int argc, char **argv);
+int cmd_sleep(int argc, char **argv);
+int cmd_wake(int argc, char **argv);
 int cmd_debug(int argc, char **argv);
 int cmd_lora(int argc, char **argv);
 int cmd_chat(int argc, char **argv);

@@ -34,12 +34,19 @@ bool status_view_is_healthy(const json_t *status)
 static void render_head(const json_t *s, struct strbuf *b)
 {
     const json_t *model = json_object_get(s, "model");
+    const json_t *sleep = json_object_get(s, "sleep");
     long long up = answer_integer(s, "uptime_s");
-    strbuf_printf(b, "======== Cluster status: %s ========\n",
-                  json_is_true(json_object_get(s, "resting"))
-                      ? "resting, workers start when a request arrives"
-                  : status_view_is_healthy(s) ? "healthy"
-                                              : "NOT HEALTHY");
+    bool sleeps = sleep && !answer_state_is(sleep, "awake") && !answer_state_is(sleep, "-");
+    if (sleeps && answer_integer(sleep, "level") > 0)
+        strbuf_printf(b, "======== Cluster status: %s, level %lld ========\n",
+                      answer_text(sleep, "state"), answer_integer(sleep, "level"));
+    else
+        strbuf_printf(b, "======== Cluster status: %s ========\n",
+                      sleeps ? answer_text(sleep, "state")
+                      : json_is_true(json_object_get(s, "resting"))
+                          ? "resting, workers start when a request arrives"
+                      : status_view_is_healthy(s) ? "healthy"
+                                                  : "NOT HEALTHY");
     strbuf_printf(b, "model %s   length %lld   version %s   term %lld   up %lldh%02lldm%02llds%s\n",
                   answer_text(model, "name"), answer_integer(model, "max_model_len"),
                   answer_text(s, "version"), answer_integer(s, "term"), up / 3600, up / 60 % 60,

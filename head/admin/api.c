@@ -25,6 +25,7 @@
 #include "head/admin/json.h"
 #include "head/admin/metrics.h"
 #include "head/admin/runs.h"
+#include "head/admin/sleep_calls.h"
 #include "head/admin/stream.h"
 
 enum { MAX_ASKER = 64 }; /* longest name of the sender of an order, in bytes */
@@ -36,6 +37,7 @@ struct admin_api {
     struct head_core *core;
     struct head_metrics *metrics;
     struct stream *stream;
+    struct sleep_calls *sleep_calls;
     struct runs *runs; /* the page of runs; NULL = there is none */
     struct admin_options common;
     const struct admin_keys *keys;
@@ -390,6 +392,33 @@ static void post_runs(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
+/* ---- sleep ---- */
+
+static void answer_sleep(void *ctx, struct http_request *r, int status, const char *text)
+{
+    struct admin_api *a = ctx;
+    if (status < 300)
+        answer_json(r, status, admin_json_sleep(a->core));
+    else
+        answer_error(r, status, text);
+}
+
+static void get_sleeping(struct admin_api *a, struct http_request *r)
+{
+    answer_sleep(a, r, 200, "");
+}
+
+/* vLLM's clients send these two orders without a Content-Type. */
+static void post_sleep(struct admin_api *a, struct http_request *r)
+{
+    sleep_calls_sleep(a->sleep_calls, r, a->by);
+}
+
+static void post_wake_up(struct admin_api *a, struct http_request *r)
+{
+    sleep_calls_wake(a->sleep_calls, r, a->by);
+}
+
 static const struct route {
     const char *method, *path;
     void (*handler)(struct admin_api *a, struct http_request *r);
@@ -400,7 +429,8 @@ static const struct route {
     {"GET", "/api/adapters", get_adapters}, {"POST", "/api/adapters", post_adapters},
     {"POST", "/api/keys", post_keys},       {"GET", "/api/runs", get_runs},
     {"POST", "/api/runs", post_runs},       {"POST", "/api/scaled", post_scaled},
-    {"POST", "/api/rest", post_rest},
+    {"POST", "/api/rest", post_rest},       {"POST", "/sleep", post_sleep},
+    {"POST", "/wake_up", post_wake_up},     {"GET", "/is_sleeping", get_sleeping},
 };
 
 /* ---- access checks ---- */
@@ -509,6 +539,7 @@ static void on_abort(void *ctx, struct http_request *r)
     struct admin_api *a = ctx;
     stream_on_abort(a->stream, r);
     runs_on_abort(a->runs, r);
+    sleep_calls_on_abort(a->sleep_calls, r);
 }
 
 static bool is_ready(void *ctx)
@@ -545,6 +576,7 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
         a->runs = runs_new(l, o->runs, answer_run);
     a->metrics = head_metrics_new(o->model ? o->model : "");
     head_metrics_attach(a->metrics, a->core);
+    a->sleep_calls = sleep_calls_new(l, core, answer_sleep, a);
     a->stream = stream_new(l, a->core, &(struct stream_options){.summary = summary, .ctx = a});
     a->common = (struct admin_options){.loop = l,
                                        .metrics = head_metrics_registry(a->metrics),
@@ -584,6 +616,7 @@ void admin_api_free(struct admin_api *a)
     a->runs = NULL;
     if (a->server)
         http_server_close(a->server);
+    sleep_calls_free(a->sleep_calls);
     head_core_set_rank_wait(a->core, NULL);
     head_core_set_step_tokens(a->core, NULL);
     head_metrics_free(a->metrics);

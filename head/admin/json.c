@@ -15,6 +15,7 @@
 #include "head/cluster/elastic.h"
 #include "head/cluster/eligible.h"
 #include "head/core/scale.h"
+#include "head/core/sleep.h"
 #include "head/core/stats.h"
 #include "head/core/vocabularies.h"
 #include "head/routing/roles.h"
@@ -420,6 +421,19 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
     return a;
 }
 
+json_t *admin_json_sleep(const struct head_core *h)
+{
+    const struct head_sleep *s = head_core_sleep_state(h);
+    json_t *o = json_object();
+    json_object_set_new(o, "is_sleeping", json_boolean(s->state == SLEEP_ASLEEP));
+    json_object_set_new(o, "state", json_string(sleep_state_name(s->state)));
+    json_object_set_new(o, "level", json_integer(s->level));
+    json_object_set_new(o, "slept", integer(s->n_falls));
+    json_object_set_new(o, "called_off", integer(s->n_called_off));
+    json_object_set_new(o, "last_wake_s", json_real(seconds_of_ns(s->wake_took_ns)));
+    return o;
+}
+
 json_t *admin_json_summary(const struct head_core *h, bool waits)
 {
     struct head_stats s;
@@ -430,6 +444,7 @@ json_t *admin_json_summary(const struct head_core *h, bool waits)
     json_object_set_new(o, "uptime_s", json_real(seconds_of_ns(s.uptime_ns)));
     json_object_set_new(o, "healthy", json_boolean(s.n_replicas_ready > 0 || head_core_rests(h)));
     json_object_set_new(o, "resting", json_boolean(head_core_rests(h)));
+    json_object_set_new(o, "sleep", admin_json_sleep(h));
     json_object_set_new(o, "draining", json_boolean(h->draining));
     json_object_set_new(o, "tp", json_integer(h->config.cluster.tp));
     json_object_set_new(o, "pp", json_integer(h->config.cluster.pp));

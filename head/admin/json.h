@@ -10,6 +10,7 @@
 json_t *admin_json_status(const struct head_core *h, bool waits);
 /* Returns the status without the long lists: nodes, workers and replicas. */
 json_t *admin_json_summary(const struct head_core *h, bool waits);
+json_t *admin_json_sleep(const struct head_core *h);
 json_t *admin_json_scale(const struct head_core *h);
 json_t *admin_json_adapters(const struct head_core *h);
 json_t *admin_json_events(const struct head_core *h, uint64_t since);

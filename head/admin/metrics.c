@@ -87,7 +87,7 @@ static const struct row {
 
 struct head_metrics {
     struct metrics *registry;
-    struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
+    struct metric *values[N_ROWS], *kv_usage, *uptime, *sleep, *rank_wait, *step_tokens;
     struct metric *serves, *store; /* metrics of the lease; NULL = no lease store */
     /* number of workers that the cluster needs; NULL = not known yet, and no series exists */
     struct metric *desired;
@@ -126,6 +126,8 @@ struct head_metrics *head_metrics_new(const char *model_name)
     m->step_tokens = metrics_histogram(m->registry, "vllm:iteration_tokens_total", labels,
                                        "Prompt and generated tokens in a step.", n_tokens,
                                        sizeof n_tokens / sizeof *n_tokens);
+    m->sleep = metrics_gauge(m->registry, "coxswain_head_sleep_level", "",
+                             "Level at which the model sleeps, or 0.");
     m->uptime = metrics_gauge(m->registry, "coxswain_uptime_seconds", "",
                               "Seconds since the head started.");
     return m;
@@ -192,6 +194,7 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core, b
         metric_set(m->cold_start, (double)scale->cold_start_ns / 1e9);
     update_accepted(m, &s);
     metric_set(m->kv_usage, s.n_blocks ? (double)s.n_blocks_used / (double)s.n_blocks : 0);
+    metric_set(m->sleep, head_core_sleep_state(core)->level);
     metric_set(m->uptime, (double)s.uptime_ns / 1e9);
 }
 

@@ -464,7 +464,9 @@ static void tell_worker(struct cluster *c, struct worker *w)
     for (uint32_t i = 0; i < ADAPTERS_MAX; i++) {
         const struct adapter *a = &c->adapters.all[i];
         uint64_t bit = 1ull << i;
-        bool wait = x->failed & bit && c->now_ns < x->retry_ns;
+        /* a sleeping worker reads its adapters again when it wakes */
+        bool sleeps = w->sleep_told != SLEEP_LEVEL_AWAKE || w->sleep_level != SLEEP_LEVEL_AWAKE;
+        bool wait = sleeps || (x->failed & bit && c->now_ns < x->retry_ns);
         if (is_in(a, held_states) && !((x->has | x->asked) & bit) && !wait &&
             tell(c, w,
                  &(struct msg_adapter){a->id, true, str_from(a->name), str_from(a->path),

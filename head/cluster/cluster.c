@@ -280,6 +280,8 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
     w->busy = false;
     w->load_permille = 0; /* the next heartbeat sets the value */
     w->knows_drain = false;
+    w->sleep_told = w->sleep_level = i->sleep_level;
+    w->sleep_refused = false;
     char epoch[32];
     cluster_epoch_text(i->term_epoch, epoch);
     events_add(c->events, c->now_ns, LOG_INFO, again ? "worker_reconnected" : "worker_joined",
@@ -536,7 +538,7 @@ static void send_drain(struct cluster *c, struct worker *w)
 void cluster_turn(struct cluster *c, uint64_t now_ns)
 {
     c->now_ns = now_ns;
-    if (c->place_dirty) {
+    if (c->place_dirty && !c->asleep) {
         c->place_dirty = false;
         c->stirred = true;
         placement_run(c);

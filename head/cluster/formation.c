@@ -235,7 +235,7 @@ void replica_dissolve(struct cluster *c, struct replica *g, const char *why, boo
     }
     if (!replica_is_shrunk(c, g))
         g->short_since_ns = c->now_ns;
-    g->n_recoveries += was_ready;
+    g->n_recoveries += was_ready && !c->asleep;
     g->lost_rank = g->lost_rank || is_failure;
     enter(c, g, REPLICA_ABORTING);
     for (uint32_t i = 0; i < g->world; i++) {
@@ -329,6 +329,7 @@ static void on_formed(struct cluster *c, struct replica *g, struct worker *w,
         return;
     }
     w->formed = true;
+    w->sleep_told = w->sleep_level = SLEEP_LEVEL_AWAKE; /* the join has woken the worker */
     for (uint32_t i = 0; i < g->world; i++) {
         if (!g->members[i]->formed)
             return;

@@ -50,6 +50,6 @@ void readiness_tick(struct cluster *c)
             w->lone_since_ns = 0;
         else if (w->lone_since_ns == 0)
             w->lone_since_ns = c->now_ns;
-        w->is_spare = is_lone && c->now_ns - w->lone_since_ns >= c->config.lone_ns;
+        w->is_spare = c->asleep || (is_lone && c->now_ns - w->lone_since_ns >= c->config.lone_ns);
     }
 }

@@ -122,6 +122,8 @@ const char *worker_state_name(const struct worker *w)
         return "aborting";
     if (w->draining)
         return "draining";
+    if (!w->replica && w->sleep_level != SLEEP_LEVEL_AWAKE)
+        return "asleep";
     if (!w->replica)
         return w->held_epoch != 0 ? "forming" : "free";
     switch (w->replica->state) {

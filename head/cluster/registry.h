@@ -59,6 +59,7 @@ struct cluster {
     struct replica **replicas; /* array of max_replicas; NULL = free slot */
     uint32_t n_replicas;
     bool place_dirty;
+    bool asleep;       /* the workers sleep, and no replica is formed (core/sleep.c) */
     bool stirred;      /* a worker may need a message; results and tokens do not set this flag */
     bool elastic_told; /* the warning about a one-sided --elastic-tp was logged */
     /* `has_config` and the fields below describe the current model: that of the first replica,

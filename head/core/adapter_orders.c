@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "head/cluster/adapters.h"
+#include "head/core/sleep.h"
 #include "head/state/head_core.h"
 #include "head/state/served_model.h"
 
@@ -22,6 +23,7 @@ static enum status load(struct head_core *h, const struct adapter_order *o, stru
             return error_set(err, STATUS_EXISTS,
                              "%s is a name of the model itself: give the adapter another name",
                              h->config.served_names[i]);
+    sleep_end(h, "an adapter that is loaded");
     return adapters_load(&h->cluster, o, &h->rng, err);
 }
 

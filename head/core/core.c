@@ -16,6 +16,7 @@
 #include "head/cluster/readiness.h"
 #include "head/core/dispatch.h"
 #include "head/core/gateways.h"
+#include "head/core/sleep.h"
 #include "head/core/vocabularies.h"
 #include "head/core/worker_name.h"
 #include "head/record/step_log.h"
@@ -68,6 +69,7 @@ void head_core_config_init(struct head_core_config *c)
         .enable_prefix_caching = true,
         .gateway_grace_ns = 5 * NS_PER_S,
         .stall_ns = 5 * NS_PER_S,
+        .sleep_wait_ns = 60 * NS_PER_S,
         .seed = 1,
     };
 }
@@ -148,6 +150,7 @@ static void on_worker_hello(struct head_core *h, struct peer *peer, const struct
 {
     cluster_on_hello(&h->cluster, peer, m);
     grammars_on_session(h, peer->owner);
+    sleep_on_hello(h, peer->owner);
 }
 
 static void on_hello(struct head_core *h, const struct peers_input *in, const struct msg_hello *m)
@@ -235,6 +238,8 @@ static void on_msg(struct head_core *h, struct peer *peer, const struct msg *m)
         transfers_on_msg(h, peer->owner, &m->kv_transferred);
     else if (peer->role == ROLE_WORKER && m->type == MSG_GRAMMAR_DONE)
         grammars_on_done(h, peer->owner, &m->grammar_done);
+    else if (peer->role == ROLE_WORKER && m->type == MSG_SLEPT)
+        sleep_on_slept(h, peer->owner, &m->slept);
     else if (peer->role == ROLE_WORKER)
         cluster_on_msg(&h->cluster, peer->owner, m);
     else if (peer->role == ROLE_GATEWAY)
@@ -299,17 +304,21 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     admission_tick(h);
     stats_sample(h);
     scale_tick(h);
+    sleep_tick(h);
     head_core_turn(h, now_ns);
 }
 
 void head_core_turn(struct head_core *h, uint64_t now_ns)
 {
     set_now(h, now_ns);
+    sleep_turn(h);
     cluster_turn(&h->cluster, now_ns);
+    sleep_tell(h);
     adapters_turn(&h->cluster);
     transfer_policy_look(h);
     transfers_turn(h);
-    admission_place(h);
+    if (sleep_places(h))
+        admission_place(h);
     grammars_turn(h);
     dispatch_turn(h);
     h->n_waiting = h->n_held + h->n_queued;

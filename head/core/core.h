@@ -12,6 +12,7 @@
 #include "head/core/adapter_orders.h"
 #include "head/core/check.h"
 #include "head/core/scale.h"
+#include "head/core/sleep.h"
 #include "head/core/stats.h"
 #include "head/state/config.h"
 

@@ -1,6 +1,7 @@
 #include "head/core/scale.h"
 
 #include "common/base/clock.h"
+#include "head/core/sleep.h"
 #include "head/request/request.h"
 #include "head/state/engine_slots.h"
 #include "head/state/head_core.h"
@@ -64,6 +65,10 @@ void scale_tick(struct head_core *h)
                                   x.n_blocks ? (double)x.n_blocks_used / (double)x.n_blocks : 0,
                               .oldest_wait_ns = oldest_wait_ns(h),
                               .n_arrived = h->arrival_seq};
+    if (sleep_is_down(h)) /* a sleeping cluster counts as an idle one */
+        load = (struct scale_load){.n_replicas = load.n_workers / h->config.scale.world,
+                                   .n_workers = load.n_workers,
+                                   .n_arrived = load.n_arrived};
     struct scale_hint was = h->scale;
     scale_hint_update(&h->scale, &h->config.scale, &load, h->now_ns);
     tell_changes(h, &was);
@@ -73,7 +78,8 @@ void scale_tick(struct head_core *h)
  * function must never return true. */
 bool head_core_rests(const struct head_core *h)
 {
-    return h->n_live == 0 && scale_hint_rests(&h->scale, &h->config.scale, h->now_ns);
+    return h->n_live == 0 &&
+           (sleep_rests(h) || scale_hint_rests(&h->scale, &h->config.scale, h->now_ns));
 }
 
 enum status head_core_rest(struct head_core *h, struct error *err)
@@ -96,6 +102,8 @@ uint32_t scale_seconds_to_start(const struct head_core *h)
     if (!head_core_rests(h))
         return 0;
     uint32_t s = scale_hint_seconds_to_start(&h->scale, &h->config.scale, h->now_ns);
+    if (sleep_rests(h)) /* workers only have to read weights again */
+        s = 1 + (uint32_t)(h->sleep.wake_took_ns / NS_PER_S);
     return s < RETRY_START_MAX_S ? s : RETRY_START_MAX_S;
 }
 

@@ -10,6 +10,7 @@
 #include "head/state/config.h"
 #include "head/state/engine_slot.h"
 #include "head/state/gateway.h"
+#include "head/state/sleep_state.h"
 #include "head/state/transfer_state.h"
 
 #define NO_REPLICA          UINT32_MAX
@@ -78,6 +79,7 @@ struct head_core {
     uint64_t n_samples;
     struct cluster_load load; /* load last sent to gateways */
     uint64_t load_ns;         /* time of `load`; 0 = never */
+    struct head_sleep sleep;
     struct scale_hint scale;
     uint64_t scale_ns; /* time of the last update of the scale hint; 0 = none */
     struct tokens_item items[TOKENS_ITEMS_MAX];

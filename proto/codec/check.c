@@ -137,6 +137,7 @@ static void check_worker(struct check *c, const struct worker_info *w)
     }
     exact(c, "kv_address", w->kv_address, PROTO_MAX_ADDRESS_BYTES);
     in_enum(c, "group role", (int)w->replica_role, REPLICA_ROLE_COUNT);
+    in_enum(c, "sleep_level", (int)w->sleep_level, SLEEP_LEVEL_COUNT);
     must(c, w->shard_tp <= w->tp && w->replica_tp <= w->tp,
          "the shard or the replica has more ranks than tp");
     at_most(c, "the number of smaller TPs", w->n_elastic, PROTO_MAX_ELASTIC);
@@ -356,12 +357,28 @@ static void check_grammars(struct check *c, const struct msg *m)
          "the grammar, its kind and `on` do not match");
 }
 
+static void check_sleep(struct check *c, const struct msg *m)
+{
+    enum sleep_level level = m->type == MSG_SLEEP ? m->sleep.level : m->slept.level;
+    in_enum(c, "level", (int)level, SLEEP_LEVEL_COUNT);
+    if (m->type == MSG_SLEPT)
+        outcome(c, m->slept.status, m->slept.text);
+}
+
 static void check_beside_steps(struct check *c, const struct msg *m)
 {
-    if (m->type == MSG_KV_TRANSFER || m->type == MSG_KV_TRANSFERRED)
+    if (m->type == MSG_SLEEP || m->type == MSG_SLEPT)
+        check_sleep(c, m);
+    else if (m->type == MSG_KV_TRANSFER || m->type == MSG_KV_TRANSFERRED)
         check_transfers(c, m);
     else
         check_grammars(c, m);
+}
+
+static void check_comm_id(struct check *c, const struct msg *m)
+{
+    const struct bytes id = m->type == MSG_JOIN ? m->join.id : m->comm_id.id;
+    at_most(c, "the number of communicator id bytes", id.n, PROTO_MAX_COMM_ID_BYTES);
 }
 
 static void check_by_type(struct check *c, const struct msg *m)
@@ -393,10 +410,8 @@ static void check_by_type(struct check *c, const struct msg *m)
         check_form(c, &m->form);
         break;
     case MSG_JOIN:
-        at_most(c, "the number of communicator id bytes", m->join.id.n, PROTO_MAX_COMM_ID_BYTES);
-        break;
     case MSG_COMM_ID:
-        at_most(c, "the number of communicator id bytes", m->comm_id.id.n, PROTO_MAX_COMM_ID_BYTES);
+        check_comm_id(c, m);
         break;
     case MSG_ABORT:
         text(c, m->abort_.text);
@@ -430,6 +445,8 @@ static void check_by_type(struct check *c, const struct msg *m)
     case MSG_KV_TRANSFERRED:
     case MSG_GRAMMAR:
     case MSG_GRAMMAR_DONE:
+    case MSG_SLEEP:
+    case MSG_SLEPT:
         check_beside_steps(c, m);
         break;
     case MSG_NONE:

@@ -117,6 +117,7 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
     put_elastic(w, i, p);
     p->shard_tp = i->shard_tp;
     p->group_tp = i->replica_tp;
+    p->sleep_level = (uint32_t)i->sleep_level;
     bool says = memcmp(i->model_hash, no_hash, sizeof no_hash) != 0;
     p->model_hash.len = says ? sizeof i->model_hash : 0;
     p->model_hash.data = says ? (uint8_t *)i->model_hash : NULL;
@@ -175,6 +176,7 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
         .replica_role = (enum replica_role)p->group_role,
         .shard_tp = p->shard_tp,
         .replica_tp = p->group_tp,
+        .sleep_level = (enum sleep_level)p->sleep_level,
     };
     memcpy(i->config_hash, p->config_hash.data, sizeof i->config_hash);
     if (p->model_hash.len)

@@ -27,9 +27,9 @@ static void put_le(uint8_t *p, int n_bytes, uint64_t v)
 
 static const struct codec_ops *find_ops(enum msg_type t)
 {
-    static const struct codec_ops *const tables[] = {codec_cluster_ops, codec_engine_ops,
-                                                     codec_step_ops,    codec_adapter_ops,
-                                                     codec_kv_ops,      codec_grammar_ops};
+    static const struct codec_ops *const tables[] = {
+        codec_cluster_ops, codec_engine_ops,  codec_step_ops, codec_adapter_ops,
+        codec_kv_ops,      codec_grammar_ops, codec_sleep_ops};
     if ((unsigned)t >= MSG_TYPE_COUNT)
         return NULL;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

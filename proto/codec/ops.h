@@ -23,6 +23,7 @@ extern const struct codec_ops codec_cluster_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_engine_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_kv_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_grammar_ops[MSG_TYPE_COUNT];
+extern const struct codec_ops codec_sleep_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_step_ops[MSG_TYPE_COUNT];
 
 #define WIRE_ROW(TYPE, type, max)                                                                  \

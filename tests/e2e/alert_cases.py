@@ -42,6 +42,8 @@ CASES = [  # each case: alert, series, minutes from the start, whether the alert
     ("CoxswainNothingServes", [head("coxswain_groups_ready", "0x40"), head("coxswain_head_desired_workers", "2x40")], 6, True),
     ("CoxswainNothingServes", [head("coxswain_groups_ready", "0x40"), head("coxswain_head_desired_workers", "0x40")], 6, False),
     ("CoxswainNothingServes", [head("coxswain_groups_ready", "0x3 1x40")], 8, False),
+    ("CoxswainNothingServes", [head("coxswain_groups_ready", "0x40"), head("coxswain_head_sleep_level", "2x40")], 6, False),
+    ("CoxswainNothingServes", [head("coxswain_groups_ready", "0x40"), head("coxswain_head_sleep_level", "0x40")], 6, True),
     ("CoxswainGatewayWithoutHead", [gateway("coxswain_gateway_head_link_up", "0x40", ', instance="a"'),
                                     gateway("coxswain_gateway_head_link_up", "1x40", ', instance="b"')], 3, True),
     ("CoxswainGatewayWithoutHead", [gateway("coxswain_gateway_head_link_up", "0 1x40", ', instance="a"')], 3, False),

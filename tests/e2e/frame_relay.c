@@ -207,6 +207,7 @@ static void make_older(struct frame *f, const struct frame_header *h)
         memset(m.hello.worker.model_hash, 0, sizeof m.hello.worker.model_hash);
         m.hello.worker.n_elastic = m.hello.worker.shard_tp = m.hello.worker.replica_tp = 0;
         m.hello.has_vocabulary = false;
+        m.hello.worker.sleep_level = SLEEP_LEVEL_AWAKE;
         m.hello.model = (struct str){0};
         if (codec_encode(&m, h->session, h->seq, &scratch, &out) != STATUS_OK)
             die("a Hello of 2.0");

@@ -101,6 +101,18 @@ def test_ranks(programs, tp, pp, collectives, args):
     assert sum("one_shot_sums max_bytes=524288" in line for line in log.splitlines()) == tp * pp
 
 
+@pytest.mark.parametrize("tp", [1, 2])
+def test_sleep(programs, tp):
+    """At level 1 the weights leave the GPU and return to another address. At level 2 they are read again."""
+    bodies = [body_of(list(range(9, 30)), max_tokens=12, temperature=t, seed=3) for t in (0, 0.8)]
+    with cluster_of(programs, tp, 1, "--num-speculative-tokens", 3) as c:
+        before = [ids(got) for got in run(c, bodies)]
+        for level in (1, 2, 1):
+            assert httpx.post(f"{c.admin}/sleep?level={level}", timeout=60).json()["is_sleeping"]
+            assert [ids(got) for got in run(c, bodies)] == before
+        assert c.log().count(" woke level=1 ") == 2 * tp and not c.status()["recent_failures"]
+
+
 def test_ranks_without_memory_of_each_other(programs):
     """NCCL's stand-in computes all sums in the same order, so the ids are the same."""
     with cluster_of(programs, 2, 1, "--no-one-shot") as c:

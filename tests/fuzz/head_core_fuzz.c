@@ -35,6 +35,7 @@ enum what {
     WHAT_MOVE,
     WHAT_SUBMIT_GRAMMAR,
     WHAT_GRAMMAR_DONE,
+    WHAT_SLEEP,
     WHAT_COUNT
 };
 
@@ -255,6 +256,18 @@ static void grammar_done(uint8_t connection, uint8_t status, struct str text)
     say(connection, &m);
 }
 
+/* Orders sleep at a level, with or without the end of all requests, or orders its end. */
+static void order_sleep(uint8_t how)
+{
+    struct error err;
+    enum sleep_level level = (enum sleep_level)(how % SLEEP_LEVEL_COUNT);
+    if (level == SLEEP_LEVEL_AWAKE)
+        head_core_wake(w.core, "a test", w.now_ns);
+    else
+        (void)!head_core_sleep(w.core, level, how & 0x80, "a test", w.now_ns, &err);
+    head_core_turn(w.core, w.now_ns);
+}
+
 /* ---- the input ---- */
 
 static void from_input(const uint8_t *data, size_t n)
@@ -306,6 +319,9 @@ static void take(const uint8_t *data, size_t n)
         break;
     case WHAT_GRAMMAR_DONE:
         grammar_done(data[AT_CONNECTION] % N_CONNECTIONS, data[AT_TYPE], body);
+        break;
+    case WHAT_SLEEP:
+        order_sleep(data[AT_TYPE]);
         break;
     default:
         head_core_turn(w.core, w.now_ns);

@@ -201,7 +201,7 @@ TYPES = {  # message type → roles that may send it to the head; any other type
     "submit": {"gateway"}, "cancel": {"gateway"}, "finish": {"gateway"}, "adapter_order": {"gateway"},
     "comm_id": {"worker"}, "formed": {"worker"}, "aborted": {"worker"}, "result": {"worker"}, "gap": {"worker"},
     "comm_error": {"worker"}, "drain_wish": {"worker"}, "adapter_done": {"worker"}, "kv_transferred": {"worker"},
-    "grammar_done": {"worker"},
+    "grammar_done": {"worker"}, "slept": {"worker"},
 }
 
 

@@ -159,6 +159,19 @@ const struct engine *draft_model_engine(const struct draft_model *m)
     return m->engine;
 }
 
+enum status draft_model_sleep(struct draft_model *m, enum sleep_level level, struct error *err)
+{
+    return engine_sleep(m->engine, level, err);
+}
+
+enum status draft_model_wake(struct draft_model *m, struct error *err)
+{
+    enum status s = m->engine->sleep_level == SLEEP_LEVEL_WEIGHTS
+                        ? engine_take_rank(m->engine, 1, 0, 0, err)
+                        : engine_wake(m->engine, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "draft model %s", m->engine->info.name);
+}
+
 /* ---- passes ---- */
 
 static enum status pick_tokens(struct draft_model *m, struct error *err)

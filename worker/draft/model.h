@@ -29,6 +29,10 @@ MUST_USE enum status draft_model_load(struct draft_model *m, const struct engine
 /* Adds the twins to the target's blocks in `out`. */
 void draft_model_view(const struct draft_model *m, struct kv_view *out);
 const struct engine *draft_model_engine(const struct draft_model *m);
+/* Sleeps and wakes like the target (engine_sleep). The target wakes first. */
+MUST_USE enum status draft_model_sleep(struct draft_model *m, enum sleep_level level,
+                                       struct error *err);
+MUST_USE enum status draft_model_wake(struct draft_model *m, struct error *err);
 
 /* Writes the number of draft tokens of each run to n_drafted. The result is the same on every
  * rank. */

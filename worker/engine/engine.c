@@ -7,6 +7,7 @@
 #include "worker/engine/engine.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 #include "common/model/weights/folder.h"
 #include "worker/engine/part.h"
 #include "worker/engine/shapes.h"
+#include "worker/weights/park.h"
 
 /* PASS_ROWS is the number of rows of one pass. It is large enough to read the weights only a few
  * times for a prompt, and small enough to keep the activations small. On a CPU every value gives
@@ -372,6 +374,20 @@ static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, s
     return load_shard(e, err);
 }
 
+static void drop_kv(struct engine *e)
+{
+    kv_store_free(e->kv);
+    e->kv = e->runner_setup.kv = NULL;
+}
+
+static void drop_all(struct engine *e)
+{
+    drop_shard(e);
+    drop_kv(e);
+    e->sleep_level = SLEEP_LEVEL_WEIGHTS;
+    malloc_trim(0); /* the small pieces of the loader and the program */
+}
+
 enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint32_t stage,
                              struct error *err)
 {
@@ -381,6 +397,7 @@ enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint3
                          tp, stage, e->pp);
     /* the old shard is freed before the new one is loaded, since two shards may not fit */
     drop_shard(e);
+    e->sleep_level = SLEEP_LEVEL_WEIGHTS;
     if (e->kv_stage != stage || e->tp != tp) {
         kv_store_free(e->kv);
         e->kv = NULL;
@@ -388,8 +405,62 @@ enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint3
         e->tp = tp;
     }
     enum status s = take_shard(e, rank, stage, err);
-    if (s != STATUS_OK)
-        drop_shard(e);
+    if (s == STATUS_OK)
+        e->sleep_level = SLEEP_LEVEL_AWAKE;
+    else
+        drop_all(e);
+    return s;
+}
+
+/* ---- sleep ---- */
+
+/* Moves the weights of a device with memory of its own to the host. The runner holds addresses of
+ * weights and KV cache, and adapters are read again. */
+static enum status park(struct engine *e, struct error *err)
+{
+    runner_free(e->runner);
+    e->runner = NULL;
+    lora_set_drop(e->loras);
+    drop_kv(e);
+    return weights_park(e->device, &e->loaded, err);
+}
+
+enum status engine_sleep(struct engine *e, enum sleep_level level, struct error *err)
+{
+    if (level <= e->sleep_level)
+        return STATUS_OK;
+    if (level == SLEEP_LEVEL_WEIGHTS) {
+        drop_all(e);
+        return STATUS_OK;
+    }
+    enum status s = kv_store_discard(e->kv) ? STATUS_OK : park(e, err);
+    if (s == STATUS_OK)
+        e->sleep_level = level;
+    else
+        drop_all(e);
+    return s;
+}
+
+/* Undoes park. */
+static enum status unpark(struct engine *e, struct error *err)
+{
+    TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
+    e->runner_setup.kv = e->kv;
+    TRY(weights_unpark(e->program, e->device, &e->loaded, err));
+    if (e->loras)
+        TRY(lora_set_take(e->loras, e->program, err));
+    TRY(runner_new(&e->runner_setup, &e->runner, err));
+    return e->device->ops->pass.sync(e->device, err);
+}
+
+enum status engine_wake(struct engine *e, struct error *err)
+{
+    assert(e->sleep_level != SLEEP_LEVEL_WEIGHTS);
+    enum status s = e->loaded.host ? unpark(e, err) : STATUS_OK;
+    if (s == STATUS_OK)
+        e->sleep_level = SLEEP_LEVEL_AWAKE;
+    else
+        drop_all(e);
     return s;
 }
 

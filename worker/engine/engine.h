@@ -30,3 +30,11 @@ void engine_close(struct engine *e); /* `e` may be NULL */
  * engine_open. */
 MUST_USE enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint32_t stage,
                                       struct error *err);
+/* Gives memory back. SLEEP_LEVEL_KV drops the KV cache and keeps the weights in host memory: on a
+ * CPU they stay where they are. SLEEP_LEVEL_WEIGHTS drops both, with the runner. A level below the
+ * present one changes nothing. After an error (the host cannot hold the weights) the engine has
+ * neither weights nor KV cache, as at SLEEP_LEVEL_WEIGHTS. */
+MUST_USE enum status engine_sleep(struct engine *e, enum sleep_level level, struct error *err);
+/* Wakes the engine from SLEEP_LEVEL_KV. From SLEEP_LEVEL_WEIGHTS only engine_take_rank wakes it.
+ * After an error the engine is at SLEEP_LEVEL_WEIGHTS. */
+MUST_USE enum status engine_wake(struct engine *e, struct error *err);

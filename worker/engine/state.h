@@ -64,12 +64,13 @@ struct engine {
     struct model_config config;
     enum worker_load_format load_format;
     struct weights *files;   /* the model's files; NULL after loading, and for dummy weights */
-    struct program *program; /* program and runner: NULL after engine_take_rank failed */
+    struct program *program; /* program and runner: NULL after engine_take_rank failed, or asleep */
     struct device *device;
     bool owns_device;
     struct loaded loaded;
-    struct kv_store *kv; /* KV cache; may be NULL after engine_take_rank failed */
+    struct kv_store *kv; /* KV cache; may be NULL after engine_take_rank failed, or asleep */
     uint32_t kv_stage;   /* stage whose layers `kv` holds, cut for `tp` ranks */
+    enum sleep_level sleep_level; /* memory that engine_sleep has given back */
     struct runner *runner;
     struct lora_set *loras; /* adapters of the shard; NULL = no adapters */
     uint32_t max_model_len, pass_rows, n_threads;

@@ -5,8 +5,8 @@
  * member.
  *
  * Threads: open, info, listen, make_comm_id, interrupt and close are called on the loop thread
- * (close after the compute thread has ended). join_comm, abort_comm, reset, step, check, adapter
- * and lost_adapter are called on the compute thread, one at a time, and may block. interrupt
+ * (close after the compute thread has ended). join_comm, abort_comm, reset, step, check, adapter,
+ * lost_adapter and sleep are called on the compute thread, one at a time, and may block. interrupt
  * makes a blocking call return STATUS_CLOSED soon; abort_comm follows and clears the interrupt. */
 #include <stdatomic.h>
 
@@ -108,6 +108,10 @@ struct executor_ops {
      * adapter that could not be loaded again, once for each. Returns false when no such adapter
      * is left. May be NULL. */
     bool (*lost_adapter)(struct executor *e, uint64_t *id, struct error *why);
+    /* Gives memory back at a level, or takes it again at SLEEP_LEVEL_AWAKE with the shard that was
+     * held last. Called while the executor is in no communicator. join_comm wakes the executor
+     * too. `sleep_level` below has the level afterwards, after an error too. */
+    enum status (*sleep)(struct executor *e, enum sleep_level level, struct error *err);
     /* Describes the memory of the KV cache. Called on the loop thread, before the compute thread
      * starts and between join_comm and abort_comm. Returns false when blocks cannot be moved;
      * may be NULL. */
@@ -133,6 +137,7 @@ struct executor {
     _Atomic int32_t shard_rank, shard_stage;
     _Atomic uint32_t shard_tp;      /* TP of that shard; 0 = the TP of the options */
     _Atomic uint32_t load_permille; /* progress of join_comm's loading in 1/1000; 0 = not loading */
+    _Atomic uint32_t sleep_level;   /* enum sleep_level; written by `sleep` and join_comm */
     /* `own_ns` is the time of all steps without waits for other ranks, and `own_steps` is their
      * number. own_steps 0 = the device does not measure the time. */
     _Atomic uint64_t own_ns, own_steps;

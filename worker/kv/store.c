@@ -244,6 +244,14 @@ void kv_store_free(struct kv_store *s)
     mem_free(s);
 }
 
+bool kv_store_discard(struct kv_store *s)
+{
+    if (!s->device->ops->memory.discard)
+        return false;
+    s->device->ops->memory.discard(s->device, s->memory, s->n_bytes);
+    return true;
+}
+
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer)
 {
     return &s->layers[layer];

@@ -39,6 +39,9 @@ MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enu
                                   const struct kv_group *groups, struct kv_store **out,
                                   struct error *err);
 void kv_store_free(struct kv_store *s); /* `s` may be NULL */
+/* Gives the memory back to the system and keeps its addresses; no block has contents then.
+ * Returns false on a device that cannot. */
+bool kv_store_discard(struct kv_store *s);
 /* Returns the cache of a layer of this stage. */
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
 uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group);

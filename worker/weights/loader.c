@@ -456,6 +456,8 @@ void loader_unload(struct device *d, struct loaded *l)
 {
     if (l->memory)
         d->ops->memory.release(d, l->memory, l->n_bytes);
+    if (l->host)
+        d->ops->memory.release_host(d, l->host);
     *l = (struct loaded){0};
 }
 

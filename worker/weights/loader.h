@@ -11,6 +11,8 @@
 struct loaded {
     void *memory;
     uint64_t n_bytes;
+    void *host;     /* the weights while they are parked (park.h), else NULL */
+    uintptr_t from; /* address of the memory before it was parked */
 };
 
 /* Returns the unit in which the MLP's width can be cut: a panel, or a block of the largest

@@ -75,6 +75,14 @@ static void cpu_release(struct device *d, void *ptr, uint64_t n_bytes)
         free(ptr);
 }
 
+static void cpu_discard(struct device *d, void *ptr, uint64_t n_bytes)
+{
+    if (n_bytes >= HUGE_PAGE)
+        (void)madvise(ptr, mapped_bytes(n_bytes), MADV_DONTNEED);
+    else
+        memset(ptr, 0, n_bytes);
+}
+
 /* ---- the host's threads ---- */
 
 struct loop {
@@ -211,6 +219,7 @@ static const struct ops cpu_ops = {
     .isa_name = cpu_isa_name_of,
     .memory = {.alloc = cpu_alloc,
                .release = cpu_release,
+               .discard = cpu_discard,
                .write = cpu_copy,
                .read = cpu_read,
                .available_bytes = cpu_available_bytes,

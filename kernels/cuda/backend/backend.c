@@ -120,6 +120,18 @@ static void cuda_release(struct device *d, void *ptr, uint64_t n_bytes)
     x->used_bytes -= n_bytes;
 }
 
+static void *cuda_alloc_host(struct device *d, uint64_t n_bytes)
+{
+    struct error err;
+    void *ptr = NULL;
+    return gpu_host_alloc(cuda_of(d)->gpu, n_bytes, &ptr, &err) == STATUS_OK ? ptr : NULL;
+}
+
+static void cuda_release_host(struct device *d, void *ptr)
+{
+    gpu_host_release(cuda_of(d)->gpu, ptr);
+}
+
 /* cuda_write and cuda_read return when the caller may change the host memory. */
 static void cuda_write(struct device *d, void *to, const void *host, uint64_t n_bytes)
 {
@@ -256,6 +268,8 @@ static const struct ops cuda_ops = {
     .check = cuda_check,
     .memory = {.alloc = cuda_alloc,
                .release = cuda_release,
+               .alloc_host = cuda_alloc_host,
+               .release_host = cuda_release_host,
                .write = cuda_write,
                .read = cuda_read,
                .available_bytes = cuda_available_bytes,

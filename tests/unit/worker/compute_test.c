@@ -144,6 +144,12 @@ static enum status fake_adapter(struct executor *e, struct msg_adapter *m, struc
     return m->id == 7 && m->on && str_eq_c(m->name, "sql") ? STATUS_OK : STATUS_INVALID;
 }
 
+static enum status fake_sleep(struct executor *e, enum sleep_level level, struct error *err)
+{
+    atomic_store(&e->sleep_level, (uint32_t)level);
+    return STATUS_OK;
+}
+
 static bool fake_lost_adapter(struct executor *e, uint64_t *id, struct error *why)
 {
     struct fake *f = (struct fake *)e;
@@ -155,6 +161,7 @@ static bool fake_lost_adapter(struct executor *e, uint64_t *id, struct error *wh
 }
 
 static const struct executor_ops fake_ops = {.adapter = fake_adapter,
+                                             .sleep = fake_sleep,
                                              .lost_adapter = fake_lost_adapter,
                                              .step = fake_step,
                                              .join_comm = fake_join,
@@ -185,7 +192,7 @@ struct fixture {
 static void on_done(void *ctx, const struct job_done *d)
 {
     struct fixture *f = ctx;
-    const char kinds[] = "pjrcal";
+    const char kinds[] = "pjrcals";
     char kind = kinds[d->kind];
     if (d->kind == JOB_CHECK) {
         assert_int_equal(d->status, STATUS_IO);
@@ -328,21 +335,23 @@ static void test_abort_drops_and_interrupts(void **state)
     const struct msg load = {.type = MSG_ADAPTER,
                              .adapter = {7, true, STR("sql"), STR("/sql"), {0, 0}}};
     assert_int_equal(compute_push_adapter(f->compute, &load), STATUS_OK);
+    compute_push_sleep(f->compute, SLEEP_LEVEL_KV);
     compute_push_abort(f->compute);
-    run_until(f, 6);
+    run_until(f, 7);
     /* Dropped steps may be reported before the interrupted step. The abort is always reported
      * last. */
     assert_non_null(strstr(f->log, "i1 "));
     assert_non_null(strstr(f->log, "d2 d3 d4 "));
-    /* An adapter order does not belong to an epoch, so it is not dropped. */
-    assert_string_equal(f->log + strlen(f->log) - 6, "l0 a0 ");
+    /* Orders to load an adapter or to sleep do not belong to an epoch, so they are not dropped. */
+    assert_string_equal(f->log + strlen(f->log) - 9, "l0 s0 a0 ");
+    assert_int_equal(atomic_load(&f->fake.base.sleep_level), SLEEP_LEVEL_KV);
     assert_int_equal(f->fake.n_steps, 1);
     assert_int_equal(f->bytes, bytes);
     /* The next epoch runs. */
     open_gate(f);
     f->log[0] = '\0';
     assert_int_equal(push(f, 1, &bytes), STATUS_OK);
-    run_until(f, 7);
+    run_until(f, 8);
     assert_string_equal(f->log, "p1 ");
 }
 

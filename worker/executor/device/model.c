@@ -19,6 +19,7 @@
 #include "worker/engine/shapes.h"
 #include "worker/executor/device/engine_setup.h"
 #include "worker/executor/device/info.h"
+#include "worker/executor/device/shard.h"
 #include "worker/executor/device_loss.h"
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/adapters.h"
@@ -106,49 +107,14 @@ static enum status check_join(struct executor_model *x, const struct executor_co
     return STATUS_OK;
 }
 
-static void note_shard(struct executor_model *x, uint32_t tp, int32_t rank, int32_t stage)
-{
-    atomic_store(&x->base.shard_tp, tp);
-    atomic_store(&x->base.shard_rank, rank);
-    atomic_store(&x->base.shard_stage, stage);
-}
-
-/* Loads the shard of the rank slot unless it is loaded already. Loading is not interrupted. A
- * slow disk may need longer than a formation allows. The load must then finish once, and the
- * next formation uses the loaded shard. */
-static enum status take_shard(struct executor_model *x, const struct executor_comm *c,
-                              struct error *err)
-{
-    const struct engine *e = x->engine;
-    int32_t held = atomic_load(&x->base.shard_rank), held_stage = atomic_load(&x->base.shard_stage);
-    if (held == (int32_t)c->rank && held_stage == (int32_t)c->stage && e->tp == c->tp)
-        return STATUS_OK;
-    uint64_t begin_ns = clock_mono_ns();
-    log_info("shard_changes", "from=%d/%u to=%u/%u from_stage=%d to_stage=%u model=%s", held, e->tp,
-             c->rank, c->tp, held_stage, c->stage, log_quote(e->info.path));
-    note_shard(x, c->tp, (int32_t)c->rank, (int32_t)c->stage);
-    atomic_store(&x->base.load_permille, 1); /* opening the files takes time too */
-    enum status s = engine_take_rank(x->engine, c->tp, c->rank, c->stage, err);
-    atomic_store(&x->base.load_permille, 0);
-    if (s != STATUS_OK) {
-        note_shard(x, 0, -1, -1);
-        return s;
-    }
-    log_info("shard_changed",
-             "rank=%u/%u stage=%u/%u weights_bytes=%llu kv_bytes=%llu kv_blocks=%u seconds=%.2f",
-             c->rank, c->tp, c->stage, c->pp, (unsigned long long)e->weights_bytes,
-             (unsigned long long)e->kv_bytes, e->kv_groups[0].n_blocks,
-             (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
-    return STATUS_OK;
-}
-
 /* Prepares shard, collectives and samplers for the rank slot. A rank that is alone now uses no
  * collectives, even if it was started for a larger replica. */
 static enum status follow_rank_slot(struct executor_model *x, const struct executor_comm *c,
                                     struct error *err)
 {
-    TRY(take_shard(x, c, err));
-    x->place = (struct comm_place){c->tp, c->pp, c->rank, c->stage};
+    const struct comm_place at = {c->tp, c->pp, c->rank, c->stage};
+    TRY(executor_take_shard(x, &at, err));
+    x->place = at;
     x->ranks.comms.sampling_rank = (c->pp - 1) * c->tp;
     x->ranks.in = comm_place_world(&x->place) > 1 ? x->ranks.ops : &ranks_alone;
     if (!executor_is_sampling_rank(x))
@@ -268,6 +234,7 @@ static const struct executor_ops model_executor_ops = {
     .adapter = executor_adapter,
     .lost_adapter = executor_lost_adapter,
     .lost = executor_lost,
+    .sleep = executor_sleep,
     .kv_view = model_kv_view,
     .compiler = model_compiler,
     .interrupt = model_interrupt,

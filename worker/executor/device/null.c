@@ -99,11 +99,19 @@ static void load(struct executor_null *x)
     atomic_store(&x->base.load_permille, 0);
 }
 
+/* Notes the level. The null device has no weights, and its KV cache is small. */
+static enum status null_sleep(struct executor *e, enum sleep_level level, struct error *err)
+{
+    atomic_store(&e->sleep_level, (uint32_t)level);
+    return STATUS_OK;
+}
+
 static enum status null_join_comm(struct executor *e, const struct executor_comm *c,
                                   struct error *err)
 {
     struct executor_null *x = of(e);
     load(x);
+    atomic_store(&e->sleep_level, SLEEP_LEVEL_AWAKE);
     if (x->fail_joins > 0) {
         x->fail_joins--;
         return error_set(err, STATUS_IO, "the join failed as requested by --null-fail-join");
@@ -487,6 +495,7 @@ static const struct executor_ops null_ops = {
     .info = null_info,
     .make_comm_id = null_make_comm_id,
     .join_comm = null_join_comm,
+    .sleep = null_sleep,
     .abort_comm = null_abort_comm,
     .reset = null_reset,
     .step = null_step,

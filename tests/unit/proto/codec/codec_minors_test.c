@@ -15,9 +15,10 @@
 /* `end_of_minor` has the end of the types that each minor version knows. A new type belongs to a
  * new minor version: raise PROTOCOL_MINOR, set the type's row in proto/messages.c, and add an
  * entry here. */
-static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_GRAMMAR, MSG_GRAMMAR, MSG_GRAMMAR,
-                                             MSG_TYPE_COUNT};
-_Static_assert(MSG_KV_TRANSFER == 30 && MSG_GRAMMAR == 32 && MSG_TYPE_COUNT == 34,
+static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_GRAMMAR, MSG_GRAMMAR,
+                                             MSG_GRAMMAR,     MSG_SLEEP,   MSG_TYPE_COUNT};
+_Static_assert(MSG_KV_TRANSFER == 30 && MSG_GRAMMAR == 32 && MSG_SLEEP == 34 &&
+                   MSG_TYPE_COUNT == 36,
                "a new type: see end_of_minor");
 
 static void test_every_type_says_its_minor(void **state)
@@ -44,9 +45,9 @@ static void free_nothing(void *arena, void *p)
 
 static const struct codec_ops *ops_of(enum msg_type t)
 {
-    static const struct codec_ops *const tables[] = {codec_cluster_ops, codec_engine_ops,
-                                                     codec_step_ops,    codec_adapter_ops,
-                                                     codec_kv_ops,      codec_grammar_ops};
+    static const struct codec_ops *const tables[] = {
+        codec_cluster_ops, codec_engine_ops,  codec_step_ops, codec_adapter_ops,
+        codec_kv_ops,      codec_grammar_ops, codec_sleep_ops};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (tables[i][t].descriptor)
             return &tables[i][t];

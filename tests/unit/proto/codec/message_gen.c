@@ -159,7 +159,7 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X_ENUM(worker_info, replica_role, REPLICA_ROLE_COUNT),
       X_ARRAY(worker_info, elastic, n_elastic, table_elastic_shape, 5),
       X(worker_info, n_elastic, F_COUNT), X(worker_info, shard_tp, F_U32),
-      X(worker_info, replica_tp, F_U32));
+      X(worker_info, replica_tp, F_U32), X_ENUM(worker_info, sleep_level, SLEEP_LEVEL_COUNT));
 
 TABLE(vocabulary, fix_none, X(vocabulary, n_tokens, F_U32), X(vocabulary, sketch, F_HASH));
 
@@ -454,6 +454,10 @@ TABLE(msg_grammar_done, fix_none, X(msg_grammar_done, term_epoch, F_U64),
       X(msg_grammar_done, text, F_TEXT), X(msg_grammar_done, bytes, F_U64),
       X(msg_grammar_done, matcher_bytes, F_U64), X(msg_grammar_done, room_bytes, F_U64));
 
+TABLE(msg_sleep, fix_none, X_ENUM(msg_sleep, level, SLEEP_LEVEL_COUNT));
+TABLE(msg_slept, fix_none, X_ENUM(msg_slept, level, SLEEP_LEVEL_COUNT),
+      X_ENUM(msg_slept, status, STATUS_COUNT), X(msg_slept, text, F_TEXT));
+
 static const struct {
     const struct table *table;
     size_t offset;
@@ -492,6 +496,8 @@ static const struct {
     ROW(KV_TRANSFERRED, msg_kv_transferred, kv_transferred),
     ROW(GRAMMAR, msg_grammar, grammar),
     ROW(GRAMMAR_DONE, msg_grammar_done, grammar_done),
+    ROW(SLEEP, msg_sleep, sleep),
+    ROW(SLEPT, msg_slept, slept),
 #undef ROW
 };
 

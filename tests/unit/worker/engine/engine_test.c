@@ -324,6 +324,88 @@ static void test_files_that_changed(void **state)
     golden_ranks_close(g);
 }
 
+static void wake(struct engine *e, uint32_t rank)
+{
+    struct error err = {0};
+    enum status s = e->sleep_level == SLEEP_LEVEL_WEIGHTS ? engine_take_rank(e, 2, rank, 0, &err)
+                                                          : engine_wake(e, &err);
+    assert_int_equal(s, STATUS_OK);
+    assert_int_equal(e->sleep_level, SLEEP_LEVEL_AWAKE);
+}
+
+/* Ranks answer as before after each level, and after a deeper level in their sleep. */
+static void sleep_and_wake(struct golden_ranks *g)
+{
+    static const enum sleep_level orders[][2] = {{SLEEP_LEVEL_KV, SLEEP_LEVEL_KV},
+                                                 {SLEEP_LEVEL_WEIGHTS, SLEEP_LEVEL_KV},
+                                                 {SLEEP_LEVEL_KV, SLEEP_LEVEL_WEIGHTS}};
+    static struct answer first, other;
+    struct error err = {0};
+    ask(g, &first);
+    for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+        for (uint32_t i = 0; i < 2; i++) {
+            struct engine *e = golden_ranks_engine(g, i);
+            assert_int_equal(engine_sleep(e, orders[k][0], &err), STATUS_OK);
+            assert_int_equal(engine_sleep(e, orders[k][1], &err), STATUS_OK);
+            assert_int_equal(e->sleep_level, k > 0 ? SLEEP_LEVEL_WEIGHTS : SLEEP_LEVEL_KV);
+            assert_true(k == 0 || (!e->program && !e->runner && !e->kv && !e->loaded.memory));
+        }
+        for (uint32_t i = 0; i < 2; i++)
+            wake(golden_ranks_engine(g, i), i);
+        ask(g, &other);
+        assert_memory_equal(&first, &other, sizeof first);
+    }
+}
+
+static void test_sleep(void **state)
+{
+    struct golden_ranks *g = open_ranks(2, false);
+    sleep_and_wake(g);
+    golden_ranks_close(g);
+}
+
+static uint32_t n_parked;
+static bool host_is_full;
+
+static void *alloc_host(struct device *d, uint64_t n_bytes)
+{
+    if (host_is_full)
+        return NULL;
+    n_parked++;
+    return malloc(n_bytes);
+}
+
+static void release_host(struct device *d, void *ptr)
+{
+    n_parked--;
+    free(ptr);
+}
+
+/* Stands for a GPU: the weights are copied to the host, and come back to another address. */
+static void test_sleep_of_a_device_with_memory(void **state)
+{
+    struct golden_ranks *g = open_ranks(2, false);
+    const struct ops *own = golden_ranks_engine(g, 0)->device->ops;
+    struct error err = {0};
+    struct ops ops = *own;
+    ops.memory.discard = NULL;
+    ops.memory.alloc_host = alloc_host;
+    ops.memory.release_host = release_host;
+    for (uint32_t i = 0; i < 2; i++)
+        golden_ranks_engine(g, i)->device->ops = &ops;
+    sleep_and_wake(g);
+    struct engine *e = golden_ranks_engine(g, 1);
+    assert_int_equal(engine_sleep(e, SLEEP_LEVEL_KV, &err), STATUS_OK);
+    assert_true(n_parked == 1 && !e->loaded.memory && !e->runner && !e->kv);
+    wake(e, 1);
+    assert_int_equal(n_parked, 0);
+    host_is_full = true;
+    assert_int_equal(engine_sleep(e, SLEEP_LEVEL_KV, &err), STATUS_NO_MEMORY);
+    assert_true(e->sleep_level == SLEEP_LEVEL_WEIGHTS && !e->program);
+    wake(e, 1);
+    golden_ranks_close(g);
+}
+
 /* A rank with another shard than the communicator expects is refused. Its numbers would look
  * valid. */
 static void test_another_rank_than_joined(void **state)
@@ -607,6 +689,8 @@ int main(void)
                                        cmocka_unit_test(test_stages_that_cannot_be),
                                        cmocka_unit_test(test_ranks_change_places),
                                        cmocka_unit_test(test_files_that_changed),
+                                       cmocka_unit_test(test_sleep),
+                                       cmocka_unit_test(test_sleep_of_a_device_with_memory),
                                        cmocka_unit_test(test_another_rank_than_joined),
                                        cmocka_unit_test(test_peers_that_do_not_answer),
                                        cmocka_unit_test(test_fewer_ranks_and_back),

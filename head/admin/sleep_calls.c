@@ -1,0 +1,152 @@
+/* Keeps the requests that wait for sleep or for its end. The core has no callback for it, so a
+ * timer looks at its state while a request waits. Counters tell a request that was answered by a
+ * short sleep from one whose order was called off. Each request is answered once, or dropped when
+ * its client has gone. */
+#include "head/admin/sleep_calls.h"
+
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/http/server/request.h"
+
+enum { LOOK_MS = 5 };
+
+struct call {
+    struct http_request *r;
+    bool wakes;
+    uint64_t n_falls, n_called_off; /* the core's counters at the time of the order */
+};
+
+struct sleep_calls {
+    struct loop *loop;
+    struct head_core *core;
+    struct loop_timer *timer; /* NULL = no request waits */
+    sleep_answer_fn *answer;
+    void *ctx;
+    struct call calls[SLEEP_CALLS_MAX]; /* array of n */
+    uint32_t n;
+};
+
+struct sleep_calls *sleep_calls_new(struct loop *l, struct head_core *core, sleep_answer_fn *answer,
+                                    void *ctx)
+{
+    struct sleep_calls *s = mem_zalloc(sizeof *s);
+    s->loop = l;
+    s->core = core;
+    s->answer = answer;
+    s->ctx = ctx;
+    return s;
+}
+
+void sleep_calls_free(struct sleep_calls *s)
+{
+    if (!s)
+        return;
+    loop_timer_stop(s->timer);
+    mem_free(s);
+}
+
+/* Returns the value of a query's parameter, or "" when it is absent. */
+static struct str parameter(struct str query, struct str name)
+{
+    while (query.len > 0) {
+        const char *amp = memchr(query.ptr, '&', query.len);
+        struct str one = {query.ptr, amp ? (size_t)(amp - query.ptr) : query.len};
+        if (str_starts(one, name))
+            return (struct str){one.ptr + name.len, one.len - name.len};
+        size_t skip = one.len + (amp != NULL);
+        query.ptr += skip;
+        query.len -= skip;
+    }
+    return STR("");
+}
+
+/* Answers a call whose time has come. Returns false when it must still wait. */
+static bool try_answer(struct sleep_calls *s, const struct call *c)
+{
+    const struct head_sleep *now = head_core_sleep_state(s->core);
+    if (c->wakes && now->state == SLEEP_AWAKE)
+        s->answer(s->ctx, c->r, 200, "");
+    else if (c->wakes && !head_core_is_ready(s->core))
+        s->answer(s->ctx, c->r, 503,
+                  "no replica serves yet: `cox status` shows which workers are missing");
+    else if (!c->wakes && (now->n_falls != c->n_falls || now->state == SLEEP_ASLEEP))
+        s->answer(s->ctx, c->r, 200, "");
+    else if (!c->wakes && now->n_called_off != c->n_called_off)
+        s->answer(s->ctx, c->r, 409,
+                  "the order to sleep was called off: requests still run, or the model was woken. "
+                  "Try again later, or use mode=abort to end the requests");
+    else
+        return false;
+    return true;
+}
+
+static void look(void *ctx)
+{
+    struct sleep_calls *s = ctx;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (!try_answer(s, &s->calls[i]))
+            s->calls[n++] = s->calls[i];
+    s->n = n;
+    if (n == 0) {
+        loop_timer_stop(s->timer);
+        s->timer = NULL;
+    }
+}
+
+static void await(struct sleep_calls *s, struct call c)
+{
+    if (str_eq_c(parameter(http_query(c.r), STR("wait=")), "no")) {
+        s->answer(s->ctx, c.r, 202, "");
+        return;
+    }
+    if (s->n == SLEEP_CALLS_MAX) {
+        s->answer(s->ctx, c.r, 503,
+                  "too many requests wait for the model to sleep or wake: add wait=no and ask "
+                  "GET /is_sleeping");
+        return;
+    }
+    s->calls[s->n++] = c;
+    if (!s->timer)
+        s->timer = loop_timer_start(s->loop, 0, LOOK_MS, look, s);
+}
+
+void sleep_calls_sleep(struct sleep_calls *s, struct http_request *r, const char *by)
+{
+    const struct head_sleep *now = head_core_sleep_state(s->core);
+    const struct call c = {.r = r, .n_falls = now->n_falls, .n_called_off = now->n_called_off};
+    struct str level = parameter(http_query(r), STR("level="));
+    struct str mode = parameter(http_query(r), STR("mode="));
+    struct error err = {0};
+    bool two = str_eq_c(level, "2"), ends = str_eq_c(mode, "abort");
+    enum status st = STATUS_OK;
+    if (level.len > 0 && !two && !str_eq_c(level, "1"))
+        st = error_set(&err, STATUS_INVALID, "the parameter level must be 1 or 2");
+    else if (mode.len > 0 && !ends && !str_eq_c(mode, "wait"))
+        st = error_set(&err, STATUS_INVALID, "the parameter mode must be wait or abort");
+    else
+        st = head_core_sleep(s->core, two ? SLEEP_LEVEL_WEIGHTS : SLEEP_LEVEL_KV, ends, by,
+                             loop_now_ns(s->loop), &err);
+    if (st == STATUS_OK)
+        await(s, c);
+    else
+        s->answer(s->ctx, r, st == STATUS_AGAIN ? 409 : 400, err.text);
+}
+
+void sleep_calls_wake(struct sleep_calls *s, struct http_request *r, const char *by)
+{
+    head_core_wake(s->core, by, loop_now_ns(s->loop));
+    await(s, (struct call){.r = r, .wakes = true});
+}
+
+void sleep_calls_on_abort(struct sleep_calls *s, const struct http_request *r)
+{
+    for (uint32_t i = 0; s && i < s->n; i++) {
+        if (s->calls[i].r != r)
+            continue;
+        memmove(&s->calls[i], &s->calls[i + 1], (s->n - i - 1) * sizeof s->calls[0]);
+        s->n--;
+        return;
+    }
+}

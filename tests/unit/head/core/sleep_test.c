@@ -1,0 +1,320 @@
+/* Tests sleep at the head: which orders workers get, what wakes the cluster, and what happens to
+ * requests meanwhile. Scripted workers (`core_fixture.h`) have TP 2. Connection 3 is a gateway, 4
+ * a third worker. Time advances only by the fixture. */
+#include "tests/unit/head/core/core_fixture.h"
+
+#include "head/state/requests.h"
+
+enum { WORKERS = 1u << 1 | 1u << 2, ALL = WORKERS | 1u << 3 };
+
+static void submit(struct fixture *f, uint64_t lo)
+{
+    static const uint32_t ids[3] = {5, 6, 7};
+    struct msg m = {.type = MSG_SUBMIT,
+                    .submit = {.id = {1, lo},
+                               .attempt = 1,
+                               .n_prompt = 3,
+                               .ids = {ids, 3},
+                               .sampling = {.top_p = 1,
+                                            .repetition_penalty = 1,
+                                            .n_logprobs = -1,
+                                            .n_prompt_logprobs = -1,
+                                            .max_tokens = 2}}};
+    say(f, 3, &m);
+}
+
+static const struct request *request_of(const struct fixture *f, uint64_t lo)
+{
+    return request_table_find(f->core->requests, (struct request_id){1, lo}, 0);
+}
+
+static struct fixture *start(bool with_gateway)
+{
+    struct fixture *f = fixture_new(2);
+    (void)form_pair(f);
+    if (with_gateway)
+        say_gateway_hello(f, 3, 300);
+    box_clear(f);
+    return f;
+}
+
+/* Lets seconds pass, and forgets what the head sent meanwhile. */
+static void pass(struct fixture *f, uint32_t seconds, uint32_t alive)
+{
+    for (uint32_t i = 0; i < seconds; i++) {
+        box_clear(f);
+        wait_ms(f, 1000, alive);
+    }
+}
+
+static enum status order(struct fixture *f, enum sleep_level level, bool abort)
+{
+    struct error err = {0};
+    enum status s = head_core_sleep(f->core, level, abort, "test", f->now, &err);
+    head_core_turn(f->core, f->now);
+    return s;
+}
+
+static enum sleep_state state(const struct fixture *f)
+{
+    return head_core_sleep_state(f->core)->state;
+}
+
+static void slept(struct fixture *f, uint8_t conn, enum sleep_level level)
+{
+    say(f, conn, &(struct msg){.type = MSG_SLEPT, .slept = {.level = level}});
+}
+
+/* Both workers end the epoch and follow the order to sleep. */
+static void follow(struct fixture *f, enum sleep_level level)
+{
+    const struct msg *a = box_find(f, 1, MSG_ABORT);
+    assert_non_null(a);
+    uint64_t epoch = a->abort_.term_epoch;
+    for (uint8_t i = 1; i <= 2; i++) {
+        assert_null(box_find(f, i, MSG_SLEEP)); /* only a free worker gets an order */
+        say(f, i, &(struct msg){.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}});
+    }
+    for (uint8_t i = 1; i <= 2; i++) {
+        assert_int_equal(box_find(f, i, MSG_SLEEP)->sleep.level, level);
+        assert_int_equal(state(f), SLEEP_FALLING);
+        slept(f, i, level);
+    }
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    box_clear(f);
+}
+
+/* Both workers join the replica that the head forms. */
+static void join(struct fixture *f)
+{
+    assert_non_null(box_find(f, 1, MSG_FORM));
+    uint64_t epoch = box_find(f, 1, MSG_FORM)->form.term_epoch;
+    say(f, 1,
+        &(struct msg){.type = MSG_COMM_ID,
+                      .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}});
+    for (uint8_t i = 1; i <= 2; i++)
+        say(f, i, &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = epoch}});
+    assert_int_equal(state(f), SLEEP_AWAKE);
+    assert_int_equal(f->core->n_live, 1);
+}
+
+/* Rank 0 answers the oldest plan with a token for each run. */
+static void answer(struct fixture *f)
+{
+    static const uint32_t token = 1000;
+    static const float gap = 1;
+    const struct msg *p = box_find(f, 1, MSG_PLAN);
+    assert_non_null(p);
+    struct result_item item = {.slot = p->plan.runs[0].slot, .ids = {&token, 1}, .gaps = {&gap, 1}};
+    struct msg m = {.type = MSG_RESULT,
+                    .result = {.term_epoch = p->plan.term_epoch,
+                               .step = p->plan.step,
+                               .items = &item,
+                               .n_items = p->plan.n_runs > 0}};
+    uint32_t n_done = 0; /* letters up to that plan; later plans still need an answer */
+    while (&f->box[n_done++].m != p)
+        ;
+    for (uint32_t i = 0; i < n_done; i++)
+        arena_fini(&f->box[i].arena);
+    memmove(f->box, f->box + n_done, (f->n_box - n_done) * sizeof f->box[0]);
+    f->n_box -= n_done;
+    say(f, 1, &m);
+}
+
+static void test_a_request_wakes_it(void **unused)
+{
+    struct fixture *f = start(true);
+    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    follow(f, SLEEP_LEVEL_WEIGHTS);
+    pass(f, 120, ALL);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_null(box_find(f, 1, MSG_FORM));
+    /* nothing has to serve, and gateways let requests wait */
+    assert_true(head_core_is_ready(f->core) && scale_seconds_to_start(f->core) > 0);
+    assert_int_equal(head_core_desired_workers(f->core), 2);
+    box_clear(f);
+    submit(f, 1);
+    assert_int_equal(state(f), SLEEP_WAKING); /* in the turn of the request, not at a tick */
+    assert_true(head_core_is_ready(f->core));
+    assert_null(box_find(f, 1, MSG_SLEEP)); /* the join wakes the workers */
+    join(f);
+    assert_non_null(box_find(f, 2, MSG_PLAN));
+    assert_int_equal(f->core->cluster.replicas[0]->n_recoveries, 0);
+    assert_int_equal(f->core->cluster.n_failures, 0);
+    fixture_free(f);
+}
+
+static void test_running_requests_end_first(void **unused)
+{
+    struct fixture *f = start(true);
+    submit(f, 1);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    assert_int_equal(state(f), SLEEP_WAITING);
+    submit(f, 2);
+    assert_int_equal(request_of(f, 2)->i_replica, NO_REPLICA); /* new ones wait */
+    answer(f);
+    assert_int_equal(state(f), SLEEP_WAITING);
+    answer(f);
+    assert_null(request_of(f, 1)); /* it has ended */
+    wait_ms(f, 100, ALL);
+    assert_int_equal(state(f), SLEEP_FALLING);
+    const struct msg *a = box_find(f, 1, MSG_ABORT);
+    for (uint8_t i = 1; i <= 2; i++)
+        say(f, i, &(struct msg){.type = MSG_ABORTED, .aborted = {a->abort_.term_epoch}});
+    slept(f, 1, SLEEP_LEVEL_KV);
+    box_clear(f);
+    slept(f, 2, SLEEP_LEVEL_KV);
+    assert_int_equal(head_core_sleep_state(f->core)->n_falls, 1); /* it slept, if only a moment */
+    assert_int_equal(state(f), SLEEP_WAKING);                     /* request 2 has woken it */
+    join(f);
+    assert_int_not_equal(request_of(f, 2)->i_replica, NO_REPLICA);
+    fixture_free(f);
+}
+
+static void test_an_order_does_not_wait_for_ever(void **unused)
+{
+    struct fixture *f = start(true);
+    f->core->config.sleep_wait_ns = 2 * NS_PER_S; /* less than the time until a result is missing */
+    submit(f, 1);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    submit(f, 2);
+    pass(f, 3, ALL);
+    assert_int_equal(state(f), SLEEP_AWAKE);
+    assert_int_equal(head_core_sleep_state(f->core)->n_called_off, 1);
+    assert_int_not_equal(request_of(f, 2)->i_replica, NO_REPLICA);
+    /* with mode=abort every request ends at once, with an error */
+    box_clear(f);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, true), STATUS_OK);
+    const struct msg *t = box_find(f, 3, MSG_TOKENS);
+    assert_non_null(t);
+    assert_int_equal(t->tokens.n_items, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(t->tokens.items[i].status, STATUS_CLOSED);
+    fixture_free(f);
+}
+
+static void test_levels(void **unused)
+{
+    struct fixture *f = start(false);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    follow(f, SLEEP_LEVEL_KV);
+    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    for (uint8_t i = 1; i <= 2; i++) {
+        assert_int_equal(box_find(f, i, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_WEIGHTS);
+        slept(f, i, SLEEP_LEVEL_WEIGHTS);
+    }
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    box_clear(f);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK); /* no change */
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_null(box_find(f, 1, MSG_SLEEP));
+    head_core_wake(f->core, "test", f->now);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_AGAIN); /* it is waking */
+    join(f);
+    fixture_free(f);
+}
+
+static void test_a_worker_is_lost_and_another_comes(void **unused)
+{
+    struct fixture *f = start(true);
+    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    follow(f, SLEEP_LEVEL_WEIGHTS);
+    wait_ms(f, 3000, ALL & ~(1u << 2)); /* worker 2 is killed */
+    assert_int_equal(f->core->cluster.n_workers, 1);
+    submit(f, 1);
+    wait_ms(f, 1000, ALL & ~(1u << 2));
+    assert_int_equal(state(f), SLEEP_WAKING);
+    /* the worker that cannot be placed reads its shard meanwhile */
+    assert_int_equal(box_find(f, 1, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_AWAKE);
+    slept(f, 1, SLEEP_LEVEL_AWAKE);
+    box_clear(f);
+    struct msg hello = worker_hello(202, 1);
+    say(f, 2, &hello);
+    wait_ms(f, 1000, ALL);
+    join(f);
+    assert_non_null(box_find(f, 1, MSG_PLAN));
+    fixture_free(f);
+}
+
+static void test_spares_sleep_and_wake_too(void **unused)
+{
+    struct fixture *f = start(false);
+    struct msg hello = worker_hello(204, 2);
+    say(f, 4, &hello);
+    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    assert_int_equal(box_find(f, 4, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_WEIGHTS);
+    slept(f, 4, SLEEP_LEVEL_WEIGHTS);
+    follow(f, SLEEP_LEVEL_WEIGHTS);
+    head_core_wake(f->core, "test", f->now);
+    head_core_turn(f->core, f->now);
+    join(f);
+    head_core_turn(f->core, f->now);
+    assert_int_equal(box_find(f, 4, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_AWAKE);
+    fixture_free(f);
+}
+
+/* Says `m` as a worker of version 2.4 does. */
+static void say_older(struct fixture *f, uint8_t conn, const struct msg *m)
+{
+    struct strbuf b;
+    struct arena scratch;
+    strbuf_init(&b, 0);
+    arena_init(&scratch, 0);
+    uint64_t seq = link_next_seq(&f->links[conn]);
+    assert_int_equal(codec_encode(m, f->links[conn].session, seq, &scratch, &b), STATUS_OK);
+    b.ptr[3] = 4;
+    head_core_on_frame(f->core, addr_of(conn), ROLE_NONE, "", strbuf_str(&b), f->now);
+    head_core_turn(f->core, f->now);
+    strbuf_fini(&b);
+    arena_fini(&scratch);
+}
+
+static void test_a_worker_that_cannot_or_knows_no_sleep(void **unused)
+{
+    struct fixture *f = start(false);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    uint64_t epoch = box_find(f, 1, MSG_ABORT)->abort_.term_epoch;
+    struct msg aborted = {.type = MSG_ABORTED, .aborted = {epoch}};
+    say_older(f, 2, &aborted);
+    say(f, 1, &aborted);
+    assert_null(box_find(f, 2, MSG_SLEEP));
+    say(f, 1,
+        &(struct msg){.type = MSG_SLEPT,
+                      .slept = {SLEEP_LEVEL_WEIGHTS, STATUS_NO_MEMORY, STR("no room")}});
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    fixture_free(f);
+}
+
+static void test_the_next_head_lets_them_sleep(void **unused)
+{
+    struct fixture *f = fixture_new(2);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg hello = worker_hello(100 + i, i - 1);
+        hello.hello.worker.sleep_level = SLEEP_LEVEL_WEIGHTS;
+        say(f, i, &hello);
+    }
+    say_gateway_hello(f, 3, 300);
+    wait_ms(f, 10000, ALL);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_null(box_find(f, 1, MSG_FORM));
+    box_clear(f);
+    submit(f, 1);
+    join(f);
+    fixture_free(f);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test(name)
+    const struct CMUnitTest tests[] = {
+        T(test_a_request_wakes_it),
+        T(test_running_requests_end_first),
+        T(test_an_order_does_not_wait_for_ever),
+        T(test_levels),
+        T(test_a_worker_is_lost_and_another_comes),
+        T(test_spares_sleep_and_wake_too),
+        T(test_a_worker_that_cannot_or_knows_no_sleep),
+        T(test_the_next_head_lets_them_sleep),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
