@@ -205,7 +205,9 @@ struct msg_submit {
     struct u32_span ids;  /* [0, n_prompt): the prompt; then the tokens that the gateway has */
     uint64_t deadline_ms; /* deadline in milliseconds from now; 0 = none */
     struct sampling_params sampling;
-    bool same_grammar; /* use the grammar of the session's last Submit with a grammar */
+    bool same_grammar;      /* use the grammar of the session's last Submit with a grammar */
+    bool asks_usage;        /* the last Tokens item has block_ms and step_ns */
+    struct str tenant_name; /* name of the API key, for people; empty = not known */
 };
 
 struct msg_cancel {
@@ -245,6 +247,9 @@ struct tokens_item {
     struct str text;        /* reason of a FINISH_ERROR */
     struct f32_span vector; /* vector of a pooling request, sent with its end and without ids */
     uint64_t queue_us;      /* sent with the first ids: time from Submit to the first step */
+    /* sent with the end, if the Submit asked: KV blocks held times milliseconds; part of the
+     * time of the steps that ran the request */
+    uint64_t block_ms, step_ns;
 };
 struct msg_tokens {
     uint64_t term_epoch;

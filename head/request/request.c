@@ -425,6 +425,10 @@ void request_fill_tokens(const struct request *r, uint32_t n_prompt_logprobs, ui
         return;
     if (!all || r->finish == FINISH_NONE)
         return;
+    if (r->usage.asks) {
+        out->block_ms = r->usage.block_ms;
+        out->step_ns = r->usage.step_ns;
+    }
     out->finish = r->finish;
     out->stop_id = r->stop_id;
     out->status = r->status;
