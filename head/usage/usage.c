@@ -248,41 +248,52 @@ uint64_t usage_run(struct usage *u, struct usage_step *s, uint32_t row, uint32_t
 
 /* ---- reading ---- */
 
-void usage_settle(struct usage *u)
+struct usage_counts usage_row_now(const struct usage *u, const struct usage_row *row)
 {
-    for (uint32_t i = 0; i <= u->n_rows; i++)
-        settle_row(u, &u->rows[i]);
-    settle_totals(u);
+    struct usage_counts now = row->counts;
+    now.block_ms += row->n_blocks * (u->now_ms - row->since_ms);
+    return now;
 }
 
-void usage_rest(const struct usage *u, struct usage_counts *out)
+struct usage_counts usage_totals_now(const struct usage *u)
 {
-    *out = (struct usage_counts){0};
-    for (uint32_t i = 0; i <= u->n_rows; i++)
-        if (!u->rows[i].has_series)
-            add(out, &u->rows[i].counts);
+    struct usage_counts now = u->totals;
+    now.block_ms += u->n_blocks * (u->now_ms - u->since_ms);
+    return now;
+}
+
+static struct usage_counts sum_of(const struct usage *u, bool with_series)
+{
+    struct usage_counts sum = {0};
+    for (uint32_t i = 0; i <= u->n_rows; i++) {
+        const struct usage_counts now = usage_row_now(u, &u->rows[i]);
+        if (with_series || !u->rows[i].has_series)
+            add(&sum, &now);
+    }
+    return sum;
+}
+
+struct usage_counts usage_rest_now(const struct usage *u)
+{
+    return sum_of(u, false);
 }
 
 bool usage_check(const struct usage *u, struct error *err)
 {
-    struct usage_counts sum = {0};
-    uint64_t n_blocks = 0, total_ms = u->totals.block_ms + u->n_blocks * (u->now_ms - u->since_ms);
-    for (uint32_t i = 0; i <= u->n_rows; i++) {
-        const struct usage_row *row = &u->rows[i];
-        add(&sum, &row->counts);
-        sum.block_ms += row->n_blocks * (u->now_ms - row->since_ms);
-        n_blocks += row->n_blocks;
-    }
+    const struct usage_counts sum = sum_of(u, true), total = usage_totals_now(u);
+    uint64_t n_blocks = 0;
+    for (uint32_t i = 0; i <= u->n_rows; i++)
+        n_blocks += u->rows[i].n_blocks;
     const struct {
         const char *name;
         uint64_t rows, total;
     } pairs[] = {
-        {"requests", sum.n_requests, u->totals.n_requests},
-        {"prompt tokens", sum.n_prompt_tokens, u->totals.n_prompt_tokens},
-        {"cached tokens", sum.n_cached_tokens, u->totals.n_cached_tokens},
-        {"generated tokens", sum.n_generated_tokens, u->totals.n_generated_tokens},
-        {"block milliseconds", sum.block_ms, total_ms},
-        {"nanoseconds of steps", sum.step_ns, u->totals.step_ns},
+        {"requests", sum.n_requests, total.n_requests},
+        {"prompt tokens", sum.n_prompt_tokens, total.n_prompt_tokens},
+        {"cached tokens", sum.n_cached_tokens, total.n_cached_tokens},
+        {"generated tokens", sum.n_generated_tokens, total.n_generated_tokens},
+        {"block milliseconds", sum.block_ms, total.block_ms},
+        {"nanoseconds of steps", sum.step_ns, total.step_ns},
         {"blocks", n_blocks, u->n_blocks},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)

@@ -107,10 +107,11 @@ static inline uint64_t usage_part_ns(struct usage_step *s, uint32_t n_tokens)
 }
 uint64_t usage_run(struct usage *u, struct usage_step *s, uint32_t row, uint32_t n_tokens);
 
-/* Adds the block time until now to the rows and the totals. Call it before they are read. */
-void usage_settle(struct usage *u);
-/* Writes the sum over the rows without series: `other` and the tenants that came late. */
-void usage_rest(const struct usage *u, struct usage_counts *out);
+/* These functions return counts with the block time until now: of a row, of all tenants, and of
+ * the rows without series, which are `other` and the tenants that came late. */
+struct usage_counts usage_row_now(const struct usage *u, const struct usage_row *row);
+struct usage_counts usage_totals_now(const struct usage *u);
+struct usage_counts usage_rest_now(const struct usage *u);
 /* Checks that the sums over the rows equal the totals. Returns false and a
  * text at the first difference. */
 bool usage_check(const struct usage *u, struct error *err);
