@@ -206,7 +206,7 @@ struct msg_submit {
     uint64_t deadline_ms; /* deadline in milliseconds from now; 0 = none */
     struct sampling_params sampling;
     bool same_grammar;      /* use the grammar of the session's last Submit with a grammar */
-    bool asks_usage;        /* the last Tokens item has block_ms and step_ns */
+    bool asks_usage;        /* each Tokens item has block_ms and step_ns */
     struct str tenant_name; /* name of the API key, for people; empty = not known */
 };
 
@@ -247,8 +247,8 @@ struct tokens_item {
     struct str text;        /* reason of a FINISH_ERROR */
     struct f32_span vector; /* vector of a pooling request, sent with its end and without ids */
     uint64_t queue_us;      /* sent with the first ids: time from Submit to the first step */
-    /* sent with the end, if the Submit asked: KV blocks held times milliseconds; part of the
-     * time of the steps that ran the request */
+    /* sent if the Submit asked, both so far: KV blocks held times milliseconds; the choice's part
+     * of the time of steps */
     uint64_t block_ms, step_ns;
 };
 struct msg_tokens {

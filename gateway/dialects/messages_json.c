@@ -26,9 +26,11 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u)
 {
     strbuf_printf(out,
                   "{\"input_tokens\":%llu,\"cache_creation_input_tokens\":0,"
-                  "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu}",
+                  "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu",
                   (unsigned long long)(u->prompt_tokens - u->cached_tokens),
                   (unsigned long long)u->cached_tokens, (unsigned long long)u->completion_tokens);
+    answer_append_full_usage(out, u);
+    strbuf_append_c(out, "}");
 }
 
 static void append_stop(struct strbuf *out, const struct answer_delta *d)

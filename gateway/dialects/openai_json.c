@@ -57,6 +57,7 @@ void openai_usage(struct strbuf *out, const struct answer_shape *a, const struct
                       (unsigned long long)u->reasoning_tokens);
     else
         openai_absent(out, a, "completion_tokens_details");
+    answer_append_full_usage(out, u);
     strbuf_append_c(out, "}");
 }
 

@@ -306,10 +306,12 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u, uint3
     strbuf_printf(out,
                   "{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu,"
                   "\"cache_write_tokens\":0},\"output_tokens\":%llu,\"output_tokens_details\":{"
-                  "\"reasoning_tokens\":%u},\"total_tokens\":%llu}",
+                  "\"reasoning_tokens\":%u},\"total_tokens\":%llu",
                   (unsigned long long)u->prompt_tokens, (unsigned long long)u->cached_tokens,
                   (unsigned long long)u->completion_tokens, n_reasoning,
                   (unsigned long long)u->prompt_tokens + u->completion_tokens);
+    answer_append_full_usage(out, u);
+    strbuf_append_c(out, "}");
 }
 
 /* Appends the response. `u` is NULL until the end. `e` is NULL unless the request failed. */

@@ -14,6 +14,7 @@ struct serving_request {
     const struct reply_ops *reply_ops; /* functions of the receiver; NULL = serving's own */
     /* model named outside of the body, which overrides the body's model; "" = none */
     struct str model;
+    bool full_usage; /* the answer's usage has what the request used in the cluster */
 };
 
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q);

@@ -213,6 +213,12 @@ uint32_t usage_skip(struct usage_request *q, uint32_t n)
     return n - n_skip;
 }
 
+void usage_settle(const struct usage *u, struct usage_request *q)
+{
+    q->block_ms += q->n_blocks * (u->now_ms - q->since_ms);
+    q->since_ms = u->now_ms;
+}
+
 void usage_hold(struct usage *u, struct usage_request *q, uint32_t n_blocks)
 {
     if (!q->is_open || n_blocks == q->n_blocks)
@@ -220,12 +226,10 @@ void usage_hold(struct usage *u, struct usage_request *q, uint32_t n_blocks)
     struct usage_row *row = row_of(u, q->row);
     settle_row(u, row);
     settle_totals(u);
-    if (q->n_blocks > 0)
-        q->block_ms += q->n_blocks * (u->now_ms - q->since_ms);
+    usage_settle(u, q);
     row->n_blocks += (uint64_t)n_blocks - q->n_blocks; /* modulo 2^64, so the sum stays right */
     u->n_blocks += (uint64_t)n_blocks - q->n_blocks;
     q->n_blocks = n_blocks;
-    q->since_ms = u->now_ms;
 }
 
 /* ---- steps ---- */

@@ -83,6 +83,9 @@ static inline bool usage_is_needed(const struct usage_request *q)
 /* Records that the request's sequence holds n_blocks from now on. */
 void usage_hold(struct usage *u, struct usage_request *q, uint32_t n_blocks);
 
+/* Adds the request's block time until now to its own sum. The row's sum is complete anyway. */
+void usage_settle(const struct usage *u, struct usage_request *q);
+
 /* Divides the time of a step among its runs, in proportion to their tokens. The parts sum to the
  * time exactly. */
 struct usage_step {

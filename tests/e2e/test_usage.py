@@ -107,6 +107,7 @@ class Load:
             await asyncio.gather(self.kill_a_worker(), *(self.user(client) for _ in range(N_USERS)))
 
 
+@pytest.mark.timeout((60 + N_REQUESTS // 10) * SLOW)
 def test_tenants_sum_to_the_totals(keys):
     with Cluster("--api-key-file", keys, "--scheduling-policy", "priority", "--max-num-seqs", 8, workers=2, tp=1) as c:
         load = Load(c, N_REQUESTS)
@@ -140,6 +141,44 @@ def test_tenants_sum_to_the_totals(keys):
         lines = run_cox("usage", "--address", f"127.0.0.1:{c.admin_port}").stdout.splitlines()
         assert lines[1].startswith("key ") and lines[2].split()[:2] == ["TOTAL", str(usage["totals"]["requests"])]
         assert [line.split()[0] for line in lines[3:]] == [t["name"] for t in usage["tenants"]]
+
+
+def test_an_answer_says_what_it_used():
+    chat = {"model": "null", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 60}
+    header = {"x-coxswain-usage": "full"}
+
+    def post(path, body, headers=header):
+        r = httpx.post(c.url + path, json=body, headers=headers, timeout=30)
+        assert r.status_code == 200, r.text
+        if not body.get("stream"):
+            return r.json()["usage"]
+        events = [json.loads(line[6:]) for line in r.text.splitlines() if line.startswith("data: {")]
+        found = [e.get("usage") or e.get("response", {}).get("usage") for e in events]
+        assert all("coxswain" not in u for u in filter(None, found[:-2]))
+        return [u for u in found if u][-1]
+
+    with Cluster("--null-step-us", 2000, workers=1, tp=1) as c:
+        many = {"model": "null", "prompt": "abc", "max_tokens": 60, "n": 2, "ignore_eos": True}
+        answers = [post("/v1/completions", many), post("/v1/chat/completions", chat),
+                   post("/v1/chat/completions", {**chat, "stream": True, "stream_options": {"include_usage": True}}),
+                   post("/v1/responses", {"model": "null", "input": "hello", "max_output_tokens": 60}),
+                   post("/v1/responses", {"model": "null", "input": "hello", "max_output_tokens": 60, "stream": True}),
+                   post("/v1/messages", chat), post("/v1/messages", {**chat, "stream": True})]
+        for usage in answers:
+            own = usage["coxswain"]
+            assert set(own) == {"block_seconds", "step_seconds", "queue_seconds"}
+            assert own["block_seconds"] > 0 and own["step_seconds"] > 0.1 and own["queue_seconds"] >= 0
+        c.wait_idle()
+        # choices of other requests never ran in the same steps, so all time of steps is theirs, beside the steps that ran in vain
+        totals = usage_of(c)["totals"]
+        assert sum(u["coxswain"]["step_seconds"] for u in answers) <= totals["step_ns"] / 1e9 + 1e-6
+        assert sum(u["coxswain"]["step_seconds"] for u in answers) > 0.9 * totals["step_ns"] / 1e9
+        # a stop string ends a choice without a last message from the head
+        text = httpx.post(c.url + "/v1/completions", json={**many, "n": 1, "temperature": 0}, timeout=30).json()["choices"][0]["text"]
+        stopped = post("/v1/completions", {**many, "n": 1, "temperature": 0, "stop": text[20:26]})
+        assert stopped["completion_tokens"] < 60 and stopped["coxswain"]["step_seconds"] > 0.03
+        for headers in ({}, {"x-coxswain-usage": "brief"}):
+            assert "coxswain" not in post("/v1/completions", many, headers)
 
 
 def test_keys_without_a_name_and_requests_without_a_key(keys):
