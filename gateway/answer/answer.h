@@ -46,9 +46,6 @@ struct answer_usage {
     uint64_t block_ms, step_ns, queue_ns;
 };
 
-/* Appends ,"coxswain":{…} to a usage object, if the client asked for it. */
-void answer_append_full_usage(struct strbuf *out, const struct answer_usage *u);
-
 /* `answer_delta` holds the new parts of one choice for a dialect to write, or all of its parts.
  * Each part, id and log-probability is given once. All pointers are views, valid during the
  * call. */

@@ -9,6 +9,7 @@
 
 #include "common/json/text.h"
 #include "gateway/dialects/dialects.h"
+#include "gateway/dialects/full_usage.h"
 #include "gateway/dialects/openai_json.h"
 
 static void begin_event(struct strbuf *out, const char *type)
@@ -29,7 +30,7 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u)
                   "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu",
                   (unsigned long long)(u->prompt_tokens - u->cached_tokens),
                   (unsigned long long)u->cached_tokens, (unsigned long long)u->completion_tokens);
-    answer_append_full_usage(out, u);
+    full_usage_append(out, u);
     strbuf_append_c(out, "}");
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/json/text.h"
 #include "gateway/dialects/dialects.h"
+#include "gateway/dialects/full_usage.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/dialects/sse.h"
@@ -310,7 +311,7 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u, uint3
                   (unsigned long long)u->prompt_tokens, (unsigned long long)u->cached_tokens,
                   (unsigned long long)u->completion_tokens, n_reasoning,
                   (unsigned long long)u->prompt_tokens + u->completion_tokens);
-    answer_append_full_usage(out, u);
+    full_usage_append(out, u);
     strbuf_append_c(out, "}");
 }
 

@@ -124,7 +124,7 @@ static bool continues(const struct request *r, const struct msg_submit *m)
            memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
 }
 
-/* Describes a request whose place a new one takes. What was counted for it is not counted again. */
+/* Describes a request whose place a new one takes. The new one counts only what is new. */
 struct replaced {
     struct usage_request usage;
     uint32_t n_generated;

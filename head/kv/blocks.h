@@ -152,8 +152,6 @@ enum blocks_fit blocks_fit(struct blocks *b, const struct block_table *tables, u
  * the number of entries. */
 uint32_t blocks_extend(struct blocks *b, struct block_table *tables, uint32_t slot,
                        uint32_t position, uint32_t end, struct plan_blocks *out);
-/* Returns the number of blocks of all groups that the sequence owns. */
-uint32_t blocks_n_held(const struct blocks *b, const struct block_table *tables);
 /* Returns the number of positions that have blocks in every group. */
 uint32_t blocks_covered(const struct blocks *b, const struct block_table *tables);
 /* Enters the full blocks of [0, n_known) into the cache. The ids at these positions are known

@@ -351,14 +351,6 @@ uint32_t blocks_extend(struct blocks *b, struct block_table *tables, uint32_t sl
     return n_out;
 }
 
-uint32_t blocks_n_held(const struct blocks *b, const struct block_table *tables)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < b->n_groups; i++)
-        n += tables[i].n - tables[i].first;
-    return n;
-}
-
 uint32_t blocks_covered(const struct blocks *b, const struct block_table *tables)
 {
     uint32_t covered = UINT32_MAX;

@@ -86,7 +86,7 @@ struct request {
     uint64_t n_logged_bytes;
     uint32_t ids_room; /* number of ids that have memory; 0 = ids_cap, on the arena (replay) */
     struct room_charge charge;  /* memory charged for the request, by its owner */
-    struct usage_request usage; /* what the request has used, counted for its tenant */
+    struct usage_request usage; /* counts of the request, for its tenant */
     /* ids that routing found in the replica's cache; they are no load for the replica */
     uint32_t n_hit;
     struct request_salt grammar_key; /* key in grammars.h; valid with has_grammar_key */

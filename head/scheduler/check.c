@@ -90,7 +90,7 @@ static bool check_usage(const struct scheduler *s, const struct seq *x, struct e
 {
     const struct usage_request *q = &x->r->usage;
     return !s->c.usage || !q->is_open ||
-           (HOLDS(q->n_blocks == blocks_n_held(s->blocks, x->tables)) &&
+           (HOLDS(q->n_blocks == seq_n_blocks(x, s->c.n_kv_groups)) &&
             HOLDS(q->row == x->usage_row && q->n_prompt <= x->r->n_prompt));
 }
 

@@ -35,7 +35,7 @@ static struct plan_blocks *extend(struct scheduler *s, struct seq *x, uint32_t e
     seq_queue_charge(&s->waiting, x, covered - x->covered);
     x->covered = covered;
     if (s->c.usage)
-        usage_hold(s->c.usage, &x->r->usage, blocks_n_held(s->blocks, x->tables));
+        usage_hold(s->c.usage, &x->r->usage, seq_n_blocks(x, s->c.n_kv_groups));
     return out;
 }
 

@@ -78,6 +78,14 @@ static inline uint32_t seq_n_ready(const struct seq *x)
 {
     return x->n_total < x->n_cap ? x->n_total - x->n_scheduled : 0;
 }
+/* Returns the number of blocks that the sequence holds in all KV groups. */
+static inline uint32_t seq_n_blocks(const struct seq *x, uint32_t n_kv_groups)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_kv_groups; i++)
+        n += x->tables[i].n - x->tables[i].first;
+    return n;
+}
 /* Returns the number of planned positions that have known ids. */
 static inline uint32_t seq_n_known(const struct seq *x)
 {

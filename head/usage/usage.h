@@ -61,9 +61,9 @@ void usage_set_now(struct usage *u, uint64_t now_ns);
 
 /* Counts a new request. `name` is from a peer and may have any bytes; empty = not known. */
 void usage_open(struct usage *u, struct usage_request *q, uint64_t tenant, struct str name);
-/* Like usage_open, for a request that takes the place of `before`, which was closed. What was
- * counted for `before` is not counted again. `before` had n_generated tokens, and the new request
- * begins with n_known of them. */
+/* Like usage_open, for a request that takes the place of `before`, which was closed. The new one
+ * counts only positions and tokens that `before` did not count. `before` had n_generated tokens,
+ * and the new request begins with n_known of them. */
 void usage_open_again(struct usage *u, struct usage_request *q, uint64_t tenant, struct str name,
                       const struct usage_request *before, uint32_t n_generated, uint32_t n_known);
 void usage_close(struct usage *u, struct usage_request *q);

@@ -1,5 +1,7 @@
-/* Tests the metrics and the log records of requests, to the nanosecond. `serving` runs with a
- * clock that the test sets. */
+/* Tests the metrics and the log records of requests, to the nanosecond, and what an answer says of
+ * its use of the cluster. Each test posts a body to `serving`, plays the head by giving tokens,
+ * and reads metrics, records or the answer. Invariants: `serving` runs with a clock that the test
+ * sets, on one thread. */
 #include <string.h>
 
 #include "common/base/clock.h"
