@@ -26,7 +26,7 @@
 #include "head/admin/metrics.h"
 #include "head/admin/runs.h"
 #include "head/admin/stream.h"
-#include "head/admin/usage_report.h"
+#include "head/admin/usage/usage_report.h"
 
 enum { MAX_ASKER = 64 }; /* longest name of the sender of an order, in bytes */
 #define BY_LOCAL "local" /* name in `by` for a caller on this machine when there are no keys */

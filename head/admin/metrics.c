@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "head/admin/usage_report.h"
+#include "head/admin/usage/usage_report.h"
 
 /* A row describes one metric, whose value is read from `head_stats` at `offset`. */
 enum value_type { VALUE_U32, VALUE_U64 };

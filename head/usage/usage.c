@@ -1,7 +1,7 @@
 /* Counts usage in rows of tenants and in totals.
  *
  * core/submit.c opens a request here, state/requests.c closes it. The scheduler reports prompt
- * positions, tokens, blocks and steps in between. admin/usage_report.c reads rows and totals.
+ * positions, tokens, blocks and steps in between. admin/usage/usage_report.c reads rows and totals.
  *
  * Invariants: a tenant with open requests keeps its row, so only a step in flight can have a
  * handle of an earlier generation. Such a handle leads to rows[0]. A row that is folded is added

@@ -6,7 +6,7 @@
  * Invariants: all numbers of an answer are of one moment, so the rows sum to the totals exactly.
  * A tenant has series from its first request or never, and its label does not change, so no
  * counter falls. Two tenants never have the same label. */
-#include "head/admin/usage_report.h"
+#include "head/admin/usage/usage_report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
