@@ -200,16 +200,17 @@ struct sampling_params {
 
 struct msg_submit {
     struct request_id id;
-    uint32_t i_choice;
-    uint32_t attempt; /* a Submit with a higher attempt replaces one with a lower attempt */
-    uint64_t tenant;  /* number from the key file; with cache_salt, it salts the prefix cache */
+    uint32_t i_choice, attempt; /* a Submit with a higher attempt replaces one with a lower one */
+    uint64_t tenant; /* number from the key file; with cache_salt, it salts the prefix cache */
     struct str cache_salt;
     int32_t priority;                    /* a lower number runs sooner, as in vLLM */
     uint32_t n_prompt, n_known_logprobs; /* n_known_logprobs: rows that the gateway has */
     struct u32_span ids;  /* [0, n_prompt): the prompt; then the tokens that the gateway has */
     uint64_t deadline_ms; /* deadline in milliseconds from now; 0 = none */
     struct sampling_params sampling;
-    bool same_grammar; /* use the grammar of the session's last Submit with a grammar */
+    bool same_grammar;      /* use the grammar of the session's last Submit with a grammar */
+    bool asks_usage;        /* each Tokens item has block_ms and step_ns */
+    struct str tenant_name; /* name of the API key, for people; empty = not known */
 };
 
 struct msg_cancel {
@@ -234,8 +235,7 @@ struct logprob_row {
  * that overlaps are dropped and gaps are reported. */
 struct tokens_item {
     struct request_id id;
-    uint32_t i_choice, attempt;
-    uint32_t start;
+    uint32_t i_choice, attempt, start;
     struct u32_span ids;
     const struct logprob_row *logprobs; /* one row per id, or NULL */
     uint32_t n_logprobs;
@@ -246,9 +246,10 @@ struct tokens_item {
     uint32_t n_cached;  /* prompt tokens found in the prefix cache */
     enum status status; /* FINISH_ERROR: STATUS_LIMIT = 429/503, STATUS_INVALID = 400 */
     uint32_t retry_after_s;
-    struct str text;        /* reason of a FINISH_ERROR */
-    struct f32_span vector; /* vector of a pooling request, sent with its end and without ids */
-    uint64_t queue_us;      /* sent with the first ids: time from Submit to the first step */
+    struct str text;            /* reason of a FINISH_ERROR */
+    struct f32_span vector;     /* vector of a pooling request, sent with its end and without ids */
+    uint64_t queue_us;          /* sent with the first ids: time from Submit to the first step */
+    uint64_t block_ms, step_ns; /* if asked: blocks held times ms; part of the steps' time */
 };
 struct msg_tokens {
     uint64_t term_epoch;

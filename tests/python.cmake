@@ -183,6 +183,10 @@ add_test(NAME e2e_busy_machine_long COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_pyth
                                             ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_busy_machine.py)
 set_tests_properties(e2e_busy_machine_long PROPERTIES LABELS long TIMEOUT 4000 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                      ENVIRONMENT "${e2e_environment};COX_HOG_S=1800")
+add_test(NAME e2e_usage_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
+                                      ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_usage.py)
+set_tests_properties(e2e_usage_whole PROPERTIES LABELS long TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                     ENVIRONMENT "${e2e_environment};COX_USAGE_REQUESTS=10000")
 file(GLOB chaos_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/chaos/*_loop.py)
 foreach(t ${chaos_tests})
   get_filename_component(n ${t} NAME_WE)

@@ -8,8 +8,8 @@
 extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
 extern const struct option_spec undrain_specs[], debug_specs[], top_specs[];
 extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs, debug_n_specs;
-extern const size_t undrain_n_specs, top_n_specs;
-extern const struct option_spec sleep_specs[], wake_specs[];
+extern const size_t undrain_n_specs, top_n_specs, usage_n_specs;
+extern const struct option_spec sleep_specs[], wake_specs[], usage_specs[];
 extern const size_t sleep_n_specs, wake_n_specs;
 extern const struct option_spec logs_specs[], scale_specs[], ps_specs[], stop_specs[];
 extern const size_t logs_n_specs, scale_n_specs, ps_n_specs, stop_n_specs;

@@ -39,6 +39,11 @@ struct answer_usage {
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
     bool has_reasoning; /* true when a reasoning parser reads the answers of this model */
     uint64_t reasoning_tokens;
+    /* is_full: the client asked for the rest, which is complete at the end of a choice. block_ms:
+     * KV blocks held times milliseconds; step_ns: part of the time of steps, both 0 under a head
+     * that does not count; queue_ns: longest wait of a choice */
+    bool is_full;
+    uint64_t block_ms, step_ns, queue_ns;
 };
 
 /* `answer_delta` holds the new parts of one choice for a dialect to write, or all of its parts.

@@ -9,6 +9,7 @@
 
 #include "common/json/text.h"
 #include "gateway/dialects/dialects.h"
+#include "gateway/dialects/full_usage.h"
 #include "gateway/dialects/openai_json.h"
 
 static void begin_event(struct strbuf *out, const char *type)
@@ -26,9 +27,11 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u)
 {
     strbuf_printf(out,
                   "{\"input_tokens\":%llu,\"cache_creation_input_tokens\":0,"
-                  "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu}",
+                  "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu",
                   (unsigned long long)(u->prompt_tokens - u->cached_tokens),
                   (unsigned long long)u->cached_tokens, (unsigned long long)u->completion_tokens);
+    full_usage_append(out, u);
+    strbuf_append_c(out, "}");
 }
 
 static void append_stop(struct strbuf *out, const struct answer_delta *d)

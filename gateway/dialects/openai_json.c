@@ -5,6 +5,7 @@
  * The functions are pure and usable on any thread. Field order and extra fields are vLLM's. A
  * token whose bytes are not valid UTF-8 is named "bytes:\x…", so that names stay distinct. */
 #include "gateway/dialects/openai_json.h"
+#include "gateway/dialects/full_usage.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,6 +58,7 @@ void openai_usage(struct strbuf *out, const struct answer_shape *a, const struct
                       (unsigned long long)u->reasoning_tokens);
     else
         openai_absent(out, a, "completion_tokens_details");
+    full_usage_append(out, u);
     strbuf_append_c(out, "}");
 }
 

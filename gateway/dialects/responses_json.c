@@ -8,6 +8,7 @@
 
 #include "common/json/text.h"
 #include "gateway/dialects/dialects.h"
+#include "gateway/dialects/full_usage.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/dialects/sse.h"
@@ -306,10 +307,12 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u, uint3
     strbuf_printf(out,
                   "{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu,"
                   "\"cache_write_tokens\":0},\"output_tokens\":%llu,\"output_tokens_details\":{"
-                  "\"reasoning_tokens\":%u},\"total_tokens\":%llu}",
+                  "\"reasoning_tokens\":%u},\"total_tokens\":%llu",
                   (unsigned long long)u->prompt_tokens, (unsigned long long)u->cached_tokens,
                   (unsigned long long)u->completion_tokens, n_reasoning,
                   (unsigned long long)u->prompt_tokens + u->completion_tokens);
+    full_usage_append(out, u);
+    strbuf_append_c(out, "}");
 }
 
 /* Appends the response. `u` is NULL until the end. `e` is NULL unless the request failed. */

@@ -26,6 +26,15 @@ static bool has_reasoning(const struct api_request *r)
     return r->s->o.model.reasoning && r->dialect->call_prefix;
 }
 
+/* Adds what the choice used in the cluster. Choices of a request wait in the queue together. */
+static void add_cluster_use(const struct api_choice *c, struct answer_usage *u)
+{
+    u->is_full = true;
+    u->block_ms += c->earlier_block_ms + c->block_ms;
+    u->step_ns += c->earlier_step_ns + c->step_ns;
+    u->queue_ns = c->queue_ns > u->queue_ns ? c->queue_ns : u->queue_ns;
+}
+
 /* Sums the usage that was passed to the dialect so far. */
 static struct answer_usage usage_of(const struct api_request *r)
 {
@@ -37,6 +46,8 @@ static struct answer_usage usage_of(const struct api_request *r)
         u.reasoning_tokens += r->choices[i].answer.reasoning_count.n_tokens;
         if (i % r->prepared.params.n_generated == 0)
             u.cached_tokens += r->choices[i].g.n_cached;
+        if (r->full_usage)
+            add_cluster_use(&r->choices[i], &u);
     }
     u.has_reasoning = has_reasoning(r);
     return u;
@@ -77,6 +88,8 @@ static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_c
         out->stop_string = p->stops[g->i_stop];
     answer_feed(&c->answer, d->text, d->end, out);
     out->usage.has_reasoning = has_reasoning(r);
+    if (r->full_usage && d->end)
+        add_cluster_use(c, &out->usage);
     if (r->answer_rules.reasoning)
         out->usage.reasoning_tokens =
             reasoning_count_tokens(&c->answer.reasoning_count, &r->rules, g->ids,

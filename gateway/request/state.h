@@ -30,6 +30,8 @@ struct api_choice {
     uint32_t i_choice;
     /* `submit_ns`: time of the Submit; `queue_ns`: time spent waiting in the head for a step */
     uint64_t submit_ns, queue_ns;
+    /* use of the cluster, as the head last reported it; earlier_…: by heads before this one */
+    uint64_t block_ms, step_ns, earlier_block_ms, earlier_step_ns;
 };
 
 /* `whole_answer` is an answer in one piece, from the end of its choices to its bytes. */
@@ -74,6 +76,7 @@ struct api_request {
     char asked_model[SERVING_MAX_MODEL + 1]; /* model named outside of the body; "" = none */
     struct str lora; /* requested adapter; borrowed from `prepared.params` */
     bool counted;    /* true = the request is in the table and counted in `n_open_choices` */
+    bool full_usage; /* the answer's usage has what the request used in the cluster */
     struct api_request *next, **link; /* links in the list of live requests, or of dead requests */
     struct api_request *next_bucket, **link_bucket;
 };

@@ -64,6 +64,8 @@ enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
         .i_choice = c->i_choice,
         .attempt = c->g.stream.attempt,
         .tenant = r->tenant,
+        .asks_usage = r->full_usage,
+        .tenant_name = r->key ? str_from(r->key->name) : STR(""),
         .cache_salt = params->cache_salt,
         .priority = (int32_t)params->priority,
         .deadline_ms = ms_left(r),

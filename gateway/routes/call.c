@@ -9,12 +9,14 @@
 
 struct serving_request call_serving(const struct call *c, const struct dialect *d)
 {
-    return (struct serving_request){.dialect = d,
-                                    .body = http_body(c->request),
-                                    .tenant = call_tenant(c),
-                                    .key = c->key,
-                                    .target = http_header(c->request, "x-coxswain-model"),
-                                    .request_id = str_from(http_get_id(c->request))};
+    return (struct serving_request){
+        .dialect = d,
+        .body = http_body(c->request),
+        .tenant = call_tenant(c),
+        .key = c->key,
+        .target = http_header(c->request, "x-coxswain-model"),
+        .full_usage = str_eq_c(http_header(c->request, "x-coxswain-usage"), "full"),
+        .request_id = str_from(http_get_id(c->request))};
 }
 
 void call_error(struct http_request *r, int status, const char *code, const char *text)

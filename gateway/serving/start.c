@@ -322,6 +322,7 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->reply_ops = q->reply_ops ? q->reply_ops : s->reply;
     r->tenant = q->tenant;
     r->key = q->key;
+    r->full_usage = q->full_usage;
     r->arrival_ns = r->last_progress_ns = serving_now(r->s);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
     snprintf(r->asked_model, sizeof r->asked_model, STR_FMT, STR_ARG(q->model));

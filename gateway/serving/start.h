@@ -20,6 +20,7 @@ struct serving_request {
     struct str target;
     /* name of the model whose request this serving takes over; NULL = its own request */
     const char *fallback_of;
+    bool full_usage; /* the answer's usage has what the request used in the cluster */
 };
 
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q);

@@ -62,6 +62,17 @@ static void observe_end(struct api_request *r, const struct api_choice *c)
     metric_observe(m->histograms[HISTOGRAM_MAX_GENERATION_TOKENS], longest);
 }
 
+/* Takes what the choice has used. A new head counts from 0, so a lower number is another head's. */
+static void take_usage(struct api_choice *c, const struct tokens_item *t)
+{
+    if (t->block_ms < c->block_ms || t->step_ns < c->step_ns) {
+        c->earlier_block_ms += c->block_ms;
+        c->earlier_step_ns += c->step_ns;
+    }
+    c->block_ms = t->block_ms;
+    c->step_ns = t->step_ns;
+}
+
 void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t)
 {
     struct api_choice *c = &r->choices[i_choice];
@@ -70,6 +81,8 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
     enum generation_event e = generation_on_tokens(&c->g, &r->rules, t);
     if (t->queue_us > 0)
         c->queue_ns = t->queue_us * 1000;
+    if (r->full_usage && !was_ended)
+        take_usage(c, t);
     if (c->g.n_ids > before)
         observe_tokens(r, c, c->g.n_ids - before);
     if (was_ended) {

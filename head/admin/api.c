@@ -27,6 +27,7 @@
 #include "head/admin/runs.h"
 #include "head/admin/sleep_calls.h"
 #include "head/admin/stream.h"
+#include "head/admin/usage/usage_report.h"
 
 enum { MAX_ASKER = 64 }; /* longest name of the sender of an order, in bytes */
 #define BY_LOCAL "local" /* name in `by` for a caller on this machine when there are no keys */
@@ -52,12 +53,17 @@ struct admin_api {
 
 /* ---- answers ---- */
 
-static void answer_json(struct http_request *r, int status, json_t *owned)
+static void answer_text(struct http_request *r, int status, struct str json)
 {
     static const struct http_header_kv headers[] = {{"Cache-Control", "no-store"}};
+    http_respond(r, status, "application/json", json, headers, 1);
+}
+
+static void answer_json(struct http_request *r, int status, json_t *owned)
+{
     char *text = json_dumps(owned, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(owned);
-    http_respond(r, status, "application/json", str_from(text), headers, 1);
+    answer_text(r, status, str_from(text));
     free(text);
 }
 
@@ -177,6 +183,15 @@ static void get_scale(struct admin_api *a, struct http_request *r)
                      "few seconds");
     else
         answer_json(r, 200, admin_json_scale(a->core));
+}
+
+static void get_usage(struct admin_api *a, struct http_request *r)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    usage_report_json(a->core, &b);
+    answer_text(r, 200, strbuf_str(&b));
+    strbuf_fini(&b);
 }
 
 static void get_adapters(struct admin_api *a, struct http_request *r)
@@ -431,6 +446,7 @@ static const struct route {
     {"POST", "/api/runs", post_runs},       {"POST", "/api/scaled", post_scaled},
     {"POST", "/api/rest", post_rest},       {"POST", "/sleep", post_sleep},
     {"POST", "/wake_up", post_wake_up},     {"GET", "/is_sleeping", get_sleeping},
+    {"GET", "/api/usage", get_usage},
 };
 
 /* ---- access checks ---- */

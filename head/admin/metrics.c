@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "head/admin/usage/usage_report.h"
 
 /* A row describes one metric, whose value is read from `head_stats` at `offset`. */
 enum value_type { VALUE_U32, VALUE_U64 };
@@ -97,6 +98,7 @@ struct head_metrics {
      * far yet. */
     struct metric *accepted_at[SCHEDULER_MAX_DRAFT];
     char *labels; /* labels of every vllm: series; owned */
+    struct usage_series *usage;
 };
 
 struct head_metrics *head_metrics_new(const char *model_name)
@@ -130,6 +132,7 @@ struct head_metrics *head_metrics_new(const char *model_name)
                              "Level at which the model sleeps, or 0.");
     m->uptime = metrics_gauge(m->registry, "coxswain_uptime_seconds", "",
                               "Seconds since the head started.");
+    m->usage = usage_series_new(m->registry, m->labels);
     return m;
 }
 
@@ -193,6 +196,7 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core, b
     if (scale->cold_start_ns > 0)
         metric_set(m->cold_start, (double)scale->cold_start_ns / 1e9);
     update_accepted(m, &s);
+    usage_series_update(m->usage, core);
     metric_set(m->kv_usage, s.n_blocks ? (double)s.n_blocks_used / (double)s.n_blocks : 0);
     metric_set(m->sleep, head_core_sleep_state(core)->level);
     metric_set(m->uptime, (double)s.uptime_ns / 1e9);
@@ -219,6 +223,7 @@ void head_metrics_free(struct head_metrics *m)
 {
     if (!m)
         return;
+    usage_series_free(m->usage);
     metrics_free(m->registry);
     mem_free(m->labels);
     mem_free(m);

@@ -124,6 +124,25 @@ static bool check_live(const struct head_core *h, struct error *err)
     return true;
 }
 
+/* Checks that tenants' rows, totals and open requests agree. */
+static bool check_usage(const struct head_core *h, struct error *err)
+{
+    uint64_t n_blocks = 0, n_open = 0;
+    for (const struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r))
+        n_blocks += r->usage.n_blocks;
+    for (uint32_t i = 0; i <= h->usage.n_rows; i++)
+        n_open += h->usage.rows[i].n_open;
+    if (n_blocks != h->usage.n_blocks || n_open != request_table_count(h->requests))
+        return error_set(err, STATUS_INTERNAL,
+                         "the head's state is wrong: usage counts %llu blocks and %llu requests, "
+                         "but the request table has %llu and %u. Report this bug",
+                         (unsigned long long)h->usage.n_blocks, (unsigned long long)n_open,
+                         (unsigned long long)n_blocks, request_table_count(h->requests)),
+               false;
+    return usage_check(&h->usage, err);
+}
+
 bool head_core_check(const struct head_core *h, struct error *err)
 {
     uint32_t n_held = 0, n_open = 0, n_with_place[GATEWAYS_MAX] = {0};
@@ -165,5 +184,6 @@ bool head_core_check(const struct head_core *h, struct error *err)
                          "Report this bug",
                          n_replicas, h->cluster.n_replicas),
                false;
-    return check_live(h, err) && transfers_check(h, err) && grammars_check(h, err);
+    return check_live(h, err) && check_usage(h, err) && transfers_check(h, err) &&
+           grammars_check(h, err);
 }

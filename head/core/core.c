@@ -98,6 +98,7 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     shared_texts_init(&h->grammars.texts);
     room_init(&h->room, c->max_request_bytes);
     ended_requests_init(&h->ended);
+    usage_init(&h->usage, now_ns);
     h->requests = request_table_new(c->max_requests);
     h->engine_slots = mem_array(c->cluster.max_replicas, sizeof *h->engine_slots);
     h->live = mem_array(c->cluster.max_replicas, sizeof *h->live);
@@ -131,6 +132,7 @@ void head_core_free(struct head_core *h)
     requests_leave_all(h);
     request_table_free(h->requests);
     ended_requests_fini(&h->ended);
+    usage_fini(&h->usage);
     slab_fini(&h->request_slab);
     gateways_free(h);
     cluster_fini(&h->cluster);
@@ -142,6 +144,7 @@ void head_core_free(struct head_core *h)
 static void set_now(struct head_core *h, uint64_t now_ns)
 {
     h->now_ns = h->cluster.now_ns = now_ns;
+    usage_set_now(&h->usage, now_ns);
 }
 
 /* ---- frames ---- */

@@ -132,6 +132,8 @@ static bool flush_tokens(struct head_core *h, struct gateway_peer *g)
         if (!r)
             continue;
         budget -= ITEM_BYTES;
+        if (r->usage.asks)
+            usage_settle(&h->usage, &r->usage);
         h->item_requests[n] = r;
         fill_item(r, &budget, &h->items[n++]);
     }

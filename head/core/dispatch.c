@@ -70,6 +70,7 @@ void dispatch_on_ready(void *core, struct replica *g)
         .depth = h->config.depth,
         .n_draft = g->n_draft,
         .draft_max_seqs = g->draft_max_seqs,
+        .usage = &h->usage,
         .enable_prefix_caching = h->config.enable_prefix_caching,
         .gives_prompt_logprobs = g->gives_prompt_logprobs,
         .n_kv_groups = g->n_kv_groups,

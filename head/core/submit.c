@@ -124,9 +124,35 @@ static bool continues(const struct request *r, const struct msg_submit *m)
            memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
 }
 
+/* Describes a request whose place a new one takes. The new one counts only what is new. */
+struct replaced {
+    struct usage_request usage;
+    uint32_t n_generated;
+    bool exists;
+};
+
+static struct replaced replaced_by(const struct request *r, const struct msg_submit *m)
+{
+    bool same = r->tenant == m->tenant && r->n_prompt == m->n_prompt;
+    return (struct replaced){r->usage, request_n_generated(r), same};
+}
+
+static void count_request(struct head_core *h, struct request *r, const struct msg_submit *m,
+                          const struct replaced *before)
+{
+    r->usage.asks = m->asks_usage;
+    if (before->exists)
+        usage_open_again(&h->usage, &r->usage, r->tenant, m->tenant_name, &before->usage,
+                         before->n_generated, request_n_generated(r));
+    else
+        usage_open(&h->usage, &r->usage, r->tenant, m->tenant_name);
+}
+
 /* Handles a Submit for an open request: the request continues, or the Submit is refused or
- * ignored. Returns false when the Submit must become a new request. */
-static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
+ * ignored. Returns false when the Submit must become a new request. Then *out is the request
+ * that was open. */
+static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m,
+                           struct replaced *out)
 {
     struct request *r = request_table_find(h->requests, m->id, m->i_choice);
     if (!r)
@@ -139,6 +165,7 @@ static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const st
     if (m->attempt < r->attempt || (m->attempt == r->attempt && same_session))
         return true;
     if (!continues(r, m)) {
+        *out = replaced_by(r, m);
         requests_drop(h, r);
         return false;
     }
@@ -212,7 +239,8 @@ static bool may_wait(const struct head_core *h, const struct request *r, struct 
 
 static void on_submit(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
-    if (submit_to_open(h, g, m))
+    struct replaced before = {0};
+    if (submit_to_open(h, g, m, &before))
         return;
     struct request *r = NULL;
     struct error err = {0};
@@ -252,6 +280,7 @@ static void on_submit(struct head_core *h, struct gateway_peer *g, const struct 
     r->arrival_seq = ++h->arrival_seq;
     r->n_delivered = m->ids.n - m->n_prompt;
     g->n_open++;
+    count_request(h, r, m, &before);
     requests_hold(h, r);
     if (r->finish != FINISH_NONE) /* the request was already complete when the Submit arrived */
         requests_end(h, r, r->finish, STATUS_OK, "");

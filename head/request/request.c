@@ -416,6 +416,10 @@ void request_fill_tokens(const struct request *r, uint32_t n_prompt_logprobs, ui
                                 .n_cached = r->n_cached};
     if (r->n_delivered == 0 && n > 0 && r->scheduled_ns > r->arrival_ns)
         out->queue_us = (r->scheduled_ns - r->arrival_ns) / 1000;
+    if (r->usage.asks) {
+        out->block_ms = r->usage.block_ms;
+        out->step_ns = r->usage.step_ns;
+    }
     const struct logprob_row *rows = request_undelivered_rows(r);
     if (rows && n > 0) {
         out->logprobs = rows;

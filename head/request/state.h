@@ -10,6 +10,7 @@
 
 #include "common/base/arena.h"
 #include "common/collections/room.h"
+#include "head/usage/usage.h"
 #include "proto/messages.h"
 
 enum request_state {
@@ -84,7 +85,8 @@ struct request {
      * leaves out. */
     uint64_t n_logged_bytes;
     uint32_t ids_room; /* number of ids that have memory; 0 = ids_cap, on the arena (replay) */
-    struct room_charge charge; /* memory charged for the request, by its owner */
+    struct room_charge charge;  /* memory charged for the request, by its owner */
+    struct usage_request usage; /* counts of the request, for its tenant */
     /* ids that routing found in the replica's cache; they are no load for the replica */
     uint32_t n_hit;
     struct request_salt grammar_key; /* key in grammars.h; valid with has_grammar_key */

@@ -85,6 +85,8 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     r->n_cached = n_cached < r->n_prompt ? n_cached : r->n_prompt;
     s->stats.prefix_query_tokens += r->n_ids;
     s->stats.prefix_hit_tokens += n_cached;
+    if (s->c.usage)
+        usage_prompt(s->c.usage, &r->usage, r->n_cached, true);
 }
 
 /* Returns the bytes of r's admission in a plan. However little of the prompt must be computed,

@@ -85,12 +85,21 @@ static bool check_entries(const struct scheduler *s, const struct seq *x, struct
     return HOLDS(n_pending == x->n_pending) && HOLDS(n_ahead == x->n_ahead);
 }
 
+/* Checks that the tenant is charged for the blocks that the sequence holds. */
+static bool check_usage(const struct scheduler *s, const struct seq *x, struct error *err)
+{
+    const struct usage_request *q = &x->r->usage;
+    return !s->c.usage || !q->is_open ||
+           (HOLDS(q->n_blocks == seq_n_blocks(x, s->c.n_kv_groups)) &&
+            HOLDS(q->row == x->usage_row && q->n_prompt <= x->r->n_prompt));
+}
+
 static bool check_seq(const struct scheduler *s, const struct seq *x, struct error *err)
 {
     const struct request *r = x->r;
     if (!(HOLDS(r->sched == x && r->n_ids <= r->ids_cap && r->ids_cap == x->n_cap) &&
           HOLDS(x->n_total == r->n_ids + x->n_pending) && HOLDS(x->n_scheduled <= x->n_total) &&
-          check_entries(s, x, err)))
+          check_entries(s, x, err) && check_usage(s, x, err)))
         return false;
     if (x->place == SEQ_WAITING)
         return HOLDS(x->slot == SLOT_NONE && x->n_scheduled == 0 && !x->is_prompt) &&
@@ -202,7 +211,7 @@ static bool check_records(const struct scheduler *s, struct error *err)
             n_tokens += rec->entries[i].n_tokens + rec->entries[i].n_draft;
             n_ahead += rec->entries[i].n_draft > 0;
         }
-        if (!(HOLDS(n_tokens <= s->c.max_num_batched_tokens)))
+        if (!(HOLDS(n_tokens <= s->c.max_num_batched_tokens) && HOLDS(n_tokens == rec->n_tokens)))
             return false;
     }
     return HOLDS(n_ahead == s->n_ahead);

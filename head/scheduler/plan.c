@@ -17,8 +17,12 @@ uint32_t plan_furthest(const struct seq *x, struct run_size size)
 static void count_prompt_tokens(struct scheduler *s, const struct seq *x, uint32_t n_tokens)
 {
     uint32_t end = x->n_scheduled + n_tokens, n_prompt = x->r->n_prompt;
-    if (x->n_scheduled < n_prompt)
-        s->stats.n_prompt_tokens += (end < n_prompt ? end : n_prompt) - x->n_scheduled;
+    if (x->n_scheduled >= n_prompt)
+        return;
+    end = end < n_prompt ? end : n_prompt;
+    s->stats.n_prompt_tokens += end - x->n_scheduled;
+    if (s->c.usage)
+        usage_prompt(s->c.usage, &x->r->usage, end, false);
 }
 
 /* Extends the blocks of a run up to `end` and charges new ones to x's tenant. */
@@ -30,6 +34,8 @@ static struct plan_blocks *extend(struct scheduler *s, struct seq *x, uint32_t e
     uint32_t covered = blocks_covered(s->blocks, x->tables);
     seq_queue_charge(&s->waiting, x, covered - x->covered);
     x->covered = covered;
+    if (s->c.usage)
+        usage_hold(s->c.usage, &x->r->usage, seq_n_blocks(x, s->c.n_kv_groups));
     return out;
 }
 
@@ -73,8 +79,11 @@ struct plan_run *plan_put_run(struct scheduler *s, struct seq *x, struct run_siz
         .n_prompt_logprobs =
             prompt ? seq_n_prompt_logprobs_of(x, x->n_scheduled, size.n_tokens) : 0,
         .has_prompt_logprobs = x->has_prompt_logprobs && x->n_scheduled + 1 < x->r->n_prompt,
+        .has_usage = x->has_usage,
         .start = x->n_scheduled,
-        .i_mask_share = MASK_SHARE_NONE};
+        .i_mask_share = MASK_SHARE_NONE,
+        .usage_row = x->usage_row};
+    p->n_tokens += size.n_tokens + size.n_draft;
     if (x->masked && sample)
         expect_mask(s, x, e);
     x->n_scheduled += size.n_tokens;

@@ -180,6 +180,29 @@ static void charge_masks(struct scheduler *s, const struct step_entry *e,
     x->had_mask = true;
 }
 
+/* Charges the run's tenant for its part of the step's time, also when the sequence has left. */
+static void charge_time(struct scheduler *s, const struct step_entry *e, struct usage_step *step)
+{
+    uint64_t ns = usage_run(s->c.usage, step, e->usage_row, e->n_tokens + e->n_draft);
+    if (e->has_usage && e->seq)
+        e->r->usage.step_ns += ns;
+}
+
+static void count_generated(struct scheduler *s, const struct step_entry *e, uint32_t n_new)
+{
+    if (e->has_usage)
+        n_new = usage_skip(&e->r->usage, n_new);
+    if (!e->pools)
+        usage_generated(s->c.usage, e->usage_row, n_new);
+}
+
+/* Returns the time of the step, as the rank says it, but not more than since the plan was sent. */
+static uint64_t step_ns(const struct step_record *rec, const struct msg_result *m, uint64_t now_ns)
+{
+    uint64_t most_ns = now_ns > rec->sent_ns ? now_ns - rec->sent_ns : 0;
+    return m->execute_ns < most_ns ? m->execute_ns : most_ns;
+}
+
 /* Applies the tokens of one run. The sequence must still exist. */
 static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
                         const struct result_item *item, uint64_t now_ns)
@@ -194,6 +217,8 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
     s->events[s->n_events++] =
         (struct scheduler_event){.request = r, .n_new = n_new, .ended = ended};
     s->stats.n_generated_tokens += n_new;
+    if (s->c.usage)
+        count_generated(s, e, n_new);
     if (n_more)
         count_accepted(s, n_more);
     x->n_pending--;
@@ -230,6 +255,9 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
     struct step_record *rec = scheduler_record(s, m->step);
     uint32_t i_record = (uint32_t)(m->step % s->c.depth), i_item = 0;
     struct step_load load = {.n_sampled = m->n_drafted};
+    struct usage_step usage = {0};
+    if (s->c.usage)
+        usage = usage_begin_step(s->c.usage, step_ns(rec, m, now_ns), rec->n_tokens);
     s->step_done = m->step;
     s->stats.n_drafted += m->n_drafted;
     for (uint32_t i = 0; i < rec->n; i++) {
@@ -242,6 +270,8 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
         const struct result_item *item = has_item(e) ? &m->items[i_item++] : NULL;
         if (e->i_mask_share != MASK_SHARE_NONE)
             charge_masks(s, e, item);
+        if (s->c.usage)
+            charge_time(s, e, &usage);
         if (!e->seq)
             continue;
         e->seq->entry[i_record] = ENTRY_NONE;

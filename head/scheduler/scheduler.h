@@ -23,6 +23,7 @@ struct scheduler_config {
     uint32_t n_draft;        /* draft tokens per sequence and step; 0 = none */
     uint32_t draft_max_seqs; /* steps with more sequences have no drafts; 0 = no limit */
     uint64_t step_target_ns; /* prompts are split so that a step takes about this long; 0 = off */
+    struct usage *usage;     /* counts what tenants use; borrowed; NULL = nothing is counted */
     bool enable_prefix_caching;
     bool gives_prompt_logprobs; /* the ranks support prompt_logprobs */
     uint32_t n_kv_groups;

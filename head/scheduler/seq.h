@@ -41,10 +41,11 @@ struct seq {
     bool counts_hits; /* the sequence was admitted for the first time, so its cache hits count */
     /* pools: the answer is a vector instead of tokens; has_prompt_logprobs: the ranks return the
      * rows of the prompt */
-    bool pools, has_prompt_logprobs;
-    bool masked; /* the sequence has a grammar */
+    bool pools : 1, has_prompt_logprobs : 1;
+    bool has_usage; /* the request's own usage is needed in each step (usage_is_needed) */
+    bool masked;    /* the sequence has a grammar */
     uint16_t i_row_share;
-    uint32_t n_untold; /* positions skipped by blocks_advance that no plan has reported yet */
+    uint32_t usage_row; /* copy of r->usage.row */
 
     /* The order of service is copied at scheduler_add, because the owner may change the request
      * while the sequence is in a sorted list. */
@@ -55,8 +56,9 @@ struct seq {
      * stream */
     bool resumed;
     uint64_t arrival_seq;
-    uint64_t add_seq; /* order of scheduler_add; decides between equal arrivals */
-    uint32_t n_left;  /* prompt tokens that are still to be computed; they count as load */
+    uint64_t add_seq;  /* order of scheduler_add; decides between equal arrivals */
+    uint32_t n_left;   /* prompt tokens that are still to be computed; they count as load */
+    uint32_t n_untold; /* positions skipped by blocks_advance that no plan has reported yet */
     uint64_t tenant;
     uint32_t i_tenant; /* index into the queue's tenants */
     /* mask_units: cost of the mask of its last run */
@@ -75,6 +77,14 @@ _Static_assert(offsetof(struct seq, priority) <= 64, "one cache line");
 static inline uint32_t seq_n_ready(const struct seq *x)
 {
     return x->n_total < x->n_cap ? x->n_total - x->n_scheduled : 0;
+}
+/* Returns the number of blocks that the sequence holds in all KV groups. */
+static inline uint32_t seq_n_blocks(const struct seq *x, uint32_t n_kv_groups)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_kv_groups; i++)
+        n += x->tables[i].n - x->tables[i].first;
+    return n;
 }
 /* Returns the number of planned positions that have known ids. */
 static inline uint32_t seq_n_known(const struct seq *x)

@@ -83,6 +83,8 @@ void sequences_remove(struct scheduler *s, struct seq *x)
 void seq_free(struct scheduler *s, struct seq *x)
 {
     x->r->sched = NULL;
+    if (s->c.usage)
+        usage_hold(s->c.usage, &x->r->usage, 0);
     mem_free(x->tables[0].ids);
     slab_free(&s->seq_slab, x);
 }
@@ -111,6 +113,8 @@ struct seq *seq_new(struct scheduler *s, struct request *r)
     x->resumed = x->again && r->n_ids > r->n_prompt;
     x->arrival_seq = r->arrival_seq;
     x->tenant = r->tenant;
+    x->usage_row = r->usage.row;
+    x->has_usage = usage_is_needed(&r->usage);
     x->i_mask_share = MASK_SHARE_NONE;
     x->masked = r->sampling.grammar_kind != GRAMMAR_NONE && !x->pools;
     x->slot = SLOT_NONE;
@@ -185,6 +189,8 @@ static void stop_running(struct scheduler *s, struct seq *x)
 {
     seq_set_prompt(s, x, false);
     blocks_release(s->blocks, x->tables);
+    if (s->c.usage)
+        usage_hold(s->c.usage, &x->r->usage, 0);
     leave_slot(s, x);
     running_remove(s, x);
     x->n_scheduled = 0;

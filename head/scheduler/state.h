@@ -28,14 +28,18 @@ struct step_entry {
     uint16_t n_draft;
     bool sample, follows, pools; /* pools: the result has a vector too */
     bool has_prompt_logprobs;    /* the result has rows of the prompt too */
+    bool has_usage;              /* as in the sequence */
     uint32_t start;              /* first position of the run */
     uint32_t n_prompt_logprobs;  /* rows with logits beside the sampled row */
     /* i_mask_share: NONE = no mask; mask_units: expected cost of the mask */
     uint32_t i_mask_share, mask_units;
+    uint32_t usage_row; /* tenant that is charged for the run's time, also when `seq` is NULL */
 };
 
 struct step_record {
     uint64_t step;
+    uint64_t sent_ns;  /* time of the call that made the plan */
+    uint64_t n_tokens; /* tokens of all runs, with draft tokens */
     uint32_t n;
     struct step_entry *entries; /* array of max_num_seqs entries, in the order of the plan's runs */
 };
@@ -49,6 +53,7 @@ struct plan_space {
     struct step_entry *prefill_entries;
     struct plan_blocks *blocks; /* array of max_num_seqs * n_kv_groups */
     uint32_t n_finished, n_admits, n_runs, n_prefills, n_blocks;
+    uint64_t n_tokens; /* tokens of all runs, with draft tokens */
     struct msg_plan plan;
 };
 

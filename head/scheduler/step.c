@@ -76,6 +76,8 @@ static void advance(struct scheduler *s, struct seq *x)
         s->stats.prefix_hit_tokens += position - x->n_scheduled;
         if (x->n_scheduled < n_prompt)
             x->r->n_cached += (position < n_prompt ? position : n_prompt) - x->n_scheduled;
+        if (s->c.usage)
+            usage_prompt(s->c.usage, &x->r->usage, position < n_prompt ? position : n_prompt, true);
     }
     x->n_untold += position - x->n_scheduled;
     x->n_scheduled = position;
@@ -209,7 +211,7 @@ static bool digest_is_due(const struct scheduler *s)
 }
 
 /* Completes the plan. Decodes are in place; prompts are appended. */
-static const struct msg_plan *finish_plan(struct scheduler *s)
+static const struct msg_plan *finish_plan(struct scheduler *s, uint64_t now_ns)
 {
     struct plan_space *p = &s->p;
     uint64_t step = s->step_sent + 1;
@@ -218,6 +220,8 @@ static const struct msg_plan *finish_plan(struct scheduler *s)
     memcpy(rec->entries + p->n_runs, p->prefill_entries, p->n_prefills * sizeof *rec->entries);
     rec->n = p->n_runs + p->n_prefills;
     rec->step = step;
+    rec->sent_ns = now_ns;
+    rec->n_tokens = p->n_tokens;
     for (uint32_t i = p->n_runs; i < rec->n; i++)
         rec->entries[i].seq->entry[step % s->c.depth] = i;
     p->plan = (struct msg_plan){.term_epoch = s->term_epoch,
@@ -243,6 +247,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
         return NULL;
     struct plan_space *p = &s->p;
     p->n_finished = p->n_admits = p->n_runs = p->n_prefills = p->n_blocks = 0;
+    p->n_tokens = 0;
     blocks_begin_step(s->blocks);
     close_holes(s);
     admit_make_way(s);
@@ -256,5 +261,5 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
             s->left_slots[s->n_left_slots++] = s->free_slots[--s->n_free_slots];
         return NULL;
     }
-    return finish_plan(s);
+    return finish_plan(s, now_ns);
 }

@@ -70,6 +70,7 @@ struct head_core {
     struct scheduler_stats retired; /* sums over freed schedulers */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled, n_rank_waits, rank_wait_ns;
+    struct usage usage;          /* counts of each tenant since the head's start */
     struct ended_requests ended; /* recently ended requests, for the dashboard */
     struct metric *rank_wait;    /* histogram of ranks' waits; NULL = not recorded */
     struct metric *step_tokens;  /* histogram of a step's tokens; NULL = not recorded */

@@ -123,6 +123,7 @@ void requests_drop(struct head_core *h, struct request *r)
     outbox_remove(h, r);
     ended_requests_add(&h->ended, r, h->now_ns);
     h->gateways[r->i_gateway]->n_open--;
+    usage_close(&h->usage, &r->usage);
     request_table_remove(h->requests, r);
     leave_room(h, r);
     request_free(r);

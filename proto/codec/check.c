@@ -183,6 +183,7 @@ static void check_form(struct check *c, const struct msg_form *f)
 static void check_submit(struct check *c, const struct msg_submit *s)
 {
     exact(c, "cache_salt", s->cache_salt, PROTO_MAX_SALT_BYTES);
+    exact(c, "tenant_name", s->tenant_name, PROTO_MAX_NAME_BYTES);
     at_most(c, "ids", s->ids.n, PROTO_MAX_IDS);
     at_most(c, "n_prompt", s->n_prompt, s->ids.n);
     at_most(c, "n_scored", s->n_known_logprobs, s->n_prompt);

@@ -26,6 +26,8 @@ static ProtobufCMessage *put_submit(struct wire *w, const struct msg *m)
     p->sampling = wire_put_sampling(w, &s->sampling);
     p->n_scored = s->n_known_logprobs;
     p->same_grammar = s->same_grammar;
+    p->tenant_name = wire_put_str(s->tenant_name);
+    p->asks_usage = s->asks_usage;
     return &p->base;
 }
 
@@ -42,7 +44,9 @@ static void get_submit(struct wire *w, const ProtobufCMessage *base, struct msg 
                                     .ids = WIRE_GET_U32(p, ids),
                                     .deadline_ms = p->deadline_ms,
                                     .n_known_logprobs = p->n_scored,
-                                    .same_grammar = p->same_grammar};
+                                    .same_grammar = p->same_grammar,
+                                    .asks_usage = p->asks_usage,
+                                    .tenant_name = wire_get_str(p->tenant_name)};
     wire_get_sampling(w, p->sampling, &m->submit.sampling);
 }
 
@@ -82,7 +86,8 @@ static void get_finish(struct wire *w, const ProtobufCMessage *base, struct msg 
 static bool has_extra(const struct tokens_item *t)
 {
     return t->n_logprobs > 0 || t->n_prompt_logprobs > 0 || t->status != STATUS_OK ||
-           t->retry_after_s > 0 || t->text.len > 0 || t->vector.n > 0 || t->queue_us > 0;
+           t->retry_after_s > 0 || t->text.len > 0 || t->vector.n > 0 || t->queue_us > 0 ||
+           t->block_ms > 0 || t->step_ns > 0;
 }
 
 static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_item,
@@ -99,6 +104,8 @@ static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_it
     p->text = wire_put_text(t->text);
     WIRE_PUT_SPAN(p, vector, t->vector);
     p->queue_us = t->queue_us;
+    p->block_ms = t->block_ms;
+    p->step_ns = t->step_ns;
 }
 
 static void new_columns(struct wire *w, const struct msg_tokens *t, Cox__Tokens *p)
@@ -171,6 +178,8 @@ static void get_extras(struct wire *w, const Cox__Tokens *p, struct tokens_item 
         it->text = wire_get_str(q->text);
         it->vector = WIRE_GET_F32(q, vector);
         it->queue_us = q->queue_us;
+        it->block_ms = q->block_ms;
+        it->step_ns = q->step_ns;
     }
 }
 

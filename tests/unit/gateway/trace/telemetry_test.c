@@ -1,5 +1,7 @@
-/* Tests the metrics and the log records of requests, to the nanosecond. `serving` runs with a
- * clock that the test sets. */
+/* Tests the metrics and the log records of requests, to the nanosecond, and what an answer says of
+ * its use of the cluster. Each test posts a body to `serving`, plays the head by giving tokens,
+ * and reads metrics, records or the answer. Invariants: `serving` runs with a clock that the test
+ * sets, on one thread. */
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -146,11 +148,57 @@ static void test_adapters_in_use(void **state)
     assert_loras("max_lora=\"4\",waiting_lora_adapters=\"\",running_lora_adapters=\"\"}");
 }
 
+/* Gives a token with what the choice has used so far. */
+static void give_used(uint32_t start, enum finish_reason finish, uint64_t block_ms,
+                      uint64_t step_ns)
+{
+    uint32_t id = 'a';
+    struct tokens_item t = {.id = w.submits[0].id,
+                            .attempt = w.submits[0].attempt,
+                            .start = start,
+                            .ids = {&id, 1},
+                            .finish = finish,
+                            .queue_us = start == 0 ? 2500 : 0,
+                            .block_ms = block_ms,
+                            .step_ns = step_ns};
+    serving_on_tokens(&w.s, &(struct msg_tokens){.items = &t, .n_items = 1});
+}
+
+/* A new head counts from 0. An older head says nothing. Other clients are told nothing. */
+static void test_the_use_of_the_cluster(void **state)
+{
+    static const struct {
+        bool asks, counts;
+        const char *want;
+    } cases[] = {
+        {true, true,
+         "\"coxswain\":{\"block_seconds\":1.540,\"step_seconds\":0.000000712,"
+         "\"queue_seconds\":0.002500}"},
+        {true, false,
+         "\"coxswain\":{\"block_seconds\":null,\"step_seconds\":null,"
+         "\"queue_seconds\":0.002500}"},
+        {false, true, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t n = cases[i].counts;
+        assert_true(i == 0 || (teardown(state) == 0 && setup(state) == 0));
+        post_as(&dialect_completions, "{\"prompt\":\"hello\",\"max_tokens\":4}");
+        w.client.request->full_usage = cases[i].asks;
+        give_used(0, FINISH_NONE, 500 * n, 100 * n);
+        give_used(1, FINISH_NONE, 1500 * n, 700 * n);
+        give_used(2, FINISH_NONE, 10 * n, 5 * n); /* another head */
+        give_used(3, FINISH_LENGTH, 40 * n, 12 * n);
+        const char *got = strstr(w.client.body.ptr, "\"coxswain\"");
+        assert_true(cases[i].want ? got && strstr(got, cases[i].want) == got : !got);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_times_of_a_request),
+        TEST(test_the_use_of_the_cluster),
         TEST(test_a_lost_head_is_not_prefill),
         TEST(test_refusals_are_counted),
         TEST(test_adapters_in_use),
