@@ -2,7 +2,7 @@
 /* `served_model` is one model of a gateway: its tokenizer and templates, the link to its head, its
  * open requests and its adapters. Models share pools, keys and metrics, and nothing else.
  *   OPENING ──files read──▶ OPEN ──leaves──▶ gone, after its last request
- *      └──a file is missing or wrong──▶ FAILED
+ *      └──a file is missing or wrong──▶ FAILED ──a missing file has come──▶ OPEN
  * Requests that arrive while a model is OPENING wait in its serving. Only the loop thread calls
  * these functions; the files are read on a thread of the set. */
 #include "gateway/models/file.h"
@@ -47,6 +47,7 @@ struct served_model {
     struct serving serving;
     struct gateway_adapters adapters;
     enum status read_status;
+    uint64_t read_ns; /* when the last try to read the files ended */
     struct error read_error;
     uint32_t max_requests;         /* most open requests here; 0 = --max-open-choices alone */
     struct served_model *fallback; /* model that answers when this one is out; NULL = none */
@@ -62,6 +63,9 @@ struct served_model *served_model_new(const struct served_world *w,
  * its files on this thread. *out is set also after a failure. */
 MUST_USE enum status served_model_own(const struct served_world *w, struct served_model **out,
                                       struct error *err);
+/* Reads the files again, after a pause, when they were missing the last time: another process may
+ * be downloading them into the cache. */
+void served_model_try_again(struct served_model *m);
 /* Sets the names of the model. names[0] must be its name. */
 void served_model_rename(struct served_model *m, const char *const *names, uint32_t n);
 /* Sets why the model cannot serve, as the file says; NULL = it can. */
