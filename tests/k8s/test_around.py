@@ -151,6 +151,14 @@ def test_several_models():
         f"{F}-{n}" for n in ("gateway", "head", "worker", "llama-head", "llama-worker")}
 
 
+def test_routes_and_fallbacks():
+    routes = [{"name": "chat", "targets": [{"model": "llama", "weight": 90}, {"model": "qwen", "weight": 10}], "mirror": "qwen"}]
+    objs = c.objects(c.merged(TWO, {"routes": routes, "models": {"llama": {"fallback": "qwen", "maxRequests": 200}}}))
+    file = c.yaml.load(objs.one("ConfigMap", f"{F}-models")["data"]["models.yaml"], c.Loader)
+    assert file["routes"] == routes and file["managed_by"] == "helm"
+    assert (file["models"][0]["fallback"], file["models"][0]["max_requests"]) == ("qwen", 200)
+
+
 def alerts_of(objs, name):
     return {r["alert"] for g in objs.one("PrometheusRule", name)["spec"]["groups"] for r in g["rules"] if "alert" in r}
 
@@ -209,6 +217,26 @@ def test_a_release_with_one_model_grows_without_replacing_it():
             assert before.one(kind, f"{F}-{part}") == after.one(kind, f"{F}-{part}")
     assert before.kinds("Job") == [j for j in after.kinds("Job") if "second" not in j["metadata"]["name"]]
     assert before.one("Deployment", f"{F}-gateway")["spec"]["selector"] == after.one("Deployment", f"{F}-gateway")["spec"]["selector"]
+
+
+def test_pools_for_prompts_and_for_the_tokens_after_them():
+    """Each pool is a StatefulSet of its own. Its pods have the role and no number, because both pools have a pod 0."""
+    pools = {"worker": {"tp": 2, "pools": {"prefill": 2, "decode": 4}}, "cache": {"kind": "emptyDir"}}
+    for f, values in ((F, pools), (f"{F}-a", {"models": {"a": {"model": {"name": "null"}, "worker": pools["worker"]}}})):
+        objs = c.objects(values)
+        sets = {o["metadata"]["name"]: o["spec"] for o in objs.kinds("StatefulSet")}
+        assert set(sets) == {f"{f}-head", f"{f}-prefill", f"{f}-decode"}
+        for pool, n in pools["worker"]["pools"].items():
+            spec = sets[f"{f}-{pool}"]
+            env = c.env_of(spec["template"]["spec"]["containers"][0])
+            assert spec["replicas"] == n and env["COX_ROLE"]["value"] == pool and "COX_ORDINAL" not in env
+            chooses = spec["selector"]["matchLabels"]
+            assert [chooses.items() <= s["template"]["metadata"]["labels"].items() for s in sets.values()].count(True) == 1
+        for o in objs:
+            if o["kind"] not in ("PodMonitor", "PrometheusRule"):
+                c.validate(o)
+    assert c.objects(pools).one("PodDisruptionBudget", f"{F}-worker")["spec"]["maxUnavailable"] == 2
+    assert f"2 pods for prompts (sts/{F}-prefill) and 4" in c.notes(pools) and "3 replicas of 2 workers" in c.notes(pools)
 
 
 def test_each_model_has_its_own_way_to_no_pods():

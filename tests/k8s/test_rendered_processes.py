@@ -407,6 +407,19 @@ def test_models_come_and_go_behind_one_service(tmp_path):
         n.end()
 
 
+def test_pools_for_prompts_and_for_the_tokens_after_them(tmp_path):
+    v = c.merged(VALUES, {"gateway": {"replicas": 1}, "worker": {"tp": 1, "pools": {"prefill": 1, "decode": 1}}})
+    n = pods.Node(tmp_path, BIN, c.objects(v))
+    try:
+        n.apply(n.objects)
+        everybody_is_ready(n)
+        assert tokens(ask(n))
+        status = json.loads(n.pods[f"{F}-head-0"].execute("/cox/cox", "status", "--json").stdout)
+        assert {g["role"] for g in status["groups"]} == {"prefill", "decode"} and len(status["workers"]) == 2, status["groups"]
+    finally:
+        n.end()
+
+
 def test_to_no_workers_and_back(tmp_path):
     """A release has no workers while there are no requests. `helm test` and a request each cause a replica to start."""
     objects = c.objects(c.merged(VALUES, {"autoscaling": {"enabled": True, "minGroups": 0, "cooldownSeconds": 1},

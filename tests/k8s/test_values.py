@@ -77,6 +77,7 @@ WRONG = [  # each case: wrong values, words of Helm's message
     ({"models": {"a": {"model": {"name": "x"}, "gateway": {"config": {"max_body_bytes": 1000000}}}}}, "'max_body_bytes' not allowed"),
     ({"models": {"a": {"model": {"name": "x"}, "gateway": {"config": {"head": "h:7000"}}}}}, "the chart sets this"),
     ({"gateway": {"config": {"models": "/x"}}}, "the chart sets this: use models"),
+    ({"worker": {"pools": {"prefill": 2}}}, "/worker/pools"),
     ({"extraModels": {"a": {"model": {"name": "x"}}}}, "extraModels is now models, behind one Service"),
     ({"ingress": {"host": "a_b"}}, "/ingress/host"),
     ({"route": {"termination": "reencrypt"}}, "/route/termination"),
@@ -127,6 +128,13 @@ CONTRADICTIONS = [
     ({"models": {"a": {"model": {"name": "x"}}}, "model": {"name": "hf:o/n"}}, "model.name hf:o/n and models"),
     ({"models": {"a": {"model": {"name": "x"}}}, "cache": {"kind": "emptyDir"}}, "models with cache.kind emptyDir"),
     ({"models": {"a": {"model": {"name": "x"}}}, "cache": {"accessMode": "ReadOnlyMany"}}, "cache.accessMode ReadOnlyMany"),
+    ({"models": {"a": {"model": {"name": "x"}, "fallback": "b"}}}, "models.a.fallback b: no model has this as its first name"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "routes": [{"name": "r", "targets": [{"model": "b"}]}]}, "r leads to b, but no model"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "routes": [{"name": "r", "targets": [{"model": "a", "weight": 0}]}]}, "a weight above 0"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "routes": [{"name": "r", "targets": [{"model": "a"}, {"model": "a"}]}]}, "has the target a twice"),
+    ({"worker": {"tp": 2, "pools": {"prefill": 2, "decode": 3}}}, "worker.pools.decode 3 is not a multiple of the 2 pods"),
+    ({"worker": {"pools": {"prefill": 2, "decode": 3}}, "autoscaling": {"enabled": True}}, "worker.pools cannot be combined"),
+    ({"worker": {"pools": {"prefill": 1, "decode": 1}, "extraEnv": [{"name": "COX_ROLE", "value": "x"}]}}, "COX_ROLE is set twice"),
     ({"inferencePool": {"enabled": True}}, "set inferencePool.endpointPicker.name"),
     ({"inferencePool": {"enabled": True, "endpointPicker": {"name": "p"}}}, "Set gateway.config.metrics_public"),
     ({"inferencePool": {"enabled": True, "endpointPicker": {"name": "p"}}, "gateway": {"tls": {"existingSecret": "t"}}}, "has no HTTPS"),
@@ -227,7 +235,7 @@ def test_every_value_has_a_schema_and_the_other_way_round():
     def walk(node, values, path):
         node = schema["definitions"][node["$ref"].rsplit("/", 1)[1]] if "$ref" in node else node
         named = node.get("properties")
-        if named is None or not isinstance(values, dict) or path.endswith(("/config", "/image", "/probes")):
+        if named is None or not isinstance(values, dict) or path.endswith(("/config", "/image", "/pools", "/probes")):
             return
         assert set(values) == set(named) - {"global", "extraModels"}, path
         for k, v in values.items():

@@ -90,9 +90,17 @@ release; `modelChecks` has those of one model. */}}
 {{- fail "head.standby needs a Redis: set redis.enabled, redis.url or redis.existingSecret" -}}
 {{- end -}}
 {{- $ranks := int $v.worker.ranks -}}
-{{- $workers := mul (int $v.worker.replicas) $ranks | int -}}
+{{- $workers := mul (include "coxswain.workerReplicas" . | int) $ranks | int -}}
 {{- if and (include "coxswain.workerReplicas" .) (gt $workers 0) (lt $workers $world) (not $v.elasticTp.enabled) -}}
 {{- fail (printf "worker.replicas %d is less than the %d workers of one replica of the model (worker.tp %d x worker.pp %d%s), so no request could be served. Raise worker.replicas, or set elasticTp.enabled" (int $v.worker.replicas) $world (int $v.worker.tp) (int $v.worker.pp) (gt $ranks 1 | ternary (printf ", worker.ranks %d in each pod" $ranks) "")) -}}
+{{- end -}}
+{{- range $pool, $n := $v.worker.pools -}}
+{{- if gt (mod (int $n) (include "coxswain.podsPerGroup" $ | int)) 0 -}}
+{{- fail (printf "worker.pools.%s %d is not a multiple of the %s pods of one replica of the model. Pools have no spares" $pool (int $n) (include "coxswain.podsPerGroup" $)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.worker.pools (or $v.autoscaling.enabled (ne $v.worker.kind "StatefulSet") $v.worker.config.role) -}}
+{{- fail "worker.pools cannot be combined with autoscaling.enabled, worker.kind LeaderWorkerSet or worker.config.role. Remove the one or the other" -}}
 {{- end -}}
 {{- if and (gt (mod $world $ranks) 0) (gt (mod $ranks $world) 0) -}}
 {{- fail (printf "worker.ranks %d and the %d workers of one replica of the model (worker.tp %d x worker.pp %d): one must be a multiple of the other, otherwise replicas would share pods" $ranks $world (int $v.worker.tp) (int $v.worker.pp)) -}}
@@ -134,6 +142,7 @@ release; `modelChecks` has those of one model. */}}
 {{- $admin := list (dict "name" "COX_ADMIN_KEY_FILE") -}}
 {{- $redis := include "coxswain.redisEnv" . | fromYamlArray -}}
 {{- include "coxswain.checkEnv" (dict "env" (concat $admin $redis $v.head.extraEnv) "where" "head.extraEnv") -}}
-{{- include "coxswain.checkEnv" (dict "env" (include "coxswain.workerEnv" . | fromYamlArray) "where" "worker.extraEnv") -}}
+{{- $pooled := $v.worker.pools | empty | ternary . (merge (dict "Pool" "prefill") .) -}}
+{{- include "coxswain.checkEnv" (dict "env" (include "coxswain.workerEnv" $pooled | fromYamlArray) "where" "worker.extraEnv") -}}
 {{- include "coxswain.checkEnv" (dict "env" (include "coxswain.pullEnv" . | fromYamlArray) "where" "model.pullEnv") -}}
 {{- end -}}

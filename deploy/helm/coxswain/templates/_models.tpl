@@ -74,7 +74,7 @@ objects end in the model's name; keys, the cache and the Redis are the release's
 {{- $_ := set $v.redis "enabled" false -}}
 {{- $_ := set $v.redis "existingSecret" (include "coxswain.redisSecret" $) -}}
 {{- end -}}
-{{- $v = mergeOverwrite $v (omit (deepCopy .own) "keepNames") -}}
+{{- $v = mergeOverwrite $v (omit (deepCopy .own) "keepNames" "fallback" "maxRequests") -}}
 {{- $said := default dict .own.worker -}}
 {{- if and (hasKey $said "replicas") (kindIs "invalid" $said.replicas) -}}{{- $_ := unset $v.worker "replicas" -}}{{- end -}}
 {{- $end := default false .own.keepNames | ternary "" (printf "-%s" .name) -}}
@@ -99,9 +99,12 @@ objects end in the model's name; keys, the cache and the Redis are the release's
 {{- if and (include "coxswain.scalesToZero" $ctx) (not (hasKey $entry "queue_timeout")) -}}
 {{- $_ := set $entry "queue_timeout" (include "coxswain.startSeconds" $ctx | int) -}}
 {{- end -}}
+{{- $own := get $.Values.models $key -}}
+{{- with $own.fallback -}}{{- $_ := set $entry "fallback" . -}}{{- end -}}
+{{- with $own.maxRequests -}}{{- $_ := set $entry "max_requests" (int .) -}}{{- end -}}
 {{- $models = append $models $entry -}}
 {{- end -}}
-{{- toYaml (dict "models" $models) -}}
+{{- toYaml (merge (dict "managed_by" "helm" "models" $models) (.Values.routes | empty | ternary dict (dict "routes" .Values.routes))) -}}
 {{- end -}}
 
 {{/* Refuses names that collide. Objects are named MODEL-PART, so a model `a-head` would have the name of the head of model `a`. */}}
@@ -109,21 +112,49 @@ objects end in the model's name; keys, the cache and the Redis are the release's
 {{- $models := .Values.models -}}
 {{- $keepers := list -}}
 {{- $owners := dict -}}
+{{- $firsts := list -}}
 {{- range $long, $own := $models -}}
 {{- range $short, $_ := $models -}}
 {{- if hasPrefix (printf "%s-" $short) $long -}}
 {{- $part := trimPrefix (printf "%s-" $short) $long | splitList "-" | first -}}
-{{- if has $part (list "head" "worker" "gateway" "redis" "smoke" "cache" "state" "keys" "admin" "api" "scale" "dashboard" "prefetch") -}}
+{{- if has $part (list "head" "worker" "gateway" "redis" "smoke" "cache" "state" "keys" "admin" "api" "scale" "dashboard" "prefetch" "prefill" "decode") -}}
 {{- fail (printf "models: %s would have the names of objects of %s (its %s): give one of the two another name" $long $short $part) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $firsts = append $firsts (default (list $long) $own.model.servedNames | first) -}}
 {{- if $own.keepNames -}}{{- $keepers = append $keepers $long -}}{{- end -}}
 {{- range default (list $long) $own.model.servedNames -}}
 {{- if hasKey $owners . -}}
 {{- fail (printf "models: %s is a name of %s and of %s. The gateways find a model by its name: give one of the two another name (model.servedNames)" . (get $owners .) $long) -}}
 {{- end -}}
 {{- $_ := set $owners . $long -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $own := $models -}}
+{{- if and $own.fallback (not (has $own.fallback $firsts)) -}}
+{{- fail (printf "models.%s.fallback %s: no model has this as its first name (model.servedNames, or the key in models)" $name $own.fallback) -}}
+{{- end -}}
+{{- end -}}
+{{- $routes := list -}}
+{{- range .Values.routes -}}
+{{- $route := .name -}}
+{{- $sum := 0 -}}
+{{- range .targets -}}{{- $sum = add $sum (hasKey . "weight" | ternary (int .weight) 1) -}}{{- end -}}
+{{- if or (eq (int $sum) 0) (has $route $routes) -}}
+{{- fail (printf "routes: %s needs a name that no other route has, and a target with a weight above 0" $route) -}}
+{{- end -}}
+{{- $routes = append $routes $route -}}
+{{- $targets := list -}}
+{{- range .targets -}}
+{{- if has .model $targets -}}{{- fail (printf "routes: %s has the target %s twice. Add the two weights" $route .model) -}}{{- end -}}
+{{- $targets = append $targets .model -}}
+{{- end -}}
+{{- with .mirror -}}{{- $targets = append $targets . -}}{{- end -}}
+{{- range $targets -}}
+{{- if not (has . $firsts) -}}
+{{- fail (printf "routes: %s leads to %s, but no model has this as its first name (model.servedNames, or the key in models)" $route .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if gt (len $keepers) 1 -}}
