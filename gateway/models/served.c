@@ -21,6 +21,8 @@ enum {
     MAX_CHOICES = 4096,
 };
 
+#define FILES_PAUSE_NS (2 * NS_PER_S) /* pause before missing files are looked for again */
+
 static uint64_t clock_now(void *ctx)
 {
     return clock_mono_ns();
@@ -117,9 +119,10 @@ static void init_serving(struct served_model *m)
 
 static void fail(struct served_model *m, const char *why)
 {
+    if (m->phase != SERVED_FAILED || strncmp(m->failure, why, sizeof m->failure - 1) != 0)
+        log_error("model_failed", "model=%s why=%s", log_quote(m->name), log_quote(why));
     m->phase = SERVED_FAILED;
     snprintf(m->failure, sizeof m->failure, "%s", why);
-    log_error("model_failed", "model=%s why=%s", log_quote(m->name), log_quote(why));
     serving_fail(&m->serving, m->failure);
 }
 
@@ -151,12 +154,38 @@ static void on_read(struct encode_job *j)
     struct served_model *m = (struct served_model *)j;
     struct error err = {0};
     m->is_reading = false;
-    if (m->read_status != STATUS_OK)
+    m->read_ns = clock_mono_ns();
+    if (m->read_status != STATUS_OK) {
         fail(m, m->read_error.text);
-    else if (begin(m, &err) != STATUS_OK)
+        return;
+    }
+    if (m->phase == SERVED_FAILED) { /* the file's own mark, without this phase, stays */
+        m->failure[0] = '\0';
+        serving_fail(&m->serving, NULL);
+    }
+    if (begin(m, &err) != STATUS_OK)
         fail(m, err.text);
     else
         log_info("model_opened", "model=%s head=%s", log_quote(m->name), log_quote(m->config.head));
+}
+
+static void submit(struct served_model *m)
+{
+    m->job = (struct encode_job){.run = read_files, .done = on_read};
+    m->is_reading = encode_pool_submit(m->world->opener, &m->job) == STATUS_OK;
+    if (!m->is_reading)
+        fail(m, "too many models are being opened");
+}
+
+void served_model_try_again(struct served_model *m)
+{
+    if (m->phase != SERVED_FAILED || m->is_reading || m->is_leaving ||
+        m->read_status != STATUS_NOT_FOUND || clock_mono_ns() - m->read_ns < FILES_PAUSE_NS)
+        return;
+    gateway_model_fini(&m->model);
+    m->model = (struct gateway_model){0};
+    m->read_error = (struct error){0};
+    submit(m);
 }
 
 static struct served_model *make(const struct served_world *w, const char *name)
@@ -182,10 +211,7 @@ struct served_model *served_model_new(const struct served_world *w,
         fail(m, err.text);
         return m;
     }
-    m->job = (struct encode_job){.run = read_files, .done = on_read};
-    m->is_reading = encode_pool_submit(w->opener, &m->job) == STATUS_OK;
-    if (!m->is_reading)
-        fail(m, "too many models are being opened");
+    submit(m);
     return m;
 }
 

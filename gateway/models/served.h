@@ -15,6 +15,9 @@ struct served_model *served_model_new(const struct served_world *w,
  * its files on this thread. *out is set also after a failure. */
 MUST_USE enum status served_model_own(const struct served_world *w, struct served_model **out,
                                       struct error *err);
+/* Reads the files again, after a pause, when they were missing the last time: another process may
+ * be downloading them into the cache. */
+void served_model_try_again(struct served_model *m);
 /* Sets the names of the model. names[0] must be its name. */
 void served_model_rename(struct served_model *m, const char *const *names, uint32_t n);
 /* Sets why the model cannot serve, as the file says; NULL = it can. */

@@ -210,6 +210,8 @@ void model_set_look(struct model_set *s)
 {
     struct error err = {0};
     promote(s);
+    for (struct served_model *m = s->first; m && s->path; m = m->next)
+        served_model_try_again(m);
     if (s->path && key_file_is_news(&s->watch, s->path))
         (void)!model_set_reload(s, &err);
 }

@@ -2,7 +2,7 @@
 /* `served_model` is one model of a gateway: its tokenizer and templates, the link to its head, its
  * open requests and its adapters. Models share pools, keys and metrics, and nothing else.
  *   OPENING ──files read──▶ OPEN ──leaves──▶ gone, after its last request
- *      └──a file is missing or wrong──▶ FAILED
+ *      └──a file is missing or wrong──▶ FAILED ──a missing file has come──▶ OPEN
  * served.h has the functions. Only the loop thread uses the structs, except while `is_reading`. */
 #include "gateway/models/file.h"
 #include "gateway/models/link.h"
@@ -43,6 +43,7 @@ struct served_model {
     struct serving serving;
     struct gateway_adapters adapters;
     enum status read_status;
+    uint64_t read_ns; /* when the last try to read the files ended */
     struct error read_error;
     uint32_t max_requests;         /* most open requests here; 0 = --max-open-choices alone */
     struct served_model *fallback; /* model that answers when this one is out; NULL = none */

@@ -6,6 +6,7 @@ import threading
 
 import httpx
 import pytest
+from bad_models import FOLDER
 from cluster import BIN, end_all, free_ports, get, wait_for
 from many_models import WEB, Gateway, Head
 
@@ -136,6 +137,20 @@ def test_one_fault_hurts_no_neighbour(heads, gateway):
     assert g.ask("no-head").status_code == 503
     g.write([good, {**good, "name": "marked"}])
     g.wait_states(good="serving", marked="serving")
+
+
+def test_a_model_opens_when_its_files_have_come(heads, gateway, tmp_path):
+    """On Kubernetes a model can be in the file before its download has ended."""
+    if not FOLDER.exists():
+        pytest.skip("no tiny model here: scripts/make-goldens makes it")
+    late = tmp_path / "late"
+    g = gateway([heads[0].entry("good"), heads[1].entry("late", model=str(late))])
+    g.wait_states(good="serving", late="failed")
+    late.symlink_to(FOLDER)
+    wait_for("the model is open", lambda: 'model_opened model="late"' in g.log())
+    assert g.log().count('model_failed model="late"') == 1
+    reason = WEB.get(f"{g.url}/v1/models/late").json().get("reason", "")
+    assert "not a file or folder" not in reason, reason
 
 
 @pytest.mark.parametrize("text, why", [

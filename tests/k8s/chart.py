@@ -3,9 +3,11 @@ no programs."""
 import functools
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import helm_python as helm
+import jsonschema
 import yaml
 from helm_python import _native
 from kubernetes_validate import utils as schemas
@@ -102,6 +104,39 @@ def objects(values=None, **kw):
 def validate(o, version="1.31"):
     """Raises ValidationError unless the object is valid in this version of Kubernetes."""
     schemas.validate(o, version, strict=True)
+
+
+@functools.cache
+def custom_schemas():
+    """Returns {(apiVersion, kind): schema} of the CustomResourceDefinitions that tests/k8s/tools/crds has fetched; empty if it has not."""
+    asked = subprocess.run([str(ROOT / "tests/k8s/tools/crds"), "--where"], capture_output=True, text=True)
+    found = {}
+    for file in Path(asked.stdout.strip()).glob("*.yaml") if asked.returncode == 0 else []:
+        spec = yaml.load(file.read_text(), Loader)["spec"]
+        for version in spec["versions"]:
+            found[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = strict(version["schema"]["openAPIV3Schema"])
+    return found
+
+
+def strict(node):
+    """Returns the schema of a definition, which refuses unknown properties as the API server does with --validate=strict."""
+    if isinstance(node, list):
+        return [strict(n) for n in node]
+    if not isinstance(node, dict):
+        return node
+    out = {k: strict(v) for k, v in node.items()}
+    if out.get("x-kubernetes-int-or-string") is True:
+        out.pop("type", None)
+    if out.get("type") == "object" and isinstance(out.get("properties"), dict) and not out.get("x-kubernetes-preserve-unknown-fields"):
+        out.setdefault("additionalProperties", False)
+    if "metadata" in out.get("properties", {}) and "apiVersion" in out.get("properties", {}):
+        out["properties"]["metadata"] = {"type": "object"}
+    return out
+
+
+def validate_custom(o):
+    """Raises ValidationError unless the object of a custom kind fits its definition."""
+    jsonschema.Draft4Validator(custom_schemas()[o["apiVersion"], o["kind"]]).validate(o)
 
 
 def notes(values=None, **kw):

@@ -266,13 +266,13 @@ class Pod:
         return str(where)
 
     def refresh(self, name):
-        """Renews a Secret's volume as a kubelet does: makes another folder, then moves the link to it in one step."""
+        """Renews the volume of a Secret or ConfigMap as a kubelet does: makes another folder, then moves the link to it in one step."""
         where = self.folder / "volumes" / name
-        fresh = self.folder / "fresh"
+        fresh = self.folder / f"fresh-{time.monotonic_ns()}"
         self.make_volume(next(v for v in self.spec["volumes"] if v["name"] == name), fresh)
         data = fresh / "..2026_01_01_00_00_00.1"
-        data.rename(where / "..2026_01_01_00_00_00.2")
-        os.symlink("..2026_01_01_00_00_00.2", where / "..data_tmp")
+        data.rename(where / f"..2026_{fresh.name}")
+        os.symlink(f"..2026_{fresh.name}", where / "..data_tmp")
         os.rename(where / "..data_tmp", where / "..data")
 
     def mounts(self):

@@ -48,10 +48,10 @@ def test_without_a_cluster_named_secrets_make_a_repeatable_rendering():
 def test_a_profile_of_system_calls():
     """With seccompProfile the programs of the image have a profile of the node. Redis is another program and keeps the default."""
     objs = c.objects({"seccompProfile": {"type": "Localhost", "localhostProfile": "coxswain.json"}, "redis": {"enabled": True},
-                      "extraModels": {"other": {"model": {"name": "null"}}}})
+                      "models": {"one": {"model": {"name": "null"}}, "other": {"model": {"name": "demo"}}}})
     found = {name: pod["securityContext"]["seccompProfile"] for name, pod in objs.pods()}
     assert found.pop(f"Deployment/{F}-redis") == {"type": "RuntimeDefault"}
-    assert len(found) >= 9 and all(p == {"type": "Localhost", "localhostProfile": "coxswain.json"} for p in found.values())
+    assert len(found) >= 7 and all(p == {"type": "Localhost", "localhostProfile": "coxswain.json"} for p in found.values())
     for o in objs:
         c.validate(o)
     old = c.objects({"seccompProfile": {"type": "RuntimeDefault", "localhostProfile": "x"}})

@@ -116,10 +116,15 @@ def test_leader_worker_set():
     assert objs.one("Deployment", f"{F}-gateway")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-TWO = {"extraModels": {"llama": {"model": {"name": "hf:a/b"}, "worker": {"tp": 2, "config": {"block_size": 32}}},
-                       "qwen": {"model": {"name": "demo", "servedNames": ["qwen"]}, "gateway": {"replicas": 1}, "service": {"port": 81}}},
-       "gateway": {"config": {"tool_call_parser": "hermes"}}, "redis": {"enabled": True}, "head": {"standby": True}, "metrics": {"podMonitor": True, "dashboards": True, "rules": True},
+TWO = {"models": {"llama": {"model": {"name": "hf:a/b"}, "worker": {"tp": 2, "config": {"block_size": 32}}, "gateway": {"config": {"tool_call_parser": "hermes"}}},
+                  "qwen": {"model": {"name": "demo", "servedNames": ["qwen", "gpt-4o"]}, "keepNames": True}},
+       "gateway": {"config": {"max_logprobs": 5}}, "redis": {"enabled": True}, "head": {"standby": True}, "metrics": {"podMonitor": True, "dashboards": True, "rules": True},
        "ingress": {"enabled": True, "host": "llm.example"}, "service": {"type": "LoadBalancer"}}
+
+
+def models_of(objs, f=F):
+    """Returns the gateways' file of models."""
+    return c.yaml.load(objs.one("ConfigMap", f"{f}-models")["data"]["models.yaml"], c.Loader)["models"]
 
 
 def test_several_models():
@@ -128,17 +133,34 @@ def test_several_models():
     for o in objs:
         if o["kind"] not in ("PodMonitor", "PrometheusRule"):
             c.validate(o)
-    worker, gateway = objs.config("worker", f"{F}-llama"), objs.config("gateway", f"{F}-llama")
-    assert (worker["model"], worker["tp"], worker["block_size"]) == ("hf:a/b", 2, 32)
-    assert worker["head"].startswith(f"{F}-llama-head-0.{F}-llama-head:7000,") and gateway["root_path"] == "/llama"
-    assert "tool_call_parser" not in gateway and objs.config("gateway")["tool_call_parser"] == "hermes"
-    assert objs.config("gateway", f"{F}-qwen")["served_model_name"] == ["qwen"]
-    names = [objs.config("head", f)["cluster_name"] for f in (F, f"{F}-llama", f"{F}-qwen")]
-    assert len(set(names)) == 3, "heads of one name would wait for each other"
-    paths = {o["metadata"]["name"]: o["spec"]["rules"][0]["http"]["paths"][0]["path"] for o in objs.kinds("Ingress")}
-    assert paths == {F: "/", f"{F}-llama": "/llama", f"{F}-qwen": "/qwen"}
-    services = {o["metadata"]["name"]: o["spec"] for o in objs.kinds("Service")}
-    assert services[f"{F}-qwen"]["type"] == "ClusterIP" and services[f"{F}-qwen"]["ports"][0]["port"] == 81
+    heads = {f: f"{f}-head-0.{f}-head:7000,{f}-head-1.{f}-head:7000" for f in (F, f"{F}-llama")}
+    assert models_of(objs) == [
+        {"name": "llama", "model": "hf:a/b", "head": heads[f"{F}-llama"], "tool_call_parser": "hermes"},
+        {"name": "qwen", "aliases": ["gpt-4o"], "model": "demo", "head": heads[F]}]
+    worker, gateway = objs.config("worker", f"{F}-llama"), objs.config("gateway")
+    assert (worker["model"], worker["tp"], worker["block_size"], worker["head"]) == ("hf:a/b", 2, 32, heads[f"{F}-llama"])
+    assert gateway["models"] == "/etc/coxswain/models/models.yaml" and gateway["max_logprobs"] == 5
+    assert not {"model", "head", "served_model_name"} & gateway.keys(), "cox-gateway refuses these beside --models"
+    names = [objs.config("head", f)["cluster_name"] for f in heads]
+    assert len(set(names)) == 2, "heads of one name would wait for each other"
+    for kind in ("Ingress", "Deployment"):
+        assert [o["metadata"]["name"] for o in objs.kinds(kind)][:1] == [F if kind == "Ingress" else f"{F}-gateway"]
+    assert {o["metadata"]["name"] for o in objs.kinds("Service")} == {
+        F, *(f"{F}-{n}" for n in ("gateway", "redis", "head", "worker", "llama-head", "llama-worker"))}
+    assert {o["metadata"]["name"] for o in objs.kinds("PodMonitor")} == {
+        f"{F}-{n}" for n in ("gateway", "head", "worker", "llama-head", "llama-worker")}
+
+
+def test_routes_and_fallbacks():
+    routes = [{"name": "chat", "targets": [{"model": "llama", "weight": 90}, {"model": "qwen", "weight": 10}], "mirror": "qwen"}]
+    objs = c.objects(c.merged(TWO, {"routes": routes, "models": {"llama": {"fallback": "qwen", "maxRequests": 200}}}))
+    file = c.yaml.load(objs.one("ConfigMap", f"{F}-models")["data"]["models.yaml"], c.Loader)
+    assert file["routes"] == routes and file["managed_by"] == "helm"
+    assert (file["models"][0]["fallback"], file["models"][0]["max_requests"]) == ("qwen", 200)
+
+
+def alerts_of(objs, name):
+    return {r["alert"] for g in objs.one("PrometheusRule", name)["spec"]["groups"] for r in g["rules"] if "alert" in r}
 
 
 def test_models_share_what_is_the_release_s_and_nothing_else():
@@ -150,14 +172,112 @@ def test_models_share_what_is_the_release_s_and_nothing_else():
             chooses = o["spec"]["selector"].get("matchLabels", o["spec"]["selector"])
             assert len([1 for labels, _ in pods if chooses.items() <= labels.items()]) == 1, o["metadata"]["name"]
     used = {name: {v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v} for name, pod in objs.pods()}
-    assert used[f"Deployment/{F}-llama-gateway"] == {f"{F}-llama-keys", f"{F}-admin", f"{F}-api-keys"}
-    assert {o["metadata"]["name"] for o in objs.kinds("Secret")} == {f"{F}-{n}" for n in (
-        "keys", "admin", "api-keys", "redis", "llama-keys", "qwen-keys")}
+    assert used[f"StatefulSet/{F}-llama-head"] == {f"{F}-keys", f"{F}-admin"}
+    assert {o["metadata"]["name"] for o in objs.kinds("Secret")} == {f"{F}-{n}" for n in ("keys", "admin", "api-keys", "redis")}
     assert [o["metadata"]["name"] for o in objs.kinds("PersistentVolumeClaim")] == [f"{F}-cache"]
-    assert len(objs.kinds("Deployment")) == 4, "three of gateways, one Redis"
+    assert {o["metadata"]["name"].rsplit("-", 1)[0] for o in objs.kinds("Job")} == {f"{F}-llama-prefetch", f"{F}-prefetch"}
+    assert len(objs.kinds("Deployment")) == 2, "gateways and a Redis"
     assert len([o for o in objs.kinds("ConfigMap") if o["metadata"]["name"].endswith("dashboard")]) == 1
     p = {o["metadata"]["name"].removeprefix(f"{F}-"): o["spec"] for o in objs.kinds("NetworkPolicy")}
     assert reaches(p["llama-head"], "out", "redis", 6379) and reaches(p["redis"], "in", "head", 6379)
-    others = p["llama-head"]["ingress"][0]["from"]
-    assert all(x["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "coxswain-llama" for x in others), "no other model's"
-    assert "svc/demo-coxswain-llama, also below /llama/v1" in c.notes(TWO)
+    gateways, workers = (x["podSelector"]["matchLabels"] for x in p["llama-head"]["ingress"][0]["from"])
+    assert (gateways["app.kubernetes.io/name"], gateways["app.kubernetes.io/component"]) == ("coxswain", "gateway")
+    assert (workers["app.kubernetes.io/name"], workers["app.kubernetes.io/component"]) == ("coxswain-llama", "worker"), "no other model's"
+    heads = next(r["to"][0]["podSelector"]["matchLabels"] for r in p["gateway"]["egress"] if r["ports"][0]["port"] == 7000)
+    for name in ("head", "llama-head"):
+        assert heads.items() <= objs.one("StatefulSet", f"{F}-{name}")["spec"]["template"]["metadata"]["labels"].items()
+    of_release, of_model = alerts_of(objs, f"{F}-gateway"), alerts_of(objs, f"{F}-llama")
+    assert of_release and of_model and not of_release & of_model and of_model == alerts_of(objs, F)
+    assert of_release | of_model == alerts_of(c.objects({k: v for k, v in TWO.items() if k != "models"}), F)
+    notes = c.notes(TWO)
+    assert f"llama: hf:a/b, head sts/{F}-llama-head" in notes and "qwen, gpt-4o: demo" in notes and '"model": "llama"' in notes
+
+
+def test_a_model_that_comes_goes_or_changes_touches_no_other():
+    """The templates of all other pods stay the same, those of the gateways too, so a rollout of one model replaces no other pod."""
+    def templates(values):
+        return {o["metadata"]["name"]: o["spec"]["template"] for o in c.objects(c.merged(fixed, values)) if o["kind"] in ("StatefulSet", "Deployment")}
+    fixed = {"keys": {"existingSecret": "k"}, "admin": {"existingSecret": "a"}, "gateway": {"apiKeys": {"existingSecret": "g"}}}
+    two = {"models": {"a": {"model": {"name": "demo"}}, "b": {"model": {"name": "null"}}}}
+    before = templates(two)
+    third = {"model": {"name": "hf:o/n"}, "worker": {"tp": 2}, "autoscaling": {"enabled": True, "minGroups": 0}}
+    after = templates(c.merged(two, {"models": {"c": third}}))
+    assert before.items() <= after.items() and after.keys() - before.keys() == {f"{F}-c-head", f"{F}-c-worker"}
+    changed = templates(c.merged(two, {"models": {"a": {"worker": {"tp": 2}, "head": {"config": {"max_waiting": 9}}, "gateway": {"config": {"max_logprobs": 3}}}}}))
+    assert {n for n in before if before[n] != changed[n]} == {f"{F}-a-head", f"{F}-a-worker"}
+
+
+def test_a_release_with_one_model_grows_without_replacing_it():
+    one = {"model": {"name": "hf:a/b", "servedNames": ["b"]}, "head": {"config": {"max_waiting": 9}}, "worker": {"tp": 2, "config": {"block_size": 32}}}
+    fixed = {"keys": {"existingSecret": "k"}, "admin": {"existingSecret": "a"}}
+    grown = {"models": {"first": {**one, "keepNames": True}, "second": {"model": {"name": "demo"}}}}
+    before, after = (c.objects(c.merged(fixed, v)) for v in (one, grown))
+    for part in ("head", "worker"):
+        for kind in ("StatefulSet", "Service", "ConfigMap"):
+            assert before.one(kind, f"{F}-{part}") == after.one(kind, f"{F}-{part}")
+    assert before.kinds("Job") == [j for j in after.kinds("Job") if "second" not in j["metadata"]["name"]]
+    assert before.one("Deployment", f"{F}-gateway")["spec"]["selector"] == after.one("Deployment", f"{F}-gateway")["spec"]["selector"]
+
+
+def test_pools_for_prompts_and_for_the_tokens_after_them():
+    """Each pool is a StatefulSet of its own. Its pods have the role and no number, because both pools have a pod 0."""
+    pools = {"worker": {"tp": 2, "pools": {"prefill": 2, "decode": 4}}, "cache": {"kind": "emptyDir"}}
+    for f, values in ((F, pools), (f"{F}-a", {"models": {"a": {"model": {"name": "null"}, "worker": pools["worker"]}}})):
+        objs = c.objects(values)
+        sets = {o["metadata"]["name"]: o["spec"] for o in objs.kinds("StatefulSet")}
+        assert set(sets) == {f"{f}-head", f"{f}-prefill", f"{f}-decode"}
+        for pool, n in pools["worker"]["pools"].items():
+            spec = sets[f"{f}-{pool}"]
+            env = c.env_of(spec["template"]["spec"]["containers"][0])
+            assert spec["replicas"] == n and env["COX_ROLE"]["value"] == pool and "COX_ORDINAL" not in env
+            chooses = spec["selector"]["matchLabels"]
+            assert [chooses.items() <= s["template"]["metadata"]["labels"].items() for s in sets.values()].count(True) == 1
+        for o in objs:
+            if o["kind"] not in ("PodMonitor", "PrometheusRule"):
+                c.validate(o)
+    assert c.objects(pools).one("PodDisruptionBudget", f"{F}-worker")["spec"]["maxUnavailable"] == 2
+    assert f"2 pods for prompts (sts/{F}-prefill) and 4" in c.notes(pools) and "3 replicas of 2 workers" in c.notes(pools)
+
+
+def test_each_model_has_its_own_way_to_no_pods():
+    objs = c.objects({"models": {"a": {"model": {"name": "null"}}, "z": {"model": {"name": "demo"}, "head": {"config": {"scale_start_s": 60}},
+                                                                        "autoscaling": {"enabled": True, "minGroups": 0}}}})
+    scaled = objs.one("ScaledObject", f"{F}-z-worker")["spec"]
+    assert scaled["scaleTargetRef"]["name"] == f"{F}-z-worker" and scaled["triggers"][0]["metadata"]["url"] == f"http://{F}-z-head.ns.svc:8265/scale"
+    assert len(objs.kinds("ScaledObject")) == 1 and objs.one("StatefulSet", f"{F}-a-worker")["spec"]["replicas"] == 2
+    assert {m["name"]: m.get("queue_timeout") for m in models_of(objs)} == {"a": None, "z": 60}
+
+
+POOL = {"inferencePool": {"enabled": True, "endpointPicker": {"name": "picker"}}, "gateway": {"config": {"metrics_public": True}}}
+
+
+def test_an_inference_pool():
+    """The pool's endpoints are the gateways at the port of the API, where the picker reads the metrics that its protocol names."""
+    objs = c.objects(c.merged(POOL, {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gw"}]}, "models": {"a": {"model": {"name": "null"}}}}))
+    pool = objs.one("InferencePool", F)["spec"]
+    template = objs.one("Deployment", f"{F}-gateway")["spec"]["template"]
+    assert pool["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert pool["targetPorts"] == [{"number": 8000}] and objs.config("gateway")["metrics_public"] is True
+    backend = objs.one("HTTPRoute", F)["spec"]["rules"][0]["backendRefs"]
+    assert backend == [{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": F}]
+    assert {"vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:lora_requests_info", "vllm:cache_config_info"} <= c.metric_names()
+
+
+CUSTOM = [*c.values_files(), TWO | {"autoscaling": {"enabled": True, "prometheusUrl": "http://p:9090"}}, {"autoscaling": {"enabled": True, "minGroups": 0}},
+          {"metrics": {"serviceMonitor": True}}, c.merged(POOL, {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gw"}]}})]
+
+
+def test_objects_of_custom_kinds_fit_their_definitions():
+    if not c.custom_schemas():
+        pytest.skip("SKIPPED: no CustomResourceDefinitions here: tests/k8s/tools/crds fetches them")
+    seen = set()
+    for values in CUSTOM:
+        for o in c.objects(c.values_of(values) if isinstance(values, str) else values):
+            if (o["apiVersion"], o["kind"]) in c.custom_schemas():
+                c.validate_custom(o)
+                seen.add(o["kind"])
+    assert seen == {kind for _, kind in c.custom_schemas()}
+    bad = c.objects(POOL).one("InferencePool", F)
+    for wrong in ({**bad, "spec": {**bad["spec"], "selecter": {}}}, {**bad, "spec": {**bad["spec"], "targetPorts": [{"number": "8000"}]}}):
+        with pytest.raises(Exception, match="selecter|8000"):
+            c.validate_custom(wrong)

@@ -212,19 +212,21 @@ def test_notes_say_how_to_spread():
         assert "claim" not in c.notes(v)
 
 
-def test_models_share_the_claim_or_have_their_own():
-    def claims(release, other):
-        objs = c.objects({"cache": release, "extraModels": {"other": {"model": {"name": "hf:a/b"}, "cache": other}}})
-        made = {o["metadata"]["name"] for o in objs.kinds("PersistentVolumeClaim")}
-        used = [(claim_of(objs.one("StatefulSet", f"{f}-worker")["spec"]["template"]["spec"]) or {}).get("claimName") for f in (F, f"{F}-other")]
-        assert made <= {*used, f"{F}-cache"} and {*used} - {None, "mine"} <= made, (made, used)
-        return used
-    assert claims({}, {}) == [f"{F}-cache"] * 2
-    assert claims({}, {"kind": "emptyDir"}) == [f"{F}-cache", None]
-    assert claims({}, {"size": "100Gi"}) == [f"{F}-cache", f"{F}-other-cache"]
-    assert claims({"existingClaim": "mine"}, {}) == ["mine", "mine"]
-    assert claims({"kind": "emptyDir"}, {"kind": "pvc"}) == [None, f"{F}-other-cache"]
-    # Only the second model fills the claim.
-    objs = c.objects({"model": {"name": "null"}, "extraModels": {"other": {"model": {"name": "demo"}}}})
-    assert [o["metadata"]["name"] for o in objs.kinds("PersistentVolumeClaim")] == [f"{F}-cache"]
-    assert [o["metadata"]["name"].rsplit("-", 1)[0] for o in objs.kinds("Job")] == [f"{F}-other-prefetch"]
+def test_models_share_the_claim_with_the_gateways():
+    def claims(**values):
+        objs = c.objects({"models": {"a": {"model": {"name": "null"}}, "b": {"model": {"name": "hf:a/b"}}}, **values})
+        made = [o["metadata"]["name"] for o in objs.kinds("PersistentVolumeClaim")]
+        specs = [objs.one(*what)["spec"]["template"]["spec"] for what in (("StatefulSet", f"{F}-b-worker"), ("Deployment", f"{F}-gateway"))]
+        assert [o["metadata"]["name"].rsplit("-", 1)[0] for o in objs.kinds("Job")] == [f"{F}-b-prefetch"]
+        assert "initContainers" not in specs[1], "a model that is added must not replace the gateways, so they download nothing"
+        return made, [claim_of(s).get("claimName") for s in specs]
+    assert claims() == ([f"{F}-cache"], [f"{F}-cache"] * 2)
+    assert claims(cache={"existingClaim": "mine"}) == ([], ["mine", "mine"])
+    assert claims(model={"pullEnv": []}) == ([f"{F}-cache"], [f"{F}-cache"] * 2)
+    # The gateways follow the workers to the node of the claim, with the tolerations of all of them.
+    toleration = {"key": "gpu", "operator": "Exists"}
+    values = {"models": {"a": {"model": {"name": "null"}}, "b": {"model": {"name": "hf:a/b"}, "worker": {"tolerations": [toleration]}}}}
+    pod = c.objects(values).one("Deployment", f"{F}-gateway")["spec"]["template"]["spec"]
+    assert toleration in pod["tolerations"]
+    term = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert term["labelSelector"]["matchLabels"] == {"coxswain.io/cache": f"{F}-cache", "app.kubernetes.io/component": "worker"}

@@ -181,9 +181,9 @@ def selectors(objs):
 
 def test_models_with_long_names_have_pods_of_their_own():
     models = {"my-own-model-a": {"model": {"name": "null"}}, "my-own-model-b": {"model": {"name": "null"}}}
-    chosen = selectors(c.objects({"nameOverride": "n" * 40, "extraModels": models}))
-    deployments = [s for (kind, _), s in chosen.items() if kind == "Deployment"]
-    assert len(deployments) == 3 and len(set(deployments)) == 3
+    chosen = selectors(c.objects({"nameOverride": "n" * 40, "models": models}))
+    sets = [s for (kind, _), s in chosen.items() if kind == "StatefulSet"]
+    assert len(sets) == 4 and len(set(sets)) == 4
 
 
 @pytest.mark.parametrize("name", ["a" * 44 + ".b", "a" * 36 + "..." + "b" * 9, "a" * 35 + "--" + "b" * 9])
@@ -393,8 +393,8 @@ def test_a_number_of_pods_that_is_not_the_values():
         objs = c.objects(v)
         assert not any("replicas" in objs.one(*what)["spec"] for what in (("StatefulSet", f"{F}-worker"), ("Deployment", f"{F}-gateway")))
     assert "replicas" not in c.objects({"worker": {"kind": "LeaderWorkerSet", "replicas": None}}).one("LeaderWorkerSet", f"{F}-worker")["spec"]
-    several = c.objects({"extraModels": {"a": {"model": {"name": "null"}, **NOBODY}}})
-    assert several.one("StatefulSet", f"{F}-worker")["spec"]["replicas"] == 2
+    several = c.objects({"models": {"a": {"model": {"name": "null"}, "worker": {"replicas": None}}, "b": {"model": {"name": "null"}}}})
+    assert several.one("StatefulSet", f"{F}-b-worker")["spec"]["replicas"] == 2
     assert "replicas" not in several.one("StatefulSet", f"{F}-a-worker")["spec"]
     notes = c.notes(c.merged(NOBODY, {"worker": {"tp": 2}}))
     assert f"scale sts/{F}-worker --replicas=4" in notes and "worker.replicas=" not in notes and "no replica" in notes
@@ -404,7 +404,7 @@ def test_a_number_of_pods_that_is_not_the_values():
 def test_only_the_head_has_the_key_that_leads_the_cluster():
     for v, head, others in (({}, "admin-key", "metrics-key"), ({"admin": {"existingSecret": "a", "key": "k", "metricsKey": "m"}}, "k", "m"),
                             ({"worker": {"kind": "LeaderWorkerSet"}}, "admin-key", "metrics-key")):
-        objs = c.objects(c.merged(v, {"extraModels": {"other": {"model": {"name": "null"}}}}))
+        objs = c.objects(c.merged(v, {"models": {"one": {"model": {"name": "null"}, "keepNames": True}, "other": {"model": {"name": "null"}}}}))
         found = 0
         for name, pod in objs.pods():
             for volume in (x for x in pod["volumes"] if x["name"] == "admin"):
@@ -413,9 +413,9 @@ def test_only_the_head_has_the_key_that_leads_the_cluster():
                 assert volume["secret"]["items"] == [{"key": has, "path": has}], name
                 said = c.env_of(pod["containers"][0]).get("COX_ADMIN_KEY_FILE")
                 assert not said or said["value"] == f"/etc/coxswain/admin/{has}", name
-        assert found == 6, "of two models"
+        assert found == 5, "of two models"
         for f in (F, f"{F}-other"):
-            for part in ("head", "worker", "gateway"):
+            for part in ("head", "worker", "gateway") if f == F else ("head", "worker"):
                 assert objs.config(part, f)["admin_key_file"] == f"/etc/coxswain/admin/{head if part == 'head' else others}"
     made = c.objects().one("Secret", f"{F}-admin")["data"]
     assert made.keys() == {"admin-key", "metrics-key"} and made["admin-key"] != made["metrics-key"]
@@ -629,11 +629,11 @@ def redis_versions(objs):
 
 def test_a_redis_and_those_who_ask_it_begin_anew_together():
     """Redis and its clients share a checksum, so they restart together. Without a cluster, each rendering makes a new password."""
-    v = {"redis": {"enabled": True}, "head": {"standby": True}, "extraModels": {"a": {"model": {"name": "null"}}}}
+    v = {"redis": {"enabled": True}, "head": {"standby": True}, "models": {"a": {"model": {"name": "null"}}}}
     first, second = c.objects(v), c.objects(v)
     passwords = [base64.b64decode(o.one("Secret", f"{F}-redis")["data"]["password"]).decode() for o in (first, second)]
     assert passwords[0] != passwords[1] and [len(p) for p in passwords] == [32, 32]
-    asks = {f"{F}-redis", f"{F}-head", f"{F}-gateway", f"{F}-a-head", f"{F}-a-gateway"}
+    asks = {f"{F}-redis", f"{F}-gateway", f"{F}-a-head"}
     for objs in (first, second):
         seen = redis_versions(objs)
         assert {name for name, version in seen.items() if version} == asks and len({seen[name] for name in asks}) == 1, seen
@@ -642,13 +642,13 @@ def test_a_redis_and_those_who_ask_it_begin_anew_together():
 
 
 def test_a_redis_with_a_password_made_by_hand():
-    v = {"redis": {"enabled": True, "existingSecret": "mine"}, "extraModels": {"a": {"model": {"name": "null"}}}, **MANY_NODES}
+    v = {"redis": {"enabled": True, "existingSecret": "mine"}, "models": {"a": {"model": {"name": "null"}}}, **MANY_NODES}
     first, second = c.objects(v), c.objects(v)
     assert not any(name.endswith("-redis") for kind, name in first.ids() if kind == "Secret")
     pods = dict(first.pods())
     password = c.env_of(pods[f"Deployment/{F}-redis"]["containers"][0])["REDIS_PASSWORD"]["valueFrom"]["secretKeyRef"]
     assert password == {"name": "mine", "key": "password"}
-    for name in (f"StatefulSet/{F}-head", f"Deployment/{F}-gateway", f"StatefulSet/{F}-a-head", f"Deployment/{F}-a-gateway"):
+    for name in (f"Deployment/{F}-gateway", f"StatefulSet/{F}-a-head"):
         ref = c.env_of(pods[name]["containers"][0])["COX_REDIS"]["valueFrom"]["secretKeyRef"]
         assert ref == {"name": "mine", "key": "url"}
     assert pods == dict(second.pods()), "what is rendered again is the same"

@@ -83,14 +83,14 @@ def tokens(reply):
 class Load:
     """Runs threads that send streams to both gateways, one after the other, until the context ends."""
 
-    def __init__(self, n, streams=4):
-        self.n, self.replies, self.over = n, [], threading.Event()
-        self.want = tokens(ask(n, max_tokens=64))
+    def __init__(self, n, streams=4, model="nobody"):
+        self.n, self.replies, self.over, self.model = n, [], threading.Event(), model
+        self.want = tokens(ask(n, max_tokens=64, model=model))
         self.threads = [threading.Thread(target=self.run, args=(i % 2,)) for i in range(streams)]
 
     def run(self, gateway):
         while not self.over.is_set():
-            self.replies.append(ask(self.n, gateway, max_tokens=64))
+            self.replies.append(ask(self.n, gateway, max_tokens=64, model=self.model))
 
     def __enter__(self):
         for t in self.threads:
@@ -291,33 +291,14 @@ def test_several_ranks_in_a_pod(tmp_path):
         n.end()
 
 
-def test_two_models_below_one_roof(tmp_path):
-    """Each of two models has its own head, workers, gateways and path. One API key is valid for both."""
-    v = c.merged(VALUES, {"gateway": {"replicas": 1}, "worker": {"replicas": 2}, "extraModels": {
-        "other": {"model": {"name": "null", "servedNames": ["somebody"]}, "worker": {"replicas": 1, "tp": 1}}}})
-    n = pods.Node(tmp_path, BIN, c.objects(v))
-    try:
-        n.apply(n.objects)
-        everybody_is_ready(n)
-        assert smoke(n) == ALL_WELL
-        gateway = n.pods[f"{F}-other-gateway-x0"]
-        body, auth = {"model": "somebody", "prompt": [5], "max_tokens": 4}, {"Authorization": f"Bearer {key(n)}"}
-        for prefix in ("/other", ""):
-            status, text = pods.get(f"http://{gateway.address}:8000{prefix}/v1/completions", auth, body)
-            assert status == 200 and json.loads(text)["model"] == "somebody", text
-        assert ask(n)[0] == 200 and pods.get(f"http://{gateway.address}:8000/v1/completions", auth, {**body, "model": "nobody"})[0] == 404
-    finally:
-        n.end()
-
-
 class Keda:
     """`Keda` acts on the rendered ScaledObject as KEDA does. It queries the trigger with the TriggerAuthentication's Secret. It
     scales up from zero as soon as the trigger is active. It scales down to idleReplicaCount when the trigger has been inactive
     for cooldownPeriod."""
 
-    def __init__(self, n, objects):
-        self.n, self.objects, self.numbers = n, objects, []
-        self.spec = objects.one("ScaledObject", f"{F}-worker")["spec"]
+    def __init__(self, n, objects, f=F):
+        self.n, self.f, self.numbers = n, f, []
+        self.spec = objects.one("ScaledObject", f"{f}-worker")["spec"]
         self.trigger = self.spec["triggers"][0]
         auth = objects.one("TriggerAuthentication", self.trigger["authenticationRef"]["name"])["spec"]["secretTargetRef"][0]
         self.headers = {"Authorization": f"Bearer {n.secret(auth['name'])[auth['key']].decode()}"}
@@ -325,8 +306,8 @@ class Keda:
 
     def ask(self):
         where = urllib.parse.urlsplit(self.trigger["metadata"]["url"])
-        assert where.hostname == f"{F}-head.ns.svc"
-        status, text = pods.get(f"http://{self.n.pods[f'{F}-head-0'].address}:{where.port}{where.path}", self.headers)
+        assert where.hostname == f"{self.f}-head.ns.svc"
+        status, text = pods.get(f"http://{self.n.pods[f'{self.f}-head-0'].address}:{where.port}{where.path}", self.headers)
         return json.loads(text)[self.trigger["metadata"]["valueLocation"]] if status == 200 else None
 
     def turn(self):
@@ -343,8 +324,100 @@ class Keda:
     def set(self, replicas):
         if self.numbers[-1:] != [replicas]:
             self.numbers.append(replicas)
-            self.objects.one("StatefulSet", self.spec["scaleTargetRef"]["name"])["spec"]["replicas"] = replicas
-            self.n.apply(self.objects)
+        objects = self.n.objects  # an upgrade since then may have changed the number
+        scaled = objects.one("StatefulSet", self.spec["scaleTargetRef"]["name"])["spec"]
+        if scaled.get("replicas") != replicas:
+            scaled["replicas"] = replicas
+            self.n.apply(objects)
+
+
+SLOW = {"config": {"null_step_us": 20000}}
+THREE = {"models": {"first": {"model": {"name": "null"}, "worker": {"replicas": 1, **SLOW}},
+                    "second": {"model": {"name": "null", "servedNames": ["second", "2nd"]}, "worker": {"replicas": 1}},
+                    "rare": {"model": {"name": "null"}, "head": {"config": {"scale_idle_s": 2}},
+                             "autoscaling": {"enabled": True, "minGroups": 0, "cooldownSeconds": 1}}}, "service": {"port": 8000}}
+
+
+class Models:
+    """`Models` is a release with several models, changed as `helm upgrade` does it: Secrets and numbers of pods that the values do not give
+    stay, and ConfigMaps arrive in running pods."""
+
+    def __init__(self, folder, values):
+        self.values, self.first = values, c.objects(values, apis=c.OPENSHIFT)
+        self.n = pods.Node(folder, BIN, self.first, 1000650000, 1000650000)
+
+    def upgrade(self, values):
+        secrets = {o["metadata"]["name"]: o for o in self.first.kinds("Secret")}
+        objects = c.Objects(secrets[o["metadata"]["name"]] if o["kind"] == "Secret" else o for o in c.objects(values, apis=c.OPENSHIFT))
+        for o in objects.kinds("StatefulSet"):
+            if "replicas" not in o["spec"]:
+                o["spec"]["replicas"] = self.n.objects.one(o["kind"], o["metadata"]["name"])["spec"]["replicas"]
+        self.n.apply(objects)
+        for p in self.gateways():
+            p.refresh("models")
+
+    def gateways(self):
+        return [p for name, p in self.n.pods.items() if "-gateway-" in name]
+
+    def states(self):
+        """Returns {model: state} of every gateway."""
+        auth = {"Authorization": f"Bearer {key(self.n)}"}
+        return [{m["id"]: m["state"] for m in json.loads(pods.get(f"http://{p.address}:8000/v1/models", auth)[1])["data"]} for p in self.gateways()]
+
+    def wait(self, states):
+        pods.wait_for(lambda: self.states() == [states, states], f"the models are not {states} but {self.states()}")
+
+    def processes(self):
+        return {name: p.process.pid for name, p in self.n.pods.items()}
+
+
+def test_models_come_and_go_behind_one_service(tmp_path):
+    """Three models, with an arbitrary user as on OpenShift. Under streams of one model a fourth comes, another goes and a third starts
+    from no worker. No pod of another model and no gateway is replaced, and no stream ends early."""
+    m = Models(tmp_path, THREE)
+    n = m.n
+    try:
+        keda = Keda(n, m.first, f"{F}-rare")
+        keda.set(0)
+        everybody_is_ready(n)
+        m.wait({"first": "serving", "second": "serving", "2nd": "serving", "rare": "asleep"})
+        before = m.processes()
+        with Load(n, model="first") as load:
+            more = c.merged(THREE, {"models": {"fourth": {"model": {"name": "null"}, "worker": {"replicas": 1}}}})
+            m.upgrade(more)
+            m.wait({"first": "serving", "second": "serving", "2nd": "serving", "rare": "asleep", "fourth": "serving"})
+            assert tokens(ask(n, 1, model="fourth")) and before.items() <= m.processes().items()
+            assert set(m.processes()) - set(before) == {f"{F}-fourth-head-0", f"{F}-fourth-worker-0"}
+            del more["models"]["second"]
+            m.upgrade(more)
+            m.wait({"first": "serving", "rare": "asleep", "fourth": "serving"})
+            assert [ask(n, i, model="second")[0] for i in (0, 1)] == [404, 404]
+            replies = []
+            asks = threading.Thread(target=lambda: replies.append(ask(n, model="rare")))
+            asks.start()
+            pods.wait_for(lambda: keda.turn() or replies, "no answer of the model without workers")
+            asks.join()
+            assert tokens(replies[0])
+            pods.wait_for(lambda: keda.turn() or keda.numbers[-1] == 0, "the workers stay")
+        load.check()
+        gone = {f"{F}-second-head-0", f"{F}-second-worker-0"}
+        assert {k: v for k, v in before.items() if k not in gone}.items() <= m.processes().items()
+        assert smoke(n) == ALL_WELL
+    finally:
+        n.end()
+
+
+def test_pools_for_prompts_and_for_the_tokens_after_them(tmp_path):
+    v = c.merged(VALUES, {"gateway": {"replicas": 1}, "worker": {"tp": 1, "pools": {"prefill": 1, "decode": 1}}})
+    n = pods.Node(tmp_path, BIN, c.objects(v))
+    try:
+        n.apply(n.objects)
+        everybody_is_ready(n)
+        assert tokens(ask(n))
+        status = json.loads(n.pods[f"{F}-head-0"].execute("/cox/cox", "status", "--json").stdout)
+        assert {g["role"] for g in status["groups"]} == {"prefill", "decode"} and len(status["workers"]) == 2, status["groups"]
+    finally:
+        n.end()
 
 
 def test_to_no_workers_and_back(tmp_path):

@@ -69,17 +69,22 @@ WRONG = [  # each case: wrong values, words of Helm's message
     ({"nccl": {"debug": "LOUD"}}, "/nccl/debug"),
     ({"listen": "127.0.0.1"}, "/listen"),
     ({"redis": {"url": "http://r"}}, "/redis/url"),
-    ({"extraModels": {"a": {}}}, "/extraModels/a.*missing property 'model'"),
-    ({"extraModels": {"Big": {"model": {"name": "x"}}}}, "invalid propertyName 'Big'"),
-    ({"extraModels": {"gateway": {"model": {"name": "x"}}}}, "invalid propertyName 'gateway'"),
-    ({"extraModels": {"a": {"model": {"name": "x"}, "worker": {"config": {"tp": 2}}}}}, "use worker.tp"),
-    ({"extraModels": {"a": {"model": {"name": "x"}, "redis": {"enabled": True}}}}, "'redis' not allowed"),
+    ({"models": {"a": {}}}, "/models/a.*missing property 'model'"),
+    ({"models": {"Big": {"model": {"name": "x"}}}}, "invalid propertyName 'Big'"),
+    ({"models": {"gateway": {"model": {"name": "x"}}}}, "invalid propertyName 'gateway'"),
+    ({"models": {"a": {"model": {"name": "x"}, "worker": {"config": {"tp": 2}}}}}, "use worker.tp"),
+    ({"models": {"a": {"model": {"name": "x"}, "redis": {"enabled": True}}}}, "'redis' not allowed"),
+    ({"models": {"a": {"model": {"name": "x"}, "gateway": {"config": {"max_body_bytes": 1000000}}}}}, "'max_body_bytes' not allowed"),
+    ({"models": {"a": {"model": {"name": "x"}, "gateway": {"config": {"head": "h:7000"}}}}}, "the chart sets this"),
+    ({"gateway": {"config": {"models": "/x"}}}, "the chart sets this: use models"),
+    ({"worker": {"pools": {"prefill": 2}}}, "/worker/pools"),
+    ({"extraModels": {"a": {"model": {"name": "x"}}}}, "extraModels is now models, behind one Service"),
     ({"ingress": {"host": "a_b"}}, "/ingress/host"),
     ({"route": {"termination": "reencrypt"}}, "/route/termination"),
     ({"httpRoute": {"timeout": "an hour"}}, "/httpRoute/timeout"),
     ({"metrics": {"interval": "15"}}, "/metrics/interval"),
     ({"lora": {"root": "/"}}, "/lora/root"),
-    ({"extraModels": {"a": {"model": {}}}}, "/extraModels/a/model.*missing property 'name'"),
+    ({"models": {"a": {"model": {}}}}, "/models/a/model.*missing property 'name'"),
     ({"modelS3": {"endpoint": "http://me:pw@minio:9000"}}, "/modelS3/endpoint"),
     ({"modelHf": {"endpoint": "https://token@hub.example/x"}}, "/modelHf/endpoint"),
     ({"worker": {"podLabels": {"app.kubernetes.io/component": "head"}}}, "/worker/podLabels/.*the chart sets this label itself"),
@@ -97,7 +102,7 @@ WRONG = [  # each case: wrong values, words of Helm's message
 ]
 CONTRADICTIONS = [
     ({"model": {"name": "https://me:pw@hub.example/x.gguf"}}, "model.name contains a user or a password"),
-    ({"extraModels": {"a": {"model": {"name": "https://me:pw@hub.example/x.gguf"}}}}, "model.name contains a user or a password"),
+    ({"models": {"a": {"model": {"name": "https://me:pw@hub.example/x.gguf"}}}}, "model.name contains a user or a password"),
     ({"head": {"standby": True}}, "head.standby needs a Redis"),
     ({"redis": {"enabled": True, "url": "redis://x"}}, "Set one of redis.enabled, redis.url and redis.existingSecret"),
     ({"redis": {"existingSecret": "s", "url": "redis://x"}}, "Set one of redis.enabled, redis.url and redis.existingSecret"),
@@ -116,8 +121,23 @@ CONTRADICTIONS = [
     ({"autoscaling": {"enabled": True, "minGroups": 3}}, "autoscaling.minGroups 3 is more than autoscaling.maxGroups 2"),
     ({"autoscaling": {"enabled": True, "kind": "hpa", "minGroups": 0}}, "Set autoscaling.kind to keda, or minGroups to 1"),
     ({"gateway": {"config": {"ssl_cert_reqs": 2}}}, "probes of Kubernetes have no certificate"),
-    ({"extraModels": {"a": {"model": {"name": "x"}, "worker": {"tp": 4}}}}, "worker.replicas 2 is less than the 4 workers"),
-    ({"extraModels": {"a": {"model": {"name": "x"}}, "a-head": {"model": {"name": "x"}}}}, "a-head would have the names of objects of a .its head."),
+    ({"models": {"a": {"model": {"name": "x"}, "worker": {"tp": 4}}}}, "worker.replicas 2 is less than the 4 workers"),
+    ({"models": {"a": {"model": {"name": "x"}}, "a-head": {"model": {"name": "x"}}}}, "a-head would have the names of objects of a .its head."),
+    ({"models": {"a": {"model": {"name": "x"}}, "b": {"model": {"name": "y", "servedNames": ["c", "a"]}}}}, "a is a name of a and of b"),
+    ({"models": {n: {"model": {"name": "x"}, "keepNames": True} for n in "ab"}}, "a and b have keepNames"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "model": {"name": "hf:o/n"}}, "model.name hf:o/n and models"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "cache": {"kind": "emptyDir"}}, "models with cache.kind emptyDir"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "cache": {"accessMode": "ReadOnlyMany"}}, "cache.accessMode ReadOnlyMany"),
+    ({"models": {"a": {"model": {"name": "x"}, "fallback": "b"}}}, "models.a.fallback b: no model has this as its first name"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "routes": [{"name": "r", "targets": [{"model": "b"}]}]}, "r leads to b, but no model"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "routes": [{"name": "r", "targets": [{"model": "a", "weight": 0}]}]}, "a weight above 0"),
+    ({"models": {"a": {"model": {"name": "x"}}}, "routes": [{"name": "r", "targets": [{"model": "a"}, {"model": "a"}]}]}, "has the target a twice"),
+    ({"worker": {"tp": 2, "pools": {"prefill": 2, "decode": 3}}}, "worker.pools.decode 3 is not a multiple of the 2 pods"),
+    ({"worker": {"pools": {"prefill": 2, "decode": 3}}, "autoscaling": {"enabled": True}}, "worker.pools cannot be combined"),
+    ({"worker": {"pools": {"prefill": 1, "decode": 1}, "extraEnv": [{"name": "COX_ROLE", "value": "x"}]}}, "COX_ROLE is set twice"),
+    ({"inferencePool": {"enabled": True}}, "set inferencePool.endpointPicker.name"),
+    ({"inferencePool": {"enabled": True, "endpointPicker": {"name": "p"}}}, "Set gateway.config.metrics_public"),
+    ({"inferencePool": {"enabled": True, "endpointPicker": {"name": "p"}}, "gateway": {"tls": {"existingSecret": "t"}}}, "has no HTTPS"),
     ({"metrics": {"serviceMonitor": True, "podMonitor": True}}, "would count everything twice"),
     ({"httpRoute": {"enabled": True}}, "set httpRoute.parentRefs"),
     ({"route": {"enabled": True, "termination": "passthrough"}}, "the gateways have no certificate"),
@@ -143,7 +163,8 @@ RIGHT = [
     {"model": {"name": "https://hub.example/org/name@main/x.gguf"}},
     {"lora": {"enabled": True, "root": "/etcetera:", "existingClaim": "c"}},
     {"ingress": {"enabled": True, "path": "/a:"}, "httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}], "path": "/a:"}},
-    {"extraModels": {"a": {"model": {"name": "x"}}, "a-heads": {"model": {"name": "x"}}, "b-head": {"model": {"name": "x"}}}},
+    {"models": {"a": {"model": {"name": "x"}}, "a-heads": {"model": {"name": "x"}}, "b-head": {"model": {"name": "x"}}}},
+    {"models": {"a": {"model": {"name": "x"}, "worker": {"tp": 4, "replicas": 4}}}, "worker": {"tp": 8}, "extraModels": {}},
     {"global": {"of a parent chart": 1}},
     {"gateway": {"config": {"allowed_origins": ["*"], "max_body_bytes": "16Mi"}}},
     {"openshift": {"enabled": True}},
@@ -214,9 +235,9 @@ def test_every_value_has_a_schema_and_the_other_way_round():
     def walk(node, values, path):
         node = schema["definitions"][node["$ref"].rsplit("/", 1)[1]] if "$ref" in node else node
         named = node.get("properties")
-        if named is None or not isinstance(values, dict) or path.endswith(("/config", "/image", "/probes")):
+        if named is None or not isinstance(values, dict) or path.endswith(("/config", "/image", "/pools", "/probes")):
             return
-        assert set(values) == set(named) - {"global"}, path
+        assert set(values) == set(named) - {"global", "extraModels"}, path
         for k, v in values.items():
             walk(named[k], v, f"{path}/{k}")
         assert node.get("additionalProperties") is False, path

@@ -85,9 +85,8 @@ class Release:
     def upgrade(self, **changed):
         return self.put("upgrade", "--wait", **changed)
 
-    def url(self, model=None):
-        """Returns the URL of the release's own model, or of `model` out of extraModels."""
-        service = self.kube.get("service", self.namespace, f"{self.full}-{model}" if model else self.full)
+    def url(self):
+        service = self.kube.get("service", self.namespace, self.full)
         return f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
 
     def auth(self):

@@ -19,7 +19,8 @@ MORE = {  # name of a case → --set options for features that no values file us
     "keda asks the head": "autoscaling.enabled=true",
     "keda, from no pods": "autoscaling.enabled=true,autoscaling.minGroups=0,worker.tp=2,metrics.rules=true",
     "keda, from no pods, by Prometheus": "autoscaling.enabled=true,autoscaling.minGroups=0,autoscaling.prometheusUrl=http://p:9090",
-    "two models": "extraModels.b.model.name=demo,extraModels.b.worker.replicas=3,autoscaling.enabled=true,httpRoute.enabled=true,httpRoute.parentRefs[0].name=gw",
+    "two models": "models.a.model.name=llama,models.b.model.name=demo,models.b.worker.replicas=3,autoscaling.enabled=true,httpRoute.enabled=true,httpRoute.parentRefs[0].name=gw",
+    "inference pool": "inferencePool.enabled=true,inferencePool.endpointPicker.name=picker,gateway.config.metrics_public=true,httpRoute.enabled=true,httpRoute.parentRefs[0].name=gw",
     "pod monitors": "metrics.podMonitor=true,gateway.autoscaling.enabled=true,redis.enabled=true,head.standby=true",
     "one pod, several ranks": "worker.ranks=4,worker.tp=4,worker.gpus=4,worker.device=cuda,nccl.ipcLock=true,nccl.rdmaResource=rdma/ib",
 }

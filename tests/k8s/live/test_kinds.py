@@ -1,4 +1,4 @@
-"""Tests special releases: two models in one release, several ranks in a pod, and a namespace with a quota."""
+"""Tests special releases: several models behind one Service, several ranks in a pod, and a namespace with a quota."""
 import httpx
 import null_oracle as oracle
 import pytest
@@ -12,34 +12,39 @@ def answer(base, model, headers):
     return httpx.post(f"{base}/v1/completions", json=body, headers=headers, timeout=120)
 
 
-def test_two_models_in_one_release(kube, space):
-    """The null model and the demo model each answer with their own tokens, at their own Service and path. One model can be removed
-    alone."""
+def test_models_behind_one_service(kube, space):
+    """The null model and the demo model each answer with their own tokens, at one Service. A model is added and another removed under
+    streams of the first one. No pod of another model and no gateway is replaced."""
     source = demo_model()
     if source is None:
         pytest.skip("SKIPPED: the demo model is missing; run scripts/fetch-demo-model")
     fill_claim(kube, space, "models", source)
-    demo = {"model": {"name": "demo", "servedNames": ["demo"]}, "worker": {"replicas": 1}, "gateway": {"replicas": 1}}
-    release = Release(kube, space, extraModels={"small": demo}, cache={"existingClaim": "models"}, **null_values())
+    values = null_values()
+    gateway, null = values.pop("gateway"), values | {"keepNames": True}
+    small = {"model": {"name": "demo"}, "head": SMALL, "worker": SMALL | {"replicas": 1}}
+    release = Release(kube, space, models={"null": null, "small": small}, cache={"existingClaim": "models"}, gateway=gateway)
     release.install()
     release.wait_serving(2)
-    null, small, key = release.url(), release.url("small"), release.auth()  # one key is valid for both
-    release.helm("test", release.name, "--timeout", "5m")  # `helm test` runs one pod for each model
+    base, key = release.url(), release.auth()
+    release.helm("test", release.name, "--timeout", "5m")
     want = oracle.text("Once upon a time", 24, temperature=0)
-    said = kube.wait("an answer of the demo model", lambda: (r := answer(small, "demo", key)).status_code == 200 and r)
+    said = kube.wait("an answer of the demo model", lambda: (r := answer(base, "small", key)).status_code == 200 and r)
     text = said.json()["choices"][0]["text"]
     assert len(text) > 24 and text != want
-    assert answer(f"{small}/small", "demo", key).json()["choices"][0]["text"] == text, "below the model's path"
-    assert answer(null, "null", key).json()["choices"][0]["text"] == want
-    assert [answer(*other, key).status_code for other in ((null, "demo"), (small, "null"), (f"{null}/small", "demo"))] == [404] * 3
+    assert answer(base, "null", key).json()["choices"][0]["text"] == want and answer(base, "third", key).status_code == 404
     before = release.uids()
     with release.steady(n_users=16) as load:
         more(load, kube)
-        release.values["extraModels"].clear()
+        release.upgrade(models={"third": {"model": {"name": "null"}, "head": SMALL, "worker": SMALL | {"replicas": 1}}})
+        kube.wait("an answer of the third model", lambda: answer(base, "third", key).status_code == 200)
+        assert before.items() <= release.uids().items() and len(release.uids()) == len(before) + 2
+        del release.values["models"]["small"]
         release.upgrade()
         kube.wait("the end of the demo model's pods", lambda: not [name for name in release.pods() if "-coxswain-small-" in name])
+        kube.wait("the end of the demo model's name", lambda: answer(base, "small", key).status_code == 404)
         more(load, kube)
-    assert release.uids().items() <= before.items() and len(release.uids()) == 5
+    stay = {name: uid for name, uid in before.items() if "-small-" not in name}
+    assert stay.items() <= release.uids().items()
     kube.wait("the removal of the demo model's objects", lambda: "coxswain-small" not in kube.kubectl("-n", space, "get", KINDS, "-o", "name"))
     assert release.restarts() == 0 and load.n_passed_by == 0
 

@@ -6,11 +6,12 @@
 {{- if not (or (eq .Values.cache.kind "none") (eq $n "null") (hasPrefix "/" $n) (hasPrefix "file:" $n)) -}}true{{- end -}}
 {{- end -}}
 
-{{/* "true" when pods mount the volume. A claim that would stay empty is not mounted. An existing claim may hold the model of a path. */}}
+{{/* "true" when pods mount the volume. A claim that would stay empty is not mounted. An existing claim may hold the model of a path. Gateways
+of several models always mount it, so that a model can be added without replacing them. */}}
 {{- define "coxswain.hasCache" -}}
 {{- $c := .Values.cache -}}
 {{- if eq $c.kind "pvc" -}}
-{{- if or $c.existingClaim (include "coxswain.pulls" .) -}}true{{- end -}}
+{{- if or $c.existingClaim .Values.models (include "coxswain.pulls" .) -}}true{{- end -}}
 {{- else if ne $c.kind "none" -}}true{{- end -}}
 {{- end -}}
 
@@ -56,6 +57,25 @@ coxswain.io/cache: {{ gt (len $claim) 63 | ternary ($claim | sha256sum | trunc 3
 {{- end -}}
 {{- end -}}
 
+{{/* "true" when some model always has a worker. */}}
+{{- define "coxswain.hasWorkers" -}}
+{{- $contexts := dict "own" . -}}
+{{- if .Values.models -}}{{- $contexts = dict -}}{{- include "coxswain.contexts" (dict "ctx" . "into" $contexts) -}}{{- end -}}
+{{- range $contexts -}}
+{{- $v := .Values -}}
+{{- if gt (int ($v.autoscaling.enabled | ternary $v.autoscaling.minGroups (int $v.worker.replicas))) 0 -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Tolerations of all workers, as a list. */}}
+{{- define "coxswain.workerTolerations" -}}
+{{- $all := list -}}
+{{- $contexts := dict "own" . -}}
+{{- if .Values.models -}}{{- $contexts = dict -}}{{- include "coxswain.contexts" (dict "ctx" . "into" $contexts) -}}{{- end -}}
+{{- range $contexts -}}{{- $all = concat $all .Values.worker.tolerations | uniq -}}{{- end -}}
+{{- toYaml $all -}}
+{{- end -}}
+
 {{/* Affinity of a part: the one in the values, otherwise `base`, plus the node of the claim. The first worker may go to any node,
 because workers need special nodes; later workers follow pods with the claim. Other parts go to the node of a worker, so that they
 do not choose first. If there may be no workers, they follow any pod with the claim. (dict "ctx" $ "part" "gateway" "base" dict) */}}
@@ -65,8 +85,7 @@ do not choose first. If there may be no workers, they follow any pod with the cl
 {{- $affinity := deepCopy (default .base $own.affinity) -}}
 {{- with include "coxswain.cacheLabel" . -}}
 {{- $match := fromYaml . -}}
-{{- $fewest := $v.autoscaling.enabled | ternary $v.autoscaling.minGroups (int $v.worker.replicas) -}}
-{{- if and (ne $.part "worker") (gt (int $fewest) 0) -}}
+{{- if and (ne $.part "worker") (include "coxswain.hasWorkers" $.ctx) -}}
 {{- $_ := set $match "app.kubernetes.io/component" "worker" -}}
 {{- end -}}
 {{- $pods := default dict $affinity.podAffinity -}}
@@ -86,7 +105,7 @@ affinity:
 {{- $own := default dict (get .ctx.Values .part) -}}
 {{- $all := default list $own.tolerations -}}
 {{- if include "coxswain.cacheLabel" . -}}
-{{- $all = concat $all .ctx.Values.worker.tolerations | uniq -}}
+{{- $all = concat $all (include "coxswain.workerTolerations" .ctx | fromYamlArray) | uniq -}}
 {{- end -}}
 {{- with $all -}}
 tolerations:

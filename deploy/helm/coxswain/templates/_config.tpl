@@ -114,8 +114,12 @@ lora_root: {{ .Values.lora.root | quote }}
 {{- define "coxswain.gatewayOptions" -}}
 {{ include "coxswain.commonOptions" . }}
 admin_key_file: /etc/coxswain/admin/{{ include "coxswain.adminKey" (dict "ctx" . "part" "gateway") }}
+{{- if .Values.models }}
+models: /etc/coxswain/models/models.yaml
+{{- else }}
 model: {{ .Values.model.name | quote }}
 head: {{ include "coxswain.headAddresses" . | quote }}
+{{- end }}
 cache_dir: /cache
 host: {{ .Values.listen | quote }}
 port: 8000
@@ -133,7 +137,7 @@ ssl_keyfile: /etc/coxswain/tls/{{ $.Values.gateway.tls.key }}
 {{- if .Values.gateway.state.enabled }}
 state_dir: /state
 {{- end }}
-{{- if and (include "coxswain.scalesToZero" .) (kindIs "invalid" .Values.gateway.config.queue_timeout) }}
+{{- if and (not .Values.models) (include "coxswain.scalesToZero" .) (kindIs "invalid" .Values.gateway.config.queue_timeout) }}
 queue_timeout: {{ include "coxswain.startSeconds" . }}
 {{- end }}
 {{- end -}}

@@ -82,7 +82,7 @@ spec:
               {{- include "coxswain.selector" $me | nindent 14 }}
       # Time until no node sends requests, plus the time for its streams to end, plus a margin.
       terminationGracePeriodSeconds: {{ include "coxswain.gatewayGrace" . }}
-      {{- if include "coxswain.pulls" . }}
+      {{- if and (not .Values.models) (include "coxswain.pulls" .) }}
       initContainers:
         {{- include "coxswain.pullContainer" $me | nindent 8 }}
       {{- end }}
@@ -119,6 +119,11 @@ spec:
             {{- toYaml $v.resources | nindent 12 }}
           volumeMounts:
             {{- include "coxswain.keysMounts" . | nindent 12 }}
+            {{- if .Values.models }}
+            - name: models # the folder and not a file of it, so that a change of the ConfigMap arrives
+              mountPath: /etc/coxswain/models
+              readOnly: true
+            {{- end }}
             {{- with include "coxswain.cacheMount" . }}
             {{- . | nindent 12 }}
             {{- end }}
@@ -141,6 +146,11 @@ spec:
             {{- end }}
       volumes:
         {{- include "coxswain.keysVolume" $me | nindent 8 }}
+        {{- if .Values.models }}
+        - name: models
+          configMap:
+            name: "{{ $f }}-models"
+        {{- end }}
         {{- with include "coxswain.cacheVolume" . }}
         {{- . | nindent 8 }}
         {{- end }}

@@ -68,6 +68,7 @@ spec:
   {{- end }}
 {{- end }}
 {{- $h := .Values.httpRoute -}}
+{{- $pool := default dict .Values.inferencePool -}}
 {{- if $h.enabled }}
 ---
 apiVersion: gateway.networking.k8s.io/v1
@@ -98,6 +99,31 @@ spec:
         backendRequest: {{ $h.timeout }}
       backendRefs:
         - name: "{{ $f }}"
+          {{- if $pool.enabled }}
+          group: inference.networking.k8s.io
+          kind: InferencePool
+          {{- else }}
           port: {{ .Values.service.port }}
+          {{- end }}
+{{- end }}
+{{- if $pool.enabled }}
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata:
+  name: "{{ $f }}"
+  labels:
+    {{- include "coxswain.labels" $me | nindent 4 }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "coxswain.selector" $me | nindent 6 }}
+  targetPorts:
+    - number: 8000
+  endpointPickerRef:
+    name: "{{ $pool.endpointPicker.name }}"
+    port:
+      number: {{ $pool.endpointPicker.port }}
+    failureMode: {{ $pool.endpointPicker.failureMode }}
 {{- end }}
 {{ end -}}

@@ -2,7 +2,10 @@
 {{- $f := include "coxswain.fullname" . -}}
 {{- $m := .Values.metrics -}}
 {{- $https := .Values.gateway.tls.existingSecret | empty | not -}}
-{{- range $part := list "head" "worker" "gateway" }}
+{{- $parts := list -}}
+{{- if include "coxswain.isModel" . }}{{ $parts = list "head" "worker" }}{{ end }}
+{{- if include "coxswain.isRelease" . }}{{ $parts = append $parts "gateway" }}{{ end }}
+{{- range $part := $parts }}
 {{- $me := dict "ctx" $ "part" $part }}
 {{- $tls := and $https (eq $part "gateway") }}
 {{- /* With several ranks in a pod, each rank has its own port for metrics. */}}

@@ -86,7 +86,7 @@ networks an ipBlock does not cover the cluster's own pods. */}}
 {{- $anywhere = append $anywhere (dict "ipBlock" (dict "cidr" "::/0" "except" (list "fe80::/10" "fd00:ec2::254/128" "fd20:ce::254/128"))) }}
 {{- $anywhere = append $anywhere (dict "namespaceSelector" dict) }}
 {{- $fetch := list }}
-{{- if include "coxswain.fetches" . }}
+{{- if and (include "coxswain.isModel" .) (include "coxswain.fetches" .) }}
 {{- $fetch = list (dict "to" $anywhere "ports" (include "coxswain.tcpPorts" (include "coxswain.fetchPorts" .) | fromYamlArray)) }}
 {{- end }}
 {{- $tcp := dict }}
@@ -96,6 +96,13 @@ networks an ipBlock does not cover the cluster's own pods. */}}
 {{- /* All models of a release share one Redis. */}}
 {{- if .SharedRedis }}
 {{- $_ := set $peer "redis" (dict "podSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .SharedRedis "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/component" "redis"))) }}
+{{- end }}
+{{- /* Gateways of several models reach the heads of all of them, and each model is reached by the release's gateways. */}}
+{{- if .Gateways }}
+{{- $_ := set $peer "gateway" (dict "podSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .Gateways "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/component" "gateway"))) }}
+{{- end }}
+{{- if .Values.models }}
+{{- $_ := set $peer "head" (dict "podSelector" (dict "matchLabels" (dict "app.kubernetes.io/part-of" "coxswain" "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/component" "head"))) }}
 {{- end }}
 {{- $asks := dict "podSelector" (dict "matchLabels" (dict "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/part-of" "coxswain") "matchExpressions" (list (dict "key" "app.kubernetes.io/component" "operator" "In" "values" (list "head" "gateway")))) }}
 {{- $redis := list }}
@@ -136,7 +143,9 @@ networks an ipBlock does not cover the cluster's own pods. */}}
 {{- $_ := set $out "gateway" (concat (list $dns $head) $redis $fetch $traces $n.extraEgress) }}
 {{- $_ := set $out "worker" (concat (list $dns $head (dict "to" (list $peer.worker))) $fetch $n.extraEgress) }}
 {{- $_ := set $out "head" (concat (list $dns) $redis $other $n.extraEgress) }}
-{{- $parts := list "head" "worker" "gateway" }}
+{{- $parts := list }}
+{{- if include "coxswain.isModel" . }}{{ $parts = list "head" "worker" }}{{ end }}
+{{- if include "coxswain.isRelease" . }}{{ $parts = append $parts "gateway" }}{{ end }}
 {{- if .Values.redis.enabled }}
 {{- $_ := set $in "redis" (list (dict "from" (list $asks) "ports" (list (get $tcp "6379")))) }}
 {{- $_ := set $out "redis" (list) }}

@@ -12,7 +12,7 @@
 single pod that is all of them, so its node can be drained. Pods that must share one node get no budget: evicted pods would wait
 on that node for pods that the budget keeps there. */}}
 {{- $isOneNode := include "coxswain.sameNode" . }}
-{{- if and $areGateways (not $isOneNode) }}
+{{- if and (include "coxswain.isRelease" .) $areGateways (not $isOneNode) }}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
@@ -26,7 +26,7 @@ spec:
     matchLabels:
       {{- include "coxswain.selector" (dict "ctx" $ "part" "gateway") | nindent 6 }}
 {{- end }}
-{{- if .Values.head.standby }}
+{{- if and (include "coxswain.isModel" .) .Values.head.standby }}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -41,7 +41,7 @@ spec:
     matchLabels:
       {{- include "coxswain.selector" (dict "ctx" $ "part" "head") | nindent 6 }}
 {{- end }}
-{{- if and $areGroups (not $isOneNode) }}
+{{- if and (include "coxswain.isModel" .) $areGroups (not $isOneNode) }}
 ---
 # Evicts at most one replica of the model at a time; the others serve.
 apiVersion: policy/v1

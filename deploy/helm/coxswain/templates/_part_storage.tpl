@@ -1,7 +1,7 @@
 {{- define "coxswain.part.storage" -}}
 {{- $f := include "coxswain.fullname" . -}}
 {{- $c := .Values.cache -}}
-{{- if and (eq $c.kind "pvc") (not $c.existingClaim) (or (include "coxswain.pulls" .) .Values.extraModels) }}
+{{- if and (eq $c.kind "pvc") (not $c.existingClaim) (or (include "coxswain.pulls" .) .Values.models) }}
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
@@ -58,7 +58,7 @@ spec:
 {{/* "true" when a Job downloads the model. */}}
 {{- define "coxswain.prefetches" -}}
 {{- $c := .Values.cache -}}
-{{- if and (eq $c.kind "pvc") $c.prefetch.enabled (include "coxswain.pulls" .) -}}true{{- end -}}
+{{- if and (include "coxswain.isModel" .) (eq $c.kind "pvc") $c.prefetch.enabled (include "coxswain.pulls" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Each attempt has its own pod, so that the log of a failed one can still be read. */}}

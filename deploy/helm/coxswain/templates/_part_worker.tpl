@@ -25,11 +25,17 @@ spec:
     {{- end }}
     {{- end }}
 {{- if eq $v.kind "StatefulSet" }}
+{{- /* One set of pods, or one for each pool. A set's name has at most 52 characters (_names.tpl). */}}
+{{- $sets := dict "" (include "coxswain.workerReplicas" .) }}
+{{- if $v.pools }}{{ $sets = $v.pools }}{{ end }}
+{{- range $pool, $said := $sets }}
+{{- $me := dict "ctx" (merge (dict "Pool" $pool) $) "part" "worker" }}
+{{- $name := empty $pool | ternary (printf "%s-worker" $f) (printf "%s-%s" (include "coxswain.cut" (dict "name" $f "max" 44)) $pool) }}
 ---
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
-  name: "{{ $f }}-worker"
+  name: "{{ $name }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
   {{- with $v.annotations }}
@@ -38,7 +44,7 @@ metadata:
   {{- end }}
 spec:
   serviceName: "{{ $f }}-worker"
-  {{- with include "coxswain.replicas" (dict "said" (include "coxswain.workerReplicas" .) "found" (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-worker" $f))) }}
+  {{- with include "coxswain.replicas" (dict "said" (toString $said) "found" (lookup "apps/v1" "StatefulSet" $.Release.Namespace $name)) }}
   {{- . | nindent 2 }}
   {{- end }}
   # Starts all pods at once: OrderedReady would wait for a replica's first pod before it makes the second.
@@ -53,10 +59,14 @@ spec:
   selector:
     matchLabels:
       {{- include "coxswain.selector" $me | nindent 6 }}
+      {{- with $pool }}
+      coxswain.io/pool: {{ . }}
+      {{- end }}
   template:
     metadata:
       {{- include "coxswain.podMetadata" $me | nindent 6 }}
     spec:
       {{- include "coxswain.workerPod" $me | nindent 6 }}
+{{- end }}
 {{- end }}
 {{ end -}}

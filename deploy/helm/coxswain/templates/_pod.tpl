@@ -6,6 +6,9 @@
 labels:
   {{- include "coxswain.selector" . | nindent 2 }}
   app.kubernetes.io/part-of: coxswain
+  {{- if and (eq .part "worker") .ctx.Pool }}
+  coxswain.io/pool: {{ .ctx.Pool }}
+  {{- end }}
   {{- if ne .part "prefetch" }}
   {{- with include "coxswain.cacheLabel" . }}
   {{- . | nindent 2 }}

@@ -2,7 +2,8 @@
 
 {{/* Number of worker pods in the values; empty when something else scales them. */}}
 {{- define "coxswain.workerReplicas" -}}
-{{- if not (or .Values.autoscaling.enabled (kindIs "invalid" .Values.worker.replicas)) -}}{{ .Values.worker.replicas }}{{- end -}}
+{{- if .Values.worker.pools -}}{{ add .Values.worker.pools.prefill .Values.worker.pools.decode }}
+{{- else if not (or .Values.autoscaling.enabled (kindIs "invalid" .Values.worker.replicas)) -}}{{ .Values.worker.replicas }}{{- end -}}
 {{- end -}}
 
 {{- define "coxswain.gatewayReplicas" -}}

@@ -7,7 +7,11 @@
 {{- define "coxswain.workerEnv" -}}
 {{- $v := .Values.worker -}}
 # The pod's number gives its replica and rank, so a pod that is made again gets its old place.
-{{- if eq $v.kind "StatefulSet" }}
+{{- if .Pool }}
+# Both pools have a pod 0, so their pods have no number and the head chooses their places.
+- name: COX_ROLE
+  value: {{ .Pool }}
+{{- else if eq $v.kind "StatefulSet" }}
 - name: COX_ORDINAL
   valueFrom:
     fieldRef:
