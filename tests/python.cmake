@@ -187,6 +187,8 @@ add_test(NAME e2e_usage_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m 
                                       ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_usage.py)
 set_tests_properties(e2e_usage_whole PROPERTIES LABELS long TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                      ENVIRONMENT "${e2e_environment};COX_USAGE_REQUESTS=10000")
+set_tests_properties(e2e_ten_models PROPERTIES LABELS long TIMEOUT 3000 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                     ENVIRONMENT "${e2e_environment};COX_TEN_REQUESTS=2000;COX_TEN_SECONDS=600")
 file(GLOB chaos_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/chaos/*_loop.py)
 foreach(t ${chaos_tests})
   get_filename_component(n ${t} NAME_WE)

@@ -13,7 +13,7 @@
 #include "cli/up/cluster.h"
 #include "cli/up/plan/options.h"
 #include "cli/up/sagemaker.h"
-#include "cli/up/set/types.h"
+#include "cli/up/set/read.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -42,7 +42,9 @@ int cmd_up(int argc, char **argv)
         up_sagemaker_argv(&argc, argv, &texts, &own_argv, &start.sagemaker_settings, &code))
         argv = own_argv;
     if ((!by_sagemaker || own_argv) && command_parse(&line, argc, argv, o, &res, &code)) {
-        bool is_set = res.positional.n_items > 1 || o->models_file || o->on_demand;
+        const bool is_named =
+            !one_model && res.positional.n_items == 1 && up_set_is_named(res.positional.items[0]);
+        bool is_set = res.positional.n_items > 1 || is_named || o->models_file || o->on_demand;
         if (res.positional.n_items == 0 && !o->models_file) {
             char usage[COMMAND_USAGE_BYTES];
             fprintf(stderr,

@@ -390,6 +390,7 @@ cox complete "The city of Paris is known for" --max-tokens 48
     ("The API is at http://127.0.0.1:8000/v1, a chat page at http://127.0.0.1:8000/, the dashboard at http://127.0.0.1:8265/.", default_ports),
     ("cox up MODEL takes the name of a model on Hugging Face, a folder, or a GGUF file.", has("cli/commands/up.c", "folder.*ORG/NAME"),
      tested_by("e2e/test_fetch_at_start.py", "e2e/test_tiny_models.py")),
+    ("cox up A B C serves several models at one address.", tested_by("e2e/test_up_models.py")),
     ("cox stop ends the cluster.", advice),  # first_token has typed this command
     ("Laptop goes on.", advice),
     ("Beside vLLM and llama.cpp", advice),
@@ -418,8 +419,6 @@ cox complete "The city of Paris is known for" --max-tokens 48
     ("You serve on GPUs in production. Use vLLM or SGLang, until the status on GPUs says that GPUs ran the code.", gpu_never_ran),
     ("You are one user on a laptop, or use macOS or Windows. Use Ollama or llama.cpp.", advice),
     ("Your requests have images or audio. Use vLLM. Coxswain refuses them.", refuses_media),
-    ("You want many base models behind one address. Use Ollama, or a router such as LiteLLM in front. A cluster serves one base model and its LoRA adapters.",
-     lambda _: cox("up", "--lora-modules", "a=/a", "--help")),
     ("Documents", advice),
     ("What works, and which tests say so · Supported models · Changelog", advice),
     ("Start: install, laptop, servers, Kubernetes, OpenShift, SageMaker, GPU", advice),

@@ -25,11 +25,11 @@ class Up:
         self.folder = Path(folder)
         tmp = self.folder / "tmp"
         tmp.mkdir(exist_ok=True)
-        base = free_ports(60)[0]
-        self.url, self.head_port, self.admin_port = f"http://127.0.0.1:{base}", base + 10, base + 1
+        base = free_ports(130)[0]  # ten models: an admin port for each, and ten ports for each head and its workers
+        self.url, self.head_port, self.admin_port = f"http://127.0.0.1:{base}", base + 20, base + 1
         self.pids_file, self.env = self.folder / "pids", {**os.environ, "TMPDIR": str(tmp), **env}
-        self.command = [BIN / "cox", "up", *map(str, args), "--port", base, "--admin-port", base + 1, "--head-port", base + 10,
-                        "--worker-http-port", base + 11, "--print-pids", self.pids_file]
+        self.command = [BIN / "cox", "up", *map(str, args), "--port", base, "--admin-port", base + 1, "--head-port", base + 20,
+                        "--worker-http-port", base + 21, "--print-pids", self.pids_file]
         self.log_path = self.folder / "log"
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(list(map(str, self.command)), stderr=log, stdout=log, env=self.env)
@@ -80,6 +80,12 @@ def test_several_models_behind_one_address(tmp_path):
         pids = c.pids().values()
         assert run_cox("stop", "null", env=c.env).returncode == 0
         assert c.process.wait(20 * SLOW) == 0 and not any(alive(pid) for pid in pids)
+
+
+def test_one_model_may_have_a_name(tmp_path):
+    with Up(tmp_path, "chat=null") as c:
+        c.wait_ready()
+        assert c.ask("chat").json()["model"] == "chat" and c.ask("null").status_code == 404
 
 
 @needs_goldens

@@ -596,7 +596,7 @@ def test_to_no_workers_and_back():
     assert f"{F}-worker" not in [o["metadata"]["name"] for o in objs.kinds("PodDisruptionBudget")]
     rules = c.objects(c.merged(TO_ZERO, {"metrics": {"rules": True}})).kinds("PrometheusRule")[0]["spec"]["groups"][0]["rules"]
     nothing = next(r for r in rules if r.get("alert") == "CoxswainNothingServes")["expr"]
-    assert "unless max(coxswain_head_desired_workers{" in nothing and nothing.endswith(") == 0"), nothing
+    assert re.search(r"unless max\(coxswain_head_desired_workers\{[^}]*\}\) == 0 unless max\(coxswain_head_sleep_level\{[^}]*\}\) > 0$", nothing), nothing
     assert "for 180 s" in c.notes(TO_ZERO) and "while there are no requests" in c.notes(TO_ZERO) and "0 to 3 replicas" in c.notes(TO_ZERO)
 
 

@@ -266,13 +266,20 @@ static enum status read_options(struct reading *r, struct set_model *m,
 
 /* ---- the command line ---- */
 
-/* Splits NAME=MODEL. A path that exists, or has a slash before the '=', is no pair. */
+bool up_set_is_named(const char *word)
+{
+    const char *equals = strchr(word, '=');
+    return equals && equals > word && equals[1] && access(word, F_OK) != 0 &&
+           !memchr(word, '/', (size_t)(equals - word)) &&
+           !memchr(word, ':', (size_t)(equals - word));
+}
+
+/* Splits NAME=MODEL. */
 static const char *split_name(struct reading *r, const char *word, const char **name)
 {
     const char *equals = strchr(word, '=');
     *name = NULL;
-    if (!equals || equals == word || !equals[1] || access(word, F_OK) == 0 ||
-        memchr(word, '/', (size_t)(equals - word)) || memchr(word, ':', (size_t)(equals - word)))
+    if (!up_set_is_named(word))
         return word;
     *name = text(r, "%.*s", (int)(equals - word), word);
     return equals + 1;
