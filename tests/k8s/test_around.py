@@ -163,6 +163,13 @@ def alerts_of(objs, name):
     return {r["alert"] for g in objs.one("PrometheusRule", name)["spec"]["groups"] for r in g["rules"] if "alert" in r}
 
 
+def test_each_part_of_several_models_has_its_own_autoscaler():
+    """The gateways are the release's, and the workers are each model's; qwen keeps the names of a release with one model."""
+    values = c.merged(TWO, {"gateway": {"autoscaling": {"enabled": True}}, "autoscaling": {"enabled": True, "kind": "hpa"}})
+    targets = {o["metadata"]["name"]: o["spec"]["scaleTargetRef"]["name"] for o in c.objects(values).kinds("HorizontalPodAutoscaler")}
+    assert targets == {n: n for n in (f"{F}-gateway", f"{F}-llama-worker", f"{F}-worker")}
+
+
 def test_models_share_what_is_the_release_s_and_nothing_else():
     objs = c.objects(TWO)
     # Each Service, StatefulSet and Deployment selects the pods of exactly one template.

@@ -106,14 +106,30 @@ static void count_used(struct demand *d, bool without_ending, const struct deman
         add_used(d, w);
 }
 
+static bool is_idle(const struct demand_model *x)
+{
+    return x->state == DEMAND_ON && !x->always && !x->busy;
+}
+
+/* Returns true when `m` has room once all idle models have ended. Otherwise none of them is ended in
+ * vain. Changes the counts of `count_used`. */
+static bool fits_without_idle(struct demand *d, const struct demand_model *m)
+{
+    for (uint32_t i = 0; i < d->n_models; i++) {
+        const struct demand_model *x = &d->models[i];
+        for (uint32_t k = x->first_device; is_idle(x) && k < x->first_device + x->n_devices; k++)
+            d->used[k] -= x->device_bytes;
+    }
+    return has_room(d, m);
+}
+
 /* Returns the idle model on the devices of `m` that was used longest ago; NULL = none. */
 static struct demand_model *least_used(const struct demand *d, const struct demand_model *m)
 {
     struct demand_model *least = NULL;
     for (uint32_t i = 0; i < d->n_models; i++) {
         struct demand_model *x = &d->models[i];
-        if (x->state == DEMAND_ON && !x->always && !x->busy && shares_device(x, m) &&
-            (!least || x->used_ns < least->used_ns))
+        if (is_idle(x) && shares_device(x, m) && (!least || x->used_ns < least->used_ns))
             least = x;
     }
     return least;
@@ -140,7 +156,7 @@ static struct demand_order serve_waiting(struct demand *d, uint64_t now_ns)
         if (has_room(d, m))
             continue; /* the memory is about to be free */
         struct demand_model *idle = least_used(d, m);
-        if (idle)
+        if (idle && fits_without_idle(d, m))
             return order(d, idle, DEMAND_REST, now_ns);
     }
     return (struct demand_order){DEMAND_NOTHING, 0};
@@ -150,8 +166,7 @@ static struct demand_order end_idle(struct demand *d, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < d->n_models; i++) {
         struct demand_model *m = &d->models[i];
-        if (m->state == DEMAND_ON && !m->always && !m->busy && m->idle_ns > 0 &&
-            now_ns >= m->used_ns + m->idle_ns)
+        if (is_idle(m) && m->idle_ns > 0 && now_ns >= m->used_ns + m->idle_ns)
             return order(d, m, DEMAND_REST, now_ns);
     }
     return (struct demand_order){DEMAND_NOTHING, 0};

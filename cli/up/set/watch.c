@@ -54,14 +54,15 @@ static bool ask(const struct set_watch *w, struct set_heard *out)
     return true;
 }
 
-/* Orders a rest. Returns false when requests are open. */
+/* Orders a rest. Returns false when requests are open, or when the head has not agreed: then a
+ * request may have come meanwhile. */
 static bool rest(const struct set_watch *w)
 {
     struct error err;
     json_t *answer = NULL;
     enum status s = admin_call(&w->access, "POST", "/api/rest", "{}", &answer, &err);
     json_decref(answer);
-    return s != STATUS_EXISTS;
+    return s == STATUS_OK;
 }
 
 /* Waits for the interval, an order or the end. Called with the lock held. */

@@ -41,7 +41,7 @@ in the text that `include` returns, so they are added here. (dict "ctx" $ "into"
 {{- include "coxswain.checkRedis" (dict "ctx" $ "found" (lookup "v1" "Secret" $.Release.Namespace .)) -}}
 {{- end -}}
 {{- end -}}
-{{- if or (not $contexts) (not (has $which (list "head" "worker" "leaderworkerset" "autoscaling"))) }}
+{{- if or (not $contexts) (not (has $which (list "head" "worker" "leaderworkerset"))) }}
 {{ include $part $ }}
 {{- end }}
 {{- if not (has $which (list "gateway" "ingress" "secrets" "smoke")) }}

@@ -2,7 +2,7 @@
 {{- $f := include "coxswain.fullname" . -}}
 {{- $a := .Values.autoscaling -}}
 {{- $world := include "coxswain.world" . | int -}}
-{{- if $a.enabled }}
+{{- if and $a.enabled (include "coxswain.isModel" .) }}
 {{- /* A StatefulSet is scaled in pods, a LeaderWorkerSet in replicas of the model. */}}
 {{- $lws := eq .Values.worker.kind "LeaderWorkerSet" }}
 {{- $pods := include "coxswain.podsPerGroup" . | int }}
@@ -111,7 +111,7 @@ spec:
 {{- end }}
 {{- end }}
 {{- $g := .Values.gateway.autoscaling -}}
-{{- if $g.enabled }}
+{{- if and $g.enabled (include "coxswain.isRelease" .) }}
 ---
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler

@@ -99,6 +99,26 @@ static void the_least_recently_used_idle_model_makes_room(void **state)
     expect(&w, 26 * S, DEMAND_NOTHING, 0); /* all others have requests, or always run */
 }
 
+/* An idle model stays while its end would not make room for the model that waits. */
+static void no_idle_model_ends_in_vain(void **state)
+{
+    struct world w;
+    begin(&w, 3);
+    w.models[0].device_bytes = 15;
+    w.models[1].device_bytes = 6;
+    w.models[2].device_bytes = 18;
+    want(&w, 0, 1 * S);
+    expect(&w, 1 * S, DEMAND_START, 0);
+    want(&w, 1, 2 * S);
+    expect(&w, 2 * S, DEMAND_START, 1);
+    calm(&w, 1, 0, 3 * S);
+    want(&w, 2, 4 * S);
+    expect(&w, 4 * S, DEMAND_NOTHING, 0); /* 15 + 18 is more than 30, with model 1 or without it */
+    calm(&w, 0, 0, 5 * S);
+    expect(&w, 5 * S, DEMAND_REST, 1);
+    expect(&w, 5 * S, DEMAND_REST, 0);
+}
+
 static void a_small_model_does_not_overtake_a_large_one(void **state)
 {
     struct world w;
@@ -226,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_starts_when_it_is_wanted_and_ends_when_it_is_idle),
         cmocka_unit_test(the_least_recently_used_idle_model_makes_room),
+        cmocka_unit_test(no_idle_model_ends_in_vain),
         cmocka_unit_test(a_small_model_does_not_overtake_a_large_one),
         cmocka_unit_test(models_of_other_devices_do_not_wait),
         cmocka_unit_test(a_failed_model_frees_its_memory_and_never_starts),
