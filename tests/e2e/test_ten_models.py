@@ -1,5 +1,5 @@
 """Tests ten models of ten families on one address where about three fit into memory at once: a random load, with processes killed meanwhile.
-No request may fail, each answer must be the one that its model gives alone, and the workers' memory must stay below the plan.
+No request may fail, each answer must equal the answer of the model alone, and the workers' memory must stay below the plan.
 COX_TEN_REQUESTS (300) is the number of requests and COX_TEN_SECONDS (90) the time that they take; the whole test is 2000 requests in 600 s."""
 import json
 import os

@@ -111,8 +111,8 @@ static bool is_idle(const struct demand_model *x)
     return x->state == DEMAND_ON && !x->always && !x->busy;
 }
 
-/* Returns true when `m` has room once all idle models have ended. Otherwise none of them is ended in
- * vain. Changes the counts of `count_used`. */
+/* Returns true when `m` has room once all idle models have ended. Otherwise none of them is ended
+ * in vain. Changes the counts of `count_used`. */
 static bool fits_without_idle(struct demand *d, const struct demand_model *m)
 {
     for (uint32_t i = 0; i < d->n_models; i++) {

@@ -20,6 +20,6 @@ struct set_input {
 MUST_USE enum status up_set_read(const struct set_input *in, struct arena *arena,
                                  struct up_set *out, struct error *err);
 void up_set_free(struct up_set *s);
-/* Returns true when the word is NAME=MODEL. A path that exists, or that has a slash or a colon before
- * the '=', is a MODEL. */
+/* Returns true when the word is NAME=MODEL. A path that exists, or that has a slash or a colon
+ * before the '=', is a MODEL. */
 bool up_set_is_named(const char *word);
