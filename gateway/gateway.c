@@ -147,7 +147,6 @@ static enum status start_models(struct gateway *g, const char *cache_dir, struct
     w->opener = g->opener;
     w->on_one_class = on_one_class;
     w->ctx = a;
-    gethostname(w->node, sizeof w->node - 1);
     return model_set_open(&a->models, err);
 }
 
@@ -155,8 +154,8 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
 {
     struct api_server *a = &g->api;
     const struct gateway_config *c = a->config;
-    char node[256] = "";
-    gethostname(node, sizeof node - 1);
+    char *node = a->models.world.node; /* the traces borrow it */
+    gethostname(node, sizeof a->models.world.node - 1);
     TRY(front_init(&a->front, &c->front, a->metrics, err));
     a->front.sagemaker = c->sagemaker;
     struct djl_statuses statuses;

@@ -68,6 +68,15 @@ static bool is_model_option(const char *key)
     return false;
 }
 
+/* Returns true when the text has no control character, which no header or log line could carry. */
+static bool is_printable(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            return false;
+    return true;
+}
+
 static enum status add_name(const struct reader *r, struct models_file_entry *e,
                             const struct yaml_node *n)
 {
@@ -75,6 +84,8 @@ static enum status add_name(const struct reader *r, struct models_file_entry *e,
         return complain(r, n, "a name must be a text that is not empty");
     if (strlen(n->text) > MODEL_NAME_MAX)
         return complain(r, n, "the name is longer than 255 bytes");
+    if (!is_printable(n->text))
+        return complain(r, n, "the name has a control character");
     if (e->n_names == 1 + MODEL_ALIASES_MAX)
         return complain(r, n, "the model has more than 64 aliases");
     e->names[e->n_names++] = n->text;
@@ -310,8 +321,8 @@ static enum status read_route(const struct reader *r, const struct yaml_node *n)
         return complain(r, n, "each route must be a mapping with a name and targets");
     route->line = n->at.line;
     TRY(read_text(r, name, &route->name));
-    if (strlen(route->name) > MODEL_NAME_MAX)
-        return complain(r, name, "the name is longer than 255 bytes");
+    if (strlen(route->name) > MODEL_NAME_MAX || !is_printable(route->name))
+        return complain(r, name, "the name is longer than 255 bytes or has a control character");
     for (uint32_t i = 0; i + 1 < r->f->n_routes; i++)
         if (strcmp(r->f->routes[i].name, route->name) == 0)
             return complain(r, name, "the file has two routes of this name");
@@ -347,7 +358,10 @@ static enum status check_fallbacks(const struct reader *r, const struct yaml_nod
 {
     const struct yaml_node *n = list->first;
     for (uint32_t i = 0; i < r->f->n_entries; i++, n = n->next)
-        if (r->f->entries[i].fallback)
+        if (r->f->entries[i].fallback &&
+            strcmp(r->f->entries[i].fallback, r->f->entries[i].name) == 0)
+            return complain(r, member(n, "fallback"), "a model cannot be its own fallback");
+        else if (r->f->entries[i].fallback)
             TRY(find_model(r, member(n, "fallback"), r->f->entries[i].fallback));
     return STATUS_OK;
 }

@@ -14,6 +14,7 @@ enum { ANSWERED, FAILED, SKIPPED };
 /* `copy` is the receiver of a copy's answer. It owns the body until serving takes it. */
 struct copy {
     struct mirror *mirror;
+    struct serving *to;
     char *body;
     size_t n;
 };
@@ -21,6 +22,7 @@ struct copy {
 static void end(struct copy *c, int outcome)
 {
     metric_add(c->mirror->outcomes[outcome], 1);
+    c->to->n_copies--;
     c->mirror->n_open--;
     c->mirror->bytes -= c->n;
     mem_free(c->body);
@@ -91,8 +93,9 @@ void mirror_init(struct mirror *m, struct metrics *registry)
             "too many were open.");
 }
 
-void mirror_send(struct mirror *m, struct serving *to, const struct serving_request *q)
+void mirror_send(void *mirror, const struct serving_request *q)
 {
+    struct mirror *m = mirror;
     char *body = m->n_open < COPIES_MAX && m->bytes + q->body.len <= BYTES_MAX
                      ? mem_try_array(1, q->body.len + 1)
                      : NULL;
@@ -101,14 +104,19 @@ void mirror_send(struct mirror *m, struct serving *to, const struct serving_requ
         return;
     }
     struct copy *c = mem_zalloc(sizeof *c);
-    *c = (struct copy){.mirror = m, .body = body, .n = q->body.len};
+    *c = (struct copy){.mirror = m, .to = q->mirror, .body = body, .n = q->body.len};
     memcpy(body, q->body.ptr, q->body.len);
+    q->mirror->n_copies++;
     m->n_open++;
     m->bytes += c->n;
     struct serving_request copied = *q;
     copied.body.ptr = body;
     copied.key = NULL;
+    copied.tenant = 0;
+    copied.full_usage = false;
+    copied.admitted = NULL;
+    copied.fallback_of = NULL;
     copied.reply_ops = &copy_ops;
     copied.request_id = STR("");
-    serving_on_request(to, c, &copied);
+    serving_on_request(q->mirror, c, &copied);
 }

@@ -13,6 +13,6 @@ struct mirror {
 };
 
 void mirror_init(struct mirror *m, struct metrics *registry);
-/* Sends a copy of the request to `to`, unless there is no room. `q` is not changed. `m` must
- * outlive all requests of `to`. */
-void mirror_send(struct mirror *m, struct serving *to, const struct serving_request *q);
+/* Sends a copy of an admitted request to q->mirror, unless there is no room. `mirror` is a struct
+ * mirror, which must outlive all requests. */
+void mirror_send(void *mirror, const struct serving_request *q);

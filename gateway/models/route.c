@@ -24,7 +24,7 @@ struct served_model *model_route_choose(const struct model_route *r, struct str 
     for (uint32_t i = 0; i < n; i++) {
         const char *model = r->file->targets[i].model;
         if (asked.len > 0 && str_eq_c(asked, model))
-            return r->targets[i];
+            return any_named && !is_named(key, model) ? NULL : r->targets[i];
         /* a target of weight 0 is chosen only by name */
         const uint32_t weight = r->file->targets[i].weight;
         weights[i] = !any_named ? weight : is_named(key, model) ? (weight ? weight : 1) : 0;
@@ -44,12 +44,18 @@ static bool has_waited(const struct serving *s, uint64_t since_ns)
     return serving_now(s) - since_ns > RESTART_NS;
 }
 
+bool served_model_is_full(const struct served_model *m)
+{
+    const struct serving *s = &m->serving;
+    return m->max_requests > 0 && s->n_requests - s->n_copies >= m->max_requests;
+}
+
 bool served_model_is_out(const struct served_model *m)
 {
     const struct serving *s = &m->serving;
-    if (m->failure[0])
+    if (served_model_failure(m))
         return true;
-    if (m->max_requests > 0 && s->n_requests >= m->max_requests)
+    if (served_model_is_full(m))
         return true;
     if (m->phase != SERVED_OPEN)
         return false;

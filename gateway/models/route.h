@@ -15,6 +15,8 @@ struct model_route {
  * models= names targets of the route gets only those. Returns NULL when `asked` is no target. */
 struct served_model *model_route_choose(const struct model_route *r, struct str asked,
                                         const struct api_key *key, struct rng *rng);
+/* Returns true when the model has max_requests requests of clients. */
+bool served_model_is_full(const struct served_model *m);
 /* Returns true when the model cannot take a request now: it has failed, its head or its workers
- * have been away for longer than a restart takes, or it has max_requests requests. */
+ * have been away for longer than a restart takes, or it is full. */
 bool served_model_is_out(const struct served_model *m);

@@ -21,7 +21,8 @@ enum {
     MAX_CHOICES = 4096,
 };
 
-#define FILES_PAUSE_NS (2 * NS_PER_S) /* pause before missing files are looked for again */
+#define FIRST_PAUSE_NS (2 * NS_PER_S)  /* pause before the files are read again after a failure */
+#define MOST_PAUSE_NS  (64 * NS_PER_S) /* longest such pause */
 
 static uint64_t clock_now(void *ctx)
 {
@@ -115,23 +116,46 @@ static void init_serving(struct served_model *m)
     serving_await_model(&m->serving);
 }
 
-/* ---- opening ---- */
+/* ---- failures ---- */
+
+const char *served_model_failure(const struct served_model *m)
+{
+    return m->fault[0] ? m->fault : m->mark[0] ? m->mark : NULL;
+}
+
+static void set_reason(struct served_model *m, char *place, size_t size, const char *why)
+{
+    const char *before = served_model_failure(m);
+    const bool had = before != NULL;
+    const bool is_same = had && why && strncmp(before, why, size - 1) == 0;
+    snprintf(place, size, "%s", why ? why : "");
+    const char *now = served_model_failure(m);
+    if (now && !is_same)
+        log_error("model_failed", "model=%s why=%s", log_quote(m->name), log_quote(now));
+    else if (!now && had)
+        log_info("model_mended", "model=%s", log_quote(m->name));
+    if (now || had)
+        serving_fail(&m->serving, now);
+}
 
 static void fail(struct served_model *m, const char *why)
 {
-    if (m->phase != SERVED_FAILED || strncmp(m->failure, why, sizeof m->failure - 1) != 0)
-        log_error("model_failed", "model=%s why=%s", log_quote(m->name), log_quote(why));
     m->phase = SERVED_FAILED;
-    snprintf(m->failure, sizeof m->failure, "%s", why);
-    serving_fail(&m->serving, m->failure);
+    set_reason(m, m->fault, sizeof m->fault, why);
 }
 
+void served_model_mark(struct served_model *m, const char *reason)
+{
+    set_reason(m, m->mark, sizeof m->mark, reason);
+}
+
+/* ---- opening ---- */
+
+/* Starts the link before serving gets the model, so that a fault of the keys leaves nothing behind
+ * but the files, which are then read again. */
 static enum status begin(struct served_model *m, struct error *err)
 {
     const struct served_world *w = m->world;
-    gateway_model_begin(&m->model, &m->config, w->cache_dir, w->metrics);
-    const struct serving_options o = options_of(m);
-    serving_has_model(&m->serving, &o);
     const struct link_options link = {.loop = w->loop,
                                       .config = &m->config,
                                       .node = w->node,
@@ -139,7 +163,11 @@ static enum status begin(struct served_model *m, struct error *err)
                                       .vocabulary = &m->model.vocabulary,
                                       .events = gateway_engine_events(m)};
     TRY(gateway_link_start(&m->link, &link, err));
+    gateway_model_begin(&m->model, &m->config, w->cache_dir, w->metrics);
     m->phase = SERVED_OPEN;
+    set_reason(m, m->fault, sizeof m->fault, NULL);
+    const struct serving_options o = options_of(m);
+    serving_has_model(&m->serving, &o);
     return STATUS_OK;
 }
 
@@ -155,15 +183,11 @@ static void on_read(struct encode_job *j)
     struct error err = {0};
     m->is_reading = false;
     m->read_ns = clock_mono_ns();
-    if (m->read_status != STATUS_OK) {
-        fail(m, m->read_error.text);
+    if (m->is_leaving)
         return;
-    }
-    if (m->phase == SERVED_FAILED) { /* the file's own mark, without this phase, stays */
-        m->failure[0] = '\0';
-        serving_fail(&m->serving, NULL);
-    }
-    if (begin(m, &err) != STATUS_OK)
+    if (m->read_status != STATUS_OK)
+        fail(m, m->read_error.text);
+    else if (begin(m, &err) != STATUS_OK)
         fail(m, err.text);
     else
         log_info("model_opened", "model=%s head=%s", log_quote(m->name), log_quote(m->config.head));
@@ -172,6 +196,8 @@ static void on_read(struct encode_job *j)
 static void submit(struct served_model *m)
 {
     m->job = (struct encode_job){.run = read_files, .done = on_read};
+    m->read_status = STATUS_AGAIN;
+    m->read_ns = clock_mono_ns();
     m->is_reading = encode_pool_submit(m->world->opener, &m->job) == STATUS_OK;
     if (!m->is_reading)
         fail(m, "too many models are being opened");
@@ -179,13 +205,26 @@ static void submit(struct served_model *m)
 
 void served_model_try_again(struct served_model *m)
 {
-    if (m->phase != SERVED_FAILED || m->is_reading || m->is_leaving ||
-        m->read_status != STATUS_NOT_FOUND || clock_mono_ns() - m->read_ns < FILES_PAUSE_NS)
+    if (m->phase != SERVED_FAILED || m->is_reading || m->is_leaving || m->pause_ns == 0 ||
+        clock_mono_ns() - m->read_ns < m->pause_ns)
         return;
+    /* missing files and a full queue are mended soon, other faults need a person */
+    if (m->read_status != STATUS_NOT_FOUND && m->read_status != STATUS_AGAIN)
+        m->pause_ns = m->pause_ns < MOST_PAUSE_NS ? 2 * m->pause_ns : MOST_PAUSE_NS;
     gateway_model_fini(&m->model);
     m->model = (struct gateway_model){0};
     m->read_error = (struct error){0};
     submit(m);
+}
+
+void served_model_leave(struct served_model *m)
+{
+    m->is_leaving = true;
+    m->fallback = NULL;
+    if (m->is_reading)
+        encode_pool_drop(m->world->opener, &m->job);
+    log_info("model_leaves", "model=%s open_requests=%u", log_quote(m->name),
+             m->serving.n_requests);
 }
 
 static struct served_model *make(const struct served_world *w, const char *name)
@@ -195,6 +234,7 @@ static struct served_model *make(const struct served_world *w, const char *name)
     m->name = mem_strdup(name);
     m->config = *w->config;
     m->read_status = STATUS_AGAIN;
+    m->pause_ns = FIRST_PAUSE_NS;
     return m;
 }
 
@@ -207,11 +247,12 @@ struct served_model *served_model_new(const struct served_world *w,
     served_model_rename(m, e->names, e->n_names);
     const enum status s = models_file_options(e, &m->config, &m->config_strings, &err);
     init_serving(m);
-    if (s != STATUS_OK) {
-        fail(m, err.text);
+    if (s == STATUS_OK) {
+        submit(m);
         return m;
     }
-    submit(m);
+    m->pause_ns = 0;
+    fail(m, err.text);
     return m;
 }
 
@@ -236,36 +277,36 @@ enum status served_model_own(const struct served_world *w, struct served_model *
 
 /* ---- names and state ---- */
 
+/* Frees the aliases and the array. */
 static void free_names(char **names, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 1; i < n; i++)
         mem_free(names[i]);
     mem_free(names);
+}
+
+static bool has_names(const struct served_model *m, const char *const *names, uint32_t n)
+{
+    bool same = n == m->n_names;
+    for (uint32_t i = 0; i < n && same; i++)
+        same = strcmp(names[i], m->names[i]) == 0;
+    return same;
 }
 
 void served_model_rename(struct served_model *m, const char *const *names, uint32_t n)
 {
     char **old = m->names;
     const uint32_t n_old = m->n_names;
+    if (has_names(m, names, n))
+        return;
     m->names = mem_array(n, sizeof *m->names);
     m->n_names = n;
-    for (uint32_t i = 0; i < n; i++)
+    m->names[0] = m->name;
+    for (uint32_t i = 1; i < n; i++)
         m->names[i] = mem_strdup(names[i]);
     m->adapters.taken = m->serving.o.served_names = (const char *const *)m->names;
     m->adapters.n_taken = m->serving.o.n_served_names = n;
     free_names(old, n_old);
-}
-
-void served_model_mark(struct served_model *m, const char *reason)
-{
-    if (m->phase == SERVED_FAILED)
-        return; /* its own failure tells more */
-    if (reason && !m->failure[0])
-        log_warn("model_failed", "model=%s why=%s", log_quote(m->name), log_quote(reason));
-    else if (!reason && m->failure[0])
-        log_info("model_mended", "model=%s", log_quote(m->name));
-    snprintf(m->failure, sizeof m->failure, "%s", reason ? reason : "");
-    serving_fail(&m->serving, reason ? m->failure : NULL);
 }
 
 const char *served_state_name(enum served_state s)
@@ -280,8 +321,9 @@ const char *served_state_name(enum served_state s)
 enum served_state served_model_state(const struct served_model *m, const char **why)
 {
     const struct serving *s = &m->serving;
-    *why = m->failure;
-    if (m->failure[0])
+    const char *failure = served_model_failure(m);
+    *why = failure ? failure : "";
+    if (failure)
         return STATE_FAILED;
     if (m->phase == SERVED_OPENING) {
         *why = "the gateway reads the model's tokenizer";
@@ -291,7 +333,7 @@ enum served_state served_model_state(const struct served_model *m, const char **
     if (s->cluster.link_up && s->cluster.n_replicas_ready > 0)
         return STATE_SERVING;
     if (healthy) {
-        *why = "no worker runs; the next request starts one";
+        *why = "the next request wakes the model";
         return STATE_ASLEEP;
     }
     const bool was_long =

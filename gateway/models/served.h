@@ -15,18 +15,22 @@ struct served_model *served_model_new(const struct served_world *w,
  * its files on this thread. *out is set also after a failure. */
 MUST_USE enum status served_model_own(const struct served_world *w, struct served_model **out,
                                       struct error *err);
-/* Reads the files again, after a pause, when they were missing the last time: another process may
- * be downloading them into the cache. */
+/* Opens a failed model again after a pause, which grows up to a minute: another process may be
+ * downloading its files, or writing its keys. */
 void served_model_try_again(struct served_model *m);
 /* Sets the names of the model. names[0] must be its name. */
 void served_model_rename(struct served_model *m, const char *const *names, uint32_t n);
 /* Sets why the model cannot serve, as the file says; NULL = it can. */
 void served_model_mark(struct served_model *m, const char *reason);
+/* Returns why the model cannot serve, or NULL. */
+const char *served_model_failure(const struct served_model *m);
 /* Returns the state, and sets *why to a text for clients; "" for SERVING. */
 enum served_state served_model_state(const struct served_model *m, const char **why);
 const char *served_state_name(enum served_state s);
 /* Returns true when requests may be sent to the model, perhaps to wait there. */
 bool served_model_healthy(const struct served_model *m, const char **why);
+/* Takes the model out of service: its open requests go on, and no new ones come. */
+void served_model_leave(struct served_model *m);
 /* Returns true when the model can be freed: it leaves and no request or thread needs it. */
 bool served_model_is_gone(const struct served_model *m);
 void served_model_free(struct served_model *m);

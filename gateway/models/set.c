@@ -86,14 +86,6 @@ static void list_names(struct model_set *s)
     }
 }
 
-static void leave(struct served_model *m)
-{
-    m->is_leaving = true;
-    m->fallback = NULL;
-    log_info("model_leaves", "model=%s open_requests=%u", log_quote(m->name),
-             m->serving.n_requests);
-}
-
 /* ---- following the file ---- */
 
 /* Returns the model that is to serve an entry: the listed one if its options are the same, else
@@ -105,7 +97,7 @@ static struct served_model *model_of(struct model_set *s, const struct models_fi
                                 : next && strcmp(next->options, e->options) == 0 ? next
                                                                                  : NULL;
     if (next && next != same)
-        leave(next);
+        served_model_leave(next);
     if (!same) {
         same = served_model_new(&s->world, e);
         add(s, same);
@@ -115,6 +107,7 @@ static struct served_model *model_of(struct model_set *s, const struct models_fi
     if (!now || now == same || now->phase == SERVED_FAILED)
         return same;
     served_model_rename(now, e->names, e->n_names);
+    served_model_mark(now, e->reason);
     return now;
 }
 
@@ -129,10 +122,10 @@ static void apply(struct model_set *s, struct models_file *f)
     s->n_listed = f->n_entries;
     for (uint32_t i = 0; i < n_before; i++)
         if (!is_listed(s, before[i]))
-            leave(before[i]);
+            served_model_leave(before[i]);
     for (struct served_model *m = s->first; m; m = m->next)
         if (!m->is_leaving && !listed_as(s, m->name))
-            leave(m); /* it waited to replace a model that the file no longer has */
+            served_model_leave(m); /* it waited to replace a model that the file no longer has */
     mem_free(before);
     model_names_fini(&s->names); /* names of routes point into the earlier file */
     models_file_fini(&s->file);
@@ -149,7 +142,7 @@ static void promote(struct model_set *s)
         struct served_model *next = pending_of(s, s->listed[i]->name);
         if (!next || next->phase != SERVED_OPEN || !next->serving.cluster.link_up)
             continue;
-        leave(s->listed[i]);
+        served_model_leave(s->listed[i]);
         s->listed[i] = next;
         any = true;
     }
@@ -287,8 +280,8 @@ void model_set_unknown(const struct model_set *s, const struct api_key *key, str
 }
 
 /* Chooses the model of a name for one request. Returns NULL and the error. */
-static struct served_model *choose(struct model_set *s, struct str name,
-                                   const struct serving_request *q, struct api_error *e)
+static struct served_model *choose(struct model_set *s, struct str name, struct serving_request *q,
+                                   struct api_error *e)
 {
     const struct model_name *found = model_names_find(&s->names, name);
     struct served_model *m = found ? found->model : adapter_base(s, name);
@@ -296,6 +289,7 @@ static struct served_model *choose(struct model_set *s, struct str name,
         model_set_unknown(s, q->key, name, e);
         return NULL;
     }
+    q->is_ours = found != NULL; /* an adapter may leave before its request is prepared */
     if (m)
         return m;
     m = model_route_choose(found->route, q->target, q->key, &s->rng);
@@ -306,8 +300,11 @@ static struct served_model *choose(struct model_set *s, struct str name,
             "`%.100s`.",
             (int)(q->target.len < 100 ? q->target.len : 100), q->target.ptr,
             found->route->file->name);
-    else if (found->route->mirror)
-        mirror_send(&s->mirror, &found->route->mirror->serving, q);
+    else if (found->route->mirror && found->route->mirror != m) {
+        q->admitted = mirror_send;
+        q->admitted_ctx = &s->mirror;
+        q->mirror = &found->route->mirror->serving;
+    }
     return m;
 }
 
@@ -320,11 +317,10 @@ struct serving *model_set_serving(struct model_set *s, struct serving_request *q
         return &s->listed[0]->serving;
     if (name.len == 0 && !model_peek(q->body, buf, &name)) {
         api_error_set(e, 400, "model",
-                      "The field `model` is missing or is not a text. This server has several "
-                      "models: GET /v1/models lists their names.");
+                      "The body must be a JSON object with the name of a model in `model`. This "
+                      "server has several models: GET /v1/models lists their names.");
         return NULL;
     }
-    q->is_ours = true;
     struct served_model *m = choose(s, name, q, e);
     if (!m || !served_model_is_out(m))
         return m ? &m->serving : NULL;
@@ -332,7 +328,7 @@ struct serving *model_set_serving(struct model_set *s, struct serving_request *q
         q->fallback_of = m->name;
         return &m->fallback->serving;
     }
-    if (m->max_requests == 0 || m->serving.n_requests < m->max_requests)
+    if (!served_model_is_full(m))
         return &m->serving; /* serving says why it cannot answer, or lets the request wait */
     e->retry_after_s = 1;
     api_error_set(e, 429, NULL, "The model `%s` has its most open requests (%u): try again later.",
@@ -354,9 +350,10 @@ bool model_set_healthy(const struct model_set *s, const char **why)
     *why = "the gateway has no model";
     for (uint32_t i = 0; i < s->n_listed; i++) {
         struct served_model *m = s->listed[i];
-        if (m->phase == SERVED_OPEN && !m->failure[0] && serving_healthy(&m->serving, why))
+        if (m->phase == SERVED_OPEN && !served_model_failure(m) &&
+            serving_healthy(&m->serving, why))
             return true;
-        if (m->phase != SERVED_OPEN || m->failure[0])
+        if (m->phase != SERVED_OPEN || served_model_failure(m))
             *why = "no model of this gateway can serve";
     }
     return false;
@@ -374,7 +371,7 @@ uint32_t model_set_n_requests(const struct model_set *s)
 {
     uint32_t n = 0;
     for (const struct served_model *m = s->first; m; m = m->next)
-        n += m->serving.n_requests;
+        n += m->serving.n_requests - m->serving.n_copies;
     return n;
 }
 

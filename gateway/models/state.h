@@ -32,7 +32,9 @@ struct served_model {
     enum served_phase phase;
     bool is_reading; /* the opener's thread has the model, so it must not be freed */
     char *name;      /* first name; never changes */
-    char **names;    /* [n_names]: the name, then the aliases; owned */
+    /* [n_names]: the name, then the aliases. names[0] is `name` itself, because open requests
+     * borrow it for their answers; the aliases are owned, and no request keeps one. */
+    char **names;
     uint32_t n_names;
     char *options;   /* options of the entry as text (models_file_entry); NULL = the gateway's */
     bool is_leaving; /* no name leads here; the model is freed after its last request */
@@ -44,9 +46,12 @@ struct served_model {
     struct gateway_adapters adapters;
     enum status read_status;
     uint64_t read_ns; /* when the last try to read the files ended */
+    uint64_t
+        pause_ns; /* pause before the next try; 0 = the entry itself is wrong, so no try helps */
     struct error read_error;
     uint32_t max_requests;         /* most open requests here; 0 = --max-open-choices alone */
     struct served_model *fallback; /* model that answers when this one is out; NULL = none */
-    char failure[600];             /* why the model cannot serve; "" = it can */
+    char fault[600];               /* why the model cannot serve, found here; "" = it can */
+    char mark[600]; /* why it cannot serve, as the file says; "" = it does not say so */
     struct served_model *next;
 };

@@ -156,6 +156,7 @@ struct serving {
     /* a large choice waits for credit, so other events need not try to submit it */
     bool awaits_credit;
     uint32_t n_requests, n_open_choices;
+    uint32_t n_copies; /* requests of `n_requests` that no client waits for (models/mirror.h) */
     bool draining;     /* the gateway is stopping: a stream may pause for SERVING_DRAIN_PAUSE_NS */
     bool over;         /* all requests were ended; a new request gets the same error */
     bool awaits_model; /* the model's files are being read, so requests wait before preparing */

@@ -94,22 +94,40 @@ void route_get_models(struct api_server *a, const struct call *c)
     answer_json(c->request, &b);
 }
 
-/* Answers for the gateway, or for one model with ?model=NAME. The texts name no model, because any
- * client may read them. */
+/* Returns true when the caller may learn whether a name exists. */
+static bool may_know(const struct api_server *a, const struct call *c, struct str name)
+{
+    return a->auth.n_entries == 0 || (c->key && limits_allow_model(c->key, name));
+}
+
+/* Returns whether the model of a name, or any target of a route, can take requests. */
+static bool is_name_healthy(const struct api_server *a, struct str name, const char **why)
+{
+    const struct model_name *found = model_names_find(&a->models.names, name);
+    if (!found || !found->route)
+        return served_model_healthy(model_set_find(&a->models, name), why);
+    for (uint32_t k = 0; k < found->route->file->n_targets; k++)
+        if (found->route->file->targets[k].weight > 0 &&
+            served_model_healthy(found->route->targets[k], why))
+            return true;
+    return false;
+}
+
+/* Answers for the gateway, or for one model with ?model=NAME. Any client may ask for the gateway,
+ * so that text names no model. A name is answered for those who may use it. */
 void route_get_health(struct api_server *a, const struct call *c)
 {
-    const char *why;
+    const char *why = "";
     struct str name;
     char buf[512];
     const bool is_one = djl_query_value(http_query(c->request), "model", &name);
     name = is_one ? path_decode_name(name, buf, sizeof buf) : STR("");
-    const struct served_model *m = is_one ? model_set_find(&a->models, name) : NULL;
-    if (is_one && !m)
+    if (is_one && (!may_know(a, c, name) || !model_set_find(&a->models, name)))
         call_error(c->request, 404, "model_not_found", "there is no model of this name");
-    else if (is_one ? served_model_healthy(m, &why) : model_set_healthy(&a->models, &why))
+    else if (is_one ? is_name_healthy(a, name, &why) : model_set_healthy(&a->models, &why))
         http_respond(c->request, 200, NULL, STR(""), NULL, 0);
     else
-        call_error(c->request, 503, NULL, is_one && m->failure[0] ? "the model cannot serve" : why);
+        call_error(c->request, 503, NULL, why);
 }
 
 /* Finds the entry of one name. Returns false when there is none. */

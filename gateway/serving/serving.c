@@ -42,6 +42,14 @@ void serving_fini(struct serving *s)
     strbuf_fini(&s->out);
 }
 
+static bool has_tokens(const struct api_request *r)
+{
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        if (r->choices[i].g.n_ids > 0)
+            return true;
+    return false;
+}
+
 /* ---- the model's files ---- */
 
 void serving_await_model(struct serving *s)
@@ -78,7 +86,7 @@ void serving_fail(struct serving *s, const char *why)
     give_failure(s, &e);
     for (struct api_request *r = s->first, *next; r; r = next) {
         next = r->next;
-        if (r->awaits_model)
+        if (!has_tokens(r))
             api_request_fail(r, &e);
     }
 }
@@ -93,6 +101,8 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
         api_error_set(&e, 503, NULL, SHUTTING_DOWN);
     else if (s->failure)
         give_failure(s, &e);
+    else if (serving_is_of_another_model(s))
+        api_error_set(&e, 503, NULL, OTHER_MODEL_SORRY);
     else if (!s->cluster.link_up && !s->awaits_model && down_ns > s->o.head_timeout_ns)
         api_error_set(&e, 503, NULL, "The cluster's head cannot be reached: try again later.");
     else if (s->n_open_choices >= s->o.max_open_choices)
@@ -104,6 +114,8 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
         reply_error(q->reply_ops ? q->reply_ops : s->reply, reply, q->dialect, &e);
         return;
     }
+    if (q->admitted)
+        q->admitted(q->admitted_ctx, q);
     api_request_start(s, reply, q);
     serving_pump_on(s);
 }
@@ -166,14 +178,6 @@ void serving_on_link(struct serving *s, bool up)
 }
 
 /* ---- adapters, for metrics ---- */
-
-static bool has_tokens(const struct api_request *r)
-{
-    for (uint32_t i = 0; i < r->n_choices; i++)
-        if (r->choices[i].g.n_ids > 0)
-            return true;
-    return false;
-}
 
 static void append_name(struct strbuf *names, const char *name)
 {

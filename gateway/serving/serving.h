@@ -19,8 +19,8 @@ void serving_fini(struct serving *s);
 void serving_await_model(struct serving *s);
 /* Sets the whole options, and continues the requests that wait. */
 void serving_has_model(struct serving *s, const struct serving_options *o);
-/* Refuses new requests with a 503 that contains `why`, which is borrowed, and ends requests that
- * wait for the model's files. NULL = accept requests again. */
+/* Refuses new requests with a 503 that contains `why`, which is borrowed, and ends the requests
+ * that have no token yet. NULL = accept requests again. */
 void serving_fail(struct serving *s, const char *why);
 
 /* Starts a new request. `reply` is borrowed until the request ends. */

@@ -18,6 +18,10 @@ struct serving_request {
     bool is_ours;
     /* model that a header asks for, among the targets of a route; "" = any */
     struct str target;
+    /* Called when the request is admitted, while its body is still here; NULL = not called. */
+    void (*admitted)(void *ctx, const struct serving_request *q);
+    void *admitted_ctx;
+    struct serving *mirror; /* serving that gets a copy of the request; used by `admitted` */
     /* name of the model whose request this serving takes over; NULL = its own request */
     const char *fallback_of;
     bool full_usage; /* the answer's usage has what the request used in the cluster */

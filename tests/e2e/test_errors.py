@@ -21,7 +21,7 @@ KINDS = "must be \"demo\", \"null\", a GGUF file, a folder with config.json"
 CASES = [
     # wrong addresses
     *((f"{c} --address {NOBODY}", 2, f"cannot connect to http://{NOBODY}/api/.*{re.escape(ASK)}")
-      for c in ("status", "top", "top --once", "events", "drain all", "undrain all", "sleep", "wake", "lora list", "debug dump")),
+      for c in ("status", "top", "top --once", "events", "drain all", "undrain all", "sleep", "wake", "usage", "lora list", "debug dump")),
     *((f"{c} --address no.such.host.invalid:8265", 2, f"{re.escape(ASK)}|did not answer in time")  # second text: the name server does not answer
       for c in ("status", "drain 0")),
     (f"keys --reload --address {NOBODY}", 1, re.escape(ASK)),
@@ -161,7 +161,7 @@ def cluster():
 
 
 @pytest.mark.parametrize("command", ["status", "status --json", "top --once", "events", "events --json", "debug dump", "drain 0",
-                                     "undrain 0", "sleep", "wake", "flags", "help", "status --help", "completion bash", "version",
+                                     "undrain 0", "sleep", "wake", "usage", "usage --json", "flags", "help", "status --help", "completion bash", "version",
                                      "plan --params 1e9 --layers 8 --hidden 512 --max-model-len 512",
                                      "chat --completion --max-tokens 2", "complete hi --max-tokens 2",
                                      "complete --json --max-tokens 2"])

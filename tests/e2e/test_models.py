@@ -336,3 +336,95 @@ def test_the_admin_changes_models(heads, gateway, tmp_path):
     g.write(json.dumps({"models": [heads[0].entry("alpha")], "managed_by": "cox up"}))
     owned = WEB.delete(g.url + "/admin/models/alpha", headers=admin)
     assert owned.status_code == 409 and "cox up owns the file of models" in owned.text
+
+
+def test_open_answers_keep_their_name_while_the_file_changes(heads, gateway):
+    """Open requests borrow the model's name, so it must outlive every change of the file."""
+    g = gateway([heads[0].entry("a-long-name-for-malloc")])
+    g.wait_states(**{"a-long-name-for-malloc": "serving"})
+    answers = []
+    asks = [threading.Thread(target=lambda: answers.append(g.ask("a-long-name-for-malloc", max_tokens=3000, ignore_eos=True).json()["model"])) for _ in range(4)]
+    streams = [Stream(g, "a-long-name-for-malloc", 3000) for _ in range(4)]
+    for t in asks:
+        t.start()
+    for s in streams:
+        assert s.began.wait(30)
+    for i in range(3):
+        g.write([heads[0].entry("a-long-name-for-malloc", aliases=[f"alias-{i}-{'x' * i}"]), heads[1].entry(f"other-{i}")])
+        wait_for("the change is read", lambda i=i: f"other-{i}" in g.states())
+    for s in streams:
+        s.check()
+    for t in asks:
+        t.join(60)
+    assert answers == ["a-long-name-for-malloc"] * 4
+
+
+def test_what_a_limited_key_gets_from_a_route(heads, gateway, tmp_path):
+    (tmp_path / "keys").write_text("sk-all all\nsk-v1 one models=chat,v1\nsk-slow slow rate=1\n")
+    models = [heads[0].entry("v1"), heads[1].entry("v2")]
+    g = gateway(models, "--api-key-file", tmp_path / "keys")
+    wait_for("both serve", lambda: g.states("sk-all") == {"v1": "serving", "v2": "serving"})
+    route(g, models, chat={"targets": [{"model": "v1"}, {"model": "v2"}], "mirror": "v2"})
+    wait_for("the route is listed", lambda: "chat" in g.states("sk-all"))
+    for _ in range(10):
+        assert g.ask("chat", key="sk-v1").json()["model"] == "v1"
+    asked = WEB.post(g.url + "/v1/completions", json={"model": "chat", "prompt": [5]}, headers={"Authorization": "Bearer sk-v1", "x-coxswain-model": "v2"})
+    assert asked.status_code == 400
+    codes = [g.ask("chat", key="sk-slow").status_code for _ in range(10)]
+    assert codes.count(429) >= 8
+    sent = sum(int(float(line.split()[-1])) for line in get(g.url + "/metrics", headers={"Authorization": "Bearer sk-all"})[1].splitlines()
+               if line.startswith("coxswain_gateway_mirrored_total"))
+    assert sent <= 10 + codes.count(200), "a refused request is not mirrored"
+    health = {key: [get(f"{g.url}/health?model={n}", headers={"Authorization": f"Bearer {key}"})[0] for n in ("v1", "v2", "nobody")]
+              for key in ("sk-all", "sk-v1", "wrong")}
+    assert health == {"sk-all": [200, 200, 404], "sk-v1": [200, 404, 404], "wrong": [404, 404, 404]}
+
+
+def test_waiting_requests_learn_that_their_model_has_failed(heads, gateway, tmp_path):
+    lonely = Head(tmp_path)
+    end_all([lonely.worker])
+    try:
+        entry = lonely.entry("lonely")
+        g = gateway([entry, heads[0].entry("good")])
+        wait_for("the head is reached", lambda: g.states().get("good") == "serving" and "head_connected" in g.log())
+        replies = []
+        waiting = threading.Thread(target=lambda: replies.append(g.ask("lonely")))
+        waiting.start()
+        wait_for("the request waits", lambda: 'coxswain_gateway_requests_open{model_name="lonely",engine="0"} 1' in get(g.url + "/metrics")[1]
+                 or 'requests_open{engine="0",model_name="lonely"} 1' in get(g.url + "/metrics")[1])
+        g.write([{**entry, "state": "failed", "reason": "its worker crashed"}, heads[0].entry("good")])
+        waiting.join(10)
+        assert replies and replies[0].status_code == 503 and "its worker crashed" in replies[0].text
+    finally:
+        lonely.end()
+
+
+def test_a_model_whose_keys_come_later(heads, gateway, tmp_path):
+    entry = heads[0].entry("late")
+    g = gateway([{**entry, "insecure": False, "keys_dir": str(tmp_path / "keys")}])
+    g.wait_states(late="failed")
+    subprocess.run([BIN / "cox", "keys", "--keys-dir", tmp_path / "keys"], check=True, capture_output=True)
+    wait_for("the keys are read", lambda: "model_opened" in g.log(), 10)
+
+
+def test_the_admin_s_changes_keep_names_as_they_are_written(heads, gateway, tmp_path):
+    (tmp_path / "admin").write_text("sk-admin-key-1 ada\n")
+    plain = "\n".join(f"- {{name: {n}, model: 'null', head: '127.0.0.1:{heads[0].port}', insecure: true}}" for n in ("1.10", "007", "1e3"))
+    g = gateway(f"models:\n{plain}\nroutes:\n- {{name: r, targets: [{{model: 1.10, weight: 2}}]}}\n", "--admin-key-file", tmp_path / "admin")
+    g.wait_states(**{"r": "serving", "1.10": "serving", "007": "serving", "1e3": "serving"})
+    link = tmp_path / "link.yaml"
+    g.file.rename(link)
+    g.file.symlink_to(link)
+    admin = {"Authorization": "Bearer sk-admin-key-1"}
+    assert WEB.put(g.url + "/admin/models/new", json={**heads[1].entry("x"), "pooler_config": {"max_embed_len": 64}}, headers=admin).status_code == 200
+    g.wait_states(**{"r": "serving", "1.10": "serving", "007": "serving", "1e3": "serving", "new": "serving"})
+    assert g.file.is_symlink() and '"new"' in link.read_text()
+    wrong = WEB.put(g.url + "/admin/models/new", json={"queue_timeout": "abc"}, headers=admin)
+    assert wrong.status_code == 400 and "queue_timeout" in wrong.text and "abc" not in link.read_text()
+    done = []
+    threads = [threading.Thread(target=lambda i=i: done.append(WEB.put(f"{g.url}/admin/models/m{i}", json=heads[2].entry("x"), headers=admin).status_code)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert done == [200] * 8 and len(json.loads(link.read_text())["models"]) == 12

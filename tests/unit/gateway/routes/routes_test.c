@@ -166,7 +166,8 @@ static void test_every_route_with_every_key(void **state)
     static const char *const open[] = {"/health", "/ready",  "/accepting", "/ping",
                                        "/",       "/chat/*", NULL};
     static const char *const both[] = {"/livez", "/readyz", "unknown", NULL};
-    static const char *const admin[] = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", NULL};
+    static const char *const admin[] = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter",
+                                        "/admin/models/**", "/admin/routes/**", NULL};
     static const char *const sent[] = {"", "k", "a"};
     size_t n;
     const struct http_route *rows = routes_all(&n);
