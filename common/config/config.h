@@ -26,7 +26,8 @@ struct config_pairs {
     size_t n;
     const char *file; /* path for error texts */
 };
-/* Sets the options in *out, which is already filled. On success `res` owns the strings. */
+/* Sets the options in *out, which is already filled. On success `res` owns the strings. After a
+ * failure *out must not be used, because some of its strings have been freed. */
 MUST_USE enum status config_apply(const struct option_spec *specs, size_t n_specs,
                                   const struct config_pairs *pairs, void *out,
                                   struct config_result *res, struct error *err);

@@ -246,6 +246,8 @@ struct served_model *served_model_new(const struct served_world *w,
     m->options = mem_strdup(e->options);
     served_model_rename(m, e->names, e->n_names);
     const enum status s = models_file_options(e, &m->config, &m->config_strings, &err);
+    if (s != STATUS_OK) /* the texts of a wrong entry have been freed */
+        m->config = *w->config;
     init_serving(m);
     if (s == STATUS_OK) {
         submit(m);
