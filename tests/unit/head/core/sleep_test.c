@@ -1,8 +1,9 @@
-/* Tests sleep at the head: which orders workers get, what wakes the cluster, and what happens to
- * requests meanwhile. Scripted workers (`core_fixture.h`) have TP 2. Connection 3 is a gateway, 4
- * a third worker. Time advances only by the fixture. */
+/* Tests sleep and rest at the head: which orders workers get, what wakes the cluster, and what
+ * happens to requests meanwhile. Scripted workers (`core_fixture.h`) have TP 2. Connection 3 is a
+ * gateway, 4 a third worker. Time advances only by the fixture. */
 #include "tests/unit/head/core/core_fixture.h"
 
+#include "head/core/scale.h"
 #include "head/state/requests.h"
 
 enum { WORKERS = 1u << 1 | 1u << 2, ALL = WORKERS | 1u << 3 };
@@ -303,6 +304,29 @@ static void test_the_next_head_lets_them_sleep(void **unused)
     fixture_free(f);
 }
 
+/* A request that came and ended since the last update of the hint must not undo an order to rest,
+ * because that would start the workers which the order is to end. */
+static void test_a_rest_holds_after_a_request(void **unused)
+{
+    struct error err = {0};
+    struct fixture *f = start(true);
+    f->core->config.scale.min_replicas = 0;
+    pass(f, 6, ALL); /* the hint is known */
+    assert_int_equal(head_core_desired_workers(f->core), 2);
+    submit(f, 1);
+    answer(f);
+    answer(f);
+    assert_null(request_of(f, 1));
+    assert_int_equal(head_core_rest(f->core, &err), STATUS_OK);
+    wait_ms(f, 1500, ALL);
+    assert_int_equal(head_core_desired_workers(f->core), 0);
+    box_clear(f);
+    submit(f, 2); /* the next one asks for workers at once */
+    wait_ms(f, HEAD_TICK_MS, ALL);
+    assert_int_equal(head_core_desired_workers(f->core), 2);
+    fixture_free(f);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test(name)
@@ -315,6 +339,7 @@ int main(void)
         T(test_spares_sleep_and_wake_too),
         T(test_a_worker_that_cannot_or_knows_no_sleep),
         T(test_the_next_head_lets_them_sleep),
+        T(test_a_rest_holds_after_a_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
