@@ -90,6 +90,14 @@ void worker_set_free(struct cluster *c, struct worker *w)
     c->place_dirty = true;
 }
 
+void worker_may_wake(struct worker *w)
+{
+    if (w->sleep_told == SLEEP_LEVEL_AWAKE && w->sleep_level == SLEEP_LEVEL_AWAKE)
+        return;
+    w->sleep_told = SLEEP_LEVEL_COUNT;
+    w->sleep_level = SLEEP_LEVEL_AWAKE;
+}
+
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why)
 {
     char text[32];

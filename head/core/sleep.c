@@ -173,7 +173,9 @@ static bool dissolve_all(struct head_core *h)
 
 static bool has_slept(const struct head_core *h, const struct worker *w)
 {
-    if (!w->peer->open || w->peer->suspect || w->draining || w->sleep_refused)
+    if (!w->peer->open || w->peer->suspect || w->draining)
+        return true;
+    if (w->sleep_refused && w->sleep_told == h->sleep.level)
         return true;
     return worker_is_free(w) && w->sleep_level >= h->sleep.level;
 }
@@ -252,8 +254,10 @@ void sleep_tick(struct head_core *h)
 void sleep_on_slept(struct head_core *h, struct worker *w, const struct msg_slept *m)
 {
     char why[160];
-    w->sleep_level = m->level;
-    w->sleep_refused = m->status != STATUS_OK;
+    if (w->sleep_told != SLEEP_LEVEL_COUNT) { /* the answer came before a join otherwise */
+        w->sleep_level = m->level;
+        w->sleep_refused = m->status != STATUS_OK;
+    }
     h->sleep.look = true;
     h->cluster.adapters.stirred = true; /* orders that a sleeping worker does not get */
     if (m->status == STATUS_OK)

@@ -304,6 +304,83 @@ static void test_the_next_head_lets_them_sleep(void **unused)
     fixture_free(f);
 }
 
+/* Rank 0 of a replica of TP 1 gives its communicator id, and so gets Join. */
+static uint64_t begin_alone(struct fixture *f, uint8_t conn)
+{
+    assert_non_null(box_find(f, conn, MSG_FORM));
+    uint64_t epoch = box_find(f, conn, MSG_FORM)->form.term_epoch;
+    say(f, conn,
+        &(struct msg){.type = MSG_COMM_ID,
+                      .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}});
+    assert_non_null(box_find(f, conn, MSG_JOIN));
+    return epoch;
+}
+
+static void formed(struct fixture *f, uint8_t conn, uint64_t epoch, enum status status)
+{
+    say(f, conn, &(struct msg){.type = MSG_FORMED, .formed = {epoch, status, STR("")}});
+}
+
+static void aborted(struct fixture *f, uint8_t conn)
+{
+    const struct msg *a = box_find(f, conn, MSG_ABORT);
+    assert_non_null(a);
+    say(f, conn, &(struct msg){.type = MSG_ABORTED, .aborted = {a->abort_.term_epoch}});
+}
+
+/* Two replicas of TP 1, with the workers 1 and 2, that sleep and then get the order to wake. */
+static struct fixture *start_two_waking(void)
+{
+    struct fixture *f = fixture_new(1);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg hello = worker_hello(100 + i, i - 1);
+        hello.hello.worker.tp = 1;
+        hello.hello.worker.sleep_level = SLEEP_LEVEL_WEIGHTS;
+        say(f, i, &hello);
+    }
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    box_clear(f);
+    head_core_wake(f->core, "test", f->now);
+    wait_ms(f, 400, WORKERS);
+    return f;
+}
+
+/* The join has woken a worker, although its replica was dissolved before it answered. */
+static void test_a_joining_worker_sleeps_too(void **unused)
+{
+    struct fixture *f = start_two_waking();
+    formed(f, 1, begin_alone(f, 1), STATUS_OK);
+    assert_int_equal(state(f), SLEEP_AWAKE);
+    uint64_t epoch = begin_alone(f, 2);
+    box_clear(f);
+    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    aborted(f, 1);
+    slept(f, 1, SLEEP_LEVEL_WEIGHTS);
+    formed(f, 2, epoch, STATUS_OK); /* it has loaded its shard meanwhile */
+    aborted(f, 2);
+    assert_int_equal(state(f), SLEEP_FALLING);
+    assert_int_equal(box_find(f, 2, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_WEIGHTS);
+    slept(f, 2, SLEEP_LEVEL_WEIGHTS);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    fixture_free(f);
+}
+
+/* An abort may come before a join begins, so the head does not know whether the join has woken
+ * the worker. */
+static void test_a_worker_whose_join_failed_gets_an_order(void **unused)
+{
+    struct fixture *f = start_two_waking();
+    formed(f, 1, begin_alone(f, 1), STATUS_OK);
+    uint64_t epoch = begin_alone(f, 2);
+    slept(f, 2, SLEEP_LEVEL_WEIGHTS); /* this answers an order that came before the join */
+    box_clear(f);
+    formed(f, 2, epoch, STATUS_IO);
+    aborted(f, 2);
+    wait_ms(f, HEAD_TICK_MS, WORKERS);
+    assert_int_equal(box_find(f, 2, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_AWAKE);
+    fixture_free(f);
+}
+
 /* A request that came and ended since the last update of the hint must not undo an order to rest,
  * because that would start the workers which the order is to end. */
 static void test_a_rest_holds_after_a_request(void **unused)
@@ -339,6 +416,8 @@ int main(void)
         T(test_spares_sleep_and_wake_too),
         T(test_a_worker_that_cannot_or_knows_no_sleep),
         T(test_the_next_head_lets_them_sleep),
+        T(test_a_joining_worker_sleeps_too),
+        T(test_a_worker_whose_join_failed_gets_an_order),
         T(test_a_rest_holds_after_a_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
