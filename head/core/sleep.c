@@ -21,9 +21,11 @@
 #include "head/state/requests.h"
 
 /* TELL_NS bounds how long the head waits for workers that do not answer; CALM_NS is the time after
- * which a worker that was not placed is woken by an order, so that it is a ready spare. */
-#define TELL_NS (60 * NS_PER_S)
-#define CALM_NS (200 * NS_PER_MS)
+ * which a worker that was not placed is woken by an order, so that it is a ready spare.
+ * WAKE_RETRY_NS is the delay before a worker that could not wake gets that order again. */
+#define TELL_NS       (60 * NS_PER_S)
+#define CALM_NS       (200 * NS_PER_MS)
+#define WAKE_RETRY_NS (5 * NS_PER_S)
 
 const char *sleep_state_name(enum sleep_state s)
 {
@@ -227,7 +229,7 @@ static void tell(struct head_core *h, struct worker *w)
     enum sleep_level level = sleep_is_down(h) ? h->sleep.level : SLEEP_LEVEL_AWAKE;
     if (!worker_is_free(w) || w->sleep_told == level || w->draining)
         return;
-    if (level == SLEEP_LEVEL_AWAKE && !is_left(h))
+    if (level == SLEEP_LEVEL_AWAKE && (!is_left(h) || h->now_ns < w->wake_at_ns))
         return;
     struct msg m = {.type = MSG_SLEEP, .sleep = {level}};
     enum status s = peers_send(&h->peers, w->peer, &m);
@@ -254,9 +256,14 @@ void sleep_tick(struct head_core *h)
 void sleep_on_slept(struct head_core *h, struct worker *w, const struct msg_slept *m)
 {
     char why[160];
-    if (w->sleep_told != SLEEP_LEVEL_COUNT) { /* the answer came before a join otherwise */
+    if (w->sleep_told != SLEEP_LEVEL_COUNT) { /* otherwise the answer came before a join */
         w->sleep_level = m->level;
         w->sleep_refused = m->status != STATUS_OK;
+    }
+    if (w->sleep_told == SLEEP_LEVEL_AWAKE &&
+        (w->sleep_refused || w->sleep_level != SLEEP_LEVEL_AWAKE)) {
+        w->sleep_told = SLEEP_LEVEL_COUNT; /* the order must be repeated */
+        w->wake_at_ns = h->now_ns + (w->sleep_refused ? WAKE_RETRY_NS : 0);
     }
     h->sleep.look = true;
     h->cluster.adapters.stirred = true; /* orders that a sleeping worker does not get */

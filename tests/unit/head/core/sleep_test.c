@@ -381,6 +381,34 @@ static void test_a_worker_whose_join_failed_gets_an_order(void **unused)
     fixture_free(f);
 }
 
+/* A worker that cannot wake is asked again after a while, since no other order would wake it. */
+static void test_a_refused_wake_is_repeated(void **unused)
+{
+    const uint32_t alive = WORKERS | 1u << 4;
+    struct fixture *f = start(false);
+    struct msg hello = worker_hello(204, 2);
+    hello.hello.worker.sleep_level = SLEEP_LEVEL_WEIGHTS;
+    say(f, 4, &hello); /* a spare */
+    for (uint32_t again = 0; again < 2; again++) {
+        assert_int_equal(box_find(f, 4, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_AWAKE);
+        box_clear(f);
+        say(f, 4,
+            &(struct msg){.type = MSG_SLEPT, .slept = {again, STATUS_IO, STR("no such file")}});
+        wait_ms(f, 1000, alive);
+        assert_null(box_find(f, 4, MSG_SLEEP));
+        pass(f, 3, alive);
+        wait_ms(f, 2000, alive);
+    }
+    box_clear(f);
+    slept(f, 4, SLEEP_LEVEL_KV); /* a late answer: the worker does not do what was ordered last */
+    assert_int_equal(box_find(f, 4, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_AWAKE);
+    slept(f, 4, SLEEP_LEVEL_AWAKE);
+    box_clear(f);
+    pass(f, 6, alive);
+    assert_null(box_find(f, 4, MSG_SLEEP));
+    fixture_free(f);
+}
+
 /* A request that came and ended since the last update of the hint must not undo an order to rest,
  * because that would start the workers which the order is to end. */
 static void test_a_rest_holds_after_a_request(void **unused)
@@ -418,6 +446,7 @@ int main(void)
         T(test_the_next_head_lets_them_sleep),
         T(test_a_joining_worker_sleeps_too),
         T(test_a_worker_whose_join_failed_gets_an_order),
+        T(test_a_refused_wake_is_repeated),
         T(test_a_rest_holds_after_a_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
