@@ -129,12 +129,12 @@ enum status head_core_sleep(struct head_core *h, enum sleep_level level, bool ab
     if (s->state == SLEEP_WAKING)
         return error_set(err, STATUS_AGAIN,
                          "the model is waking up: try again when `cox status` says that it serves");
+    s->wake_ordered = false;
     if (s->state != SLEEP_AWAKE && level <= s->level && !abort)
         return STATUS_OK;
     events_add(&h->events, now_ns, LOG_INFO, "falling_asleep", "level=%d abort=%s running=%u by=%s",
                (int)level, abort ? "yes" : "no", h->n_running, log_quote(by));
     s->level = level > s->level ? level : s->level;
-    s->wake_ordered = false;
     if (abort)
         end_requests(h);
     if (s->state == SLEEP_AWAKE)

@@ -381,6 +381,20 @@ static void test_a_worker_whose_join_failed_gets_an_order(void **unused)
     fixture_free(f);
 }
 
+/* The last order counts: a second order to sleep cancels an order to wake that came before it. */
+static void test_the_last_order_counts(void **unused)
+{
+    struct fixture *f = start(false);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    head_core_wake(f->core, "test", f->now);
+    assert_int_equal(state(f), SLEEP_FALLING);
+    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    follow(f, SLEEP_LEVEL_KV);
+    pass(f, 5, ALL);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    fixture_free(f);
+}
+
 /* A worker that cannot wake is asked again after a while, since no other order would wake it. */
 static void test_a_refused_wake_is_repeated(void **unused)
 {
@@ -446,6 +460,7 @@ int main(void)
         T(test_the_next_head_lets_them_sleep),
         T(test_a_joining_worker_sleeps_too),
         T(test_a_worker_whose_join_failed_gets_an_order),
+        T(test_the_last_order_counts),
         T(test_a_refused_wake_is_repeated),
         T(test_a_rest_holds_after_a_request),
     };
