@@ -121,17 +121,16 @@ static void end_requests(struct head_core *h)
                          "again to wake the model.");
 }
 
-enum status head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, const char *by,
-                            uint64_t now_ns, struct error *err)
+void head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, const char *by,
+                     uint64_t now_ns)
 {
     struct head_sleep *s = &h->sleep;
     h->now_ns = h->cluster.now_ns = now_ns;
-    if (s->state == SLEEP_WAKING)
-        return error_set(err, STATUS_AGAIN,
-                         "the model is waking up: try again when `cox status` says that it serves");
+    if (s->state == SLEEP_WAKING && h->n_live > 0)
+        become_awake(h); /* requests may already run */
     s->wake_ordered = false;
     if (s->state != SLEEP_AWAKE && level <= s->level && !abort)
-        return STATUS_OK;
+        return;
     events_add(&h->events, now_ns, LOG_INFO, "falling_asleep", "level=%d abort=%s running=%u by=%s",
                (int)level, abort ? "yes" : "no", h->n_running, log_quote(by));
     s->level = level > s->level ? level : s->level;
@@ -139,10 +138,9 @@ enum status head_core_sleep(struct head_core *h, enum sleep_level level, bool ab
         end_requests(h);
     if (s->state == SLEEP_AWAKE)
         enter(h, SLEEP_WAITING);
-    else if (s->state == SLEEP_ASLEEP)
+    else if (s->state == SLEEP_ASLEEP || s->state == SLEEP_WAKING)
         enter(h, SLEEP_FALLING);
     s->look = true;
-    return STATUS_OK;
 }
 
 static bool is_idle(const struct head_core *h)

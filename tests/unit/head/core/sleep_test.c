@@ -48,12 +48,10 @@ static void pass(struct fixture *f, uint32_t seconds, uint32_t alive)
     }
 }
 
-static enum status order(struct fixture *f, enum sleep_level level, bool abort)
+static void order(struct fixture *f, enum sleep_level level, bool abort)
 {
-    struct error err = {0};
-    enum status s = head_core_sleep(f->core, level, abort, "test", f->now, &err);
+    head_core_sleep(f->core, level, abort, "test", f->now);
     head_core_turn(f->core, f->now);
-    return s;
 }
 
 static enum sleep_state state(const struct fixture *f)
@@ -125,7 +123,7 @@ static void answer(struct fixture *f)
 static void test_a_request_wakes_it(void **unused)
 {
     struct fixture *f = start(true);
-    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_WEIGHTS, false);
     follow(f, SLEEP_LEVEL_WEIGHTS);
     pass(f, 120, ALL);
     assert_int_equal(state(f), SLEEP_ASLEEP);
@@ -149,7 +147,7 @@ static void test_running_requests_end_first(void **unused)
 {
     struct fixture *f = start(true);
     submit(f, 1);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_KV, false);
     assert_int_equal(state(f), SLEEP_WAITING);
     submit(f, 2);
     assert_int_equal(request_of(f, 2)->i_replica, NO_REPLICA); /* new ones wait */
@@ -177,7 +175,7 @@ static void test_an_order_does_not_wait_for_ever(void **unused)
     struct fixture *f = start(true);
     f->core->config.sleep_wait_ns = 2 * NS_PER_S; /* less than the time until a result is missing */
     submit(f, 1);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_KV, false);
     submit(f, 2);
     pass(f, 3, ALL);
     assert_int_equal(state(f), SLEEP_AWAKE);
@@ -185,7 +183,7 @@ static void test_an_order_does_not_wait_for_ever(void **unused)
     assert_int_not_equal(request_of(f, 2)->i_replica, NO_REPLICA);
     /* with mode=abort every request ends at once, with an error */
     box_clear(f);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, true), STATUS_OK);
+    order(f, SLEEP_LEVEL_KV, true);
     const struct msg *t = box_find(f, 3, MSG_TOKENS);
     assert_non_null(t);
     assert_int_equal(t->tokens.n_items, 2);
@@ -197,20 +195,20 @@ static void test_an_order_does_not_wait_for_ever(void **unused)
 static void test_levels(void **unused)
 {
     struct fixture *f = start(false);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_KV, false);
     follow(f, SLEEP_LEVEL_KV);
-    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_WEIGHTS, false);
     for (uint8_t i = 1; i <= 2; i++) {
         assert_int_equal(box_find(f, i, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_WEIGHTS);
         slept(f, i, SLEEP_LEVEL_WEIGHTS);
     }
     assert_int_equal(state(f), SLEEP_ASLEEP);
     box_clear(f);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK); /* no change */
+    order(f, SLEEP_LEVEL_KV, false); /* no change */
     assert_int_equal(state(f), SLEEP_ASLEEP);
     assert_null(box_find(f, 1, MSG_SLEEP));
     head_core_wake(f->core, "test", f->now);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_AGAIN); /* it is waking */
+    head_core_turn(f->core, f->now);
     join(f);
     fixture_free(f);
 }
@@ -218,7 +216,7 @@ static void test_levels(void **unused)
 static void test_a_worker_is_lost_and_another_comes(void **unused)
 {
     struct fixture *f = start(true);
-    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_WEIGHTS, false);
     follow(f, SLEEP_LEVEL_WEIGHTS);
     wait_ms(f, 3000, ALL & ~(1u << 2)); /* worker 2 is killed */
     assert_int_equal(f->core->cluster.n_workers, 1);
@@ -242,7 +240,7 @@ static void test_spares_sleep_and_wake_too(void **unused)
     struct fixture *f = start(false);
     struct msg hello = worker_hello(204, 2);
     say(f, 4, &hello);
-    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_WEIGHTS, false);
     assert_int_equal(box_find(f, 4, MSG_SLEEP)->sleep.level, SLEEP_LEVEL_WEIGHTS);
     slept(f, 4, SLEEP_LEVEL_WEIGHTS);
     follow(f, SLEEP_LEVEL_WEIGHTS);
@@ -273,7 +271,7 @@ static void say_older(struct fixture *f, uint8_t conn, const struct msg *m)
 static void test_a_worker_that_cannot_or_knows_no_sleep(void **unused)
 {
     struct fixture *f = start(false);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_KV, false);
     uint64_t epoch = box_find(f, 1, MSG_ABORT)->abort_.term_epoch;
     struct msg aborted = {.type = MSG_ABORTED, .aborted = {epoch}};
     say_older(f, 2, &aborted);
@@ -353,7 +351,7 @@ static void test_a_joining_worker_sleeps_too(void **unused)
     assert_int_equal(state(f), SLEEP_AWAKE);
     uint64_t epoch = begin_alone(f, 2);
     box_clear(f);
-    assert_int_equal(order(f, SLEEP_LEVEL_WEIGHTS, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_WEIGHTS, false);
     aborted(f, 1);
     slept(f, 1, SLEEP_LEVEL_WEIGHTS);
     formed(f, 2, epoch, STATUS_OK); /* it has loaded its shard meanwhile */
@@ -381,14 +379,32 @@ static void test_a_worker_whose_join_failed_gets_an_order(void **unused)
     fixture_free(f);
 }
 
+/* A model that cannot wake, because a worker is missing or does not load, can be put to sleep. */
+static void test_a_waking_cluster_sleeps_again(void **unused)
+{
+    struct fixture *f = start(true);
+    order(f, SLEEP_LEVEL_KV, false);
+    follow(f, SLEEP_LEVEL_KV);
+    submit(f, 1);
+    assert_int_equal(state(f), SLEEP_WAKING);
+    assert_non_null(box_find(f, 1, MSG_FORM));
+    order(f, SLEEP_LEVEL_WEIGHTS, true);
+    assert_int_equal(box_find(f, 3, MSG_TOKENS)->tokens.items[0].status, STATUS_CLOSED);
+    assert_int_equal(state(f), SLEEP_FALLING);
+    follow(f, SLEEP_LEVEL_WEIGHTS);
+    pass(f, 5, ALL);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    fixture_free(f);
+}
+
 /* The last order counts: a second order to sleep cancels an order to wake that came before it. */
 static void test_the_last_order_counts(void **unused)
 {
     struct fixture *f = start(false);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_KV, false);
     head_core_wake(f->core, "test", f->now);
     assert_int_equal(state(f), SLEEP_FALLING);
-    assert_int_equal(order(f, SLEEP_LEVEL_KV, false), STATUS_OK);
+    order(f, SLEEP_LEVEL_KV, false);
     follow(f, SLEEP_LEVEL_KV);
     pass(f, 5, ALL);
     assert_int_equal(state(f), SLEEP_ASLEEP);
@@ -460,6 +476,7 @@ int main(void)
         T(test_the_next_head_lets_them_sleep),
         T(test_a_joining_worker_sleeps_too),
         T(test_a_worker_whose_join_failed_gets_an_order),
+        T(test_a_waking_cluster_sleeps_again),
         T(test_the_last_order_counts),
         T(test_a_refused_wake_is_repeated),
         T(test_a_rest_holds_after_a_request),
