@@ -96,7 +96,7 @@ def test_orders(null):
     done = cox(null, "wake")
     assert done.returncode == 0 and "serves" in done.stdout, done.stdout + done.stderr
     assert sleeping(null) | {"last_wake_s": 0, "slept": 0, "called_off": 0} == {
-        "is_sleeping": False, "state": "awake", "level": 0, "last_wake_s": 0, "slept": 0, "called_off": 0}
+        "is_sleeping": False, "state": "awake", "healthy": True, "level": 0, "last_wake_s": 0, "slept": 0, "called_off": 0}
     assert post(null, "/wake_up?tags=weights")[0] == 200
     assert [post(null, f"/sleep?{q}")[0] for q in ("level=3", "level=", "mode=keep")] == [400, 200, 400]
     assert post(null, "/wake_up", Origin="http://elsewhere")[0] == 403
@@ -107,6 +107,16 @@ def test_orders(null):
     asked.join(30 * SLOW)
     assert asked.reply.status_code == 503 and "put to sleep" in asked.reply.json()["error"]["message"]
     assert post(null, "/wake_up")[0] == 200
+
+
+def test_a_waking_that_takes_too_long():
+    with Cluster(workers=1, tp=1, env={"COX_NULL_LOAD_MS": "3000", "COX_SCALE_START_S": "1"}) as c:
+        assert post(c, "/sleep?level=2")[0] == 200
+        done = cox(c, "wake")
+        assert done.returncode == 1 and "no replica serves yet" in done.stderr, done.stdout + done.stderr
+        done = cox(c, "sleep")  # the worker still loads
+        assert done.returncode == 0 and sleeping(c)["is_sleeping"], done.stdout + done.stderr
+        wait_for("the worker sleeps", lambda: [w["state"] for w in c.status()["workers"]] == ["asleep"])
 
 
 def test_faults_in_its_sleep(null):
