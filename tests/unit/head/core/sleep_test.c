@@ -411,6 +411,28 @@ static void test_the_last_order_counts(void **unused)
     fixture_free(f);
 }
 
+/* The workers must read an adapter, so an order to load one wakes them; a refused one does not. */
+static void test_an_adapter_wakes_it(void **unused)
+{
+    struct error err = {0};
+    struct fixture *f = fixture_new(2);
+    f->config.max_loras = 2;
+    head_core_free(f->core);
+    f->core = head_core_new(&f->config, &(struct head_io){.ctx = f, .send = fixture_send}, f->now);
+    (void)form_pair(f);
+    order(f, SLEEP_LEVEL_KV, false);
+    follow(f, SLEEP_LEVEL_KV);
+    assert_int_not_equal(
+        head_core_load_adapter(f->core, STR(""), STR("/a"), false, "test", f->now, &err),
+        STATUS_OK);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_int_equal(
+        head_core_load_adapter(f->core, STR("a"), STR("/a"), false, "test", f->now, &err),
+        STATUS_OK);
+    assert_int_equal(state(f), SLEEP_WAKING);
+    fixture_free(f);
+}
+
 /* A worker that cannot wake is asked again after a while, since no other order would wake it. */
 static void test_a_refused_wake_is_repeated(void **unused)
 {
@@ -478,6 +500,7 @@ int main(void)
         T(test_a_worker_whose_join_failed_gets_an_order),
         T(test_a_waking_cluster_sleeps_again),
         T(test_the_last_order_counts),
+        T(test_an_adapter_wakes_it),
         T(test_a_refused_wake_is_repeated),
         T(test_a_rest_holds_after_a_request),
     };
