@@ -18,12 +18,14 @@ enum { EXIT_UNREACHABLE = 2, LOOK_MS = 20 };
 #define SLEEP_JSON_ROW                                                                             \
     OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON.")
 
+/* The two names are long because each option is also a variable: COX_ABORT in the environment of
+ * an operator would end requests that nobody meant. */
 const struct option_spec sleep_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
-    OPT_INT(admin_access, level, "level", 1, 2, "1",
+    OPT_INT(admin_access, level, "sleep-level", 1, 2, "1",
             "1 drops the KV cache and keeps the weights in host memory; 2 drops both."),
-    OPT_BOOL(admin_access, abort, "abort", NULL,
+    OPT_BOOL(admin_access, abort, "sleep-abort", NULL,
              "End all requests with an error at once, instead of waiting for the running ones."),
     SLEEP_JSON_ROW,
 };
@@ -72,7 +74,7 @@ static int print_end(const struct admin_access *o, const json_t *first, const js
     }
     if (!wakes && differs(first, now, "called_off") && !differs(first, now, "slept")) {
         fprintf(stderr, "cox sleep: the order was called off: requests still run, or the model was "
-                        "woken. Try again later, or use --abort to end the requests\n");
+                        "woken. Try again later, or use --sleep-abort to end the requests\n");
         return EXIT_FAILED;
     }
     if (o->json) {
