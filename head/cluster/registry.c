@@ -1,5 +1,11 @@
 /* Answers the queries of the registry that all files of cluster/ need, and makes the few changes
- * that several of these files make. */
+ * that several of these files make.
+ *
+ * cluster.c adds workers, formation.c adds replicas. Their files call the functions here, which
+ * change fields of the registry, and read names for logs and the admin API.
+ *
+ * Invariants: everything runs on the loop thread. The functions send nothing. An epoch is never
+ * given twice, because cluster_see_term takes a term above each that another head took. */
 #include "head/cluster/registry.h"
 
 #include <stdio.h>
