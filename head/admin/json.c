@@ -427,6 +427,7 @@ json_t *admin_json_sleep(const struct head_core *h)
     json_t *o = json_object();
     json_object_set_new(o, "is_sleeping", json_boolean(s->state == SLEEP_ASLEEP));
     json_object_set_new(o, "state", json_string(sleep_state_name(s->state)));
+    json_object_set_new(o, "healthy", json_boolean(head_core_is_ready(h)));
     json_object_set_new(o, "level", json_integer(s->level));
     json_object_set_new(o, "slept", integer(s->n_falls));
     json_object_set_new(o, "called_off", integer(s->n_called_off));

@@ -67,6 +67,8 @@ static bool try_answer(struct sleep_calls *s, const struct call *c)
     const struct head_sleep *now = head_core_sleep_state(s->core);
     if (c->wakes && now->state == SLEEP_AWAKE)
         s->answer(s->ctx, c->r, 200, "");
+    else if (c->wakes && now->state == SLEEP_ASLEEP)
+        s->answer(s->ctx, c->r, 409, "the model was put to sleep again before it served");
     else if (c->wakes && !head_core_is_ready(s->core))
         s->answer(s->ctx, c->r, 503,
                   "no replica serves yet: `cox status` shows which workers are missing");
@@ -118,20 +120,16 @@ void sleep_calls_sleep(struct sleep_calls *s, struct http_request *r, const char
     const struct call c = {.r = r, .n_falls = now->n_falls, .n_called_off = now->n_called_off};
     struct str level = parameter(http_query(r), STR("level="));
     struct str mode = parameter(http_query(r), STR("mode="));
-    struct error err = {0};
     bool two = str_eq_c(level, "2"), ends = str_eq_c(mode, "abort");
-    enum status st = STATUS_OK;
-    if (level.len > 0 && !two && !str_eq_c(level, "1"))
-        st = error_set(&err, STATUS_INVALID, "the parameter level must be 1 or 2");
-    else if (mode.len > 0 && !ends && !str_eq_c(mode, "wait"))
-        st = error_set(&err, STATUS_INVALID, "the parameter mode must be wait or abort");
-    else
-        st = head_core_sleep(s->core, two ? SLEEP_LEVEL_WEIGHTS : SLEEP_LEVEL_KV, ends, by,
-                             loop_now_ns(s->loop), &err);
-    if (st == STATUS_OK)
+    if (level.len > 0 && !two && !str_eq_c(level, "1")) {
+        s->answer(s->ctx, r, 400, "the parameter level must be 1 or 2");
+    } else if (mode.len > 0 && !ends && !str_eq_c(mode, "wait")) {
+        s->answer(s->ctx, r, 400, "the parameter mode must be wait or abort");
+    } else {
+        head_core_sleep(s->core, two ? SLEEP_LEVEL_WEIGHTS : SLEEP_LEVEL_KV, ends, by,
+                        loop_now_ns(s->loop));
         await(s, c);
-    else
-        s->answer(s->ctx, r, st == STATUS_AGAIN ? 409 : 400, err.text);
+    }
 }
 
 void sleep_calls_wake(struct sleep_calls *s, struct http_request *r, const char *by)

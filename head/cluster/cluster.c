@@ -282,6 +282,8 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
     w->knows_drain = false;
     w->sleep_told = w->sleep_level = i->sleep_level;
     w->sleep_refused = false;
+    if (w->replica)
+        worker_may_wake(w); /* a join may be under way */
     char epoch[32];
     cluster_epoch_text(i->term_epoch, epoch);
     events_add(c->events, c->now_ns, LOG_INFO, again ? "worker_reconnected" : "worker_joined",

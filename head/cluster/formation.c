@@ -456,7 +456,9 @@ void replica_send_todo(struct cluster *c, struct worker *w)
     s = peers_send(c->peers, w->peer, &m);
     if (s != STATUS_OK)
         return;
-    if (w->todo == TODO_JOIN)
+    if (w->todo == TODO_JOIN) {
         expect_shard(g, w);
+        worker_may_wake(w);
+    }
     w->todo = TODO_NONE;
 }

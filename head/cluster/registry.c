@@ -1,5 +1,11 @@
 /* Answers the queries of the registry that all files of cluster/ need, and makes the few changes
- * that several of these files make. */
+ * that several of these files make.
+ *
+ * cluster.c adds workers, formation.c adds replicas. Their files call the functions here, which
+ * change fields of the registry, and read names for logs and the admin API.
+ *
+ * Invariants: everything runs on the loop thread. The functions send nothing. An epoch is never
+ * given twice, because cluster_see_term takes a term above each that another head took. */
 #include "head/cluster/registry.h"
 
 #include <stdio.h>
@@ -88,6 +94,14 @@ void worker_set_free(struct cluster *c, struct worker *w)
     w->todo = TODO_NONE;
     w->free_since_ns = c->now_ns;
     c->place_dirty = true;
+}
+
+void worker_may_wake(struct worker *w)
+{
+    if (w->sleep_told == SLEEP_LEVEL_AWAKE && w->sleep_level == SLEEP_LEVEL_AWAKE)
+        return;
+    w->sleep_told = SLEEP_LEVEL_COUNT;
+    w->sleep_level = SLEEP_LEVEL_AWAKE;
 }
 
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why)

@@ -96,6 +96,9 @@ struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance);
  * a worker may be placed unless it is draining or suspect. */
 bool worker_is_free(const struct worker *w);
 void worker_set_free(struct cluster *c, struct worker *w);
+/* Notes that a join may have woken the worker. The head does not know the worker's level until the
+ * worker says it, so a free worker gets the next order in any case. */
+void worker_may_wake(struct worker *w);
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);
 const char *worker_state_name(const struct worker *w);
 /* Returns the worker's KV blocks as a rank of this TP, or NULL when the worker offers no such

@@ -67,10 +67,12 @@ struct worker {
     bool is_spare, waits_for_predecessor;
     uint64_t lone_since_ns; /* time since which the worker has had no partners; see readiness.h */
     uint64_t joined_ns, free_since_ns, abort_since_ns, load_moved_ns, beat_ns;
-    /* sleep_told: last ordered level; sleep_level: last reported one; sleep_refused: the worker
-     * could not follow the last order */
+    /* sleep_told: last ordered level, SLEEP_LEVEL_COUNT = the worker does not do
+     * what it was ordered, or a join may have woken it; sleep_level: last reported one;
+     * sleep_refused: the worker could not follow the last order */
     enum sleep_level sleep_told, sleep_level;
     bool sleep_refused;
+    uint64_t wake_at_ns; /* no order to wake is sent before this time */
     struct own_time own; /* time that the worker spent on its own steps */
     struct worker_adapters adapters;
     struct vocabulary vocabulary; /* vocabulary of the worker's model; n_tokens 0 = not reported */

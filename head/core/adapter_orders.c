@@ -23,8 +23,9 @@ static enum status load(struct head_core *h, const struct adapter_order *o, stru
             return error_set(err, STATUS_EXISTS,
                              "%s is a name of the model itself: give the adapter another name",
                              h->config.served_names[i]);
-    sleep_end(h, "an adapter that is loaded");
-    return adapters_load(&h->cluster, o, &h->rng, err);
+    TRY(adapters_load(&h->cluster, o, &h->rng, err));
+    sleep_end(h, "an adapter that is loaded"); /* a refused order changes nothing */
+    return STATUS_OK;
 }
 
 static enum status told(struct head_core *h, const struct adapter_order *o, bool on, const char *by,

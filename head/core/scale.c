@@ -93,6 +93,7 @@ enum status head_core_rest(struct head_core *h, struct error *err)
         return error_set(err, STATUS_EXISTS, "%u requests are open. Try again when they have ended",
                          n_open);
     scale_hint_rest(&h->scale);
+    h->scale.load.n_arrived = h->arrival_seq; /* requests that have ended ask for nothing */
     tell_changes(h, &was);
     return STATUS_OK;
 }

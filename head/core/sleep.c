@@ -21,9 +21,11 @@
 #include "head/state/requests.h"
 
 /* TELL_NS bounds how long the head waits for workers that do not answer; CALM_NS is the time after
- * which a worker that was not placed is woken by an order, so that it is a ready spare. */
-#define TELL_NS (60 * NS_PER_S)
-#define CALM_NS (200 * NS_PER_MS)
+ * which a worker that was not placed is woken by an order, so that it is a ready spare.
+ * WAKE_RETRY_NS is the delay before a worker that could not wake gets that order again. */
+#define TELL_NS       (60 * NS_PER_S)
+#define CALM_NS       (200 * NS_PER_MS)
+#define WAKE_RETRY_NS (5 * NS_PER_S)
 
 const char *sleep_state_name(enum sleep_state s)
 {
@@ -119,28 +121,26 @@ static void end_requests(struct head_core *h)
                          "again to wake the model.");
 }
 
-enum status head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, const char *by,
-                            uint64_t now_ns, struct error *err)
+void head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, const char *by,
+                     uint64_t now_ns)
 {
     struct head_sleep *s = &h->sleep;
     h->now_ns = h->cluster.now_ns = now_ns;
-    if (s->state == SLEEP_WAKING)
-        return error_set(err, STATUS_AGAIN,
-                         "the model is waking up: try again when `cox status` says that it serves");
+    if (s->state == SLEEP_WAKING && h->n_live > 0)
+        become_awake(h); /* requests may already run */
+    s->wake_ordered = false;
     if (s->state != SLEEP_AWAKE && level <= s->level && !abort)
-        return STATUS_OK;
+        return;
     events_add(&h->events, now_ns, LOG_INFO, "falling_asleep", "level=%d abort=%s running=%u by=%s",
                (int)level, abort ? "yes" : "no", h->n_running, log_quote(by));
     s->level = level > s->level ? level : s->level;
-    s->wake_ordered = false;
     if (abort)
         end_requests(h);
     if (s->state == SLEEP_AWAKE)
         enter(h, SLEEP_WAITING);
-    else if (s->state == SLEEP_ASLEEP)
+    else if (s->state == SLEEP_ASLEEP || s->state == SLEEP_WAKING)
         enter(h, SLEEP_FALLING);
     s->look = true;
-    return STATUS_OK;
 }
 
 static bool is_idle(const struct head_core *h)
@@ -173,7 +173,9 @@ static bool dissolve_all(struct head_core *h)
 
 static bool has_slept(const struct head_core *h, const struct worker *w)
 {
-    if (!w->peer->open || w->peer->suspect || w->draining || w->sleep_refused)
+    if (!w->peer->open || w->peer->suspect || w->draining)
+        return true;
+    if (w->sleep_refused && w->sleep_told == h->sleep.level)
         return true;
     return worker_is_free(w) && w->sleep_level >= h->sleep.level;
 }
@@ -225,7 +227,7 @@ static void tell(struct head_core *h, struct worker *w)
     enum sleep_level level = sleep_is_down(h) ? h->sleep.level : SLEEP_LEVEL_AWAKE;
     if (!worker_is_free(w) || w->sleep_told == level || w->draining)
         return;
-    if (level == SLEEP_LEVEL_AWAKE && !is_left(h))
+    if (level == SLEEP_LEVEL_AWAKE && (!is_left(h) || h->now_ns < w->wake_at_ns))
         return;
     struct msg m = {.type = MSG_SLEEP, .sleep = {level}};
     enum status s = peers_send(&h->peers, w->peer, &m);
@@ -252,8 +254,15 @@ void sleep_tick(struct head_core *h)
 void sleep_on_slept(struct head_core *h, struct worker *w, const struct msg_slept *m)
 {
     char why[160];
-    w->sleep_level = m->level;
-    w->sleep_refused = m->status != STATUS_OK;
+    if (w->sleep_told != SLEEP_LEVEL_COUNT) { /* otherwise the answer came before a join */
+        w->sleep_level = m->level;
+        w->sleep_refused = m->status != STATUS_OK;
+    }
+    if (w->sleep_told == SLEEP_LEVEL_AWAKE &&
+        (w->sleep_refused || w->sleep_level != SLEEP_LEVEL_AWAKE)) {
+        w->sleep_told = SLEEP_LEVEL_COUNT; /* the order must be repeated */
+        w->wake_at_ns = h->now_ns + (w->sleep_refused ? WAKE_RETRY_NS : 0);
+    }
     h->sleep.look = true;
     h->cluster.adapters.stirred = true; /* orders that a sleeping worker does not get */
     if (m->status == STATUS_OK)

@@ -9,10 +9,10 @@ struct msg_slept;
 
 /* Orders sleep. Requests that run may end first, for at most sleep_wait_ns; then the order is
  * called off. With `abort` all requests end with an error at once. A sleeping cluster may go to a
- * deeper level; a lighter one changes nothing. STATUS_AGAIN: the cluster is waking. `by` names the
- * caller in the event log. */
-MUST_USE enum status head_core_sleep(struct head_core *h, enum sleep_level level, bool abort,
-                                     const char *by, uint64_t now_ns, struct error *err);
+ * deeper level; a lighter one changes nothing. A cluster that is waking falls asleep at once. `by`
+ * names the caller in the event log. */
+void head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, const char *by,
+                     uint64_t now_ns);
 /* Wakes the cluster, or calls off an order to sleep. Does nothing while it is awake. */
 void head_core_wake(struct head_core *h, const char *by, uint64_t now_ns);
 const struct head_sleep *head_core_sleep_state(const struct head_core *h);

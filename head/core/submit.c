@@ -131,8 +131,10 @@ struct replaced {
     bool exists;
 };
 
-static struct replaced replaced_by(const struct request *r, const struct msg_submit *m)
+static struct replaced replaced_by(const struct head_core *h, struct request *r,
+                                   const struct msg_submit *m)
 {
+    usage_settle(&h->usage, &r->usage); /* the request may still hold blocks */
     bool same = r->tenant == m->tenant && r->n_prompt == m->n_prompt;
     return (struct replaced){r->usage, request_n_generated(r), same};
 }
@@ -165,7 +167,7 @@ static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const st
     if (m->attempt < r->attempt || (m->attempt == r->attempt && same_session))
         return true;
     if (!continues(r, m)) {
-        *out = replaced_by(r, m);
+        *out = replaced_by(h, r, m);
         requests_drop(h, r);
         return false;
     }

@@ -5,8 +5,9 @@
 
 #include "head/cluster/registry.h"
 
-/* AWAKE → WAITING → FALLING → ASLEEP → WAKING → AWAKE. WAITING: open requests end, new ones are
- * held. FALLING: replicas dissolve and workers give memory back. */
+/* AWAKE → WAITING → FALLING → ASLEEP → WAKING → AWAKE; an order leads from WAKING to FALLING.
+ * WAITING: open requests end, new ones are held. FALLING: replicas dissolve and workers give
+ * memory back. */
 enum sleep_state {
     SLEEP_AWAKE,
     SLEEP_WAITING,

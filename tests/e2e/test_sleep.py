@@ -17,7 +17,7 @@ from footprint import size_of
 from real_model import DEMO, needs_demo
 
 TINY = ROOT / "build/goldens/llama_tiny"
-N_TOKENS = 40
+N_TOKENS, LONG = 40, 400  # 0.2 s and 2 s: the test looks at requests of LONG tokens while they run
 
 
 def post(c, path, **headers):
@@ -43,19 +43,19 @@ def cox(c, *words):
 class Asked(threading.Thread):
     """Sends a request to the null model beside the test."""
 
-    def __init__(self, c, prompt):
+    def __init__(self, c, prompt, n_tokens=N_TOKENS):
         super().__init__(daemon=True)
-        self.c, self.prompt, self.reply = c, prompt, None
+        self.c, self.prompt, self.n_tokens, self.reply = c, prompt, n_tokens, None
         self.start()
 
     def run(self):
-        body = {"model": "null", "prompt": self.prompt, "max_tokens": N_TOKENS, "temperature": 0, "ignore_eos": True}
+        body = {"model": "null", "prompt": self.prompt, "max_tokens": self.n_tokens, "temperature": 0, "ignore_eos": True}
         self.reply = httpx.post(self.c.url + "/v1/completions", json=body, timeout=60 * SLOW)
 
     def check(self):
         self.join(90 * SLOW)
         assert self.reply.status_code == 200, self.reply.text
-        assert self.reply.json()["choices"][0]["text"] == oracle.text(self.prompt, N_TOKENS, temperature=0)
+        assert self.reply.json()["choices"][0]["text"] == oracle.text(self.prompt, self.n_tokens, temperature=0)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def null():
 @pytest.mark.parametrize("level", [1, 2])
 def test_requests_before_meanwhile_and_after(null, level):
     failed = null.status()["requests"]["failed"]
-    running = [Asked(null, f"running {level} {i}") for i in range(4)]
+    running = [Asked(null, f"running {level} {i}", LONG) for i in range(4)]
     wait_for("they run", lambda: null.running() == 4)
     order = threading.Thread(target=post, args=(null, f"/sleep?level={level}"))
     order.start()
@@ -90,23 +90,33 @@ def test_requests_before_meanwhile_and_after(null, level):
 
 
 def test_orders(null):
-    done = cox(null, "sleep", "--level", 2)
+    done = cox(null, "sleep", "--sleep-level", 2)
     assert done.returncode == 0 and "sleeps at level 2" in done.stdout, done.stdout + done.stderr
     assert post(null, "/sleep?level=1")[1]["level"] == 2  # no change
     done = cox(null, "wake")
     assert done.returncode == 0 and "serves" in done.stdout, done.stdout + done.stderr
     assert sleeping(null) | {"last_wake_s": 0, "slept": 0, "called_off": 0} == {
-        "is_sleeping": False, "state": "awake", "level": 0, "last_wake_s": 0, "slept": 0, "called_off": 0}
+        "is_sleeping": False, "state": "awake", "healthy": True, "level": 0, "last_wake_s": 0, "slept": 0, "called_off": 0}
     assert post(null, "/wake_up?tags=weights")[0] == 200
     assert [post(null, f"/sleep?{q}")[0] for q in ("level=3", "level=", "mode=keep")] == [400, 200, 400]
     assert post(null, "/wake_up", Origin="http://elsewhere")[0] == 403
     assert post(null, "/wake_up")[0] == 200
-    asked = Asked(null, "it is ended")
+    asked = Asked(null, "it is ended", LONG)
     wait_for("it runs", lambda: null.running() == 1)
     assert post(null, "/sleep?mode=abort")[1]["is_sleeping"]
     asked.join(30 * SLOW)
     assert asked.reply.status_code == 503 and "put to sleep" in asked.reply.json()["error"]["message"]
     assert post(null, "/wake_up")[0] == 200
+
+
+def test_a_waking_that_takes_too_long():
+    with Cluster(workers=1, tp=1, env={"COX_NULL_LOAD_MS": "3000", "COX_SCALE_START_S": "1"}) as c:
+        assert post(c, "/sleep?level=2")[0] == 200
+        done = cox(c, "wake")
+        assert done.returncode == 1 and "no replica serves yet" in done.stderr, done.stdout + done.stderr
+        done = cox(c, "sleep")  # the worker still loads
+        assert done.returncode == 0 and sleeping(c)["is_sleeping"], done.stdout + done.stderr
+        wait_for("the worker sleeps", lambda: [w["state"] for w in c.status()["workers"]] == ["asleep"])
 
 
 def test_faults_in_its_sleep(null):

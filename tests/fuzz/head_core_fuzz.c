@@ -259,12 +259,11 @@ static void grammar_done(uint8_t connection, uint8_t status, struct str text)
 /* Orders sleep at a level, with or without the end of all requests, or orders its end. */
 static void order_sleep(uint8_t how)
 {
-    struct error err;
     enum sleep_level level = (enum sleep_level)(how % SLEEP_LEVEL_COUNT);
     if (level == SLEEP_LEVEL_AWAKE)
         head_core_wake(w.core, "a test", w.now_ns);
     else
-        (void)!head_core_sleep(w.core, level, how & 0x80, "a test", w.now_ns, &err);
+        head_core_sleep(w.core, level, how & 0x80, "a test", w.now_ns);
     head_core_turn(w.core, w.now_ns);
 }
 

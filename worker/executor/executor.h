@@ -110,7 +110,8 @@ struct executor_ops {
     bool (*lost_adapter)(struct executor *e, uint64_t *id, struct error *why);
     /* Gives memory back at a level, or takes it again at SLEEP_LEVEL_AWAKE with the shard that was
      * held last. Called while the executor is in no communicator. join_comm wakes the executor
-     * too. `sleep_level` below has the level afterwards, after an error too. */
+     * too. `sleep_level` below has the level afterwards, after an error too. It is
+     * SLEEP_LEVEL_AWAKE from the begin of a join or of an order to wake, even if that fails. */
     enum status (*sleep)(struct executor *e, enum sleep_level level, struct error *err);
     /* Describes the memory of the KV cache. Called on the loop thread, before the compute thread
      * starts and between join_comm and abort_comm. Returns false when blocks cannot be moved;

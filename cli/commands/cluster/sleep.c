@@ -18,12 +18,14 @@ enum { EXIT_UNREACHABLE = 2, LOOK_MS = 20 };
 #define SLEEP_JSON_ROW                                                                             \
     OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON.")
 
+/* The two names are long because each option is also a variable: COX_ABORT in the environment of
+ * an operator would end requests that nobody meant. */
 const struct option_spec sleep_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
-    OPT_INT(admin_access, level, "level", 1, 2, "1",
+    OPT_INT(admin_access, level, "sleep-level", 1, 2, "1",
             "1 drops the KV cache and keeps the weights in host memory; 2 drops both."),
-    OPT_BOOL(admin_access, abort, "abort", NULL,
+    OPT_BOOL(admin_access, abort, "sleep-abort", NULL,
              "End all requests with an error at once, instead of waiting for the running ones."),
     SLEEP_JSON_ROW,
 };
@@ -44,11 +46,21 @@ static bool differs(const json_t *a, const json_t *b, const char *counter)
     return answer_integer(a, counter) != answer_integer(b, counter);
 }
 
+/* Returns the reason why a model that was ordered to wake does not serve; NULL = there is none. */
+static const char *why_not_awake(const json_t *now)
+{
+    if (answer_state_is(now, "asleep"))
+        return "the model was put to sleep again before it served";
+    if (json_is_false(json_object_get(now, "healthy")))
+        return "no replica serves yet: `cox status` shows which workers are missing";
+    return NULL;
+}
+
 /* Returns true when the order that was answered with `first` has ended. */
 static bool is_over(const json_t *first, const json_t *now, bool wakes)
 {
     if (wakes)
-        return answer_state_is(now, "awake");
+        return answer_state_is(now, "awake") || why_not_awake(now);
     return answer_state_is(now, "asleep") || differs(first, now, "slept") ||
            differs(first, now, "called_off");
 }
@@ -56,9 +68,13 @@ static bool is_over(const json_t *first, const json_t *now, bool wakes)
 static int print_end(const struct admin_access *o, const json_t *first, const json_t *now,
                      bool wakes)
 {
+    if (wakes && why_not_awake(now)) {
+        fprintf(stderr, "cox wake: %s\n", why_not_awake(now));
+        return EXIT_FAILED;
+    }
     if (!wakes && differs(first, now, "called_off") && !differs(first, now, "slept")) {
         fprintf(stderr, "cox sleep: the order was called off: requests still run, or the model was "
-                        "woken. Try again later, or use --abort to end the requests\n");
+                        "woken. Try again later, or use --sleep-abort to end the requests\n");
         return EXIT_FAILED;
     }
     if (o->json) {

@@ -110,8 +110,8 @@ static enum status null_join_comm(struct executor *e, const struct executor_comm
                                   struct error *err)
 {
     struct executor_null *x = of(e);
-    load(x);
     atomic_store(&e->sleep_level, SLEEP_LEVEL_AWAKE);
+    load(x);
     if (x->fail_joins > 0) {
         x->fail_joins--;
         return error_set(err, STATUS_IO, "the join failed as requested by --null-fail-join");

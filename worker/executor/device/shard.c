@@ -79,9 +79,10 @@ static void note_level(struct executor_model *x)
 enum status executor_take_shard(struct executor_model *x, const struct comm_place *at,
                                 struct error *err)
 {
-    enum status s = take(x, at, err);
-    note_level(x);
-    return s;
+    /* The sleep ends with the order, not with its success. Hello would otherwise say that a rank
+     * sleeps which is loading or cannot load, and the next head would let the cluster sleep. */
+    atomic_store(&x->base.sleep_level, SLEEP_LEVEL_AWAKE);
+    return take(x, at, err);
 }
 
 enum status executor_sleep(struct executor *executor, enum sleep_level level, struct error *err)

@@ -216,9 +216,11 @@ static void a_replaced_request_counts_once(void **state)
     say_gateway_hello(f, 4, 9);
     m.submit.attempt = 2;
     m.submit.ids.n = 41;
+    f->now += 100 * MS; /* the first request still holds its blocks */
     say(f, 4, &m);
     r = request_table_find(f->core->requests, (struct request_id){1, 1}, 0);
     assert_int_equal(request_n_generated(r), 1); /* another request: it has one token */
+    assert_int_equal(r->usage.block_ms, used_by(f, "one").block_ms);
     for (int i = 0; i < 4; i++) /* the first answer is to a plan of the first request */
         answer(f, 1, 1);
     assert_int_equal(used_by(f, "one").n_generated_tokens, 4);

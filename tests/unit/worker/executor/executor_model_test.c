@@ -413,7 +413,7 @@ static void test_an_interrupted_rank_has_its_shard_all_the_same(void **state)
 }
 
 /* A shard that cannot be read is an error at each join. The rank loads the shard once it can be
- * read. */
+ * read. Meanwhile the rank does not say that it sleeps, because no head has ordered that. */
 static void test_a_shard_that_cannot_be_read(void **state)
 {
     static const int64_t spares[] = {0, 2};
@@ -429,7 +429,12 @@ static void test_a_shard_that_cannot_be_read(void **state)
         begin(&f->ranks[1]);
         assert_int_not_equal(end(&f->ranks[1]), STATUS_OK);
         assert_non_null(strstr(f->ranks[1].err.text, f->folder));
-        assert_int_equal(f->ranks[1].executor->shard_rank, -1);
+        struct executor *e = f->ranks[1].executor;
+        struct error err;
+        assert_int_equal(e->shard_rank, -1);
+        assert_int_equal(e->sleep_level, SLEEP_LEVEL_AWAKE);
+        assert_int_equal(e->ops->sleep(e, SLEEP_LEVEL_KV, &err), STATUS_OK);
+        assert_int_equal(e->sleep_level, SLEEP_LEVEL_WEIGHTS);
     }
     assert_int_equal(rename(away, path), 0);
     join_all(f);
