@@ -303,6 +303,12 @@ static enum status write_file(struct set_run *r, struct error *err)
     return s;
 }
 
+/* Returns the pass of `join_plans` in which a child is added. */
+static int pass_of(const struct up_child *c, bool always)
+{
+    return c->role == UP_HEAD ? 0 : always ? 1 : 2;
+}
+
 /* Joins the plans: heads, gateways, workers of `always` models, then the other workers. */
 static void join_plans(struct set_run *r, const struct up_place *place, struct up_plan *out,
                        struct up_plan *all)
@@ -321,7 +327,7 @@ static void join_plans(struct set_run *r, const struct up_place *place, struct u
             for (uint32_t k = 0; k < r->models[i].plan.n_children; k++) {
                 const struct up_child *c = &r->models[i].plan.children[k];
                 bool always = r->set.models[i].o->start == UP_START_ALWAYS;
-                if ((c->role == UP_HEAD ? 0 : always ? 1 : 2) == pass)
+                if (pass_of(c, always) == pass)
                     children[at++] = *c;
             }
         if (pass == 1)

@@ -33,8 +33,9 @@ static void render_name(const json_t *row, struct strbuf *b)
         name = "(no key)";
     struct str cut = str_from(name);
     int n = 0;
-    if (cut.len > 4 * NAME_WIDTH)
-        cut.len = 4 * NAME_WIDTH;
+    const size_t most = (size_t)4 * NAME_WIDTH;
+    if (cut.len > most)
+        cut.len = most;
     cut.len = str_utf8_valid(cut);
     for (size_t i = 0; i < cut.len; i++) {
         n += ((unsigned char)cut.ptr[i] & 0xC0) != 0x80; /* characters begin here */

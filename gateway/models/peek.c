@@ -46,6 +46,11 @@ static size_t end_of_nested(struct str t, size_t at)
     return t.len;
 }
 
+static bool ends_scalar(char c)
+{
+    return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static size_t end_of_value(struct str t, size_t at)
 {
     if (at >= t.len)
@@ -56,7 +61,7 @@ static size_t end_of_value(struct str t, size_t at)
     }
     if (t.ptr[at] == '{' || t.ptr[at] == '[')
         return end_of_nested(t, at);
-    while (at < t.len && !memchr(",}] \t\r\n", t.ptr[at], 7))
+    while (at < t.len && !ends_scalar(t.ptr[at]))
         at++;
     return at;
 }
@@ -65,7 +70,9 @@ static size_t end_of_value(struct str t, size_t at)
 static bool decode(struct str inner, char *buf, size_t size, struct str *out)
 {
     const struct str quoted = {inner.ptr - 1, inner.len + 2};
-    json_t *v = json_text_load(quoted, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    size_t flags = JSON_DECODE_ANY;
+    flags |= JSON_ALLOW_NUL;
+    json_t *v = json_text_load(quoted, flags, NULL);
     const bool fits = v && json_is_string(v) && json_string_length(v) <= size;
     if (fits) {
         *out = (struct str){buf, json_string_length(v)};
@@ -99,7 +106,7 @@ static bool take_name(struct str body, size_t at, char buf[MODEL_PEEK_MAX], stru
     if (end >= body.len)
         return false;
     /* each byte of a name is written with at most six bytes */
-    if (!has_escape(*name) || name->len > 6 * MODEL_PEEK_MAX) {
+    if (!has_escape(*name) || name->len > (size_t)6 * MODEL_PEEK_MAX) {
         name->len = name->len < MODEL_PEEK_MAX ? name->len : MODEL_PEEK_MAX;
         return true;
     }

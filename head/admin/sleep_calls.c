@@ -65,15 +65,15 @@ static struct str parameter(struct str query, struct str name)
 static bool try_answer(struct sleep_calls *s, const struct call *c)
 {
     const struct head_sleep *now = head_core_sleep_state(s->core);
-    if (c->wakes && now->state == SLEEP_AWAKE)
+    const bool is_done = c->wakes ? now->state == SLEEP_AWAKE
+                                  : now->n_falls != c->n_falls || now->state == SLEEP_ASLEEP;
+    if (is_done)
         s->answer(s->ctx, c->r, 200, "");
     else if (c->wakes && now->state == SLEEP_ASLEEP)
         s->answer(s->ctx, c->r, 409, "the model was put to sleep again before it served");
     else if (c->wakes && !head_core_is_ready(s->core))
         s->answer(s->ctx, c->r, 503,
                   "no replica serves yet: `cox status` shows which workers are missing");
-    else if (!c->wakes && (now->n_falls != c->n_falls || now->state == SLEEP_ASLEEP))
-        s->answer(s->ctx, c->r, 200, "");
     else if (!c->wakes && now->n_called_off != c->n_called_off)
         s->answer(s->ctx, c->r, 409,
                   "the order to sleep was called off: requests still run, or the model was woken. "

@@ -125,6 +125,7 @@ def planned(log):
     return {name: float(total) for name, total in rows}
 
 
+@pytest.mark.timeout(3 * SECONDS + 300)
 def test_ten_families_where_three_fit(tmp_path):
     expected = alone(tmp_path)
     models = [f"{f}={GOLDENS / f}" for f in FAMILIES]

@@ -184,7 +184,7 @@ static void keep_for_gateways(struct reading *r, struct set_model *m, const char
         return;
     char *key = arena_try_alloc(r->arena, strlen(name) + 1);
     for (size_t i = 0; i <= strlen(name); i++)
-        key[i] = name[i] == '-' ? '_' : name[i];
+        key[i] = (char)(name[i] == '-' ? '_' : name[i]);
     m->settings[m->n_settings++] = (struct set_setting){key, json_of(r, v)};
 }
 
