@@ -70,10 +70,8 @@ static size_t end_of_value(struct str t, size_t at)
 static bool decode(struct str inner, char *buf, size_t size, struct str *out)
 {
     const struct str quoted = {inner.ptr - 1, inner.len + 2};
-    size_t flags = JSON_DECODE_ANY;
-    flags |= JSON_ALLOW_NUL;
-    json_t *v = json_text_load(quoted, flags, NULL);
-    const bool fits = v && json_is_string(v) && json_string_length(v) <= size;
+    json_t *v = json_text_load(quoted, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    const bool fits = json_is_string(v) && json_string_length(v) <= size;
     if (fits) {
         *out = (struct str){buf, json_string_length(v)};
         memcpy(buf, json_string_value(v), out->len);
