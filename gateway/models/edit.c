@@ -1,9 +1,9 @@
 /* Changes one entry of the file of --models for the admin API.
  * `models_file_edit` locks the file, reads it into a tree (`load`), sets or removes the entry
- * (`change`), checks the whole text as a gateway would read it (`check_text`), and replaces the file
- * at once (`store`). The gateway then reads the file like any other change.
- * The file is never half written, two gateways never edit at once, and a text is never taken for a
- * number. Only the loop thread calls this; it blocks for a short read and write. */
+ * (`change`), checks the whole text as a gateway would read it (`check_text`), and replaces the
+ * file at once (`store`). The gateway then reads the file like any other change. The file is never
+ * half written, two gateways never edit at once, and a text is never taken for a number. Only the
+ * loop thread calls this; it blocks for a short read and write. */
 #include "gateway/models/edit.h"
 
 #include <errno.h>
