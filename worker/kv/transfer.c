@@ -549,6 +549,10 @@ bool kv_transfer_end(struct kv_transfer *t, uint32_t timeout_ms)
         pthread_cond_timedwait(&t->idle, &t->mutex, &at);
     bool ended = t->ended;
     pthread_mutex_unlock(&t->mutex);
+    if (ended) { /* a process that then ends at once leaves no thread behind */
+        pthread_join(t->thread, NULL);
+        t->started = false;
+    }
     return ended;
 }
 
