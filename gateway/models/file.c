@@ -420,7 +420,8 @@ enum status models_file_text(const char *path, struct strbuf *text, struct error
         close(fd);
     if (n < 0)
         return error_set(err, e == ENOENT ? STATUS_NOT_FOUND : STATUS_IO,
-                         "cannot read the file of models %s: %s", path, strerror(e));
+                         "cannot read the file of models %s: %s. Check the path of --models", path,
+                         strerror(e));
     if (text->failed)
         return error_set(err, STATUS_LIMIT,
                          "the file of models %s is larger than the limit of %d bytes", path,

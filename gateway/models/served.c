@@ -12,7 +12,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "common/base/path.h"
 #include "gateway/models/engine.h"
 
 enum {
