@@ -1,5 +1,5 @@
-"""Tests with a real model on two ranks that a rank that slows its replica down is named. A process that gets less CPU time than the others is named.
-Two processes that get equally little are not. The tests measure no times: the tests wait for reports and count windows of work."""
+"""Tests with a real model on two ranks that a rank that gets less CPU time than the other one is named, and only this one. The tests wait for reports and
+measure no times. test_straggler.py tests that equally slow ranks are not named: with real work, a busy machine can give one of them half the CPU time."""
 import contextlib
 import json
 import os
@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from cluster import ROOT, SHORT, SLOW, get, wait_for
+from cluster import ROOT, SLOW, get, wait_for
 from completions import body_of, run
 from real_model import PROMPTS, answer, cpu_cluster
 
@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}: scripts/
 # BODIES have long prompts and few tokens. Most of a step is then a rank's own work, so a stopped process is usually stopped within that work.
 BODIES = [body_of((f"({i}) " + " ".join(PROMPTS[8:16]))[:840], max_tokens=24) for i in range(8)]
 STOPPED_S, RUNNING_S = 0.06, 0.012
-N_WINDOWS = 3 if SHORT else 6  # windows in which each rank is checked; three slow windows in a row are reported
 
 
 @contextlib.contextmanager
@@ -77,31 +76,10 @@ def told(c, name):
     return [e["fields"]["instance"] for e in events(c) if e["event"] == name]
 
 
-def windows(c):
-    """Returns a function that counts the windows of work of both ranks since its first call."""
-    seen = {}
-
-    def look():
-        for rank, w in workers(c).items():
-            seen.setdefault(rank, []).append(w["own_step_s"])
-        return min(len(set(values) - {None}) for values in seen.values())
-
-    look.seen = seen
-    return look
-
-
 @pytest.fixture(scope="module")
 def c():
     with cpu_cluster("--max-model-len", "1024", "--no-enable-prefix-caching", tp=2, model=str(TINY)) as made:
         yield made
-
-
-def test_two_equally_slow_ranks_are_not_named(c):
-    look = windows(c)
-    with streams(c), slowed([c.pid("worker-0"), c.pid("worker-1")]):
-        wait_for("both have been looked at", lambda: look() > N_WINDOWS, 300)
-    print({rank: sorted(set(v) - {None}) for rank, v in look.seen.items()})
-    assert told(c, "straggler") == []
 
 
 @pytest.mark.parametrize("rank", [0, 1])
