@@ -30,6 +30,7 @@ struct set_model {
     const char *name;             /* name in requests, unique in the set */
     char tag[UP_SET_TAG_BYTES];   /* part of process names, unique in the set */
     const char *source;           /* MODEL as the user gave it */
+    const char *made_of;          /* equal texts mean equal processes */
     struct option_list names;     /* the name, then the aliases */
     struct up_options *o;         /* options of the model */
     struct config_result o_owned; /* owns the strings of `o` */
