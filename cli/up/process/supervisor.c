@@ -427,6 +427,26 @@ void supervisor_leave_model(struct supervisor *s, uint32_t model, enum up_role r
             supervisor_leave(s, s->children[i]->plan->name, leaves);
 }
 
+bool supervisor_forget_model(struct supervisor *s, uint32_t model)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_children; i++)
+        if (s->children[i]->plan->model == model &&
+            (s->children[i]->process || !s->children[i]->leaving))
+            return false;
+    for (uint32_t i = 0; i < s->n_children; i++) {
+        struct child *c = s->children[i];
+        if (c->plan->model != model) {
+            s->children[n++] = c;
+            continue;
+        }
+        loop_timer_stop(c->restart);
+        mem_free(c);
+    }
+    s->n_children = n;
+    return true;
+}
+
 /* ---- start and end ---- */
 
 static void signal_all(struct supervisor *s, int signum)

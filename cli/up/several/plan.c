@@ -9,13 +9,13 @@
 #include "cli/base/command_line.h"
 #include "cli/up/plan/argv.h"
 #include "cli/up/plan/plan.h"
+#include "cli/up/several/change.h"
 #include "cli/up/several/memory.h"
+#include "cli/up/several/slot.h"
 #include "cli/up/several/state.h"
 #include "cli/up/several/views.h"
-#include "common/base/clock.h"
 #include "common/base/mem.h"
-
-enum { PORT_STEP = 10 };
+#include "common/json/yaml_file.h"
 
 /* Refuses options that name one model, or that a cluster of several models does not have. */
 static enum status check_options(const struct up_options *o, struct error *err)
@@ -48,11 +48,13 @@ enum status set_run_read(const struct set_input *in, struct arena *arena, struct
     r->in = *in;
     r->arena = arena;
     TRY(check_options(in->options, err));
-    TRY(up_set_read(in, arena, &r->set, err));
-    r->models = mem_zalloc(r->set.n * sizeof *r->models);
-    for (uint32_t i = 0; i < r->set.n; i++) {
-        r->models[i].r = r;
-        r->models[i].opened.name = r->set.models[i].source;
+    r->models = mem_zalloc(SET_SLOTS_MAX * sizeof *r->models);
+    r->now = set_version_new();
+    TRY(up_set_read(in, &r->now->arena, &r->now->set, err));
+    for (uint32_t i = 0; i < r->now->set.n; i++) {
+        set_slot_take(r, i, r->now, &r->now->set.models[i]);
+        r->models[i].slot = SLOT_RUNS;
+        r->slot_of[i] = i;
     }
     set_run_write_names(r);
     return STATUS_OK;
@@ -62,13 +64,13 @@ enum status set_run_open(struct set_run *r, const char *command, const char *tmp
                          struct arena *arena, bool *has_not_come, uint64_t *fetched_ns,
                          struct error *err)
 {
-    for (uint32_t i = 0; i < r->set.n; i++) {
+    for (uint32_t i = 0; i < r->now->set.n; i++) {
         struct up_model *m = &r->models[i].opened;
-        enum status s = up_model_open(m, r->set.models[i].o, command, tmp_dir, arena, err);
+        enum status s = up_model_open(m, r->models[i].model->o, command, tmp_dir, arena, err);
         *has_not_come = *has_not_come || m->has_not_come;
         *fetched_ns = m->fetched_ns > *fetched_ns ? m->fetched_ns : *fetched_ns;
         if (s != STATUS_OK)
-            return error_prefix(err, s, "model %s", r->set.models[i].name);
+            return error_prefix(err, s, "model %s", r->models[i].model->name);
     }
     return STATUS_OK;
 }
@@ -78,47 +80,24 @@ enum status set_run_open(struct set_run *r, const char *command, const char *tmp
 static enum status choose_ports(struct set_run *r, struct error *err)
 {
     int64_t step = 0;
-    for (uint32_t i = 0; i < r->set.n; i++) {
-        struct up_options *o = r->set.models[i].o;
-        o->head_port += step;
-        o->worker_http_port += step;
-        o->comm_port += o->comm_port > 0 ? step : 0;
-        o->kv_port += o->kv_port > 0 ? step : 0;
-        o->admin_port += i;
-        if (o->head_port > 65535 || o->admin_port > 65535)
-            return error_set(err, STATUS_INVALID,
-                             "the head of %s would need a port above 65535: choose a lower "
-                             "--head-port or --admin-port",
-                             r->set.models[i].name);
-        step += (1 + up_options_n_workers(o) + PORT_STEP - 1) / PORT_STEP * PORT_STEP;
+    for (uint32_t i = 0; i < r->now->set.n; i++) {
+        TRY(set_slot_move_ports(&r->models[i], step, i, err));
+        step += r->models[i].n_ports;
     }
     return STATUS_OK;
-}
-
-static enum status build_plan(struct set_run *r, uint32_t i, struct error *err)
-{
-    struct running_model *m = &r->models[i];
-    enum status s =
-        up_plan_build(r->set.models[i].o, m->opened.name, &m->place, r->arena, &m->plan, err);
-    return s == STATUS_OK ? s : error_prefix(err, s, "model %s", r->set.models[i].name);
 }
 
 static void begin_demand(struct set_run *r)
 {
     struct demand *d = &r->demand;
-    *d = (struct demand){.models = mem_zalloc(r->set.n * sizeof *d->models),
-                         .n_models = r->set.n,
+    *d = (struct demand){.models = mem_zalloc(SET_SLOTS_MAX * sizeof *d->models),
+                         .n_models = SET_SLOTS_MAX,
                          .device_bytes = r->memory.device_bytes,
                          .n_devices = r->memory.n_devices,
                          .used = mem_zalloc(r->memory.n_devices * sizeof *d->used)};
-    for (uint32_t i = 0; i < r->set.n; i++) {
-        struct demand_model *m = &d->models[i];
-        const struct set_need *need = &r->set.models[i].need;
-        m->always = need->start == UP_START_ALWAYS;
-        m->first_device = need->first_device;
-        m->n_devices = set_devices_of(&r->memory, need, &m->device_bytes);
-        m->idle_ns = (uint64_t)r->set.models[i].o->idle_timeout_s * NS_PER_S;
-        m->state = m->always ? DEMAND_ON : DEMAND_OFF;
+    for (uint32_t i = 0; i < r->now->set.n; i++) {
+        set_slot_begin_demand(r, i);
+        d->models[i].state = d->models[i].always ? DEMAND_ON : DEMAND_OFF;
     }
 }
 
@@ -134,7 +113,7 @@ static void join_plans(struct set_run *r, const struct up_place *place, struct u
 {
     const struct up_options *o = r->in.options;
     uint32_t n = (uint32_t)o->gateways, at = 0;
-    for (uint32_t i = 0; i < r->set.n; i++)
+    for (uint32_t i = 0; i < r->now->set.n; i++)
         n += r->models[i].plan.n_children;
     struct up_child *children = arena_try_array(r->arena, n, sizeof *children);
     for (int pass = 0; pass < 3; pass++) {
@@ -142,10 +121,10 @@ static void join_plans(struct set_run *r, const struct up_place *place, struct u
             up_plan_gateways(o, place, r->arena, children + at);
             at += (uint32_t)o->gateways;
         }
-        for (uint32_t i = 0; i < r->set.n; i++)
+        for (uint32_t i = 0; i < r->now->set.n; i++)
             for (uint32_t k = 0; k < r->models[i].plan.n_children; k++) {
                 const struct up_child *c = &r->models[i].plan.children[k];
-                bool always = r->set.models[i].o->start == UP_START_ALWAYS;
+                bool always = r->models[i].model->o->start == UP_START_ALWAYS;
                 if (pass_of(c, always) == pass)
                     children[at++] = *c;
             }
@@ -160,6 +139,18 @@ static void join_plans(struct set_run *r, const struct up_place *place, struct u
     out->model_name = all->model_name = r->names;
 }
 
+/* Writes the models of the command line as a file of --models, so that `cox models` changes one
+ * kind of set. */
+static enum status write_own_set(struct set_run *r, struct error *err)
+{
+    struct strbuf text;
+    strbuf_init(&text, 0);
+    up_set_write(&r->now->set, &text);
+    enum status s = yaml_file_store(r->set_file, text.ptr, 0600, err);
+    strbuf_fini(&text);
+    return s;
+}
+
 enum status set_run_plan(struct set_run *r, const struct up_machine *m, struct up_plan *out,
                          struct up_plan *all, struct strbuf *table, struct error *err)
 {
@@ -171,25 +162,23 @@ enum status set_run_plan(struct set_run *r, const struct up_machine *m, struct u
                          "folder that you may write to");
     r->file = up_text(&b, "%s/models.yaml", m->throw_away.path);
     place.models_file = r->file;
+    r->place = m->place;
     TRY(choose_ports(r, err));
-    for (uint32_t i = 0; i < r->set.n; i++) {
-        struct running_model *x = &r->models[i];
-        const struct up_options *o = r->set.models[i].o;
-        x->place = m->place;
-        x->place.model = i + 1;
-        x->place.model_tag = r->set.models[i].tag;
-        x->admin = up_reachable(r->arena, o->admin_host, o->admin_port);
-        x->head = up_reachable(r->arena, o->head_host, o->head_port);
-        TRY(build_plan(r, i, err));
+    for (uint32_t i = 0; i < r->now->set.n; i++) {
+        set_slot_find_place(&r->models[i]);
+        TRY(set_slot_build_plan(&r->models[i], err));
     }
     TRY(set_run_plan_memory(r, table, err));
-    for (uint32_t i = 0; i < r->set.n; i++) /* again, with threads, KV cache and GPUs */
-        TRY(build_plan(r, i, err));
-    for (uint32_t i = 0; i < r->set.n; i++)
-        r->models[i].n_tries = mem_zalloc(r->models[i].plan.n_children * sizeof(uint32_t));
+    for (uint32_t i = 0; i < r->now->set.n; i++) /* again, with threads, KV cache and GPUs */
+        TRY(set_slot_build_plan(&r->models[i], err));
     begin_demand(r);
     join_plans(r, &place, out, all);
     TRY(up_plan_check_ports(all, err));
+    r->set_file = r->in.options->models_file;
+    if (!r->set_file) {
+        r->set_file = up_text(&b, "%s/set.yaml", m->throw_away.path);
+        TRY(write_own_set(r, err));
+    }
     return set_run_write_file(r, err);
 }
 
@@ -198,14 +187,13 @@ void set_run_free(struct set_run *r)
     if (!r)
         return;
     loop_timer_stop(r->timer);
-    for (uint32_t i = 0; r->models && i < r->set.n; i++) {
-        set_watch_free(r->models[i].watch);
-        up_model_close(&r->models[i].opened);
-        mem_free(r->models[i].n_tries);
-    }
+    set_changes_free(r);
+    for (uint32_t i = 0; r->models && i < SET_SLOTS_MAX; i++)
+        if (r->models[i].slot != SLOT_FREE)
+            set_slot_free(r, i);
     mem_free(r->models);
     mem_free(r->demand.models);
     mem_free(r->demand.used);
-    up_set_free(&r->set);
+    set_version_release(r->now);
     mem_free(r);
 }
