@@ -59,7 +59,12 @@ int cmd_chat(int argc, char **argv);
 int cmd_complete(int argc, char **argv);
 int cmd_smoke(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
-int cmd_models(int argc, char **argv);
+/* Lists the cache; with a subcommand it runs that one. */
+int cmd_models(const struct command_table *t, int argc, char **argv);
+int cmd_models_list(int argc, char **argv);
+int cmd_models_add(int argc, char **argv);
+int cmd_models_rm(int argc, char **argv);
+int cmd_models_alias(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_run_batch(int argc, char **argv);
 int cmd_keys(int argc, char **argv);

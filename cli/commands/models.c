@@ -15,6 +15,7 @@
 #include "cli/cache/list.h"
 #include "cli/cache/remove.h"
 #include "cli/commands/command.h"
+#include "cli/commands/list.h"
 #include "cli/commands/tables.h"
 #include "cli/pull/files/progress.h"
 #include "common/base/mem.h"
@@ -234,8 +235,9 @@ static void print_table(const char *cache_dir, const struct cached_models *l)
             printf("%s\n", next[s]);
 }
 
-int cmd_models(int argc, char **argv)
+int cmd_models(const struct command_table *t, int argc, char **argv)
 {
+    char name[40];
     struct models_options o = {0};
     struct config_result res;
     struct cached_models l = {0};
@@ -244,6 +246,12 @@ int cmd_models(int argc, char **argv)
     int code;
     const struct command_line line = {
         .usage = "cox models [OPTION...]", .specs = models_specs, .n_specs = models_n_specs};
+    snprintf(name, sizeof name, "models %.20s", argc > 1 && argv[1][0] != '-' ? argv[1] : "");
+    const struct command *sub = command_find(t, name);
+    if (sub) {
+        argv[1] = name;
+        return command_run(t, sub, argc - 1, argv + 1);
+    }
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         if (!find_cache(&o, "models", cache_dir)) {
             code = EXIT_USAGE;

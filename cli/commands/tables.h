@@ -25,6 +25,10 @@ extern const struct option_spec run_batch_specs[];
 extern const size_t run_batch_n_specs;
 extern const struct option_spec models_specs[], rm_specs[];
 extern const size_t models_n_specs, rm_n_specs;
+extern const struct option_spec models_list_specs[], models_add_specs[], models_rm_specs[];
+extern const struct option_spec models_alias_specs[];
+extern const size_t models_list_n_specs, models_add_n_specs, models_rm_n_specs;
+extern const size_t models_alias_n_specs;
 extern const struct option_spec keys_specs[], join_token_specs[], version_specs[];
 extern const size_t keys_n_specs, join_token_n_specs, version_n_specs;
 

@@ -23,16 +23,19 @@
 #include "cli/up/local/detach.h"
 #include "cli/up/local/find.h"
 #include "cli/up/local/name.h"
-#include "cli/up/machine.h"
-#include "cli/up/model.h"
 #include "cli/up/plan/argv.h"
 #include "cli/up/plan/plan.h"
+#include "cli/up/prepare/machine.h"
+#include "cli/up/prepare/model.h"
 #include "cli/up/probe.h"
+#include "cli/up/process/supervisor.h"
 #include "cli/up/ready.h"
 #include "cli/up/sagemaker.h"
 #include "cli/up/screen.h"
-#include "cli/up/set_run.h"
-#include "cli/up/supervisor.h"
+#include "cli/up/several/edit.h"
+#include "cli/up/several/plan.h"
+#include "cli/up/several/set_run.h"
+#include "cli/up/several/views.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -352,6 +355,19 @@ static enum status scale(void *ctx, uint32_t n, struct error *err)
     }
 }
 
+static json_t *models(void *ctx, uint64_t change)
+{
+    return set_run_list(((struct up *)ctx)->set, change);
+}
+
+static enum status edit(void *ctx, const json_t *order, uint64_t *change, struct error *err)
+{
+    const struct up *u = ctx;
+    if (u->is_stopping || !u->supervisor)
+        return error_set(err, STATUS_INVALID, "the cluster is starting or stopping");
+    return set_run_edit(u->set, order, change, err);
+}
+
 /* Starts the control socket. When that fails, the cluster serves without it, and a warning is
  * logged. */
 static void start_control(struct up *u)
@@ -373,6 +389,8 @@ static void start_control(struct up *u)
                                          .max_replicas = up_options_max_replicas(u->o),
                                          .n_workers = n_workers,
                                          .scale = scale,
+                                         .models = u->set ? models : NULL,
+                                         .edit = edit,
                                          .ctx = u};
     enum status s =
         u->machine.throw_away.path[0]

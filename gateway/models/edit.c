@@ -1,123 +1,30 @@
 /* Changes one entry of the file of --models for the admin API.
  * `models_file_edit` locks the file, reads it into a tree (`load`), sets or removes the entry
  * (`change`), checks the whole text as a gateway would read it (`check_text`), and replaces the
- * file at once (`store`). The gateway then reads the file like any other change. The file is never
- * half written, two gateways never edit at once, and a text is never taken for a number. Only the
- * loop thread calls this; it blocks for a short read and write. */
+ * file at once (`yaml_file_store`). The gateway then reads the file like any other change. The file
+ * is never half written, two gateways never edit at once, and a text is never taken for a number.
+ * Only the loop thread calls this; it blocks for a short read and write. */
 #include "gateway/models/edit.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/config/yaml_tree.h"
+#include "common/json/yaml_file.h"
 #include "gateway/models/file.h"
 
-enum { LOCK_TRIES = 20, LOCK_PAUSE_US = 5000 };
-
-/* Returns the node as JSON. A plain text stays a text as it was written, because a name such
- * as 1.10 is no number; only inside an option's mapping (`depth` 0) does JSON decide. */
-static json_t *tree_of(const struct yaml_node *n, uint32_t depth)
-{
-    if (n->kind == YAML_KIND_TEXT)
-        return yaml_node_is_null(n) ? json_null() : json_string(n->text);
-    if (depth == 1 && n->kind == YAML_KIND_MAP) {
-        struct strbuf json;
-        strbuf_init(&json, 0);
-        yaml_node_append_json(n, &json);
-        json_t *out = json_loadb(json.ptr, json.len, JSON_REJECT_DUPLICATES, NULL);
-        strbuf_fini(&json);
-        return out;
-    }
-    const bool is_map = n->kind == YAML_KIND_MAP;
-    json_t *out = is_map ? json_object() : json_array();
-    for (const struct yaml_node *m = n->first; m && out; m = m->next) {
-        json_t *v = tree_of(m, depth > 0 ? depth - 1 : 0);
-        if (!v || (is_map ? json_object_set_new(out, m->key->text, v)
-                          : json_array_append_new(out, v)) != 0) {
-            json_decref(out);
-            out = NULL;
-        }
-    }
-    return out;
-}
-
-/* Reads the file as a tree of JSON: a mapping of lists of mappings, whose values may be lists. */
 static enum status load(const char *path, json_t **out, struct error *err)
 {
-    enum { FILE_DEPTH = 4 };
     struct strbuf text;
-    struct arena nodes;
-    struct yaml_node *root = NULL;
-    struct yaml_mark at;
     *out = NULL;
     strbuf_init(&text, MODELS_FILE_MAX);
-    arena_init(&nodes, 0);
     enum status s = models_file_text(path, &text, err);
     if (s == STATUS_OK)
-        s = yaml_tree_parse(strbuf_str(&text), &nodes, &root, &at, err);
-    if (s == STATUS_OK && root)
-        *out = tree_of(root, FILE_DEPTH);
-    if (s == STATUS_OK && !json_is_object(*out))
-        s = error_set(err, STATUS_INVALID,
-                      "the file of models has a value that cannot be written as JSON");
-    arena_fini(&nodes);
+        s = yaml_file_tree(strbuf_str(&text), out, err);
     strbuf_fini(&text);
     return s;
-}
-
-/* Replaces the file at once. The new file has the old one's mode. */
-static enum status store(const char *path, const char *text, struct error *err)
-{
-    char fresh[PATH_MAX + 16];
-    struct stat old;
-    const mode_t mode = stat(path, &old) == 0 ? old.st_mode & 0777 : 0644;
-    const size_t n = strlen(text);
-    snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
-    const int fd = mkstemp(fresh);
-    const bool ok =
-        fd >= 0 && fchmod(fd, mode) == 0 && write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
-    const bool moved = ok && rename(fresh, path) == 0;
-    const int e = errno;
-    if (fd >= 0)
-        close(fd);
-    if (fd >= 0 && !moved)
-        unlink(fresh);
-    if (moved)
-        return STATUS_OK;
-    return error_set(err, STATUS_IO,
-                     "the file of models %s cannot be written: %s. Change it where it comes from, "
-                     "such as the chart's values",
-                     path, strerror(e));
-}
-
-/* Locks FILE.lock beside the file, so that of two gateways that share the file one edits after the
- * other. Returns the descriptor, or -1 after a tenth of a second, or when there can be no lock. */
-static int lock(const char *path, struct error *err)
-{
-    char name[PATH_MAX + 16];
-    snprintf(name, sizeof name, "%s.lock", path);
-    const int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    int e = fd < 0 ? errno : 0;
-    for (int i = 0; fd >= 0 && i < LOCK_TRIES; i++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-            return fd;
-        e = errno;
-        usleep(LOCK_PAUSE_US);
-    }
-    if (fd >= 0)
-        close(fd);
-    (void)error_set(err, STATUS_IO,
-                    "the file of models %s cannot be locked for a change: %s. Try again, or change "
-                    "it where it comes from",
-                    path, strerror(e));
-    return -1;
 }
 
 /* Sets or removes the item in the list. Returns false when there is no item to remove. */
@@ -189,7 +96,7 @@ static enum status edit(const char *path, const char *list, struct str name, con
     if (s == STATUS_OK)
         s = check_text(text, name, err);
     if (s == STATUS_OK)
-        s = store(path, text, err);
+        s = yaml_file_store(path, text, 0644, err);
     free(text);
     json_decref(root);
     return s;
@@ -202,7 +109,7 @@ enum status models_file_edit(const char *path, const char *list, struct str name
     if (!realpath(path, real))
         return error_set(err, STATUS_IO, "the file of models %s cannot be found: %s", path,
                          strerror(errno));
-    const int fd = lock(real, err);
+    const int fd = yaml_file_lock(real, err);
     if (fd < 0)
         return STATUS_IO;
     const enum status s = edit(real, list, name, item, err);

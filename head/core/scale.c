@@ -93,6 +93,8 @@ enum status head_core_rest(struct head_core *h, struct error *err)
         return error_set(err, STATUS_EXISTS, "%u requests are open. Try again when they have ended",
                          n_open);
     scale_hint_rest(&h->scale);
+    if (h->scale.asked_ns == 0) /* the first update must not count as a use */
+        h->scale.asked_ns = h->now_ns;
     h->scale.load.n_arrived = h->arrival_seq; /* requests that have ended ask for nothing */
     tell_changes(h, &was);
     return STATUS_OK;

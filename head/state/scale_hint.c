@@ -193,6 +193,7 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
 
 void scale_hint_rest(struct scale_hint *h)
 {
+    h->known = true; /* else `begin` would undo the order after the settle time */
     h->replicas = 0;
     h->low_since_ns = 0;
     h->is_starting = false;

@@ -13,7 +13,7 @@
 #include "common/http/server/request.h"
 #include "common/http/server/server.h"
 
-enum { LINES_KEPT = 4096, LINE_MAX_BYTES = 2000, ANSWER_LIMIT = 9 << 20, BODY_LIMIT = 4096 };
+enum { LINES_KEPT = 4096, LINE_MAX_BYTES = 2000, ANSWER_LIMIT = 9 << 20, BODY_LIMIT = 1 << 16 };
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
 struct up_control {
@@ -102,6 +102,41 @@ static void scale(const struct up_control *c, struct http_request *r)
         respond_json(r, 400, json_pack("{s:s}", "error", err.text));
 }
 
+/* Answers GET /models. */
+static void give_models(const struct up_control *c, struct http_request *r)
+{
+    static const char key[] = "change=";
+    struct str q = http_query(r);
+    uint64_t change = 0;
+    if (q.len > sizeof key - 1 && memcmp(q.ptr, key, sizeof key - 1) == 0 &&
+        str_to_u64((struct str){q.ptr + sizeof key - 1, q.len - (sizeof key - 1)}, &change) !=
+            STATUS_OK)
+        http_respond(r, 400, TEXT_PLAIN, STR("change=NUMBER is not a number\n"), NULL, 0);
+    else
+        respond_json(r, 200, c->o.models(c->o.ctx, change));
+}
+
+/* Answers POST /models. */
+static void edit_models(const struct up_control *c, struct http_request *r)
+{
+    struct error err = {0};
+    uint64_t change = 0;
+    struct str body = http_body(r);
+    json_t *order = json_loadb(body.ptr ? body.ptr : "", body.len, JSON_REJECT_DUPLICATES, NULL);
+    enum status s = json_is_object(order)
+                        ? c->o.edit(c->o.ctx, order, &change, &err)
+                        : error_set(&err, STATUS_INVALID, "the order must be a JSON object");
+    json_decref(order);
+    if (s == STATUS_OK)
+        respond_json(r, 200, json_pack("{s:I}", "change", (json_int_t)change));
+    else
+        respond_json(r,
+                     s == STATUS_EXISTS      ? 409
+                     : s == STATUS_NOT_FOUND ? 404
+                                             : 400,
+                     json_pack("{s:s}", "error", err.text));
+}
+
 static void give_state(const struct up_control *c, struct http_request *r)
 {
     const struct up_control_options *o = &c->o;
@@ -127,6 +162,15 @@ static void on_request(void *ctx, struct http_request *r)
         give_lines(c, r);
     else if (str_eq_c(http_path(r), "/scale") && is_post)
         scale(c, r);
+    else if (str_eq_c(http_path(r), "/models") && !c->o.models)
+        respond_json(r, 400,
+                     json_pack("{s:s}", "error",
+                               "this cluster serves one model, and its models cannot be changed. "
+                               "Start it with `cox up NAME=MODEL` or with --models"));
+    else if (str_eq_c(http_path(r), "/models") && is_post)
+        edit_models(c, r);
+    else if (str_eq_c(http_path(r), "/models"))
+        give_models(c, r);
     else if (str_eq_c(http_path(r), "/") && !is_post)
         give_state(c, r);
     else if (str_eq_c(http_path(r), "/stop") && is_post) {
@@ -134,7 +178,8 @@ static void on_request(void *ctx, struct http_request *r)
         c->o.stop(c->o.ctx);
     } else
         http_respond(r, 404, TEXT_PLAIN,
-                     STR("GET /, GET /logs, POST /scale and POST /stop are here\n"), NULL, 0);
+                     STR("GET /, GET /logs, /models, POST /scale and POST /stop are here\n"), NULL,
+                     0);
 }
 
 enum status up_control_start(const struct up_control_options *o, struct up_control **out,

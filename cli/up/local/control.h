@@ -1,15 +1,20 @@
 #pragma once
-/* Answers on the control socket of a running `cox up`, for `cox ps`, `cox stop`, `cox logs` and
- * `cox scale`. The socket is called "control" and lies in the cluster's throw-away folder, which
- * no other user may enter. The struct keeps the last lines of the log. There is no list of
- * clusters: commands find a user's clusters by these sockets. Only the loop thread calls these
- * functions.
+/* Answers on the control socket of a running `cox up`, for `cox ps`, `cox stop`, `cox logs`,
+ * `cox scale` and `cox models`. The socket is called "control" and lies in the cluster's throw-away
+ * folder, which no other user may enter. The struct keeps the last lines of the log. There is no
+ * list of clusters: commands find a user's clusters by these sockets. Only the loop thread calls
+ * these functions.
  *
  *   GET /            {"name", "model", "state", "url", "admin": HOST:PORT, "pid", "uptime_s",
  *                     "workers", "group", "max_groups", "processes": [NAME], "log": FILE or null}
  *   POST /stop       {"pid"}, and the cluster ends as after SIGTERM
  *   GET /logs?since=N   "NEXT\n", then lines "NAME\tTEXT\n" from N on
+ *   GET /models?change=N   the models of a cluster of several, and how change N has ended
+ *   POST /models {"do": …}      {"change": N}, or {"error"} with 400, 404 or 409
  *   POST /scale {"workers": N}   {"was", "workers", "group"}, or 400 and {"error"} */
+#include <jansson.h>
+#include <stdint.h>
+
 #include "common/loop/loop.h"
 
 struct up_control;
@@ -27,6 +32,10 @@ struct up_control_options {
     const char *(*process)(void *ctx, uint32_t i);
     void (*stop)(void *ctx);
     enum status (*scale)(void *ctx, uint32_t n_workers, struct error *err);
+    /* the models of a cluster of several, and an edit of them; NULL = the cluster has one model.
+     * `edit` checks the order, which is of an unknown client. */
+    json_t *(*models)(void *ctx, uint64_t change);
+    enum status (*edit)(void *ctx, const json_t *order, uint64_t *change, struct error *err);
     void *ctx;
 };
 

@@ -231,9 +231,12 @@ enum status local_cluster_ask(const struct local_cluster *c, const char *path, c
         return STATUS_OK;
     json_t *j = json_loadb(answer->ptr ? answer->ptr : "", answer->len, 0, NULL);
     const char *text = json_string_value(json_object_get(j, "error"));
-    enum status s =
-        error_set(err, STATUS_INVALID, "%s",
-                  text ? text : "`cox up` rejected the request without a reason. See its log");
+    enum status s = error_set(
+        err,
+        code == 409   ? STATUS_EXISTS
+        : code == 404 ? STATUS_NOT_FOUND
+                      : STATUS_INVALID,
+        "%s", text ? text : "`cox up` rejected the request without a reason. See its log");
     json_decref(j);
     return s;
 }

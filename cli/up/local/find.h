@@ -21,7 +21,7 @@ size_t local_cluster_list(uint32_t wait_ms, struct local_cluster **owned_list);
 MUST_USE enum status local_cluster_find(const char *name, const char *address,
                                         struct local_cluster *out, struct error *err);
 /* Sends a request to the cluster's control socket. A status other than 200 is an error with the
- * answer's text. */
+ * answer's text: STATUS_NOT_FOUND for 404, STATUS_EXISTS for 409, otherwise STATUS_INVALID. */
 MUST_USE enum status local_cluster_ask(const struct local_cluster *c, const char *path,
                                        const char *body, struct strbuf *answer, struct error *err);
 /* Returns the process names in the first column of the cluster's log; NULL when the cluster does

@@ -33,6 +33,8 @@ uint32_t set_devices_of(const struct set_memory *m, const struct set_need *need,
 /* Sets the KV cache to its least size and `permille` of the distance to the wanted size. */
 static void set_kv(struct set_need *need, uint32_t permille)
 {
+    if (need->is_placed)
+        return;
     uint64_t more = need->kv_wanted_bytes > need->kv_least_bytes
                         ? need->kv_wanted_bytes - need->kv_least_bytes
                         : 0;
@@ -74,6 +76,8 @@ static const char *size_text(uint64_t bytes, char out[CELL_BYTES])
 
 static bool place(const struct set_memory *m, const uint64_t *used, struct set_need *need)
 {
+    if (need->is_placed)
+        return fits_at(m, used, need, need->first_device);
     for (uint32_t first = 0; first < m->n_devices; first++)
         if (fits_at(m, used, need, first)) {
             need->first_device = first;
@@ -180,6 +184,8 @@ static bool share_beside(const struct set_memory *m, struct set_need *needs, uin
  * has the memory of the `always` models. */
 static void share_of_rest(const struct set_memory *m, const uint64_t *used, struct set_need *need)
 {
+    if (need->is_placed)
+        return;
     uint64_t rest = UINT64_MAX, each;
     uint32_t n = set_devices_of(m, need, &each), per_device = m->on_gpus ? 1 : need->n_workers;
     for (uint32_t i = need->first_device; i < need->first_device + n; i++) {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/up/local/name.h"
+#include "cli/up/set/links.h"
 #include "common/base/mem.h"
 #include "common/config/lookup.h"
 #include "common/config/yaml_tree.h"
@@ -180,7 +181,8 @@ static const char *json_of(struct reading *r, const struct yaml_node *v)
 static void keep_for_gateways(struct reading *r, struct set_model *m, const char *name,
                               const struct yaml_node *v)
 {
-    if (config_find(gateway_options, n_gateway_options, str_from(name)) == n_gateway_options)
+    if (!set_links_is_key(name) &&
+        config_find(gateway_options, n_gateway_options, str_from(name)) == n_gateway_options)
         return;
     char *key = arena_try_alloc(r->arena, strlen(name) + 1);
     for (size_t i = 0; i <= strlen(name); i++)
@@ -237,6 +239,24 @@ static bool is_own_key(const char *key)
            strcmp(key, "start") == 0;
 }
 
+/* Writes down what the processes of a model are made of. Models with equal texts run the same
+ * processes, whatever their names. */
+static void describe(struct reading *r, struct set_model *m, const struct yaml_node *entry)
+{
+    struct strbuf b;
+    strbuf_init(&b, 2ul * FILE_MAX_BYTES);
+    strbuf_append_json(&b, str_from(m->source));
+    strbuf_printf(&b, " %u", m->o->start);
+    for (const struct yaml_node *v = entry ? entry->first : NULL; v; v = v->next)
+        if (!is_own_key(v->key->text) && !set_links_is_key(v->key->text)) {
+            strbuf_append_c(&b, " ");
+            strbuf_append_json(&b, str_from(v->key->text));
+            yaml_node_append_json(v, &b);
+        }
+    m->made_of = text(r, "%s", b.ptr);
+    strbuf_fini(&b);
+}
+
 /* Parses the options of a model: those of the command line, then those of its entry. */
 static enum status read_options(struct reading *r, struct set_model *m,
                                 const struct yaml_node *entry)
@@ -248,7 +268,9 @@ static enum status read_options(struct reading *r, struct set_model *m,
     memcpy(argv, r->in->argv, (size_t)n * sizeof *argv);
     m->settings = arena_try_array(r->arena, entry ? entry->n : 1, sizeof *m->settings);
     for (const struct yaml_node *v = entry ? entry->first : NULL; v && s == STATUS_OK; v = v->next)
-        if (!is_own_key(v->key->text))
+        if (set_links_is_key(v->key->text))
+            keep_for_gateways(r, m, v->key->text, v);
+        else if (!is_own_key(v->key->text))
             s = add_flags(r, m, v, argv, &argc, n + FLAGS_MAX);
     argv[argc] = NULL;
     if (s == STATUS_OK) {
@@ -295,6 +317,7 @@ static enum status read_words(struct reading *r)
         choose_tag(r->set, m);
         TRY(read_options(r, m, NULL));
         m->o->start = r->in->options->on_demand ? UP_START_ON_DEMAND : UP_START_ALWAYS;
+        describe(r, m, NULL);
     }
     return STATUS_OK;
 }
@@ -351,24 +374,27 @@ static enum status read_entry(struct reading *r, const struct yaml_node *entry)
     TRY(read_aliases(r, m, child(entry, "aliases")));
     choose_tag(r->set, m);
     TRY(read_options(r, m, entry));
-    return read_start(r, m, child(entry, "start"));
+    TRY(read_start(r, m, child(entry, "start")));
+    describe(r, m, entry);
+    return STATUS_OK;
 }
 
-static enum status read_text(struct reading *r, struct strbuf *out)
+enum status up_set_text(const char *file, struct strbuf *out, struct error *err)
 {
     char piece[4096];
     ssize_t n = -1;
-    int fd = open(r->file, O_RDONLY | O_CLOEXEC);
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    strbuf_init(out, FILE_MAX_BYTES);
     while (fd >= 0 && (n = read(fd, piece, sizeof piece)) > 0)
         if (!strbuf_append(out, piece, (size_t)n)) {
             close(fd);
-            return error_set(r->err, STATUS_INVALID, "%s is larger than 1 MiB (--models)", r->file);
+            return error_set(err, STATUS_INVALID, "%s is larger than 1 MiB (--models)", file);
         }
     int why = errno;
     if (fd >= 0)
         close(fd);
     return n == 0 ? STATUS_OK
-                  : error_set(r->err, STATUS_INVALID, "cannot read %s (--models): %s", r->file,
+                  : error_set(err, STATUS_INVALID, "cannot read %s (--models): %s", file,
                               strerror(why));
 }
 
@@ -386,25 +412,49 @@ static enum status read_tree(struct reading *r, const struct yaml_node *root)
                          c->key->text);
     for (const struct yaml_node *c = models->first; c; c = c->next)
         TRY(read_entry(r, c));
-    return STATUS_OK;
+    return set_links_check(r->set, models, child(root, "routes"), r->file, r->err);
+}
+
+static enum status read_yaml(struct reading *r, struct str yaml)
+{
+    struct yaml_node *root = NULL;
+    struct yaml_mark at;
+    if (yaml_tree_parse(yaml, r->arena, &root, &at, r->err) != STATUS_OK) {
+        const struct error why = *r->err;
+        return error_set(r->err, STATUS_INVALID, "%s:%u: %s", r->file, at.line, why.text);
+    }
+    return read_tree(r, root);
 }
 
 static enum status read_file(struct reading *r)
 {
     struct strbuf b;
-    struct yaml_node *root = NULL;
-    struct yaml_mark at;
-    strbuf_init(&b, FILE_MAX_BYTES);
-    enum status s = read_text(r, &b);
-    if (s == STATUS_OK &&
-        yaml_tree_parse(strbuf_str(&b), r->arena, &root, &at, r->err) != STATUS_OK) {
-        const struct error why = *r->err;
-        s = error_set(r->err, STATUS_INVALID, "%s:%u: %s", r->file, at.line, why.text);
-    }
+    enum status s = up_set_text(r->file, &b, r->err);
     if (s == STATUS_OK)
-        s = read_tree(r, root);
+        s = read_yaml(r, strbuf_str(&b));
     strbuf_fini(&b);
     return s;
+}
+
+enum status up_set_read_again(const struct set_input *in, const char *file, struct str yaml,
+                              struct arena *arena, struct up_set *out, struct error *err)
+{
+    struct reading r = {in, arena, out, err, file};
+    out->models = mem_zalloc(UP_SET_MAX * sizeof *out->models);
+    return read_yaml(&r, yaml);
+}
+
+void up_set_write(const struct up_set *set, struct strbuf *out)
+{
+    static const char *const starts[] = {"always", "on-demand", "asleep"};
+    strbuf_append_c(out, "models:\n");
+    for (uint32_t i = 0; i < set->n; i++) {
+        strbuf_append_c(out, "- {name: ");
+        strbuf_append_json(out, str_from(set->models[i].name));
+        strbuf_append_c(out, ", model: ");
+        strbuf_append_json(out, str_from(set->models[i].source));
+        strbuf_printf(out, ", start: %s}\n", starts[set->models[i].o->start]);
+    }
 }
 
 enum status up_set_read(const struct set_input *in, struct arena *arena, struct up_set *out,

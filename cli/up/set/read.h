@@ -3,6 +3,7 @@
 #include "cli/up/set/types.h"
 #include "common/base/arena.h"
 #include "common/base/status.h"
+#include "common/base/str.h"
 
 /* `set_input` is a parsed command line. Its options hold for every model, and the options of a
  * model in the file override them. All pointers are borrowed. */
@@ -19,6 +20,15 @@ struct set_input {
  * zeroed set before. STATUS_INVALID: the text names the model, and the line of the file. */
 MUST_USE enum status up_set_read(const struct set_input *in, struct arena *arena,
                                  struct up_set *out, struct error *err);
+/* Reads the set again from `yaml`, which is the text of a file of --models. `file` is for errors.
+ */
+MUST_USE enum status up_set_read_again(const struct set_input *in, const char *file,
+                                       struct str yaml, struct arena *arena, struct up_set *out,
+                                       struct error *err);
+/* Reads the text of a file of --models, at most 1 MiB. The caller frees `out` in every case. */
+MUST_USE enum status up_set_text(const char *file, struct strbuf *out, struct error *err);
+/* Appends the models of a command line as the text of a file of --models. */
+void up_set_write(const struct up_set *set, struct strbuf *out);
 void up_set_free(struct up_set *s);
 /* Returns true when the word is NAME=MODEL. A path that exists, or that has a slash or a colon
  * before the '=', is a MODEL. */

@@ -16,6 +16,7 @@ struct set_need {
     /* KV cache that the worker takes by default, and that of one sequence of full length. They
      * are equal when an option sets the size. */
     uint64_t kv_wanted_bytes, kv_least_bytes;
+    bool is_placed; /* the model runs: kv_bytes and first_device are given */
     /* results */
     uint64_t kv_bytes;
     uint32_t first_device; /* device of worker 0; worker i is on first_device + i */
@@ -30,6 +31,7 @@ struct set_model {
     const char *name;             /* name in requests, unique in the set */
     char tag[UP_SET_TAG_BYTES];   /* part of process names, unique in the set */
     const char *source;           /* MODEL as the user gave it */
+    const char *made_of;          /* equal texts mean equal processes */
     struct option_list names;     /* the name, then the aliases */
     struct up_options *o;         /* options of the model */
     struct config_result o_owned; /* owns the strings of `o` */

@@ -200,6 +200,25 @@ static void rest_lasts_until_the_next_request(void **state)
     assert_true(scale_hint_rests(&h, &sleepy, 22 * S));
 }
 
+static void rest_before_the_workers_are_known_lasts_too(void **state)
+{
+    struct scale_config c = sleepy;
+    struct scale_hint h = {0};
+    struct scale_load load = {.n_workers = 2};
+    c.settle_ns = 5 * S;
+    scale_hint_update(&h, &c, &load, 1 * S);
+    assert_false(h.known);
+    scale_hint_rest(&h);
+    for (uint64_t t = 2; t < 9; t++) {
+        scale_hint_update(&h, &c, &load, t * S);
+        assert_int_equal(h.replicas, 0);
+    }
+    assert_true(scale_hint_rests(&h, &c, 9 * S));
+    load.n_arrived = load.waiting = 1;
+    scale_hint_update(&h, &c, &load, 9 * S);
+    assert_int_equal(h.replicas, 1);
+}
+
 static void down_comes_after_a_calm_time_and_to_the_most_that_was_needed(void **state)
 {
     struct scale_hint h = begun(&plain, 4);
@@ -364,6 +383,7 @@ int main(void)
         cmocka_unit_test(a_new_head_says_nothing_until_everybody_may_be_back),
         cmocka_unit_test(a_head_without_workers_asks_for_the_first_ones_at_once),
         cmocka_unit_test(rest_lasts_until_the_next_request),
+        cmocka_unit_test(rest_before_the_workers_are_known_lasts_too),
         cmocka_unit_test(down_comes_after_a_calm_time_and_to_the_most_that_was_needed),
         cmocka_unit_test(a_busy_moment_begins_the_calm_time_anew),
         cmocka_unit_test(what_is_on_its_way_is_not_asked_for_again),

@@ -69,6 +69,8 @@ static void an_entry_overrides_the_command_line(void **state)
                                    "  tensor_parallel_size: 4\n"
                                    "  tool_call_parser: hermes\n"
                                    "  start: asleep\n"
+                                   "  fallback: ORG/Some-Model\n"
+                                   "  max_requests: 3\n"
                                    "- {model: ORG/Some-Model, enforce-eager: true}\n"
                                    "routes:\n- {name: r, targets: [{model: a}]}\n"),
                      STATUS_OK);
@@ -95,6 +97,8 @@ static void an_entry_overrides_the_command_line(void **state)
                                  "  head: \"127.0.0.1:1\"\n"
                                  "  queue_timeout: 600\n"
                                  "  tool_call_parser: \"hermes\"\n"
+                                 "  fallback: \"ORG/Some-Model\"\n"
+                                 "  max_requests: 3\n"
                                  "  state: failed\n"
                                  "  reason: \"it said \\\"no\\\"\\nand ended\"\n"
                                  "- name: \"ORG/Some-Model\"\n"
@@ -102,6 +106,31 @@ static void an_entry_overrides_the_command_line(void **state)
                                  "  head: \"127.0.0.1:2\"\n"
                                  "routes: [{\"name\":\"r\",\"targets\":[{\"model\":\"a\"}]}]\n");
     strbuf_fini(&out);
+    end(&c);
+}
+
+/* The text of a set is read again without a change, so that `cox models` changes one model only. */
+static void a_written_set_is_the_same_set(void **state)
+{
+    struct read_case c;
+    struct up_set again = {0};
+    struct strbuf yaml;
+    char up[] = "up", a[] = "a=/x/m.gguf", b[] = "\"b=null", on[] = "--on-demand";
+    assert_int_equal(read_args(&c, 4, (char *[]){up, a, b, on, NULL}), STATUS_OK);
+    char *no_env[] = {NULL};
+    char *argv[] = {up, a, b, on, NULL};
+    const struct set_input in = {4, argv, no_env, up_specs, up_n_specs, &c.o, &c.res.positional};
+    strbuf_init(&yaml, 0);
+    up_set_write(&c.set, &yaml);
+    assert_int_equal(up_set_read_again(&in, "set", strbuf_str(&yaml), &c.arena, &again, &c.err),
+                     STATUS_OK);
+    assert_int_equal(again.n, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_string_equal(again.models[i].name, c.set.models[i].name);
+        assert_string_equal(again.models[i].made_of, c.set.models[i].made_of);
+    }
+    up_set_free(&again);
+    strbuf_fini(&yaml);
     end(&c);
 }
 
@@ -154,6 +183,26 @@ static void wrong_files_are_refused_with_their_line(void **state)
         {"models:\n- name: a\n  model: b\n  swap_space: 1\n", "is not an option of one model"},
         {"models:\n- {name: \"a b\", model: b}\n", "the model name \"a b\" is invalid"},
         {"models:\n- {name: a, model: b}\nmore: 1\n", ":3: unknown key `more`"},
+        {"models:\n- {name: a, model: b}\nroutes:\n- name: r\n  targets: [{model: c}]\n",
+         ":5: `model` names c, but the file has no model of this name"},
+        {"models:\n- {name: a, model: b}\nroutes:\n- {name: r, targets: [{model: a, weight: "
+         "-1}]}\n",
+         ":4: `weight` must be a whole number"},
+        {"models:\n- {name: a, model: b}\nroutes:\n- {name: r, targets: [{model: a, weight: 0}]}\n",
+         ":4: at least one target needs a weight above 0"},
+        {"models:\n- {name: a, model: b}\nroutes:\n- {name: r, targets: [{model: a}], mirror: c}\n",
+         ":4: `mirror` names c"},
+        {"models:\n- {name: a, model: b}\nroutes:\n- {name: r, targets: [{model: a}]}\n"
+         "- {name: r, targets: [{model: a}]}\n",
+         ":5: two routes have the name r"},
+        {"models:\n- {name: a, model: b}\nroutes:\n- {name: r, targets: [{model: a}], more: 1}\n",
+         ":4: unknown key `more`"},
+        {"models:\n- {name: a, model: b}\nroutes: 3\n", ":3: `routes` must be a list"},
+        {"models:\n- {name: a, model: b, fallback: c}\n", ":2: `fallback` names c"},
+        {"models:\n- {name: a, model: b, fallback: a}\n", ":2: the fallbacks of a lead back"},
+        {"models:\n- {name: a, model: b, fallback: c}\n- {name: c, model: b, fallback: a}\n",
+         ":2: the fallbacks of a lead back to itself"},
+        {"models:\n- {name: a, model: b, max_requests: 0}\n", ":2: `max_requests` must be"},
         {"models: [", ":2: the file is not valid YAML"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -170,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_entry_overrides_the_command_line),
         cmocka_unit_test(models_of_the_command_line),
+        cmocka_unit_test(a_written_set_is_the_same_set),
         cmocka_unit_test(equal_tags_get_numbers),
         cmocka_unit_test(wrong_files_are_refused_with_their_line),
     };

@@ -54,6 +54,9 @@ void supervisor_leave(struct supervisor *s, const char *name, bool leaves);
 bool supervisor_runs(const struct supervisor *s, uint32_t model);
 /* Calls supervisor_leave for each child of the model that has the role. */
 void supervisor_leave_model(struct supervisor *s, uint32_t model, enum up_role role, bool leaves);
+/* Forgets the children of a model, whose plan is then not used any more. Returns false while one of
+ * them runs or has not been told to leave. `model` is above 0. */
+bool supervisor_forget_model(struct supervisor *s, uint32_t model);
 /* Returns why the supervisor gave up: the last line of a child that cannot start. "" = the
  * supervisor did not give up. */
 const char *supervisor_failure(const struct supervisor *s);

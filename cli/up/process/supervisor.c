@@ -6,7 +6,7 @@
  * only while it is wanted. It is not wanted when it leaves, or when the shutdown of its role has
  * begun. The loop stops when the last child has ended after a stop. Only the loop thread calls
  * these functions. */
-#include "cli/up/supervisor.h"
+#include "cli/up/process/supervisor.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "cli/base/last_words.h"
-#include "cli/up/restart_policy.h"
+#include "cli/up/process/restart_policy.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -425,6 +425,26 @@ void supervisor_leave_model(struct supervisor *s, uint32_t model, enum up_role r
     for (uint32_t i = 0; i < s->n_children; i++)
         if (s->children[i]->plan->model == model && s->children[i]->plan->role == role)
             supervisor_leave(s, s->children[i]->plan->name, leaves);
+}
+
+bool supervisor_forget_model(struct supervisor *s, uint32_t model)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_children; i++)
+        if (s->children[i]->plan->model == model &&
+            (s->children[i]->process || !s->children[i]->leaving))
+            return false;
+    for (uint32_t i = 0; i < s->n_children; i++) {
+        struct child *c = s->children[i];
+        if (c->plan->model != model) {
+            s->children[n++] = c;
+            continue;
+        }
+        loop_timer_stop(c->restart);
+        mem_free(c);
+    }
+    s->n_children = n;
+    return true;
 }
 
 /* ---- start and end ---- */
