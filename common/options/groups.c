@@ -45,7 +45,8 @@ const struct option_group option_groups[] = {
      "redis standby standby-port standby-admin-port cluster-name lease-ttl peer-timeout "
      "startup-timeout shutdown-timeout shutdown-delay drain-timeout"},
     {"scaling", "Autoscaling",
-     "scale-min scale-max scale-ttft-ms scale-calm-s scale-idle-s scale-start-s scale-settle-s"},
+     "scale-min scale-max scale-ttft-ms scale-calm-s scale-idle-s scale-start-s scale-settle-s "
+     "wake-by-order"},
     {"sagemaker", "SageMaker", "sagemaker invocations invocations-statuses"},
     {"monitoring", "Logs, metrics and traces",
      "log-level log-format color stats-interval stats-format access-log metrics-public "

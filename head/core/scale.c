@@ -65,7 +65,8 @@ void scale_tick(struct head_core *h)
                                   x.n_blocks ? (double)x.n_blocks_used / (double)x.n_blocks : 0,
                               .oldest_wait_ns = oldest_wait_ns(h),
                               .n_arrived = h->arrival_seq};
-    if (sleep_is_down(h)) /* a sleeping cluster counts as an idle one */
+    /* a sleeping cluster counts as an idle one, and a held one as a cluster without workers */
+    if (sleep_is_down(h) && !h->sleep.held)
         load = (struct scale_load){.n_replicas = load.n_workers / h->config.scale.world,
                                    .n_workers = load.n_workers,
                                    .n_arrived = load.n_arrived};
@@ -96,6 +97,11 @@ enum status head_core_rest(struct head_core *h, struct error *err)
     h->scale.load.n_arrived = h->arrival_seq; /* requests that have ended ask for nothing */
     tell_changes(h, &was);
     return STATUS_OK;
+}
+
+void scale_ask(struct head_core *h)
+{
+    scale_hint_ask(&h->scale, h->now_ns);
 }
 
 uint32_t scale_seconds_to_start(const struct head_core *h)

@@ -7,7 +7,9 @@
  * Invariants: everything runs on the loop thread, without a clock. `cluster.asleep` is set from
  * FALLING to ASLEEP, and no replica is formed meanwhile. Only a free worker gets an order. An
  * order is lost with its session at most: Hello says the level, and the order is sent again. A
- * join wakes a worker, so waking needs no order for the workers that are placed. */
+ * join wakes a worker, so waking needs no order for the workers that are placed. While `sleep.held`
+ * is set, the memory of the workers may belong to another model: nothing but head_core_end_rest
+ * leaves ASLEEP, and everything else that would wake the cluster asks for workers (scale.h). */
 #include "head/core/sleep.h"
 
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include "common/base/str.h"
 #include "head/cluster/formation.h"
 #include "head/core/dispatch.h"
+#include "head/core/scale.h"
 #include "head/request/request.h"
 #include "head/state/head_core.h"
 #include "head/state/requests.h"
@@ -39,6 +42,7 @@ static void enter(struct head_core *h, enum sleep_state next)
     h->sleep.state = next;
     h->sleep.since_ns = h->now_ns;
     h->sleep.look = true;
+    h->sleep.held = h->sleep.held && next != SLEEP_AWAKE && next != SLEEP_WAKING;
     h->cluster.asleep = next == SLEEP_FALLING || next == SLEEP_ASLEEP;
     h->cluster.place_dirty = true;
 }
@@ -86,7 +90,9 @@ static void call_off(struct head_core *h, const char *why)
 
 void sleep_end(struct head_core *h, const char *why)
 {
-    if (h->sleep.state == SLEEP_WAITING)
+    if (h->sleep.held)
+        scale_ask(h);
+    else if (h->sleep.state == SLEEP_WAITING)
         call_off(h, why);
     else if (h->sleep.state == SLEEP_FALLING)
         h->sleep.wake_ordered = true;
@@ -98,6 +104,12 @@ void head_core_wake(struct head_core *h, const char *by, uint64_t now_ns)
 {
     h->now_ns = h->cluster.now_ns = now_ns;
     sleep_end(h, by);
+}
+
+void head_core_end_rest(struct head_core *h, uint64_t now_ns)
+{
+    h->sleep.held = false;
+    head_core_wake(h, "the program that starts the workers", now_ns);
 }
 
 static void become_awake(struct head_core *h)
@@ -141,6 +153,26 @@ void head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, co
     else if (s->state == SLEEP_ASLEEP || s->state == SLEEP_WAKING)
         enter(h, SLEEP_FALLING);
     s->look = true;
+}
+
+enum status head_core_rest_asleep(struct head_core *h, enum sleep_level level, uint64_t now_ns,
+                                  struct error *err)
+{
+    /* Requests that wait in a held sleep are no obstacle to a deeper one: none of them runs. */
+    bool is_held = h->sleep.held && h->sleep.state != SLEEP_WAITING;
+    if (!is_held)
+        TRY(head_core_rest(h, err));
+    head_core_sleep(h, level, false, "the program that starts the workers", now_ns);
+    h->sleep.held = true;
+    return STATUS_OK;
+}
+
+uint32_t head_core_count_asleep(const struct head_core *h)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = h->cluster.workers; w; w = w->next)
+        n += w->peer->open && worker_is_free(w) && w->sleep_level >= h->sleep.level;
+    return h->sleep.state == SLEEP_ASLEEP ? n : 0;
 }
 
 static bool is_idle(const struct head_core *h)
@@ -206,7 +238,7 @@ void sleep_turn(struct head_core *h)
         call_off(h, "requests that have not ended in time");
     if (s->state == SLEEP_FALLING)
         try_to_sleep(h);
-    if (s->state == SLEEP_ASLEEP && (h->n_held > 0 || s->wake_ordered))
+    if (s->state == SLEEP_ASLEEP && !s->held && (h->n_held > 0 || s->wake_ordered))
         wake(h, h->n_held > 0 ? "a request" : "an order");
     if ((s->state == SLEEP_WAKING || s->state == SLEEP_ASLEEP) && h->n_live > 0)
         become_awake(h); /* an adopted replica ends the sleep too */
@@ -293,9 +325,11 @@ void sleep_on_hello(struct head_core *h, const struct worker *w)
     h->sleep.look = true;
     if (is_inherited(h)) {
         h->sleep.level = w->sleep_level;
+        h->sleep.held = h->config.wake_by_order;
         enter(h, SLEEP_ASLEEP);
-        events_add(&h->events, h->now_ns, LOG_INFO, "asleep", "level=%d workers=%u inherited=yes",
-                   (int)h->sleep.level, h->cluster.n_workers);
+        events_add(&h->events, h->now_ns, LOG_INFO, "asleep",
+                   "level=%d workers=%u inherited=yes held=%s", (int)h->sleep.level,
+                   h->cluster.n_workers, h->sleep.held ? "yes" : "no");
     } else if (h->sleep.state == SLEEP_ASLEEP && w->held_epoch != 0) {
         wake(h, "a worker whose replica serves");
     }

@@ -13,14 +13,25 @@ struct msg_slept;
  * names the caller in the event log. */
 void head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, const char *by,
                      uint64_t now_ns);
-/* Wakes the cluster, or calls off an order to sleep. Does nothing while it is awake. */
+/* Wakes the cluster, or calls off an order to sleep. Does nothing while it is awake. In a held
+ * sleep it asks for workers, as a request does. */
 void head_core_wake(struct head_core *h, const char *by, uint64_t now_ns);
+/* Orders a held sleep: head_core_rest, and then sleep that only head_core_end_rest ends. Requests
+ * wait meanwhile, and head_core_desired_workers asks for workers. A held cluster may go to a
+ * deeper level while requests wait. Returns the errors of head_core_rest. */
+MUST_USE enum status head_core_rest_asleep(struct head_core *h, enum sleep_level level,
+                                           uint64_t now_ns, struct error *err);
+/* Wakes the cluster, also from a held sleep. Does nothing while it is awake. */
+void head_core_end_rest(struct head_core *h, uint64_t now_ns);
+/* Returns the number of connected workers that have reached the ordered level; 0 while the cluster
+ * is not asleep. */
+uint32_t head_core_count_asleep(const struct head_core *h);
 const struct head_sleep *head_core_sleep_state(const struct head_core *h);
 const char *sleep_state_name(enum sleep_state s); /* such as "falling asleep" */
 
 void sleep_on_hello(struct head_core *h, const struct worker *w);
 void sleep_on_slept(struct head_core *h, struct worker *w, const struct msg_slept *m);
-/* Wakes the cluster because `why` needs it. */
+/* Wakes the cluster because `why` needs it. A held sleep goes on, and workers are asked for. */
 void sleep_end(struct head_core *h, const char *why);
 /* Changes the state when it is time. Call it in each turn, before workers are placed. */
 void sleep_turn(struct head_core *h);
