@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/up/model_fetch.h"
+#include "cli/up/prepare/model_fetch.h"
 #include "common/base/mem.h"
 #include "common/http/client/client.h"
 

@@ -10,7 +10,7 @@
 #include "cli/commands/command.h"
 #include "cli/pull/plan_remote.h"
 #include "cli/pull/worker_stream.h"
-#include "cli/up/model_fetch.h"
+#include "cli/up/prepare/model_fetch.h"
 #include "common/base/mem.h"
 
 static int become(const char *program, char **argv)

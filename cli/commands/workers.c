@@ -1,7 +1,7 @@
 /* Implements `cox workers --ranks N`, which runs N ranks in one pod or machine. The command is
  * for GPUs that can reach each other only inside one container. The head and the gateway run
  * elsewhere. `build` makes one cox-worker command line per rank from the given options.
- * Ordinals, ports and GPUs count up. The supervisor (cli/up/supervisor.h) starts the ranks,
+ * Ordinals, ports and GPUs count up. The supervisor (cli/up/process/supervisor.h) starts the ranks,
  * restarts a rank that fails, and drains all ranks at SIGTERM.
  * Invariants: the loop thread owns everything. The thread `look` polls each rank's /readyz and
  * shares only atomics. /readyz of this process is true when all ranks are ready. A join token is
@@ -17,9 +17,9 @@
 #include "cli/base/command_line.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
-#include "cli/up/model_fetch.h"
+#include "cli/up/prepare/model_fetch.h"
 #include "cli/up/plan/argv.h"
-#include "cli/up/supervisor.h"
+#include "cli/up/process/supervisor.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/host/host.h"

@@ -14,7 +14,7 @@
 #include "cli/run/file/file.h"
 #include "cli/up/plan/argv.h"
 #include "cli/up/plan/options.h"
-#include "cli/up/preflight.h"
+#include "cli/up/prepare/preflight.h"
 
 enum { SCRAPE_S = 5 };
 

@@ -20,7 +20,7 @@
 #include "cli/bench/report/report.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
-#include "cli/up/model_fetch.h"
+#include "cli/up/prepare/model_fetch.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/model/gguf/gguf.h"

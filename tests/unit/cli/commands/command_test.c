@@ -21,7 +21,7 @@
 
 #include "cli/client/sse_reader.h"
 #include "cli/commands/completion.h"
-#include "cli/up/preflight.h"
+#include "cli/up/prepare/preflight.h"
 
 static void test_nearest(void **state)
 {

@@ -1,4 +1,4 @@
-#include "cli/up/machine.h"
+#include "cli/up/prepare/machine.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/up/plan/numa.h"
-#include "cli/up/preflight.h"
+#include "cli/up/prepare/preflight.h"
 #include "common/host/host.h"
 #include "common/keys/key_files.h"
 #include "common/keys/key_folder.h"

@@ -1,11 +1,11 @@
-#include "cli/up/model.h"
+#include "cli/up/prepare/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/pull/options.h"
 #include "cli/pull/stop.h"
-#include "cli/up/model_fetch.h"
+#include "cli/up/prepare/model_fetch.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"

@@ -1,4 +1,4 @@
-#include "cli/up/model_fetch.h"
+#include "cli/up/prepare/model_fetch.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "cli/up/restart_policy.h"
+#include "cli/up/process/restart_policy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

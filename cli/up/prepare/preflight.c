@@ -1,4 +1,4 @@
-#include "cli/up/preflight.h"
+#include "cli/up/prepare/preflight.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -1,4 +1,4 @@
-#include "cli/up/restart_policy.h"
+#include "cli/up/process/restart_policy.h"
 
 struct restart_verdict restart_policy_on_exit(struct restart_policy *p, uint64_t life_ms,
                                               int exit_code, int term_signal, bool said_so)

@@ -6,7 +6,7 @@
  * only while it is wanted. It is not wanted when it leaves, or when the shutdown of its role has
  * begun. The loop stops when the last child has ended after a stop. Only the loop thread calls
  * these functions. */
-#include "cli/up/supervisor.h"
+#include "cli/up/process/supervisor.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "cli/base/last_words.h"
-#include "cli/up/restart_policy.h"
+#include "cli/up/process/restart_policy.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
