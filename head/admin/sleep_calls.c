@@ -8,6 +8,7 @@
 
 #include "common/base/mem.h"
 #include "common/http/server/request.h"
+#include "head/core/rest.h"
 
 enum { LOOK_MS = 5 };
 

@@ -99,11 +99,6 @@ enum status head_core_rest(struct head_core *h, struct error *err)
     return STATUS_OK;
 }
 
-void scale_ask(struct head_core *h)
-{
-    scale_hint_ask(&h->scale, h->now_ns);
-}
-
 uint32_t scale_seconds_to_start(const struct head_core *h)
 {
     if (!head_core_rests(h))
@@ -127,5 +122,8 @@ void head_core_forget_scale(struct head_core *h)
 
 uint32_t head_core_desired_workers(const struct head_core *h)
 {
-    return h->scale.replicas * h->config.scale.world;
+    uint32_t n = h->scale.replicas;
+    if (n == 0 && h->scale.known && h->n_held > 0)
+        n = 1; /* the next update says the same; whoever asks need not wait for it */
+    return n * h->config.scale.world;
 }

@@ -19,8 +19,6 @@ void head_core_forget_scale(struct head_core *h);
 MUST_USE enum status head_core_rest(struct head_core *h, struct error *err);
 /* Returns true when no replica serves and none has to serve now (scale_hint_rests). */
 bool head_core_rests(const struct head_core *h);
-/* Asks for workers of one replica at least, as a request does. */
-void scale_ask(struct head_core *h);
 void scale_tick(struct head_core *h);
 /* Returns the seconds until a replica will serve, at most 60. Returns 0 when a replica serves
  * already, or when none serves for another reason than the start. */

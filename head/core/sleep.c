@@ -9,7 +9,8 @@
  * order is lost with its session at most: Hello says the level, and the order is sent again. A
  * join wakes a worker, so waking needs no order for the workers that are placed. While `sleep.held`
  * is set, the memory of the workers may belong to another model: nothing but head_core_end_rest
- * leaves ASLEEP, and everything else that would wake the cluster asks for workers (scale.h). */
+ * leaves ASLEEP, and everything else that would wake the cluster asks for workers (scale_hint_ask).
+ */
 #include "head/core/sleep.h"
 
 #include <stdio.h>
@@ -18,7 +19,6 @@
 #include "common/base/str.h"
 #include "head/cluster/formation.h"
 #include "head/core/dispatch.h"
-#include "head/core/scale.h"
 #include "head/request/request.h"
 #include "head/state/head_core.h"
 #include "head/state/requests.h"
@@ -91,7 +91,7 @@ static void call_off(struct head_core *h, const char *why)
 void sleep_end(struct head_core *h, const char *why)
 {
     if (h->sleep.held)
-        scale_ask(h);
+        scale_hint_ask(&h->scale, h->now_ns);
     else if (h->sleep.state == SLEEP_WAITING)
         call_off(h, why);
     else if (h->sleep.state == SLEEP_FALLING)
@@ -104,12 +104,6 @@ void head_core_wake(struct head_core *h, const char *by, uint64_t now_ns)
 {
     h->now_ns = h->cluster.now_ns = now_ns;
     sleep_end(h, by);
-}
-
-void head_core_end_rest(struct head_core *h, uint64_t now_ns)
-{
-    h->sleep.held = false;
-    head_core_wake(h, "the program that starts the workers", now_ns);
 }
 
 static void become_awake(struct head_core *h)
@@ -153,26 +147,6 @@ void head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, co
     else if (s->state == SLEEP_ASLEEP || s->state == SLEEP_WAKING)
         enter(h, SLEEP_FALLING);
     s->look = true;
-}
-
-enum status head_core_rest_asleep(struct head_core *h, enum sleep_level level, uint64_t now_ns,
-                                  struct error *err)
-{
-    /* Requests that wait in a held sleep are no obstacle to a deeper one: none of them runs. */
-    bool is_held = h->sleep.held && h->sleep.state != SLEEP_WAITING;
-    if (!is_held)
-        TRY(head_core_rest(h, err));
-    head_core_sleep(h, level, false, "the program that starts the workers", now_ns);
-    h->sleep.held = true;
-    return STATUS_OK;
-}
-
-uint32_t head_core_count_asleep(const struct head_core *h)
-{
-    uint32_t n = 0;
-    for (const struct worker *w = h->cluster.workers; w; w = w->next)
-        n += w->peer->open && worker_is_free(w) && w->sleep_level >= h->sleep.level;
-    return h->sleep.state == SLEEP_ASLEEP ? n : 0;
 }
 
 static bool is_idle(const struct head_core *h)
