@@ -10,6 +10,7 @@
 #include "cli/up/plan/argv.h"
 #include "cli/up/plan/plan.h"
 #include "cli/up/several/memory.h"
+#include "cli/up/several/rest.h"
 #include "cli/up/several/state.h"
 #include "cli/up/several/views.h"
 #include "common/base/clock.h"
@@ -118,6 +119,7 @@ static void begin_demand(struct set_run *r)
         m->first_device = need->first_device;
         m->n_devices = set_devices_of(&r->memory, need, &m->device_bytes);
         m->idle_ns = (uint64_t)r->set.models[i].o->idle_timeout_s * NS_PER_S;
+        set_rest_plan(r, i, m);
         m->state = m->always ? DEMAND_ON : DEMAND_OFF;
     }
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/up/several/rest.h"
 #include "cli/up/several/state.h"
 #include "cli/up/several/views.h"
 #include "common/base/clock.h"
@@ -54,6 +55,8 @@ bool set_run_ended(struct set_run *r, const struct up_child *c, bool gives_up, c
     struct running_model *m = &r->models[i];
     if (m->failed[0])
         return false;
+    if (c->role == UP_WORKER && set_rest_lost(r, i, why))
+        return false;
     if (m->has_served || (!gives_up && count_try(m, c) < TRIES))
         return true;
     fail(r, i, why);
@@ -89,8 +92,7 @@ static void act(struct set_run *r)
         any = true;
         if (o.act == DEMAND_START)
             start_workers(r, o.model);
-        else
-            set_watch_rest(r->models[o.model].watch);
+        set_rest_order(r, &o);
     }
     if (any)
         changed(r);
@@ -108,12 +110,7 @@ static void look(void *ctx)
     set_watch_look(m->watch, &m->heard);
     if (m->heard.n_replicas > 0)
         m->has_served = true;
-    if (m->heard.rest_answers > m->n_rests) {
-        m->n_rests = m->heard.rest_answers;
-        demand_rested(&r->demand, i, m->heard.rests, clock_mono_ns());
-        if (m->heard.rests)
-            supervisor_leave_model(r->supervisor, i + 1, UP_WORKER, true);
-    }
+    set_rest_look(r, i);
     if (m->heard.is_known)
         demand_heard(&r->demand, i, m->heard.wanted > 0, m->heard.n_open > 0,
                      (uint64_t)(m->heard.unused_s * (double)NS_PER_S), clock_mono_ns());
@@ -127,11 +124,13 @@ static void on_tick(void *ctx)
 {
     struct set_run *r = ctx;
     bool any = false;
-    for (uint32_t i = 0; i < r->set.n && !r->is_stopping; i++)
+    for (uint32_t i = 0; i < r->set.n && !r->is_stopping; i++) {
+        set_rest_wake(r, i);
         if (r->demand.models[i].state == DEMAND_ENDING && !supervisor_runs(r->supervisor, i + 1)) {
             demand_ended(&r->demand, i);
             any = true;
         }
+    }
     act(r);
     if (any)
         changed(r);
