@@ -144,6 +144,7 @@ static void make_core(struct head *h, const struct head_options *o)
     c.scale.idle_ns = (uint64_t)o->scale_idle_s * NS_PER_S;
     c.scale.start_ns = (uint64_t)o->scale_start_s * NS_PER_S;
     c.scale.settle_ns = (uint64_t)o->scale_settle_s * NS_PER_S;
+    c.wake_by_order = o->wake_by_order;
     c.depth = o->async_scheduling ? 2 : 1;
     c.enable_prefix_caching = o->enable_prefix_caching;
     c.model = o->model;

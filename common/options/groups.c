@@ -45,12 +45,13 @@ const struct option_group option_groups[] = {
      "redis standby standby-port standby-admin-port cluster-name lease-ttl peer-timeout "
      "startup-timeout shutdown-timeout shutdown-delay drain-timeout"},
     {"scaling", "Autoscaling",
-     "scale-min scale-max scale-ttft-ms scale-calm-s scale-idle-s scale-start-s scale-settle-s"},
+     "scale-min scale-max scale-ttft-ms scale-calm-s scale-idle-s scale-start-s scale-settle-s "
+     "wake-by-order"},
     {"sagemaker", "SageMaker", "sagemaker invocations invocations-statuses"},
     {"monitoring", "Logs, metrics and traces",
      "log-level log-format color stats-interval stats-format access-log metrics-public "
      "otlp-traces-endpoint otlp-service-name otlp-sampling step-log step-log-max-bytes runs"},
-    {"models", "Several models", "models on-demand idle-timeout models-memory"},
+    {"models", "Several models", "models on-demand idle-timeout idle-sleep-level models-memory"},
     {"local", "Local cluster", "detach* name* verbose print-pids"},
     {"null", "Null device and tests",
      "vocab-size null-step-us null-token-us null-fail-join null-load-ms null-stall-after-step "

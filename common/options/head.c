@@ -95,6 +95,9 @@ const struct option_spec head_option_specs[] = {
     OPT_INT(S, scale_settle_s, "scale-settle-s", 0, 3600, "5",
             "Seconds that a new head gives workers to connect before GET /scale has a number. 0 = "
             "no workers run yet, so the first request asks for them at once."),
+    OPT_BOOL(S, wake_by_order, "wake-by-order", NULL,
+             "Let requests not wake the workers that a new head finds asleep, only `POST "
+             "/api/rest`, because their memory may be in use."),
     ROW_ENABLE_LORA(S),
     ROW_MAX_LORAS(S),
     ROW_LORA_MODULES(S, WORDS_ARE_VALUES),

@@ -29,6 +29,7 @@ struct head_options {
     bool enable_prefix_caching, async_scheduling;
     int64_t scale_min, scale_max, scale_ttft_ms, scale_calm_s, scale_idle_s, scale_start_s;
     int64_t scale_settle_s;
+    bool wake_by_order;
     const char *step_log;
     int64_t step_log_max_bytes;
     int log_level, log_format;

@@ -256,11 +256,14 @@ static void post_rest(struct admin_api *a, struct http_request *r)
     struct error err = {0};
     if (!wants_json(r))
         return;
-    enum status s = head_core_rest(a->core, &err);
+    json_t *in = body_json(r);
+    enum status s = sleep_calls_rest(a->sleep_calls, in, &err);
     if (s == STATUS_OK)
-        answer_json(r, 200, json_pack("{s:b}", "resting", true));
+        answer_json(r, 200,
+                    json_pack("{s:b}", "resting", !json_is_false(json_object_get(in, "resting"))));
     else
         answer_error(r, s == STATUS_EXISTS ? 409 : 400, err.text);
+    json_decref(in);
 }
 
 static void post_drain(struct admin_api *a, struct http_request *r)

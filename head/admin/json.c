@@ -14,6 +14,7 @@
 #include "head/cluster/adapters.h"
 #include "head/cluster/elastic.h"
 #include "head/cluster/eligible.h"
+#include "head/core/rest.h"
 #include "head/core/scale.h"
 #include "head/core/sleep.h"
 #include "head/core/stats.h"
@@ -527,6 +528,7 @@ json_t *admin_json_scale(const struct head_core *h)
 {
     const struct scale_config *c = &h->config.scale;
     const struct scale_hint *s = head_core_scale(h);
+    const struct head_sleep *sleep = head_core_sleep_state(h);
     json_t *load = json_object(), *o = json_object();
     json_object_set_new(load, "running", json_integer(s->load.running));
     json_object_set_new(load, "waiting", json_integer(s->load.waiting));
@@ -552,6 +554,10 @@ json_t *admin_json_scale(const struct head_core *h)
     json_object_set_new(o, "unused_s",
                         json_real(s->asked_ns ? seconds_of_ns(h->now_ns - s->asked_ns) : 0));
     json_object_set_new(o, "load", load);
+    json_object_set_new(o, "held", json_boolean(sleep->held));
+    json_object_set_new(o, "asleep", json_boolean(sleep->state == SLEEP_ASLEEP));
+    json_object_set_new(o, "sleep_level", json_integer(sleep->level));
+    json_object_set_new(o, "workers_asleep", json_integer(head_core_count_asleep(h)));
     json_object_set_new(o, "reason", text(s->reason));
     return o;
 }

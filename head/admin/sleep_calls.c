@@ -8,6 +8,7 @@
 
 #include "common/base/mem.h"
 #include "common/http/server/request.h"
+#include "head/core/rest.h"
 
 enum { LOOK_MS = 5 };
 
@@ -136,6 +137,26 @@ void sleep_calls_wake(struct sleep_calls *s, struct http_request *r, const char 
 {
     head_core_wake(s->core, by, loop_now_ns(s->loop));
     await(s, (struct call){.r = r, .wakes = true});
+}
+
+enum status sleep_calls_rest(struct sleep_calls *s, const json_t *in, struct error *err)
+{
+    const json_t *level = json_object_get(in, "sleep_level"),
+                 *resting = json_object_get(in, "resting");
+    json_int_t n = json_integer_value(level);
+    bool is_sane = json_is_object(in) && (!resting || json_is_boolean(resting)) &&
+                   (!level || (json_is_integer(level) && n >= 1 && n <= 2)) &&
+                   !(level && json_is_false(resting));
+    if (!is_sane)
+        return error_set(err, STATUS_INVALID,
+                         "the body must be {}, {\"sleep_level\": 1 or 2} or {\"resting\": false}");
+    if (json_is_false(resting)) {
+        head_core_end_rest(s->core, loop_now_ns(s->loop));
+        return STATUS_OK;
+    }
+    if (!level)
+        return head_core_rest(s->core, err);
+    return head_core_rest_asleep(s->core, (enum sleep_level)n, loop_now_ns(s->loop), err);
 }
 
 void sleep_calls_on_abort(struct sleep_calls *s, const struct http_request *r)

@@ -65,7 +65,8 @@ void scale_tick(struct head_core *h)
                                   x.n_blocks ? (double)x.n_blocks_used / (double)x.n_blocks : 0,
                               .oldest_wait_ns = oldest_wait_ns(h),
                               .n_arrived = h->arrival_seq};
-    if (sleep_is_down(h)) /* a sleeping cluster counts as an idle one */
+    /* a sleeping cluster counts as an idle one, and a held one as a cluster without workers */
+    if (sleep_is_down(h) && !h->sleep.held)
         load = (struct scale_load){.n_replicas = load.n_workers / h->config.scale.world,
                                    .n_workers = load.n_workers,
                                    .n_arrived = load.n_arrived};
@@ -123,5 +124,8 @@ void head_core_forget_scale(struct head_core *h)
 
 uint32_t head_core_desired_workers(const struct head_core *h)
 {
-    return h->scale.replicas * h->config.scale.world;
+    uint32_t n = h->scale.replicas;
+    if (n == 0 && h->scale.known && h->n_held > 0)
+        n = 1; /* the next update says the same; whoever asks need not wait for it */
+    return n * h->config.scale.world;
 }

@@ -7,7 +7,10 @@
  * Invariants: everything runs on the loop thread, without a clock. `cluster.asleep` is set from
  * FALLING to ASLEEP, and no replica is formed meanwhile. Only a free worker gets an order. An
  * order is lost with its session at most: Hello says the level, and the order is sent again. A
- * join wakes a worker, so waking needs no order for the workers that are placed. */
+ * join wakes a worker, so waking needs no order for the workers that are placed. While `sleep.held`
+ * is set, the memory of the workers may belong to another model: nothing but head_core_end_rest
+ * leaves ASLEEP, and everything else that would wake the cluster asks for workers (scale_hint_ask).
+ */
 #include "head/core/sleep.h"
 
 #include <stdio.h>
@@ -39,6 +42,7 @@ static void enter(struct head_core *h, enum sleep_state next)
     h->sleep.state = next;
     h->sleep.since_ns = h->now_ns;
     h->sleep.look = true;
+    h->sleep.held = h->sleep.held && next != SLEEP_AWAKE && next != SLEEP_WAKING;
     h->cluster.asleep = next == SLEEP_FALLING || next == SLEEP_ASLEEP;
     h->cluster.place_dirty = true;
 }
@@ -86,7 +90,9 @@ static void call_off(struct head_core *h, const char *why)
 
 void sleep_end(struct head_core *h, const char *why)
 {
-    if (h->sleep.state == SLEEP_WAITING)
+    if (h->sleep.held)
+        scale_hint_ask(&h->scale, h->now_ns);
+    else if (h->sleep.state == SLEEP_WAITING)
         call_off(h, why);
     else if (h->sleep.state == SLEEP_FALLING)
         h->sleep.wake_ordered = true;
@@ -206,7 +212,7 @@ void sleep_turn(struct head_core *h)
         call_off(h, "requests that have not ended in time");
     if (s->state == SLEEP_FALLING)
         try_to_sleep(h);
-    if (s->state == SLEEP_ASLEEP && (h->n_held > 0 || s->wake_ordered))
+    if (s->state == SLEEP_ASLEEP && !s->held && (h->n_held > 0 || s->wake_ordered))
         wake(h, h->n_held > 0 ? "a request" : "an order");
     if ((s->state == SLEEP_WAKING || s->state == SLEEP_ASLEEP) && h->n_live > 0)
         become_awake(h); /* an adopted replica ends the sleep too */
@@ -293,9 +299,11 @@ void sleep_on_hello(struct head_core *h, const struct worker *w)
     h->sleep.look = true;
     if (is_inherited(h)) {
         h->sleep.level = w->sleep_level;
+        h->sleep.held = h->config.wake_by_order;
         enter(h, SLEEP_ASLEEP);
-        events_add(&h->events, h->now_ns, LOG_INFO, "asleep", "level=%d workers=%u inherited=yes",
-                   (int)h->sleep.level, h->cluster.n_workers);
+        events_add(&h->events, h->now_ns, LOG_INFO, "asleep",
+                   "level=%d workers=%u inherited=yes held=%s", (int)h->sleep.level,
+                   h->cluster.n_workers, h->sleep.held ? "yes" : "no");
     } else if (h->sleep.state == SLEEP_ASLEEP && w->held_epoch != 0) {
         wake(h, "a worker whose replica serves");
     }

@@ -13,14 +13,15 @@ struct msg_slept;
  * names the caller in the event log. */
 void head_core_sleep(struct head_core *h, enum sleep_level level, bool abort, const char *by,
                      uint64_t now_ns);
-/* Wakes the cluster, or calls off an order to sleep. Does nothing while it is awake. */
+/* Wakes the cluster, or calls off an order to sleep. Does nothing while it is awake. In a held
+ * sleep it asks for workers, as a request does. */
 void head_core_wake(struct head_core *h, const char *by, uint64_t now_ns);
 const struct head_sleep *head_core_sleep_state(const struct head_core *h);
 const char *sleep_state_name(enum sleep_state s); /* such as "falling asleep" */
 
 void sleep_on_hello(struct head_core *h, const struct worker *w);
 void sleep_on_slept(struct head_core *h, struct worker *w, const struct msg_slept *m);
-/* Wakes the cluster because `why` needs it. */
+/* Wakes the cluster because `why` needs it. A held sleep goes on, and workers are asked for. */
 void sleep_end(struct head_core *h, const char *why);
 /* Changes the state when it is time. Call it in each turn, before workers are placed. */
 void sleep_turn(struct head_core *h);

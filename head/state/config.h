@@ -30,6 +30,7 @@ struct head_core_config {
     const char *const *served_names; /* all names that gateways accept for the model; borrowed */
     size_t n_served_names;
     uint64_t gateway_grace_ns, stall_ns;
+    bool wake_by_order;      /* a sleep that this head finds when it starts is held */
     uint64_t sleep_wait_ns;  /* time that an order to sleep waits for open requests */
     uint64_t seed;           /* seed of session numbers: random in cox-head, fixed in tests */
     uint64_t wall_offset_ns; /* wall clock minus the clock of now_ns */

@@ -199,6 +199,16 @@ void scale_hint_rest(struct scale_hint *h)
     h->is_starting = false;
 }
 
+void scale_hint_ask(struct scale_hint *h, uint64_t now_ns)
+{
+    h->asked_ns = now_ns;
+    if (h->replicas > 0)
+        return;
+    h->replicas = 1;
+    h->woken_ns = now_ns;
+    h->is_starting = h->load.n_replicas == 0;
+}
+
 bool scale_hint_rests(const struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)
 {
     if (!h->known || c->min_replicas > 0 || h->load.n_replicas > 0)

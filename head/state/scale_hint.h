@@ -56,6 +56,8 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
 /* Lowers the number of replicas to zero before the idle time has passed, for a program that needs
  * the memory. The caller has checked that no request is open. */
 void scale_hint_rest(struct scale_hint *h);
+/* Raises the number of replicas from zero to one, as a request does. */
+void scale_hint_ask(struct scale_hint *h, uint64_t now_ns);
 
 /* Returns true while no replica has to serve: none is needed, or the first one is still within
  * its start time. Returns false when min_replicas is above 0, or while a replica serves. */

@@ -22,6 +22,7 @@ struct head_sleep {
     enum sleep_level level; /* ordered level; SLEEP_LEVEL_AWAKE while AWAKE or WAKING */
     uint64_t since_ns;      /* time of the last change of `state` */
     bool wake_ordered;      /* wake as soon as the cluster is asleep */
+    bool held;              /* only head_core_end_rest wakes; false while AWAKE or WAKING */
     bool look;              /* a worker may need an order */
     uint64_t n_falls;       /* times that the cluster fell asleep */
     uint64_t n_called_off;  /* orders to sleep that were called off while WAITING */

@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "head/core/core.h"
+#include "head/core/rest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -256,11 +257,16 @@ static void grammar_done(uint8_t connection, uint8_t status, struct str text)
     say(connection, &m);
 }
 
-/* Orders sleep at a level, with or without the end of all requests, or orders its end. */
+/* Orders sleep at a level, held or not, with or without the end of all requests, or its end. */
 static void order_sleep(uint8_t how)
 {
+    struct error err = {0};
     enum sleep_level level = (enum sleep_level)(how % SLEEP_LEVEL_COUNT);
-    if (level == SLEEP_LEVEL_AWAKE)
+    if (how & 0x40 && level == SLEEP_LEVEL_AWAKE)
+        head_core_end_rest(w.core, w.now_ns);
+    else if (how & 0x40)
+        (void)head_core_rest_asleep(w.core, level, w.now_ns, &err);
+    else if (level == SLEEP_LEVEL_AWAKE)
         head_core_wake(w.core, "a test", w.now_ns);
     else
         head_core_sleep(w.core, level, how & 0x80, "a test", w.now_ns);

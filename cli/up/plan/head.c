@@ -26,6 +26,7 @@ static void flags_of_demand(struct up_builder *b, struct up_child *c)
     if (b->o->start == UP_START_ALWAYS)
         return;
     up_flag(c, "--scale-min", "0");
+    up_arg(c, "--wake-by-order");
     up_flag_int(b, c, "--scale-idle-s", b->o->idle_timeout_s);
     up_flag_int(b, c, "--scale-start-s", UP_DEMAND_START_S);
 }

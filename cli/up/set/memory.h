@@ -24,6 +24,9 @@ MUST_USE enum status set_memory_plan(const struct set_memory *m, struct set_need
 uint64_t set_worker_bytes(const struct set_need *need);
 /* Returns the number of devices that the model occupies, and *each, the memory on each. */
 uint32_t set_devices_of(const struct set_memory *m, const struct set_need *need, uint64_t *each);
+/* Returns the memory that the model holds on each of its devices while it sleeps at `level` (1, 2),
+ * with that of the processes. It may be more than the model's own memory. */
+uint64_t set_asleep_bytes(const struct set_memory *m, const struct set_need *need, int level);
 /* Appends the plan as a table, one line for each model. */
 void set_memory_print(const struct set_memory *m, const struct set_need *needs, uint32_t n,
                       uint32_t n_at_once, struct strbuf *out);

@@ -2,11 +2,13 @@
  * The thread waits for its interval or for an order, calls the admin API over one kept connection,
  * and writes the answer into `heard` under the mutex. It wakes the loop only when the answer
  * differs. Invariants: an answer is checked before use. While a rest is ordered, no older answer
- * can report wanted workers, because one thread makes both calls. */
+ * can report wanted workers, because one thread makes both calls. The last order replaces an
+ * earlier one that has not been sent. */
 #include "cli/up/set/watch.h"
 
 #include <jansson.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "cli/client/admin.h"
@@ -16,6 +18,8 @@
 
 enum { HURRY_MS = 50, CALM_MS = 250, WORKERS_MAX = 65536 };
 
+enum order { ORDER_NONE, ORDER_REST, ORDER_WAKE };
+
 struct set_watch {
     struct admin_access access;
     struct loop_wakeup *changed;
@@ -23,7 +27,9 @@ struct set_watch {
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t ordered;
     struct set_heard heard;
-    bool ends, hurries, must_rest;
+    bool ends, hurries;
+    enum order order;
+    uint32_t sleep_level; /* level of ORDER_REST; 0 = the workers do not sleep */
 };
 
 static uint32_t read_count(const json_t *o, const char *key)
@@ -49,18 +55,27 @@ static bool ask(const struct set_watch *w, struct set_heard *out)
     out->wanted = read_count(scale, "desired_workers");
     out->n_replicas = read_count(scale, "groups_ready");
     out->n_open = read_count(load, "open");
+    out->held = json_is_true(json_object_get(scale, "held"));
+    out->asleep = json_is_true(json_object_get(scale, "asleep"));
+    out->sleep_level = read_count(scale, "sleep_level");
+    out->n_asleep = read_count(scale, "workers_asleep");
     out->unused_s = s > 0 && s < 1e9 ? s : 0;
     json_decref(scale);
     return true;
 }
 
-/* Orders a rest. Returns false when requests are open, or when the head has not agreed: then a
- * request may have come meanwhile. */
-static bool rest(const struct set_watch *w)
+/* Orders a rest, or its end. Returns false when the head has not agreed: requests are open, or one
+ * may have come meanwhile. */
+static bool send(const struct set_watch *w, enum order order, uint32_t sleep_level)
 {
     struct error err;
+    char body[64] = "{}";
     json_t *answer = NULL;
-    enum status s = admin_call(&w->access, "POST", "/api/rest", "{}", &answer, &err);
+    if (order == ORDER_WAKE)
+        snprintf(body, sizeof body, "{\"resting\": false}");
+    else if (sleep_level > 0)
+        snprintf(body, sizeof body, "{\"sleep_level\": %u}", sleep_level);
+    enum status s = admin_call(&w->access, "POST", "/api/rest", body, &answer, &err);
     json_decref(answer);
     return s == STATUS_OK;
 }
@@ -74,7 +89,7 @@ static void wait_some(struct set_watch *w)
     until.tv_sec += until.tv_nsec / (long)NS_PER_S;
     until.tv_nsec %= (long)NS_PER_S;
     int rc = 0;
-    while (!w->ends && !w->must_rest && rc == 0)
+    while (!w->ends && w->order == ORDER_NONE && rc == 0)
         rc = pthread_cond_timedwait(&w->ordered, &w->lock, &until);
 }
 
@@ -84,7 +99,9 @@ static bool differs(const struct set_heard *a, const struct set_heard *b)
 {
     return a->is_known != b->is_known || a->wanted != b->wanted ||
            (a->n_open > 0) != (b->n_open > 0) || a->n_replicas != b->n_replicas ||
-           a->rest_answers != b->rest_answers || b->unused_s < a->unused_s;
+           a->rest_answers != b->rest_answers || a->held != b->held || a->asleep != b->asleep ||
+           a->sleep_level != b->sleep_level || a->n_asleep != b->n_asleep ||
+           b->unused_s < a->unused_s;
 }
 
 static void *run(void *arg)
@@ -93,10 +110,13 @@ static void *run(void *arg)
     (void)pthread_mutex_lock(&w->lock);
     while (!w->ends) {
         struct set_heard now = w->heard;
-        bool must_rest = w->must_rest;
+        enum order order = w->order;
+        uint32_t sleep_level = w->sleep_level;
+        w->order = ORDER_NONE;
         (void)pthread_mutex_unlock(&w->lock);
-        if (must_rest) {
-            now.rests = rest(w);
+        bool agrees = order != ORDER_NONE && send(w, order, sleep_level);
+        if (order == ORDER_REST) {
+            now.rests = agrees;
             now.rest_answers++;
         }
         bool answers = ask(w, &now);
@@ -105,7 +125,6 @@ static void *run(void *arg)
         (void)pthread_mutex_lock(&w->lock);
         bool is_news = differs(&w->heard, &now);
         w->heard = now;
-        w->must_rest = w->must_rest && !must_rest;
         if (is_news)
             loop_wake(w->changed);
         wait_some(w);
@@ -131,12 +150,23 @@ struct set_watch *set_watch_start(const struct set_watch_options *o)
     return NULL;
 }
 
-void set_watch_rest(struct set_watch *w)
+static void order(struct set_watch *w, enum order order, uint32_t sleep_level)
 {
     (void)pthread_mutex_lock(&w->lock);
-    w->must_rest = true;
+    w->order = order;
+    w->sleep_level = sleep_level;
     (void)pthread_cond_signal(&w->ordered);
     (void)pthread_mutex_unlock(&w->lock);
+}
+
+void set_watch_rest(struct set_watch *w, uint32_t sleep_level)
+{
+    order(w, ORDER_REST, sleep_level);
+}
+
+void set_watch_wake(struct set_watch *w)
+{
+    order(w, ORDER_WAKE, 0);
 }
 
 void set_watch_hurry(struct set_watch *w, bool hurries)

@@ -9,9 +9,12 @@ struct set_heard {
     uint32_t wanted;       /* workers that the head needs */
     uint32_t n_open;       /* open requests */
     uint32_t n_replicas;   /* replicas that serve */
+    bool held, asleep;     /* the head waits for an order to wake; the workers sleep */
+    uint32_t sleep_level;  /* ordered level; 0 = none */
+    uint32_t n_asleep;     /* workers that have reached that level */
     double unused_s;       /* seconds since the last request */
     uint64_t rest_answers; /* answers to set_watch_rest so far */
-    bool rests;            /* last answer: the head needs no workers. false: requests are open */
+    bool rests;            /* last answer: the head agrees. false: requests are open */
 };
 
 struct set_watch_options {
@@ -24,9 +27,11 @@ struct set_watch_options {
 struct set_watch;
 /* Returns NULL when no thread can be started. The strings are borrowed. */
 struct set_watch *set_watch_start(const struct set_watch_options *o);
-/* Asks the head to need no workers (POST /api/rest). Its answer changes `rest_answers`; a head
- * that does not answer needs none. */
-void set_watch_rest(struct set_watch *w);
+/* Asks the head to need no workers (POST /api/rest), and to let them sleep at `sleep_level`, 0 =
+ * not. The answer changes `rest_answers`; a head that does not answer has not agreed. */
+void set_watch_rest(struct set_watch *w, uint32_t sleep_level);
+/* Orders the head to wake its workers. Only `held` shows whether the order has arrived. */
+void set_watch_wake(struct set_watch *w);
 /* Chooses the time between two questions: short while a request may have to wait for workers. */
 void set_watch_hurry(struct set_watch *w, bool hurries);
 void set_watch_look(struct set_watch *w, struct set_heard *out);

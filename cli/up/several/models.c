@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "cli/up/several/rest.h"
 #include "cli/up/several/slot.h"
 #include "cli/up/several/state.h"
 #include "cli/up/several/views.h"
@@ -69,8 +70,7 @@ void set_models_act(struct set_run *r)
         any = true;
         if (o.act == DEMAND_START)
             start_workers(r, o.model);
-        else
-            set_watch_rest(r->models[o.model].watch);
+        set_rest_order(r, &o);
     }
     if (any)
         set_models_changed(r);
@@ -90,12 +90,7 @@ static void look(void *ctx)
         m->has_served = true;
     if (m->heard.is_known)
         m->heard_ns = clock_mono_ns();
-    if (m->heard.rest_answers > m->n_rests) {
-        m->n_rests = m->heard.rest_answers;
-        demand_rested(&r->demand, i, m->heard.rests, clock_mono_ns());
-        if (m->heard.rests)
-            supervisor_leave_model(r->supervisor, i + 1, UP_WORKER, true);
-    }
+    set_rest_look(r, i);
     if (m->heard.is_known)
         demand_heard(&r->demand, i, m->heard.wanted > 0, m->heard.n_open > 0,
                      (uint64_t)(m->heard.unused_s * (double)NS_PER_S), clock_mono_ns());

@@ -8,6 +8,7 @@
 
 #include "cli/up/several/change.h"
 #include "cli/up/several/models.h"
+#include "cli/up/several/rest.h"
 #include "cli/up/several/state.h"
 #include "common/base/clock.h"
 
@@ -28,6 +29,8 @@ bool set_run_ended(struct set_run *r, const struct up_child *c, bool gives_up, c
     struct running_model *m = &r->models[i];
     if (m->failed[0])
         return false;
+    if (c->role == UP_WORKER && set_rest_lost(r, i, why))
+        return false;
     if (m->has_served || (!gives_up && count_try(m, c) < TRIES))
         return true;
     set_model_fail(r, i, why);
@@ -38,11 +41,13 @@ static void on_tick(void *ctx)
 {
     struct set_run *r = ctx;
     bool any = false;
-    for (uint32_t i = 0; i < SET_SLOTS_MAX && !r->is_stopping; i++)
+    for (uint32_t i = 0; i < SET_SLOTS_MAX && !r->is_stopping; i++) {
+        set_rest_wake(r, i);
         if (r->demand.models[i].state == DEMAND_ENDING && !supervisor_runs(r->supervisor, i + 1)) {
             demand_ended(&r->demand, i);
             any = true;
         }
+    }
     if (!r->is_stopping) {
         any = set_models_end_left(r) || any;
         set_changes_look(r);

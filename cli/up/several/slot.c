@@ -4,6 +4,7 @@
 
 #include "cli/up/plan/argv.h"
 #include "cli/up/plan/plan.h"
+#include "cli/up/several/rest.h"
 #include "cli/up/several/state.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -97,4 +98,5 @@ void set_slot_begin_demand(struct set_run *r, uint32_t i)
                                .idle_ns =
                                    (uint64_t)r->models[i].model->o->idle_timeout_s * NS_PER_S};
     d->n_devices = set_devices_of(&r->memory, need, &d->device_bytes);
+    set_rest_plan(r, i, d);
 }

@@ -16,9 +16,8 @@ void set_run_write_names(struct set_run *r)
     for (uint32_t k = 0; k < r->now->set.n && used < sizeof r->names; k++) {
         uint32_t i = r->slot_of[k];
         const struct demand_model *d = r->demand.models ? &r->demand.models[i] : NULL;
-        const char *state = r->models[i].failed[0]        ? " (failed)"
-                            : d && d->state == DEMAND_OFF ? " (asleep)"
-                                                          : "";
+        bool is_asleep = d && (d->state == DEMAND_OFF || d->state == DEMAND_ASLEEP);
+        const char *state = r->models[i].failed[0] ? " (failed)" : is_asleep ? " (asleep)" : "";
         used += (size_t)snprintf(r->names + used, sizeof r->names - used, "%s%s%s", k ? ", " : "",
                                  r->models[i].model->name, state);
     }

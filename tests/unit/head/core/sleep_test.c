@@ -3,6 +3,7 @@
  * gateway, 4 a third worker. Time advances only by the fixture. */
 #include "tests/unit/head/core/core_fixture.h"
 
+#include "head/core/rest.h"
 #include "head/core/scale.h"
 #include "head/state/requests.h"
 
@@ -484,6 +485,131 @@ static void test_a_rest_holds_after_a_request(void **unused)
     fixture_free(f);
 }
 
+/* ---- held sleep ---- */
+
+static void rest_at(struct fixture *f, enum sleep_level level, enum status expected)
+{
+    struct error err = {0};
+    assert_int_equal(head_core_rest_asleep(f->core, level, f->now, &err), expected);
+    head_core_turn(f->core, f->now);
+}
+
+static struct fixture *start_held(enum sleep_level level)
+{
+    struct fixture *f = start(true);
+    f->core->config.scale.min_replicas = 0;
+    f->core->config.scale.idle_ns = 2 * NS_PER_S;
+    pass(f, 6, ALL); /* the hint is known */
+    box_clear(f);
+    rest_at(f, level, STATUS_OK);
+    assert_int_equal(head_core_count_asleep(f->core), 0);
+    follow(f, level);
+    assert_int_equal(head_core_count_asleep(f->core), 2);
+    assert_int_equal(head_core_desired_workers(f->core), 0);
+    return f;
+}
+
+/* The memory of the workers may be in use, so a request only asks for them, as long as it waits. */
+static void test_only_an_order_ends_a_held_sleep(void **unused)
+{
+    struct fixture *f = start_held(SLEEP_LEVEL_WEIGHTS);
+    head_core_wake(f->core, "a person", f->now);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_int_equal(head_core_desired_workers(f->core), 2);
+    pass(f, 4, ALL);
+    assert_int_equal(head_core_desired_workers(f->core), 0); /* nobody has waited since */
+    submit(f, 1);
+    assert_int_equal(head_core_desired_workers(f->core), 2); /* at once, not at a tick */
+    pass(f, 10, ALL);                                        /* longer than idle_ns */
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_int_equal(head_core_desired_workers(f->core), 2);
+    assert_true(head_core_is_ready(f->core) && scale_seconds_to_start(f->core) > 0);
+    box_clear(f);
+    head_core_end_rest(f->core, f->now);
+    head_core_turn(f->core, f->now);
+    assert_int_equal(state(f), SLEEP_WAKING);
+    join(f);
+    assert_int_not_equal(request_of(f, 1)->i_replica, NO_REPLICA);
+    fixture_free(f);
+}
+
+static void test_a_held_sleep_deepens_while_requests_wait(void **unused)
+{
+    struct fixture *f = start_held(SLEEP_LEVEL_KV);
+    submit(f, 1);
+    wait_ms(f, HEAD_TICK_MS, ALL);
+    rest_at(f, SLEEP_LEVEL_WEIGHTS, STATUS_OK);
+    assert_int_equal(state(f), SLEEP_FALLING);
+    assert_int_equal(head_core_count_asleep(f->core), 0);
+    slept(f, 1, SLEEP_LEVEL_WEIGHTS);
+    slept(f, 2, SLEEP_LEVEL_WEIGHTS);
+    assert_int_equal(head_core_count_asleep(f->core), 2);
+    pass(f, 2, ALL);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_int_equal(head_core_desired_workers(f->core), 2); /* it still waits */
+    fixture_free(f);
+}
+
+static void test_a_held_sleep_is_refused_with_requests(void **unused)
+{
+    struct fixture *f = start(true);
+    f->core->config.scale.min_replicas = 0;
+    pass(f, 6, ALL);
+    box_clear(f);
+    submit(f, 1);
+    rest_at(f, SLEEP_LEVEL_WEIGHTS, STATUS_EXISTS);
+    assert_int_equal(state(f), SLEEP_AWAKE);
+    assert_false(head_core_sleep_state(f->core)->held);
+    fixture_free(f);
+}
+
+/* A worker that could not give its memory back is not counted, although the head waits no longer.
+ */
+static void test_a_worker_that_cannot_sleep_is_not_counted(void **unused)
+{
+    struct fixture *f = start(true);
+    f->core->config.scale.min_replicas = 0;
+    pass(f, 6, ALL);
+    box_clear(f);
+    rest_at(f, SLEEP_LEVEL_WEIGHTS, STATUS_OK);
+    uint64_t epoch = box_find(f, 1, MSG_ABORT)->abort_.term_epoch;
+    for (uint8_t i = 1; i <= 2; i++)
+        say(f, i, &(struct msg){.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}});
+    slept(f, 1, SLEEP_LEVEL_WEIGHTS);
+    say(f, 2, &(struct msg){.type = MSG_SLEPT, .slept = {0, STATUS_IO, STR("no")}});
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_int_equal(head_core_count_asleep(f->core), 1);
+    fixture_free(f);
+}
+
+/* A head that starts again does not know to which model the memory was given. */
+static void test_the_next_head_holds_the_sleep(void **unused)
+{
+    struct fixture *f = fixture_new(2);
+    f->config.wake_by_order = true;
+    f->config.scale.min_replicas = 0;
+    f->config.scale.settle_ns = 0;
+    head_core_free(f->core);
+    f->core = head_core_new(&f->config, &(struct head_io){.ctx = f, .send = fixture_send}, f->now);
+    wait_ms(f, 1000, 0);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg hello = worker_hello(100 + i, i - 1);
+        hello.hello.worker.sleep_level = SLEEP_LEVEL_WEIGHTS;
+        say(f, i, &hello);
+    }
+    say_gateway_hello(f, 3, 300);
+    submit(f, 1);
+    pass(f, 5, ALL);
+    assert_int_equal(state(f), SLEEP_ASLEEP);
+    assert_true(head_core_sleep_state(f->core)->held);
+    assert_int_equal(head_core_desired_workers(f->core), 2);
+    box_clear(f);
+    head_core_end_rest(f->core, f->now);
+    head_core_turn(f->core, f->now);
+    join(f);
+    fixture_free(f);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test(name)
@@ -503,6 +629,11 @@ int main(void)
         T(test_an_adapter_wakes_it),
         T(test_a_refused_wake_is_repeated),
         T(test_a_rest_holds_after_a_request),
+        T(test_only_an_order_ends_a_held_sleep),
+        T(test_a_held_sleep_deepens_while_requests_wait),
+        T(test_a_held_sleep_is_refused_with_requests),
+        T(test_a_worker_that_cannot_sleep_is_not_counted),
+        T(test_the_next_head_holds_the_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

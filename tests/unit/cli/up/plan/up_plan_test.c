@@ -280,6 +280,7 @@ static const char *const of_head[] = {
     "scale-idle-s",
     "scale-start-s",
     "scale-settle-s",
+    "wake-by-order",
     NULL};
 
 static bool is_passed_on(const char *const *but, const char *name)

@@ -161,6 +161,20 @@ static void the_answer_of_cox_plan_is_checked(void **state)
         assert_int_equal(set_measure_read(bad[i], &n, &bytes, &err), STATUS_PROTOCOL);
 }
 
+/* The processes of sleepers are counted, so many of them do not fill the host unseen. */
+static void sleepers_keep_their_process(void **state)
+{
+    const struct set_memory gpus = {.device_bytes = 1000 * MIB, .n_devices = 2, .on_gpus = true};
+    struct set_need n = need("a", UP_START_ON_DEMAND, 300, 100, 10);
+    n.n_workers = 2;
+    n.kv_bytes = 100 * MIB;
+    assert_int_equal(set_asleep_bytes(&host, &n, 2), 2 * 24 * MIB);
+    assert_int_equal(set_asleep_bytes(&host, &n, 1), 2 * (24 + 310) * MIB);
+    assert_true(set_asleep_bytes(&gpus, &n, 1) >= 1024 * MIB);
+    n.n_workers = 0;
+    assert_int_equal(set_asleep_bytes(&host, &n, 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +185,7 @@ int main(void)
         cmocka_unit_test(gpus_are_given_first_fit),
         cmocka_unit_test(models_without_weights_need_nothing),
         cmocka_unit_test(the_table_names_each_model),
+        cmocka_unit_test(sleepers_keep_their_process),
         cmocka_unit_test(the_answer_of_cox_plan_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
