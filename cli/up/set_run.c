@@ -21,8 +21,8 @@
 #include "cli/up/plan/plan.h"
 #include "cli/up/set/demand.h"
 #include "cli/up/set/gateway_file.h"
-#include "cli/up/set/measure.h"
 #include "cli/up/set/memory.h"
+#include "cli/up/set/sizes.h"
 #include "cli/up/set/watch.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -56,7 +56,8 @@ struct set_run {
     struct supervisor *supervisor;
     loop_fn *on_change;
     void *ctx;
-    const char *file; /* the gateways' file */
+    const char *file;    /* the gateways' file */
+    const char *planner; /* program that measures the models; NULL = that of the workers */
     char names[NAMES_BYTES];
     bool is_stopping;
 };
@@ -162,73 +163,6 @@ static enum status build_plan(struct set_run *r, uint32_t i, struct error *err)
     return s == STATUS_OK ? s : error_prefix(err, s, "model %s", r->set.models[i].name);
 }
 
-static const struct up_child *first_worker(const struct up_plan *p)
-{
-    for (uint32_t i = 0; i < p->n_children; i++)
-        if (p->children[i].role == UP_WORKER)
-            return &p->children[i];
-    return NULL;
-}
-
-/* Returns true when the model's workers compute, and so need memory. */
-static bool has_weights(const struct running_model *m, const struct up_options *o)
-{
-    return o->device != UP_DEVICE_NULL && strcmp(m->opened.name, "null") != 0;
-}
-
-static enum status measure(struct set_run *r, bool on_gpus, struct set_need *needs,
-                           uint64_t *device_bytes, struct error *err)
-{
-    struct set_measure_ask *asks = mem_zalloc(r->set.n * sizeof *asks);
-    for (uint32_t i = 0; i < r->set.n; i++) {
-        const struct running_model *m = &r->models[i];
-        const struct up_options *o = r->set.models[i].o;
-        int64_t ranks = o->tp * o->pp, n = m->plan.n_workers / ranks * ranks;
-        uint32_t most = up_options_max_replicas(o);
-        n = most > 0 && n > most * ranks ? most * ranks : n; /* spare workers have no weights */
-        needs[i] = (struct set_need){.name = r->set.models[i].name, .start = o->start};
-        asks[i] = (struct set_measure_ask){.worker = first_worker(&m->plan),
-                                           .model = m->opened.name,
-                                           .n_workers = (uint32_t)n,
-                                           .has_weights = has_weights(m, o) && n > 0};
-    }
-    enum status s = set_measure(asks, r->set.n, on_gpus, needs, device_bytes, err);
-    for (uint32_t i = 0; i < r->set.n; i++) {
-        const struct up_options *o = r->set.models[i].o;
-        if (o->kv_cache_memory_bytes > 0 || o->num_gpu_blocks_override > 0)
-            needs[i].kv_least_bytes = needs[i].kv_wanted_bytes;
-    }
-    mem_free(asks);
-    return s;
-}
-
-/* Finds out whether the models compute on GPUs, and measures them. */
-static enum status measure_all(struct set_run *r, struct set_need *needs, struct error *err)
-{
-    uint32_t n_gpus = sagemaker_gpus(r->in.environ_), n_cpu = 0, n_cuda = 0;
-    uint64_t device_bytes = 0;
-    for (uint32_t i = 0; i < r->set.n; i++) {
-        n_cuda += r->set.models[i].o->device == UP_DEVICE_CUDA;
-        n_cpu += r->set.models[i].o->device == UP_DEVICE_CPU;
-    }
-    if (n_cuda > 0 && n_cpu > 0)
-        return error_set(err, STATUS_INVALID,
-                         "some models have the device cpu and others cuda: use one kind of device "
-                         "for all models of a cluster");
-    r->memory.on_gpus = n_cuda > 0 || (n_cpu == 0 && n_gpus > 0);
-    enum status s = measure(r, r->memory.on_gpus, needs, &device_bytes, err);
-    if (s != STATUS_OK && r->memory.on_gpus && n_cuda == 0) { /* this build has no CUDA */
-        r->memory.on_gpus = false;
-        s = measure(r, false, needs, &device_bytes, err);
-    }
-    int64_t given = r->in.options->models_memory;
-    r->memory.n_devices = r->memory.on_gpus && n_gpus > 0 ? n_gpus : 1;
-    r->memory.device_bytes = given > 0           ? (uint64_t)given
-                             : r->memory.on_gpus ? device_bytes
-                                                 : host_available_bytes() / 10 * 9;
-    return s;
-}
-
 /* Writes the results of the memory plan into the options of the models. */
 static void apply_memory(struct set_run *r, const struct set_need *needs, uint32_t n_at_once)
 {
@@ -246,17 +180,35 @@ static void apply_memory(struct set_run *r, const struct set_need *needs, uint32
     }
 }
 
-static enum status plan_memory(struct set_run *r, struct strbuf *table, struct error *err)
+/* Measures the models and divides the memory. The sizes are appended to `out`, also when the
+ * models do not fit. */
+static enum status plan_memory(struct set_run *r, bool as_json, struct strbuf *out,
+                               struct error *err)
 {
     struct set_need *needs = mem_zalloc(r->set.n * sizeof *needs);
+    struct set_sized *sized = mem_zalloc(r->set.n * sizeof *sized);
+    const struct set_sizes_ask ask = {.models = sized,
+                                      .n = r->set.n,
+                                      .n_gpus = sagemaker_gpus(r->in.environ_),
+                                      .host_bytes = host_available_bytes() / 10 * 9,
+                                      .given_bytes = r->in.options->models_memory,
+                                      .program = r->planner};
     uint32_t n_at_once = 0;
-    enum status s = measure_all(r, needs, err);
+    for (uint32_t i = 0; i < r->set.n; i++)
+        sized[i] =
+            (struct set_sized){&r->set.models[i], &r->models[i].plan, r->models[i].opened.name};
+    enum status s = set_sizes(&ask, &r->memory, needs, err);
     if (s == STATUS_OK) {
         s = set_memory_plan(&r->memory, needs, r->set.n, &n_at_once, err);
-        set_memory_print(&r->memory, needs, r->set.n, n_at_once, table);
+        const char *refusal = s == STATUS_OK ? NULL : err->text;
+        if (as_json)
+            set_memory_print_json(&r->memory, needs, r->set.n, n_at_once, refusal, out);
+        else
+            set_memory_print(&r->memory, needs, r->set.n, n_at_once, out);
     }
     if (s == STATUS_OK)
         apply_memory(r, needs, n_at_once);
+    mem_free(sized);
     mem_free(needs);
     return s;
 }
@@ -341,6 +293,34 @@ static void join_plans(struct set_run *r, const struct up_place *place, struct u
     out->model_name = all->model_name = r->names;
 }
 
+/* Builds the command lines of each model's processes, as far as they do not depend on the memory.
+ */
+static enum status plan_models(struct set_run *r, const struct up_place *place, struct error *err)
+{
+    TRY(choose_ports(r, err));
+    for (uint32_t i = 0; i < r->set.n; i++) {
+        struct running_model *x = &r->models[i];
+        const struct up_options *o = r->set.models[i].o;
+        x->place = *place;
+        x->place.model = i + 1;
+        x->place.model_tag = r->set.models[i].tag;
+        x->admin = up_reachable(r->arena, o->admin_host, o->admin_port);
+        x->head = up_reachable(r->arena, o->head_host, o->head_port);
+        TRY(build_plan(r, i, err));
+    }
+    return STATUS_OK;
+}
+
+enum status set_run_memory(struct set_run *r, const char *bin_dir, bool as_json, struct strbuf *out,
+                           struct error *err)
+{
+    struct up_builder b = {.arena = r->arena};
+    const struct up_place place = {.bin_dir = bin_dir, .keys_dir = ".", .n_cores = host_cpus()};
+    r->planner = up_text(&b, "%s/cox", bin_dir);
+    TRY(plan_models(r, &place, err));
+    return plan_memory(r, as_json, out, err);
+}
+
 enum status set_run_plan(struct set_run *r, const struct up_machine *m, struct up_plan *out,
                          struct up_plan *all, struct strbuf *table, struct error *err)
 {
@@ -352,18 +332,8 @@ enum status set_run_plan(struct set_run *r, const struct up_machine *m, struct u
                          "folder that you may write to");
     r->file = up_text(&b, "%s/models.yaml", m->throw_away.path);
     place.models_file = r->file;
-    TRY(choose_ports(r, err));
-    for (uint32_t i = 0; i < r->set.n; i++) {
-        struct running_model *x = &r->models[i];
-        const struct up_options *o = r->set.models[i].o;
-        x->place = m->place;
-        x->place.model = i + 1;
-        x->place.model_tag = r->set.models[i].tag;
-        x->admin = up_reachable(r->arena, o->admin_host, o->admin_port);
-        x->head = up_reachable(r->arena, o->head_host, o->head_port);
-        TRY(build_plan(r, i, err));
-    }
-    TRY(plan_memory(r, table, err));
+    TRY(plan_models(r, &m->place, err));
+    TRY(plan_memory(r, false, table, err));
     for (uint32_t i = 0; i < r->set.n; i++) /* again, with threads, KV cache and GPUs */
         TRY(build_plan(r, i, err));
     for (uint32_t i = 0; i < r->set.n; i++)
