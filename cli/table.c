@@ -112,8 +112,10 @@ static const struct command rows[] = {
     {"join-token", "--keys-dir DIR --head HOST:PORT",
      "Print a token with which a worker on another machine joins the cluster.", cmd_join_token,
      TABLE(join_token)},
-    {"plan", "[MODEL] [OPTION...]",
-     "Estimate the memory a model needs, and its speed, on this machine or on named GPUs.",
+    {"plan", "[MODEL...] [OPTION...]",
+     "Estimate the memory a model needs, and its speed, here or on named GPUs; or that of several "
+     "in "
+     "one `cox up`.",
      cmd_plan, TABLE(plan), .groups = plan_option_groups},
     {"replay", "FILE [OPTION...]", "Run a head's --step-log again and compare every plan.",
      cmd_replay, TABLE(replay)},

@@ -92,7 +92,7 @@ ROWS = [
          "reference/sagemaker.md"),
         ("Helm chart: rendered objects, and its pods as local processes", "k8s_chart k8s_values k8s_rendered_processes", "cpu", "reference/chart.md"),
         ("Helm chart: install, scale, upgrade, failures",
-         "k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_to_zero k8s_live_cache k8s_live_leaderworkerset", "kubernetes", "start/kubernetes.md"),
+         "k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_models k8s_live_to_zero k8s_live_cache k8s_live_leaderworkerset", "kubernetes", "start/kubernetes.md"),
         ("OpenShift routes, KEDA, Prometheus operator", "k8s_around k8s_kustomize", "rendered", "start/openshift.md"),
         ("Systemd units", "e2e_systemd", "cpu", "start/server.md"),
     ]),

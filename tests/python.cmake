@@ -87,7 +87,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     set_tests_properties(k8s_live_${n} PROPERTIES LABELS k8s-cluster TIMEOUT 3600 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                          ENVIRONMENT "${e2e_environment}")
   endforeach()
-  set_tests_properties(k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_leaderworkerset k8s_live_walks k8s_live_to_zero k8s_live_cache k8s_live_runs k8s_live_versions PROPERTIES LABELS "k8s-cluster;long")
+  set_tests_properties(k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_models k8s_live_leaderworkerset k8s_live_walks k8s_live_to_zero k8s_live_cache k8s_live_runs k8s_live_versions PROPERTIES LABELS "k8s-cluster;long")
   # Each example of deploy/examples works as its README says.
   file(GLOB example_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/examples/test_*.py)
   foreach(t ${example_tests})

@@ -83,9 +83,11 @@ def memory(pid):
     return {name: int(kib) / 1024 for name, kib in rows}
 
 
-async def stream(port, i, tokens, prompt=None, gaps=None):
-    """Returns the seconds to the first byte of the answer's body. The longest time between two reads is appended to `gaps`."""
-    body = json.dumps({"prompt": prompt or f"p{i}", "max_tokens": tokens, "stream": True, "temperature": 0,
+async def stream(port, i, tokens, prompt=None, gaps=None, model=None):
+    """Returns the seconds to the first byte of the answer's body. The longest time between two reads is appended to `gaps`. A server of
+    several models needs the name `model`."""
+    named = {"model": model} if model else {}
+    body = json.dumps({**named, "prompt": prompt or f"p{i}", "max_tokens": tokens, "stream": True, "temperature": 0,
                        "ignore_eos": True}).encode()
     begin = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -8,6 +8,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/commands/command.h"
+#include "cli/commands/plan_set.h"
 #include "cli/pull/plan_remote.h"
 #include "cli/pull/worker_stream.h"
 #include "cli/up/prepare/model_fetch.h"
@@ -71,7 +72,8 @@ static int become_plan(int argc, char **argv)
 
 int cmd_plan(int argc, char **argv)
 {
-    int code = plan_remote(argc, argv, become_plan);
+    int code = plan_set(argc, argv);
+    code = code >= 0 ? code : plan_remote(argc, argv, become_plan);
     return code >= 0 ? code : become_plan(argc, argv);
 }
 

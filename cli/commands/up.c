@@ -42,9 +42,7 @@ int cmd_up(int argc, char **argv)
         up_sagemaker_argv(&argc, argv, &texts, &own_argv, &start.sagemaker_settings, &code))
         argv = own_argv;
     if ((!by_sagemaker || own_argv) && command_parse(&line, argc, argv, o, &res, &code)) {
-        const bool is_named =
-            !one_model && res.positional.n_items == 1 && up_set_is_named(res.positional.items[0]);
-        bool is_set = res.positional.n_items > 1 || is_named || o->models_file || o->on_demand;
+        bool is_set = !one_model && up_set_is_wanted(o, &res.positional);
         if (res.positional.n_items == 0 && !o->models_file) {
             char usage[COMMAND_USAGE_BYTES];
             fprintf(stderr,

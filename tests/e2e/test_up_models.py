@@ -174,3 +174,38 @@ def test_refused_before_anything_starts(tmp_path):
         done = run_cox("up", *args)
         assert done.returncode == 2 and words in done.stderr, (args, done.stderr)
         assert "head_started" not in done.stderr
+
+
+def table(text):
+    """Returns the lines of the table of memory in a text, without what stands before each line."""
+    lines = [line.removeprefix("cox        | ") for line in text.splitlines()]
+    first = next(i for i, line in enumerate(lines) if line.startswith("model  start"))
+    return lines[first:next(i for i, line in enumerate(lines) if line.startswith("memory: ")) + 1]
+
+
+@needs_goldens
+def test_a_plan_of_several_models_is_the_table_of_a_start(tmp_path):
+    models = ["a=" + str(LLAMA), "b=" + str(LLAMA), "none=null", "--models-memory", "18Mi"]
+    planned = run_cox("plan", *models)
+    with Up(tmp_path, *models) as c:
+        c.wait_ready()
+        assert planned.returncode == 0 and table(planned.stdout) == table(c.log()), planned
+    plan = json.loads(run_cox("plan", "--json", *models).stdout)
+    assert (plan["memory_bytes"], plan["fit_together"], plan["refusal"], plan["gpus"]) == (18 << 20, 3, None, 0)
+    assert [(m["name"], m["start"], m["workers"]) for m in plan["models"]] == [("a", "always", 1), ("b", "always", 1), ("none", "always", 0)]
+    assert sum(m["total_bytes"] for m in plan["models"]) <= 18 << 20 and plan["models"][0]["kv_bytes"] > 0
+
+
+@needs_goldens
+def test_a_plan_of_several_models_names_what_does_not_fit(tmp_path):
+    file = tmp_path / "models.yaml"
+    file.write_text(f"models:\n- {{name: small, model: {LLAMA}}}\n- {{name: large, model: {LLAMA}, kv_cache_memory_bytes: 20Mi}}\n")
+    plans = [run_cox("plan", "--models", file, "--models-memory", "24Mi", *more) for more in ([], ["--json"])]
+    assert [p.returncode for p in plans] == [1, 1] and all("the model large does not fit: it needs at least" in p.stderr for p in plans), plans
+    assert "1 of 2 models fit together" in plans[0].stdout
+    assert json.loads(plans[1].stdout)["refusal"] in plans[1].stderr
+    lazy = run_cox("plan", "--models", file, "--models-memory", "30Mi", "--on-demand")
+    assert lazy.returncode == 0 and "large  on demand" in lazy.stdout, lazy
+    wrong = [run_cox("plan", f"a={LLAMA}", "b=/nowhere"), run_cox("plan", "a", "b", "--gpu", "L4"), run_cox("plan", "--models", tmp_path / "no"),
+             run_cox("plan", f"a={LLAMA}", f"a={LLAMA}")]
+    assert [p.returncode for p in wrong] == [2] * 4 and "the model b cannot be planned" in wrong[0].stderr, wrong

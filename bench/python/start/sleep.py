@@ -6,6 +6,7 @@ import sys
 import time
 import urllib.request
 
+import sleep_peer
 from cluster import Cluster, wait_for
 from options import count, counts, option_parser
 from serving import go_first, machine, memory, quiet, spread, stream
@@ -68,7 +69,10 @@ def main():
     parser.add_argument("--cache-dir", help="folder of the cached models")
     parser.add_argument("--first", action="store_true", help="take priority over all other programs of the machine")
     parser.add_argument("--verbose", action="store_true", help="print the log lines of every waking")
+    parser.add_argument("--llama-server", metavar="PATH", help="also measure a stopped model beside the start of this program, with the same file")
     options = parser.parse_args()
+    if options.llama_server:
+        sleep_peer.check(parser, options)
     more = ["--cache-dir", options.cache_dir] if options.cache_dir else []
     print(f"{machine()}; {options.model}, --tp {options.tp}, {options.rounds} rounds: median (least … most)")
     c = Cluster("--device", "cpu", *more, model=options.model, workers=options.tp, tp=options.tp)
@@ -81,6 +85,8 @@ def main():
             c.wait_ready(120)
             first_token(c, 0)
             late = measure(c, options)
+            if options.llama_server:
+                sleep_peer.measure(options, more, lambda level, i: round_of(c, level, i)[2])
             if options.verbose:
                 tell_parts(c)
         finally:

@@ -128,7 +128,7 @@ static void make_argv(const struct set_measure_ask *ask, bool on_gpus, struct me
 {
     const struct up_child *w = ask->worker;
     uint32_t n = 0;
-    m->argv[n++] = w->argv[0];
+    m->argv[n++] = ask->program ? ask->program : w->argv[0];
     m->argv[n++] = "plan";
     m->argv[n++] = "--json";
     for (uint32_t i = 1; i < w->n_args; i++) {

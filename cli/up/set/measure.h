@@ -8,6 +8,7 @@
 /* `set_measure_ask` is one model to measure. */
 struct set_measure_ask {
     const struct up_child *worker; /* command line of the model's worker 0, borrowed */
+    const char *program;           /* program with the command `plan`; NULL = that of the worker */
     const char *model;             /* MODEL for the workers */
     uint32_t n_workers;
     bool has_weights; /* false = the model null, or the null device: it needs no memory */

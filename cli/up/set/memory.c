@@ -9,6 +9,7 @@
  * pure. */
 #include "cli/up/set/memory.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -264,7 +265,7 @@ enum status set_memory_plan(const struct set_memory *m, struct set_need *needs, 
     return s;
 }
 
-/* ---- the table ---- */
+/* ---- the output ---- */
 
 static const char *const starts[] = {"always", "on demand", "asleep"};
 
@@ -307,4 +308,42 @@ void set_memory_print(const struct set_memory *m, const struct set_need *needs, 
         strbuf_append_c(out, "all models fit together\n");
     else
         strbuf_printf(out, "%u of %u models fit together\n", n_at_once, n);
+}
+
+static void print_model_json(const struct set_memory *m, const struct set_need *r,
+                             struct strbuf *out)
+{
+    static const char *const names[] = {"always", "on-demand", "asleep"};
+    uint64_t w = r->n_workers;
+    strbuf_append_c(out, "{\"name\": ");
+    strbuf_append_json(out, str_from(r->name));
+    strbuf_printf(out,
+                  ", \"start\": \"%s\", \"workers\": %" PRIu64 ", \"weights_bytes\": %" PRIu64
+                  ", \"other_bytes\": %" PRIu64 ", \"kv_bytes\": %" PRIu64
+                  ", \"total_bytes\": %" PRIu64 ", \"first_gpu\": ",
+                  names[r->start], w, r->weights_bytes * w, r->other_bytes * w, r->kv_bytes * w,
+                  set_worker_bytes(r) * w);
+    if (m->on_gpus && w > 0)
+        strbuf_printf(out, "%u}", r->first_device);
+    else
+        strbuf_append_c(out, "null}");
+}
+
+void set_memory_print_json(const struct set_memory *m, const struct set_need *needs, uint32_t n,
+                           uint32_t n_at_once, const char *refusal, struct strbuf *out)
+{
+    strbuf_printf(out,
+                  "{\"memory_bytes\": %" PRIu64 ", \"gpus\": %u, \"fit_together\": %u, "
+                  "\"refusal\": ",
+                  m->device_bytes, m->on_gpus ? m->n_devices : 0, n_at_once);
+    if (refusal)
+        strbuf_append_json(out, str_from(refusal));
+    else
+        strbuf_append_c(out, "null");
+    strbuf_append_c(out, ", \"models\": [");
+    for (uint32_t i = 0; i < n; i++) {
+        strbuf_append_c(out, i > 0 ? ", " : "");
+        print_model_json(m, &needs[i], out);
+    }
+    strbuf_append_c(out, "]}\n");
 }

@@ -30,3 +30,6 @@ uint64_t set_asleep_bytes(const struct set_memory *m, const struct set_need *nee
 /* Appends the plan as a table, one line for each model. */
 void set_memory_print(const struct set_memory *m, const struct set_need *needs, uint32_t n,
                       uint32_t n_at_once, struct strbuf *out);
+/* Appends the plan as JSON. `refusal` says why the models do not fit; NULL = they do. */
+void set_memory_print_json(const struct set_memory *m, const struct set_need *needs, uint32_t n,
+                           uint32_t n_at_once, const char *refusal, struct strbuf *out);

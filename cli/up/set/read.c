@@ -483,3 +483,9 @@ void up_set_free(struct up_set *s)
     mem_free(s->models);
     *s = (struct up_set){0};
 }
+
+bool up_set_is_wanted(const struct up_options *o, const struct option_list *models)
+{
+    bool is_named = models->n_items == 1 && up_set_is_named(models->items[0]);
+    return models->n_items > 1 || is_named || o->models_file || o->on_demand;
+}

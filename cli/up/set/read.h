@@ -33,3 +33,6 @@ void up_set_free(struct up_set *s);
 /* Returns true when the word is NAME=MODEL. A path that exists, or that has a slash or a colon
  * before the '=', is a MODEL. */
 bool up_set_is_named(const char *word);
+/* Returns true when a command line names a set: several models, NAME=MODEL, --models, or a model
+ * on demand. */
+bool up_set_is_wanted(const struct up_options *o, const struct option_list *models);

@@ -218,7 +218,6 @@ static enum status compare(struct set_change *c, struct error *err)
 static enum status open_and_measure(struct set_change *c, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
-    uint64_t device_bytes = 0;
     for (uint32_t i = 0; i < c->n_fresh; i++) {
         struct running_model *m = c->fresh[i];
         /* a download has no place in a running cluster: it would stop when the command ends */
@@ -229,8 +228,7 @@ static enum status open_and_measure(struct set_change *c, struct error *err)
             return error_prefix(err, s, "model %s", m->model->name);
         TRY(set_slot_build_plan(m, err));
     }
-    return set_run_measure(c->fresh, c->n_fresh, c->r->memory.on_gpus, c->needs, &device_bytes,
-                           err);
+    return set_run_measure(c->r, c->fresh, c->n_fresh, c->needs, err);
 }
 
 static void *work(void *arg)

@@ -11,9 +11,8 @@ struct set_need;
 struct running_model;
 
 /* Measures models by `cox plan`. May run on any thread. */
-MUST_USE enum status set_run_measure(struct running_model *const *models, uint32_t n_models,
-                                     bool on_gpus, struct set_need *needs, uint64_t *device_bytes,
-                                     struct error *err);
+MUST_USE enum status set_run_measure(const struct set_run *r, struct running_model *const *models,
+                                     uint32_t n_models, struct set_need *needs, struct error *err);
 /* Finds room for n more models beside those of the slots that stay, which keep their memory and
  * their devices. Writes the results into the options of the models.
  * STATUS_NO_MEMORY: a model does not fit; the text names it. */
@@ -22,6 +21,7 @@ MUST_USE enum status set_run_fit(struct set_run *r, struct running_model *const 
                                  struct error *err);
 
 /* Finds out what each model needs, divides the memory, and writes the results into the options of
- * the models. The table is appended to `table`, also when the models do not fit. */
-MUST_USE enum status set_run_plan_memory(struct set_run *r, struct strbuf *table,
+ * the models. The sizes are appended to `out` as a table or as JSON, also when the models do not
+ * fit. */
+MUST_USE enum status set_run_plan_memory(struct set_run *r, bool as_json, struct strbuf *out,
                                          struct error *err);

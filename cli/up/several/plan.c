@@ -15,6 +15,7 @@
 #include "cli/up/several/state.h"
 #include "cli/up/several/views.h"
 #include "common/base/mem.h"
+#include "common/host/host.h"
 #include "common/json/yaml_file.h"
 
 /* Refuses options that name one model, or that a cluster of several models does not have. */
@@ -151,6 +152,29 @@ static enum status write_own_set(struct set_run *r, struct error *err)
     return s;
 }
 
+/* Builds the command lines of each model's processes, as far as they do not depend on the memory.
+ */
+static enum status plan_models(struct set_run *r, const struct up_place *place, struct error *err)
+{
+    r->place = *place;
+    TRY(choose_ports(r, err));
+    for (uint32_t i = 0; i < r->now->set.n; i++) {
+        set_slot_find_place(&r->models[i]);
+        TRY(set_slot_build_plan(&r->models[i], err));
+    }
+    return STATUS_OK;
+}
+
+enum status set_run_memory(struct set_run *r, const char *bin_dir, bool as_json, struct strbuf *out,
+                           struct error *err)
+{
+    struct up_builder b = {.arena = r->arena};
+    const struct up_place place = {.bin_dir = bin_dir, .keys_dir = ".", .n_cores = host_cpus()};
+    r->planner = up_text(&b, "%s/cox", bin_dir);
+    TRY(plan_models(r, &place, err));
+    return set_run_plan_memory(r, as_json, out, err);
+}
+
 enum status set_run_plan(struct set_run *r, const struct up_machine *m, struct up_plan *out,
                          struct up_plan *all, struct strbuf *table, struct error *err)
 {
@@ -162,13 +186,8 @@ enum status set_run_plan(struct set_run *r, const struct up_machine *m, struct u
                          "folder that you may write to");
     r->file = up_text(&b, "%s/models.yaml", m->throw_away.path);
     place.models_file = r->file;
-    r->place = m->place;
-    TRY(choose_ports(r, err));
-    for (uint32_t i = 0; i < r->now->set.n; i++) {
-        set_slot_find_place(&r->models[i]);
-        TRY(set_slot_build_plan(&r->models[i], err));
-    }
-    TRY(set_run_plan_memory(r, table, err));
+    TRY(plan_models(r, &m->place, err));
+    TRY(set_run_plan_memory(r, false, table, err));
     for (uint32_t i = 0; i < r->now->set.n; i++) /* again, with threads, KV cache and GPUs */
         TRY(set_slot_build_plan(&r->models[i], err));
     begin_demand(r);

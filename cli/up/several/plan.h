@@ -20,4 +20,10 @@ MUST_USE enum status set_run_open(struct set_run *r, const char *command, const 
 MUST_USE enum status set_run_plan(struct set_run *r, const struct up_machine *m,
                                   struct up_plan *out, struct up_plan *all, struct strbuf *table,
                                   struct error *err);
+/* Divides the memory among the models, for `cox plan`: after set_run_read, with no model opened and
+ * no process started. bin_dir has `cox`, which measures a model that is only on a hub by its
+ * headers. The table, or JSON, is appended to `out`, also when the models do not fit
+ * (STATUS_NO_MEMORY). */
+MUST_USE enum status set_run_memory(struct set_run *r, const char *bin_dir, bool as_json,
+                                    struct strbuf *out, struct error *err);
 void set_run_free(struct set_run *r); /* accepts NULL */

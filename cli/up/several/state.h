@@ -62,6 +62,7 @@ struct set_run {
     void *ctx;
     struct up_place place;     /* of the machine, without a model */
     const char *file;          /* the gateways' file */
+    const char *planner;       /* program that measures the models; NULL = that of the workers */
     const char *set_file;      /* the user's file, or the cluster's own */
     struct set_change *change; /* under way; NULL = none */
     struct set_changes *changes;

@@ -2,6 +2,7 @@
 import re
 
 import pytest
+from definitions import definitions
 from kube import Kube, NoCluster
 from release import Release, load_image
 
@@ -31,6 +32,13 @@ def kube():
 @pytest.fixture(scope="session")
 def image(kube, tmp_path_factory):
     return load_image(kube, tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="module")
+def kinds(kube):
+    """Makes the cluster accept objects of KEDA, the Gateway API and others during the tests of a file."""
+    with definitions(kube):
+        yield
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from steady import Steady
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "deploy/helm/coxswain"
-UID = 1000650000  # a user ID like those of OpenShift's restricted-v2: high and not in /etc/passwd, with group 0
 SMALL = {"resources": {"requests": {"cpu": "20m", "memory": "32Mi"}}}  # requests are small, because many pods share a node of two cores
 
 # KINDS are the kinds of the objects that a release makes. By default it makes no custom and no cluster-wide objects.

@@ -8,8 +8,8 @@ from pathlib import Path
 import cluster_images
 import pytest
 from kube import CLUSTER, Kube
+from openshift import UID
 
-UID = 1000650000  # a user ID like those of OpenShift's restricted-v2: high and not in /etc/passwd, with group 0
 SPACE = "cluster-test"
 
 

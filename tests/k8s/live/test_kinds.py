@@ -1,52 +1,8 @@
-"""Tests special releases: several models behind one Service, several ranks in a pod, and a namespace with a quota."""
-import httpx
-import null_oracle as oracle
+"""Tests special releases: several ranks in a pod, and a namespace with a quota."""
 import pytest
-from release import KINDS, REDIS, REDIS_IMAGE, SMALL, Release, demo_model, fill_claim, load_redis, more, null_values
+from release import REDIS, REDIS_IMAGE, SMALL, Release, demo_model, fill_claim, load_redis, more, null_values
 
 pytestmark = pytest.mark.usefixtures("image")
-
-
-def answer(base, model, headers):
-    body = {"model": model, "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "ignore_eos": True}
-    return httpx.post(f"{base}/v1/completions", json=body, headers=headers, timeout=120)
-
-
-def test_models_behind_one_service(kube, space):
-    """The null model and the demo model each answer with their own tokens, at one Service. A model is added and another removed under
-    streams of the first one. No pod of another model and no gateway is replaced."""
-    source = demo_model()
-    if source is None:
-        pytest.skip("SKIPPED: the demo model is missing; run scripts/fetch-demo-model")
-    fill_claim(kube, space, "models", source)
-    values = null_values()
-    gateway, null = values.pop("gateway"), values | {"keepNames": True}
-    small = {"model": {"name": "demo"}, "head": SMALL, "worker": SMALL | {"replicas": 1}}
-    release = Release(kube, space, models={"null": null, "small": small}, cache={"existingClaim": "models"}, gateway=gateway)
-    release.install()
-    release.wait_serving(2)
-    base, key = release.url(), release.auth()
-    release.helm("test", release.name, "--timeout", "5m")
-    want = oracle.text("Once upon a time", 24, temperature=0)
-    said = kube.wait("an answer of the demo model", lambda: (r := answer(base, "small", key)).status_code == 200 and r)
-    text = said.json()["choices"][0]["text"]
-    assert len(text) > 24 and text != want
-    assert answer(base, "null", key).json()["choices"][0]["text"] == want and answer(base, "third", key).status_code == 404
-    before = release.uids()
-    with release.steady(n_users=16) as load:
-        more(load, kube)
-        release.upgrade(models={"third": {"model": {"name": "null"}, "head": SMALL, "worker": SMALL | {"replicas": 1}}})
-        kube.wait("an answer of the third model", lambda: answer(base, "third", key).status_code == 200)
-        assert before.items() <= release.uids().items() and len(release.uids()) == len(before) + 2
-        del release.values["models"]["small"]
-        release.upgrade()
-        kube.wait("the end of the demo model's pods", lambda: not [name for name in release.pods() if "-coxswain-small-" in name])
-        kube.wait("the end of the demo model's name", lambda: answer(base, "small", key).status_code == 404)
-        more(load, kube)
-    stay = {name: uid for name, uid in before.items() if "-small-" not in name}
-    assert stay.items() <= release.uids().items()
-    kube.wait("the removal of the demo model's objects", lambda: "coxswain-small" not in kube.kubectl("-n", space, "get", KINDS, "-o", "name"))
-    assert release.restarts() == 0 and load.n_passed_by == 0
 
 
 def rank_pids(kube, space, pod):

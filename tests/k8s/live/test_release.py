@@ -3,35 +3,13 @@
 Streams run during the tests (steady.py of tests/e2e). Each answer is compared with the expected one, and none may fail. Times are
 printed, not judged.
 """
-import json
 import time
 
 import pytest
-from release import KINDS, SMALL, UID, Release, demo_model, fill_claim, more, null_values
+from openshift import UID, restricted
+from release import KINDS, SMALL, Release, demo_model, fill_claim, more, null_values
 
 pytestmark = pytest.mark.usefixtures("image")
-# SCC has policies that act like OpenShift's SCC restricted-v2. They give a pod a user and group of its namespace's range, and refuse other users.
-SCC = [
-    {"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "scc"},
-     "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
-              "matchConstraints": {
-                  "namespaceSelector": {"matchLabels": {"coxswain.test/scc": "restricted-v2"}},
-                  "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
-              "matchConditions": [{"name": "unset", "expression": "!has(object.spec.securityContext) || "
-                                                                  "(!has(object.spec.securityContext.runAsUser) && !has(object.spec.securityContext.fsGroup))"}],
-              "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {
-                  "expression": f"Object{{spec: Object.spec{{securityContext: Object.spec.securityContext{{runAsUser: {UID}, fsGroup: {UID}}}}}}}"}}]}},
-    {"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "scc"},
-     "spec": {"policyName": "scc"}},
-    {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "scc"},
-     "spec": {"failurePolicy": "Fail", "matchConstraints": {
-         "namespaceSelector": {"matchLabels": {"coxswain.test/scc": "restricted-v2"}},
-         "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
-         "validations": [{"expression": f"object.spec.securityContext.runAsUser == {UID} && object.spec.securityContext.fsGroup == {UID}",
-                          "message": "a user or group that is not of the namespace's range"}]}},
-    {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "scc"},
-     "spec": {"policyName": "scc", "validationActions": ["Deny"]}},
-]
 
 
 @pytest.fixture(scope="module")
@@ -213,34 +191,14 @@ def test_groups_of_two_are_scaled_as_groups(kube, space):
         more(load, kube)
 
 
-def tried(kube, space, **context):
-    """Returns the API server's answer to a restricted pod with this security context: the pod, or the reason of the refusal."""
-    spec = {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}} | context,
-            "containers": [{"name": "it", "image": "none", "securityContext": {
-                "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}]}
-    try:
-        return kube.kubectl("-n", space, "run", "it", "--image=none", "--dry-run=server", "-o", "json",
-                            "--overrides", json.dumps({"spec": spec}))
-    except AssertionError as refused:
-        return str(refused)
-
-
 def test_pods_pass_what_openshift_does_to_them(kube, space):
     """The release serves under OpenShift's rules: each pod runs as a high user ID with group 0 and an fsGroup of the namespace's range."""
-    kube.apply("default", *SCC)
-    try:
-        kube.kubectl("label", "namespace", space, "coxswain.test/scc=restricted-v2")
-        # The API server applies the two policies one after the other.
-        kube.wait("the admission policy that sets a user", lambda: f'"fsGroup": {UID}' in tried(kube, space))
-        kube.wait("the admission policy that refuses other users", lambda: "not of the namespace's range" in tried(kube, space, runAsUser=1001))
+    with restricted(kube, space):
         release = Release(kube, space, openshift={"enabled": True}, **null_values())
         release.install()
         release.wait_serving(2)
         assert {pod["spec"]["securityContext"]["runAsUser"] for pod in release.pods().values()} == {UID}
         release.helm("test", release.name, "--timeout", "5m")
-    finally:
-        kube.kubectl("delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding,validatingadmissionpolicy,"
-                               "validatingadmissionpolicybinding", "scc", "--ignore-not-found")
 
 
 @pytest.mark.parametrize("program", ["helm", "helm4"])

@@ -131,6 +131,26 @@ static void the_table_names_each_model(void **state)
     strbuf_fini(&out);
 }
 
+static void the_json_escapes_names_and_has_the_refusal(void **state)
+{
+    struct set_need n[] = {
+        {.name = "a\"b", .n_workers = 2, .weights_bytes = 5, .other_bytes = 1, .kv_bytes = 4},
+        {.name = "null", .start = UP_START_ASLEEP}};
+    const struct set_memory m = {.device_bytes = 64, .n_devices = 2, .on_gpus = true};
+    struct strbuf out;
+    strbuf_init(&out, 0);
+    set_memory_print_json(&m, n, 2, 1, "no \"room\"", &out);
+    assert_string_equal(
+        out.ptr, "{\"memory_bytes\": 64, \"gpus\": 2, \"fit_together\": 1, \"refusal\": \"no "
+                 "\\\"room\\\"\", "
+                 "\"models\": [{\"name\": \"a\\\"b\", \"start\": \"always\", \"workers\": 2, "
+                 "\"weights_bytes\": 10, \"other_bytes\": 2, \"kv_bytes\": 8, \"total_bytes\": 20, "
+                 "\"first_gpu\": 0}, {\"name\": \"null\", \"start\": \"asleep\", \"workers\": 0, "
+                 "\"weights_bytes\": 0, \"other_bytes\": 0, \"kv_bytes\": 0, \"total_bytes\": 0, "
+                 "\"first_gpu\": null}]}\n");
+    strbuf_fini(&out);
+}
+
 static void the_answer_of_cox_plan_is_checked(void **state)
 {
     static const char good[] =
@@ -186,6 +206,7 @@ int main(void)
         cmocka_unit_test(models_without_weights_need_nothing),
         cmocka_unit_test(the_table_names_each_model),
         cmocka_unit_test(sleepers_keep_their_process),
+        cmocka_unit_test(the_json_escapes_names_and_has_the_refusal),
         cmocka_unit_test(the_answer_of_cox_plan_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
