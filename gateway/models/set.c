@@ -215,6 +215,7 @@ enum status model_set_open(struct model_set *s, struct error *err)
     struct served_model *own = NULL;
     enum status st;
     s->path = s->world.config->models;
+    s->world.due = &s->due;
     s->rng.state = random_secure_u64();
     mirror_init(&s->mirror, s->world.metrics);
     if (s->path) {
@@ -411,12 +412,22 @@ void model_set_engine_tick(struct model_set *s)
 void model_set_turn_end(struct model_set *s)
 {
     bool any_gone = false;
-    for (struct served_model *m = s->first; m; m = m->next) {
+    struct due *d;
+    struct due_list again = {0};
+    while ((d = due_pop(&s->due))) {
+        struct served_model *m = d->owner;
         gateway_link_turn_end(&m->link);
         if (m->names)
             serving_sweep(&m->serving);
-        any_gone |= served_model_is_gone(m);
+        const bool is_gone = served_model_is_gone(m);
+        any_gone |= is_gone;
+        if (!is_gone && (m->is_leaving || m->serving.dead)) {
+            d->is_in = true; /* so that nobody adds it to the other list meanwhile */
+            d->next = again.first;
+            again.first = d;
+        }
     }
+    s->due = again;
     if (any_gone)
         free_gone(s);
 }

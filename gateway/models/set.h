@@ -20,6 +20,7 @@ struct model_set {
     struct served_model **listed; /* [n_listed]: models with names, in the order of the file */
     uint32_t n_listed;
     struct served_model *first; /* all models: listed, pending and leaving */
+    struct due_list due;        /* models with work at the end of the turn */
     struct model_names names;
     bool draining; /* the gateway is stopping */
 };

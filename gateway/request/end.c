@@ -58,6 +58,7 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
     request_table_remove(r);
     r->next = s->dead;
     s->dead = r;
+    due_add(s->due);
 }
 
 void api_request_free(struct api_request *r)

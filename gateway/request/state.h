@@ -9,6 +9,7 @@
  * when. */
 #include "common/base/clock.h"
 #include "gateway/auth/limits.h"
+#include "gateway/base/due.h"
 #include "gateway/base/encode_pool.h"
 #include "gateway/prepare/dialect.h"
 #include "gateway/request/metrics.h"
@@ -151,6 +152,7 @@ struct serving {
     struct api_request *buckets[SERVING_BUCKETS];
     struct api_request *first;    /* all live requests, youngest first */
     struct api_request *dead;     /* ended requests; `serving_sweep` frees them */
+    struct due *due;              /* told when `dead` gets a request, borrowed; NULL = nobody */
     struct submit_queue pending;  /* choices waiting to be submitted */
     struct request_id grammar_of; /* request whose grammar this session sent last; 0 = none */
     /* a large choice waits for credit, so other events need not try to submit it */
