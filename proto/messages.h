@@ -17,7 +17,7 @@
 #include "proto/worker_orders.h"
 
 #define PROTOCOL_MAJOR 2u
-#define PROTOCOL_MINOR 5u
+#define PROTOCOL_MINOR 6u
 
 enum msg_type {
     MSG_NONE = 0,
@@ -25,7 +25,7 @@ enum msg_type {
     MSG_HELLO,     /* peer → head, first on a link */
     MSG_WELCOME,   /* head → peer: the session is open */
     MSG_REFUSED,   /* head → peer: the session is not open, and why; the link ends */
-    MSG_HEARTBEAT, /* both ways, every 250 ms */
+    MSG_HEARTBEAT, /* both ways, every 250 ms; more seldom on a quiet link of a gateway */
     MSG_CREDIT,    /* both ways: bytes consumed since the last Credit */
     MSG_GOODBYE,   /* both ways: orderly end of the session */
     /* The types up to MSG_CLUSTER are sent between gateway and head. */
@@ -131,6 +131,7 @@ struct msg_welcome {
     uint32_t heartbeat_ms, suspect_ms;
     struct str version;
     bool keeps_grammar; /* a gateway may set same_grammar */
+    uint32_t quiet_ms;  /* longest next_in_ms that a gateway may announce; 0 = none */
 };
 
 struct msg_refused {
@@ -139,7 +140,8 @@ struct msg_refused {
 };
 
 /* A worker sends all fields except serves and spare. The head sends a worker time_ns and those
- * two, for /readyz (protocol.md, "Readiness"). Between head and gateways only time_ns is sent. */
+ * two, for /readyz (protocol.md, "Readiness"). A gateway sends time_ns and next_in_ms, and the head
+ * sends a gateway time_ns. */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
     uint64_t progress; /* counts operators, to distinguish a stuck worker from a slow one */
@@ -152,6 +154,7 @@ struct msg_heartbeat {
     bool serves, spare;  /* serves: its replica serves; spare: no replica needs it now */
     bool has_vocabulary; /* true in every eighth message, once the worker has read the tokens */
     struct vocabulary vocabulary;
+    uint32_t next_in_ms; /* time to the next heartbeat of a quiet gateway; 0 = the usual time */
 };
 struct msg_credit {
     uint64_t bytes;

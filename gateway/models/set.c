@@ -405,8 +405,11 @@ void model_set_tick(struct model_set *s)
 void model_set_engine_tick(struct model_set *s)
 {
     for (struct served_model *m = s->first; m; m = m->next)
-        if (m->link.has_engine)
+        if (m->link.has_engine) {
+            m->link.engine.in_use =
+                m->serving.n_requests > 0 || gateway_adapters_has_calls(&m->adapters);
             engine_client_tick(&m->link.engine, clock_mono_ns());
+        }
 }
 
 void model_set_turn_end(struct model_set *s)
