@@ -1,9 +1,10 @@
-/* Changes one entry of the file of --models for the admin API.
- * `models_file_edit` locks the file, reads it into a tree (`load`), sets or removes the entry
- * (`change`), checks the whole text as a gateway would read it (`check_text`), and replaces the
- * file at once (`store`). The gateway then reads the file like any other change. The file is never
- * half written, two gateways never edit at once, and a text is never taken for a number. Only the
- * loop thread calls this; it blocks for a short read and write. */
+/* Changes one entry of the set of models for the admin API.
+ * `models_text_edit` reads the text into a tree (`load`), sets or removes the entry (`change`) and
+ * checks the whole text as a gateway would read it (`check_text`). store.c does that with a text in
+ * Redis. `models_file_edit` locks the file of --models, and replaces it at once (`store`). The
+ * gateway then reads the file like any other change. The file is never half written, two gateways
+ * never edit at once, and a text is never taken for a number. Only the loop thread calls this; it
+ * blocks for a short read and write. */
 #include "gateway/models/edit.h"
 
 #include <errno.h>
@@ -48,41 +49,39 @@ static json_t *tree_of(const struct yaml_node *n, uint32_t depth)
     return out;
 }
 
-/* Reads the file as a tree of JSON: a mapping of lists of mappings, whose values may be lists. */
-static enum status load(const char *path, json_t **out, struct error *err)
+/* Reads the text as a tree of JSON: a mapping of lists of mappings, whose values may be lists. */
+static enum status load(struct str text, json_t **out, struct error *err)
 {
     enum { FILE_DEPTH = 4 };
-    struct strbuf text;
     struct arena nodes;
     struct yaml_node *root = NULL;
     struct yaml_mark at;
     *out = NULL;
-    strbuf_init(&text, MODELS_FILE_MAX);
+    if (text.len == 0) {
+        *out = json_pack("{s:[]}", "models");
+        return STATUS_OK;
+    }
     arena_init(&nodes, 0);
-    enum status s = models_file_text(path, &text, err);
-    if (s == STATUS_OK)
-        s = yaml_tree_parse(strbuf_str(&text), &nodes, &root, &at, err);
+    enum status s = yaml_tree_parse(text, &nodes, &root, &at, err);
     if (s == STATUS_OK && root)
         *out = tree_of(root, FILE_DEPTH);
     if (s == STATUS_OK && !json_is_object(*out))
         s = error_set(err, STATUS_INVALID,
-                      "the file of models has a value that cannot be written as JSON");
+                      "the set of models has a value that cannot be written as JSON");
     arena_fini(&nodes);
-    strbuf_fini(&text);
     return s;
 }
 
 /* Replaces the file at once. The new file has the old one's mode. */
-static enum status store(const char *path, const char *text, struct error *err)
+static enum status store(const char *path, struct str text, struct error *err)
 {
     char fresh[PATH_MAX + 16];
     struct stat old;
     const mode_t mode = stat(path, &old) == 0 ? old.st_mode & 0777 : 0644;
-    const size_t n = strlen(text);
     snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
     const int fd = mkstemp(fresh);
-    const bool ok =
-        fd >= 0 && fchmod(fd, mode) == 0 && write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
+    const bool ok = fd >= 0 && fchmod(fd, mode) == 0 &&
+                    write(fd, text.ptr, text.len) == (ssize_t)text.len && fsync(fd) == 0;
     const bool moved = ok && rename(fresh, path) == 0;
     const int e = errno;
     if (fd >= 0)
@@ -157,24 +156,24 @@ static enum status check_options(const struct models_file *f, struct str name, s
 static enum status check_text(const char *text, struct str changed, struct error *err)
 {
     struct models_file f;
-    if (strlen(text) > MODELS_FILE_MAX)
-        return error_set(err, STATUS_INVALID, "the file of models would be too large");
-    enum status s = models_file_parse(str_from(text), "the file of models", &f, err);
+    if (strlen(text) >= MODELS_FILE_MAX)
+        return error_set(err, STATUS_INVALID, "the set of models would be too large");
+    enum status s = models_file_parse(str_from(text), "the set of models", &f, err);
     if (s == STATUS_OK)
         s = check_options(&f, changed, err);
     models_file_fini(&f);
     return s;
 }
 
-static enum status edit(const char *path, const char *list, struct str name, const json_t *item,
-                        struct error *err)
+enum status models_text_edit(struct str text, const char *list, struct str name, const json_t *item,
+                             struct strbuf *out, struct error *err)
 {
     json_t *root;
-    enum status s = load(path, &root, err);
+    enum status s = load(text, &root, err);
     const json_t *owner = json_object_get(root, "managed_by");
     if (s == STATUS_OK && json_is_string(owner))
         s = error_set(err, STATUS_EXISTS,
-                      "%s owns the file of models: change the models with its commands",
+                      "%s owns the set of models: change the models with its commands",
                       json_string_value(owner));
     json_t *items = json_object_get(root, list);
     if (s == STATUS_OK && !items) {
@@ -182,16 +181,32 @@ static enum status edit(const char *path, const char *list, struct str name, con
         json_object_set_new(root, list, items);
     }
     if (s == STATUS_OK && !change(items, name, item))
-        s = error_set(err, STATUS_NOT_FOUND, "the file of models has no such name");
-    char *text = s == STATUS_OK ? json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;
-    if (s == STATUS_OK && !text)
+        s = error_set(err, STATUS_NOT_FOUND, "the set of models has no such name");
+    char *next = s == STATUS_OK ? json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;
+    if (s == STATUS_OK && !next)
         s = error_set(err, STATUS_INVALID, "the change cannot be written as JSON");
     if (s == STATUS_OK)
-        s = check_text(text, name, err);
+        s = check_text(next, name, err);
     if (s == STATUS_OK)
-        s = store(path, text, err);
-    free(text);
+        strbuf_append_c(out, next);
+    free(next);
     json_decref(root);
+    return s;
+}
+
+static enum status edit(const char *path, const char *list, struct str name, const json_t *item,
+                        struct error *err)
+{
+    struct strbuf text, next;
+    strbuf_init(&text, MODELS_FILE_MAX);
+    strbuf_init(&next, MODELS_FILE_MAX);
+    enum status s = models_file_text(path, &text, err);
+    if (s == STATUS_OK)
+        s = models_text_edit(strbuf_str(&text), list, name, item, &next, err);
+    if (s == STATUS_OK)
+        s = store(path, strbuf_str(&next), err);
+    strbuf_fini(&text);
+    strbuf_fini(&next);
     return s;
 }
 

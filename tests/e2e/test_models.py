@@ -335,7 +335,7 @@ def test_the_admin_changes_models(heads, gateway, tmp_path):
     assert g.states() == {"alpha": "serving"} and 'by="ada" list=models name="org/beta" removed=true ok=true' in g.log()
     g.write(json.dumps({"models": [heads[0].entry("alpha")], "managed_by": "cox up"}))
     owned = WEB.delete(g.url + "/admin/models/alpha", headers=admin)
-    assert owned.status_code == 409 and "cox up owns the file of models" in owned.text
+    assert owned.status_code == 409 and "cox up owns the set of models" in owned.text
 
 
 def test_open_answers_keep_their_name_while_the_file_changes(heads, gateway):
