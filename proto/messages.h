@@ -125,9 +125,7 @@ struct msg_hello {
 
 struct msg_welcome {
     uint64_t session; /* every later frame of this link has this number, both ways */
-    uint64_t head_instance;
-    uint64_t term;
-    uint64_t credit_bytes;
+    uint64_t head_instance, term, credit_bytes;
     uint32_t heartbeat_ms, suspect_ms;
     struct str version;
     bool keeps_grammar; /* a gateway may set same_grammar */
@@ -139,9 +137,9 @@ struct msg_refused {
     struct str text;
 };
 
-/* A worker sends all fields except serves and spare. The head sends a worker time_ns and those
- * two, for /readyz (protocol.md, "Readiness"). A gateway sends time_ns and next_in_ms, and the head
- * sends a gateway time_ns. */
+/* A worker sends all fields except serves, spare and next_in_ms. The head sends a worker time_ns
+ * and serves and spare, for /readyz (protocol.md, "Readiness"). Between head and gateways only
+ * time_ns is sent, and next_in_ms by a gateway. */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
     uint64_t progress; /* counts operators, to distinguish a stuck worker from a slow one */
@@ -267,7 +265,6 @@ struct msg_cluster {
     struct str model;
     uint32_t max_model_len, vocab_size;
     uint32_t running, waiting;
-
     bool draining, gives_prompt_logprobs, one_class; /* one_class: the policy is fcfs */
     uint32_t start_s; /* seconds until a replica serves, when none need serve; else 0 */
     struct cluster_load load;

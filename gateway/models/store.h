@@ -31,7 +31,7 @@ struct models_edit {
     const char *list; /* "models" or "routes"; borrowed for ever */
     char *name, *by;  /* name of the entry; name of the admin's key */
     json_t *item;     /* the new entry; NULL = remove it */
-    void *reply;      /* who waits for the end; NULL = the client has disconnected */
+    void *reply;      /* the client that waits for the end; NULL = it has disconnected */
     /* Called once, when the set was changed (STATUS_OK) or could not be. STATUS_AGAIN means that
      * Redis cannot be reached. */
     void (*done)(void *ctx, const struct models_edit *e, enum status s, const struct error *err);
