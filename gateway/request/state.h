@@ -159,9 +159,12 @@ struct serving {
     bool awaits_credit;
     uint32_t n_requests, n_open_choices;
     uint32_t n_copies; /* requests of `n_requests` that no client waits for (models/mirror.h) */
-    bool draining;     /* the gateway is stopping: a stream may pause for SERVING_DRAIN_PAUSE_NS */
-    bool over;         /* all requests were ended; a new request gets the same error */
-    bool awaits_model; /* the model's files are being read, so requests wait before preparing */
+    /* requests that failed in a row, before their first token and by no fault of their own */
+    uint32_t n_failed_in_row;
+    uint64_t failed_ns; /* when the last of them failed */
+    bool draining;      /* the gateway is stopping: a stream may pause for SERVING_DRAIN_PAUSE_NS */
+    bool over;          /* all requests were ended; a new request gets the same error */
+    bool awaits_model;  /* the model's files are being read, so requests wait before preparing */
     const char *failure; /* why the model cannot serve, borrowed; NULL = it can */
     struct cluster_view cluster;
     uint32_t *scratch_ids; /* prompt and generated tokens of one Submit */

@@ -265,6 +265,21 @@ def test_a_route_splits_and_rolls_back(heads, gateway):
     old.check()
 
 
+def test_a_target_that_has_failed_gets_no_share(heads, gateway):
+    good, bad = heads[0].entry("good"), heads[1].entry("bad")
+    g = gateway([good, bad])
+    g.wait_states(good="serving", bad="serving")
+    split = {"targets": [{"model": "good"}, {"model": "bad"}]}
+    route(g, [good, {**bad, "state": "failed", "reason": "no memory"}], chat=split)
+    wait_for("the model has failed", lambda: g.states().get("bad") == "failed")
+    assert answered_by(g, 20) == {"good": 20}
+    asked = WEB.post(g.url + "/v1/completions", json={"model": "chat", "prompt": [5]}, headers={"x-coxswain-model": "bad"})
+    assert asked.status_code == 503 and "no memory" in asked.text
+    route(g, [good, bad], chat=split)
+    wait_for("the model serves again", lambda: g.states().get("bad") == "serving")
+    assert set(answered_by(g, 40)) == {"good", "bad"}
+
+
 def test_a_mirror_gets_copies(heads, gateway):
     models = [heads[0].entry("main"), heads[1].entry("shadow")]
     g = gateway(models)
