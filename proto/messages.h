@@ -17,7 +17,7 @@
 #include "proto/worker_orders.h"
 
 #define PROTOCOL_MAJOR 2u
-#define PROTOCOL_MINOR 5u
+#define PROTOCOL_MINOR 6u
 
 enum msg_type {
     MSG_NONE = 0,
@@ -25,7 +25,7 @@ enum msg_type {
     MSG_HELLO,     /* peer → head, first on a link */
     MSG_WELCOME,   /* head → peer: the session is open */
     MSG_REFUSED,   /* head → peer: the session is not open, and why; the link ends */
-    MSG_HEARTBEAT, /* both ways, every 250 ms */
+    MSG_HEARTBEAT, /* both ways, every 250 ms; more seldom on a quiet link of a gateway */
     MSG_CREDIT,    /* both ways: bytes consumed since the last Credit */
     MSG_GOODBYE,   /* both ways: orderly end of the session */
     /* The types up to MSG_CLUSTER are sent between gateway and head. */
@@ -125,12 +125,11 @@ struct msg_hello {
 
 struct msg_welcome {
     uint64_t session; /* every later frame of this link has this number, both ways */
-    uint64_t head_instance;
-    uint64_t term;
-    uint64_t credit_bytes;
+    uint64_t head_instance, term, credit_bytes;
     uint32_t heartbeat_ms, suspect_ms;
     struct str version;
     bool keeps_grammar; /* a gateway may set same_grammar */
+    uint32_t quiet_ms;  /* longest next_in_ms that a gateway may announce; 0 = none */
 };
 
 struct msg_refused {
@@ -138,8 +137,9 @@ struct msg_refused {
     struct str text;
 };
 
-/* A worker sends all fields except serves and spare. The head sends a worker time_ns and those
- * two, for /readyz (protocol.md, "Readiness"). Between head and gateways only time_ns is sent. */
+/* A worker sends all fields except serves, spare and next_in_ms. The head sends a worker time_ns
+ * and serves and spare, for /readyz (protocol.md, "Readiness"). Between head and gateways only
+ * time_ns is sent, and next_in_ms by a gateway. */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
     uint64_t progress; /* counts operators, to distinguish a stuck worker from a slow one */
@@ -152,6 +152,7 @@ struct msg_heartbeat {
     bool serves, spare;  /* serves: its replica serves; spare: no replica needs it now */
     bool has_vocabulary; /* true in every eighth message, once the worker has read the tokens */
     struct vocabulary vocabulary;
+    uint32_t next_in_ms; /* time to the next heartbeat of a quiet gateway; 0 = the usual time */
 };
 struct msg_credit {
     uint64_t bytes;
@@ -264,7 +265,6 @@ struct msg_cluster {
     struct str model;
     uint32_t max_model_len, vocab_size;
     uint32_t running, waiting;
-
     bool draining, gives_prompt_logprobs, one_class; /* one_class: the policy is fcfs */
     uint32_t start_s; /* seconds until a replica serves, when none need serve; else 0 */
     struct cluster_load load;

@@ -15,8 +15,9 @@ const struct option_spec gateway_options[] = {
               "Give several values or repeat the option. Default: the model's own name."),
     OPT_STRING(
         S, models, "models", NULL,
-        "YAML file with several models, each with its head. The gateway reads the file again "
-        "when it changes. It replaces --model, --served-model-name and --head."),
+        "YAML file with several models, each with its head, or URL of a Redis with this text in "
+        "the key cox:models, as for --redis; # and another key may follow. The gateway reads the "
+        "text again when it changes. It replaces --model, --served-model-name and --head."),
     OPT_STRING(S, chat_template, "chat-template", NULL,
                "Chat template: a file, the name of a built-in template, or the template itself in "
                "one line. Default: the model's own."),

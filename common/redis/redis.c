@@ -332,7 +332,7 @@ static void on_connected(uv_connect_t *req, int rc)
         drop_uv(r, "connecting", rc);
     } else if (r->state == LINK_CONNECTING) {
         redis_parser_free(r->parser);
-        r->parser = redis_parser_new();
+        r->parser = redis_parser_new(r->o.reply_max ? r->o.reply_max : REDIS_REPLY_MAX);
         r->state = LINK_GREETING;
         rc = uv_read_start(&r->io.stream, on_alloc, on_read);
         if (rc != 0)

@@ -18,6 +18,7 @@ struct redis_options {
     uint32_t timeout_ms; /* time limit to connect, and for each answer, in ms; 0 = 1000 */
     /* longest pause between attempts in ms; pauses grow from 100 ms; 0 = 5000 */
     uint32_t pause_max_ms;
+    uint32_t reply_max; /* most bytes of one answer; 0 = REDIS_REPLY_MAX */
     /* Reports that the link is up or down. It is never called inside redis_call or redis_open. */
     void (*on_link)(void *ctx, bool up, const char *why);
     void *ctx;

@@ -18,6 +18,7 @@ enum { KEEP_BYTES = 4096 };
 struct redis_parser {
     redisReader *reader;
     struct arena arena;
+    uint32_t max; /* most bytes of an answer */
     bool broken;
 };
 
@@ -57,7 +58,7 @@ static void *make_text(const redisReadTask *t, char *bytes, size_t n)
 static void *make_list(const redisReadTask *t, reader_count n)
 {
     struct redis_parser *p = t->privdata;
-    if (t->type != REDIS_REPLY_ARRAY || (uint64_t)n > REDIS_REPLY_MAX)
+    if (t->type != REDIS_REPLY_ARRAY || (uint64_t)n > p->max)
         return NULL; /* the answer has a RESP3 type, which we did not request, or too many items */
     struct redis_reply *r = make(t, REDIS_LIST);
     if (!r)
@@ -111,10 +112,11 @@ static redisReplyObjectFunctions functions = {
 
 /* ---- feeding ---- */
 
-struct redis_parser *redis_parser_new(void)
+struct redis_parser *redis_parser_new(uint32_t max)
 {
     struct redis_parser *p = mem_zalloc(sizeof *p);
-    arena_init(&p->arena, REDIS_REPLY_MAX);
+    p->max = max;
+    arena_init(&p->arena, max);
     p->reader = redisReaderCreateWithFunctions(&functions);
     p->broken = !p->reader;
     if (p->reader)
@@ -154,6 +156,6 @@ enum redis_step redis_parser_next(struct redis_parser *p, const struct redis_rep
         *out = reply;
         return REDIS_REPLY;
     }
-    p->broken = p->reader->len - p->reader->pos > REDIS_REPLY_MAX;
+    p->broken = p->reader->len - p->reader->pos > p->max;
     return p->broken ? REDIS_BROKEN : REDIS_MORE;
 }

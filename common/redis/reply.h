@@ -13,12 +13,14 @@ struct redis_reply { /* a reply is valid in the callback only, or until the next
     uint32_t n_items;
 };
 
-enum { REDIS_REPLY_MAX = 256 << 10 }; /* most bytes of one answer, and of the values made from it */
+enum { REDIS_REPLY_MAX = 256 << 10 }; /* usual limit of an answer, in bytes */
 
 struct redis_parser;
 enum redis_step { REDIS_MORE, REDIS_REPLY, REDIS_BROKEN };
 
-struct redis_parser *redis_parser_new(void);
+/* Makes a parser for answers of at most `max` bytes. The limit also applies to the values that are
+ * made from an answer. */
+struct redis_parser *redis_parser_new(uint32_t max);
 void redis_parser_free(struct redis_parser *p); /* p may be NULL */
 void redis_parser_feed(struct redis_parser *p, struct str bytes);
 /* Sets *out to the next answer, valid until the next call. After REDIS_BROKEN the parser can

@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 
-enum { DECODE_LIMIT_BYTES = 256 << 20 };
+enum { DECODE_LIMIT_BYTES = 256 << 20, QUIET_MAX_MS = 10000 };
 
 void engine_client_init(struct engine_client *c, const struct engine_options *o,
                         const struct engine_io *io, const struct engine_events *events,
@@ -50,9 +50,45 @@ static enum status encode_and_send(struct engine_client *c, const struct msg *m)
     return STATUS_OK;
 }
 
+/* ---- heartbeats ---- */
+
+static void beat(struct engine_client *c)
+{
+    struct msg m = {
+        .type = MSG_HEARTBEAT,
+        .heartbeat = {.time_ns = c->now_ns, .next_in_ms = c->is_quiet ? c->quiet_ms : 0}};
+    c->beat_ns = c->now_ns;
+    (void)!encode_and_send(c, &m);
+}
+
+/* Notes that the link is used. A quiet link beats at once, and the head has the usual time to
+ * answer. */
+static void wake(struct engine_client *c)
+{
+    c->used_ns = c->now_ns;
+    if (!c->is_quiet)
+        return;
+    c->is_quiet = c->is_overdue = false;
+    c->heard_ns = c->now_ns;
+    beat(c);
+}
+
+/* Makes the link quiet when nobody uses it. The head must have been heard lately: otherwise its
+ * silence would be excused again and again. */
+static void rest(struct engine_client *c)
+{
+    c->is_quiet = c->is_quiet || (c->quiet_ms > 0 && !c->in_use && !c->connection_lost &&
+                                  c->now_ns - c->used_ns >= ENGINE_QUIET_AFTER_NS &&
+                                  c->now_ns - c->heard_ns <= 2 * ENGINE_HEARTBEAT_NS);
+}
+
 enum status engine_client_send(struct engine_client *c, const struct msg *m)
 {
-    return c->state == ENGINE_OPEN ? encode_and_send(c, m) : STATUS_AGAIN;
+    if (c->state != ENGINE_OPEN)
+        return STATUS_AGAIN;
+    if (!link_is_free(m->type))
+        wake(c);
+    return encode_and_send(c, m);
 }
 
 /* ---- session ---- */
@@ -158,7 +194,9 @@ static void welcomed(struct engine_client *c, const struct frame_header *h,
     c->silent_ns = silence_limit_ns(w->suspect_ms);
     c->n_failures = 0;
     set_refused(c, STATUS_OK);
-    c->heard_ns = c->beat_ns = c->now_ns;
+    c->heard_ns = c->beat_ns = c->used_ns = c->now_ns;
+    c->is_quiet = false;
+    c->quiet_ms = w->quiet_ms < QUIET_MAX_MS ? w->quiet_ms : QUIET_MAX_MS;
     if (w->term > c->term_seen)
         c->term_seen = w->term;
     log_info("head_connected", "session=%016llx head=%016llx same_head=%s term=%llu",
@@ -302,6 +340,10 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
         if (c->state == ENGINE_GREETING)
             lose(c, why, false);
         c->connection_lost = c->state == ENGINE_OPEN;
+        if (c->is_quiet) { /* from here on the usual time applies */
+            c->is_quiet = false;
+            c->heard_ns = now_ns;
+        }
         if (c->state == ENGINE_DOWN)
             set_refused(c, STATUS_OK);
         if (c->state == ENGINE_DOWN && c->n_failures++ % 60 == 0)
@@ -349,16 +391,19 @@ void engine_client_tick(struct engine_client *c, uint64_t now_ns)
     uint64_t since_ns = c->state == ENGINE_OPEN       ? c->heard_ns
                         : c->state == ENGINE_GREETING ? c->greeted_ns
                                                       : now_ns;
+    const uint64_t quiet_ns = c->is_quiet ? c->quiet_ms * NS_PER_MS : 0;
     if (silence_is_over(&c->is_overdue, now_ns - since_ns,
-                        c->state == ENGINE_OPEN ? c->silent_ns : SILENCE_USUAL_NS))
+                        c->state == ENGINE_OPEN ? c->silent_ns + quiet_ns : SILENCE_USUAL_NS))
         lose_silent(c);
     look_further(c);
     greet(c);
-    if (c->state != ENGINE_OPEN || now_ns - c->beat_ns < ENGINE_HEARTBEAT_NS)
+    if (c->state == ENGINE_OPEN && c->in_use)
+        wake(c);
+    if (c->state != ENGINE_OPEN ||
+        now_ns - c->beat_ns < (c->is_quiet ? quiet_ns : ENGINE_HEARTBEAT_NS))
         return;
-    struct msg m = {.type = MSG_HEARTBEAT, .heartbeat = {.time_ns = now_ns}};
-    c->beat_ns = now_ns;
-    (void)!engine_client_send(c, &m);
+    rest(c);
+    beat(c);
     return_credit(c);
 }
 

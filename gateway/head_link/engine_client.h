@@ -6,11 +6,16 @@
  * behind `engine_io`. Time is an argument. Only the loop thread calls these functions.
  *   DOWN ──Hello sent──▶ GREETING ──Welcome──▶ OPEN
  *   ▲                     │ refused, no answer   │ silent, broken, reconnected
- *   └─────────────────────┴────────────────────────┘ */
+ *   └─────────────────────┴────────────────────────┘
+ * A link without requests becomes quiet if the head allows it: both sides then send heartbeats
+ * more seldom, and wait longer for the next one. It beats at once when a request comes, and the
+ * usual times apply from then on. A lost connection ends the quiet too. */
 #include "proto/link/link.h"
 #include "proto/link/silence.h"
 
 #define ENGINE_HEARTBEAT_NS 250000000ull
+/* nanoseconds without a request after which a link becomes quiet */
+#define ENGINE_QUIET_AFTER_NS 1000000000ull
 /* nanoseconds for each of several heads to accept a connection */
 #define ENGINE_CONNECT_NS 500000000ull
 
@@ -56,6 +61,10 @@ struct engine_client {
     /* times of the last events; no Hello is sent before `retry_ns` */
     uint64_t now_ns, heard_ns, greeted_ns, beat_ns, retry_ns;
     bool is_overdue;   /* the head had been silent too long at the last tick */
+    bool in_use;       /* set by the owner before a tick: requests are open */
+    bool is_quiet;     /* the last heartbeat announced the next one in `quiet_ms` */
+    uint32_t quiet_ms; /* time between two heartbeats of a quiet link; 0 = it is never quiet */
+    uint64_t used_ns;  /* last time when a request was open */
     uint64_t tried_ns; /* time when the current connection attempt began */
     uint64_t term_seen, head_instance;
     uint64_t credit_owed;

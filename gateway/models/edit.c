@@ -1,9 +1,10 @@
-/* Changes one entry of the file of --models for the admin API.
- * `models_file_edit` locks the file, reads it into a tree (`load`), sets or removes the entry
- * (`change`), checks the whole text as a gateway would read it (`check_text`), and replaces the
- * file at once (`yaml_file_store`). The gateway then reads the file like any other change. The file
- * is never half written, two gateways never edit at once, and a text is never taken for a number.
- * Only the loop thread calls this; it blocks for a short read and write. */
+/* Changes one entry of the set of models for the admin API.
+ * `models_text_edit` reads the text into a tree (`load`), sets or removes the entry (`change`) and
+ * checks the whole text as a gateway would read it (`check_text`). store.c does that with a text in
+ * Redis. `models_file_edit` locks the file of --models, and replaces it at once. The gateway then
+ * reads the file like any other change. The file is never half written, two programs never edit at
+ * once, and a text is never taken for a number. Only the loop thread calls this; it blocks for a
+ * short read and write. */
 #include "gateway/models/edit.h"
 
 #include <errno.h>
@@ -15,16 +16,14 @@
 #include "common/json/yaml_file.h"
 #include "gateway/models/file.h"
 
-static enum status load(const char *path, json_t **out, struct error *err)
+/* Reads the text as a tree of JSON. An empty text is an empty set. */
+static enum status load(struct str text, json_t **out, struct error *err)
 {
-    struct strbuf text;
     *out = NULL;
-    strbuf_init(&text, MODELS_FILE_MAX);
-    enum status s = models_file_text(path, &text, err);
-    if (s == STATUS_OK)
-        s = yaml_file_tree(strbuf_str(&text), out, err);
-    strbuf_fini(&text);
-    return s;
+    if (text.len > 0)
+        return yaml_file_tree(text, out, err);
+    *out = json_pack("{s:[]}", "models");
+    return STATUS_OK;
 }
 
 /* Sets or removes the item in the list. Returns false when there is no item to remove. */
@@ -64,24 +63,24 @@ static enum status check_options(const struct models_file *f, struct str name, s
 static enum status check_text(const char *text, struct str changed, struct error *err)
 {
     struct models_file f;
-    if (strlen(text) > MODELS_FILE_MAX)
-        return error_set(err, STATUS_INVALID, "the file of models would be too large");
-    enum status s = models_file_parse(str_from(text), "the file of models", &f, err);
+    if (strlen(text) >= MODELS_FILE_MAX)
+        return error_set(err, STATUS_INVALID, "the set of models would be too large");
+    enum status s = models_file_parse(str_from(text), "the set of models", &f, err);
     if (s == STATUS_OK)
         s = check_options(&f, changed, err);
     models_file_fini(&f);
     return s;
 }
 
-static enum status edit(const char *path, const char *list, struct str name, const json_t *item,
-                        struct error *err)
+enum status models_text_edit(struct str text, const char *list, struct str name, const json_t *item,
+                             struct strbuf *out, struct error *err)
 {
     json_t *root;
-    enum status s = load(path, &root, err);
+    enum status s = load(text, &root, err);
     const json_t *owner = json_object_get(root, "managed_by");
     if (s == STATUS_OK && json_is_string(owner))
         s = error_set(err, STATUS_EXISTS,
-                      "%s owns the file of models: change the models with its commands",
+                      "%s owns the set of models: change the models with its commands",
                       json_string_value(owner));
     json_t *items = json_object_get(root, list);
     if (s == STATUS_OK && !items) {
@@ -89,16 +88,32 @@ static enum status edit(const char *path, const char *list, struct str name, con
         json_object_set_new(root, list, items);
     }
     if (s == STATUS_OK && !change(items, name, item))
-        s = error_set(err, STATUS_NOT_FOUND, "the file of models has no such name");
-    char *text = s == STATUS_OK ? json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;
-    if (s == STATUS_OK && !text)
+        s = error_set(err, STATUS_NOT_FOUND, "the set of models has no such name");
+    char *next = s == STATUS_OK ? json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;
+    if (s == STATUS_OK && !next)
         s = error_set(err, STATUS_INVALID, "the change cannot be written as JSON");
     if (s == STATUS_OK)
-        s = check_text(text, name, err);
+        s = check_text(next, name, err);
     if (s == STATUS_OK)
-        s = yaml_file_store(path, text, 0644, err);
-    free(text);
+        strbuf_append_c(out, next);
+    free(next);
     json_decref(root);
+    return s;
+}
+
+static enum status edit(const char *path, const char *list, struct str name, const json_t *item,
+                        struct error *err)
+{
+    struct strbuf text, next;
+    strbuf_init(&text, MODELS_FILE_MAX);
+    strbuf_init(&next, MODELS_FILE_MAX);
+    enum status s = models_file_text(path, &text, err);
+    if (s == STATUS_OK)
+        s = models_text_edit(strbuf_str(&text), list, name, item, &next, err);
+    if (s == STATUS_OK)
+        s = yaml_file_store(path, next.ptr, 0644, err);
+    strbuf_fini(&text);
+    strbuf_fini(&next);
     return s;
 }
 

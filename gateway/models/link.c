@@ -28,6 +28,7 @@ static void want_reconnect(void *ctx)
 {
     struct gateway_link *l = ctx;
     l->reconnect_wanted = true;
+    due_add(l->due);
 }
 
 static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const char *key,

@@ -4,6 +4,7 @@
  * functions. */
 #include "common/bus/bus.h"
 #include "common/options/gateway.h"
+#include "gateway/base/due.h"
 #include "gateway/head_link/engine_client.h"
 
 struct gateway_link {
@@ -11,6 +12,7 @@ struct gateway_link {
     /* true = reconnect at the end of the turn, because the bus allows no reconnect in its own
      * callback */
     bool reconnect_wanted;
+    struct due *due; /* told when `reconnect_wanted` is set, borrowed; NULL = nobody */
     struct engine_client engine;
     bool has_engine;
 };

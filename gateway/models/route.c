@@ -6,38 +6,9 @@
 
 /* time without a replica that a request still waits for before it goes to the fallback */
 #define RESTART_NS (2 * NS_PER_S)
-
-static bool is_named(const struct api_key *key, const char *model)
-{
-    return key && key->limits.models && limits_allow_model(key, str_from(model));
-}
-
-struct served_model *model_route_choose(const struct model_route *r, struct str asked,
-                                        const struct api_key *key, struct rng *rng)
-{
-    uint32_t weights[ROUTE_TARGETS_MAX];
-    uint64_t sum = 0;
-    bool any_named = false;
-    const uint32_t n = r->file->n_targets;
-    for (uint32_t i = 0; i < n; i++)
-        any_named |= is_named(key, r->file->targets[i].model);
-    for (uint32_t i = 0; i < n; i++) {
-        const char *model = r->file->targets[i].model;
-        if (asked.len > 0 && str_eq_c(asked, model))
-            return any_named && !is_named(key, model) ? NULL : r->targets[i];
-        /* a target of weight 0 is chosen only by name */
-        const uint32_t weight = r->file->targets[i].weight;
-        weights[i] = !any_named ? weight : is_named(key, model) ? (weight ? weight : 1) : 0;
-        sum += weights[i];
-    }
-    if (asked.len > 0)
-        return NULL;
-    uint64_t at = rng_below(rng, sum);
-    uint32_t i = 0;
-    while (at >= weights[i])
-        at -= weights[i++];
-    return r->targets[i];
-}
+/* time without a share after so many failures in a row; then the next requests try the target */
+#define EJECTED_NS (10 * NS_PER_S)
+enum { FAILURES_IN_ROW = 5 };
 
 static bool has_waited(const struct serving *s, uint64_t since_ns)
 {
@@ -50,12 +21,11 @@ bool served_model_is_full(const struct served_model *m)
     return m->max_requests > 0 && s->n_requests - s->n_copies >= m->max_requests;
 }
 
-bool served_model_is_out(const struct served_model *m)
+/* Returns true when the model has failed, or its head or its workers are away. */
+static bool is_away(const struct served_model *m)
 {
     const struct serving *s = &m->serving;
     if (served_model_failure(m))
-        return true;
-    if (served_model_is_full(m))
         return true;
     if (m->phase != SERVED_OPEN)
         return false;
@@ -65,4 +35,55 @@ bool served_model_is_out(const struct served_model *m)
            has_waited(s, s->cluster.replica_lost_ns > s->cluster.link_changed_ns
                              ? s->cluster.replica_lost_ns
                              : s->cluster.link_changed_ns);
+}
+
+bool served_model_is_out(const struct served_model *m)
+{
+    return is_away(m) || served_model_is_full(m);
+}
+
+/* Returns true when the target must get no share of a route while another one can serve. */
+static bool is_ejected(const struct served_model *m)
+{
+    const struct serving *s = &m->serving;
+    if (m->fallback && !served_model_is_out(m->fallback))
+        return false; /* the fallback answers for it */
+    return is_away(m) ||
+           (s->n_failed_in_row >= FAILURES_IN_ROW && serving_now(s) - s->failed_ns < EJECTED_NS);
+}
+
+static bool is_named(const struct api_key *key, const char *model)
+{
+    return key && key->limits.models && limits_allow_model(key, str_from(model));
+}
+
+struct served_model *model_route_choose(const struct model_route *r, struct str asked,
+                                        const struct api_key *key, struct rng *rng)
+{
+    uint32_t weights[ROUTE_TARGETS_MAX];
+    uint64_t sum = 0, healthy = 0; /* weights of all targets, and of those that can serve */
+    bool any_named = false, is_out[ROUTE_TARGETS_MAX];
+    const uint32_t n = r->file->n_targets;
+    for (uint32_t i = 0; i < n; i++)
+        any_named |= is_named(key, r->file->targets[i].model);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *model = r->file->targets[i].model;
+        if (asked.len > 0 && str_eq_c(asked, model))
+            return any_named && !is_named(key, model) ? NULL : r->targets[i];
+        /* a target of weight 0 is chosen only by name */
+        const uint32_t weight = r->file->targets[i].weight;
+        weights[i] = !any_named ? weight : is_named(key, model) ? (weight ? weight : 1) : 0;
+        is_out[i] = weights[i] > 0 && is_ejected(r->targets[i]);
+        sum += weights[i];
+        healthy += is_out[i] ? 0 : weights[i];
+    }
+    if (asked.len > 0)
+        return NULL;
+    for (uint32_t i = 0; healthy > 0 && i < n; i++)
+        weights[i] = is_out[i] ? 0 : weights[i];
+    uint64_t at = rng_below(rng, healthy > 0 ? healthy : sum);
+    uint32_t i = 0;
+    while (at >= weights[i])
+        at -= weights[i++];
+    return r->targets[i];
 }

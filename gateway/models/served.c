@@ -112,6 +112,7 @@ static void init_serving(struct served_model *m)
     m->adapters.taken = o.served_names;
     m->adapters.n_taken = o.n_served_names;
     serving_init(&m->serving, &o, &engine, m->world->reply, m->world->pool, m->world->metrics);
+    m->serving.due = &m->due;
     serving_await_model(&m->serving);
 }
 
@@ -220,6 +221,7 @@ void served_model_leave(struct served_model *m)
 {
     m->is_leaving = true;
     m->fallback = NULL;
+    due_add(&m->due);
     if (m->is_reading)
         encode_pool_drop(m->world->opener, &m->job);
     log_info("model_leaves", "model=%s open_requests=%u", log_quote(m->name),
@@ -230,6 +232,8 @@ static struct served_model *make(const struct served_world *w, const char *name)
 {
     struct served_model *m = mem_zalloc(sizeof *m);
     m->world = w;
+    m->due = (struct due){.list = w->due, .owner = m};
+    m->link.due = &m->due;
     m->name = mem_strdup(name);
     m->config = *w->config;
     m->read_status = STATUS_AGAIN;

@@ -16,6 +16,8 @@
 #include "common/base/mem.h"
 #include "gateway/models/peek.h"
 
+#define NOT_READ "the set of models has not been read from Redis yet"
+
 /* ---- the list ---- */
 
 static void add(struct model_set *s, struct served_model *m)
@@ -185,18 +187,36 @@ static enum status read_file(struct model_set *s, struct models_file *f, struct 
     return models_file_read(s->path, f, err);
 }
 
+/* Takes over a set that was read, or tells why it could not be. */
+static void end_reload(struct model_set *s, enum status st, struct models_file *f,
+                       const struct error *err)
+{
+    if (st == STATUS_OK) {
+        apply(s, f);
+        s->awaits_set = false;
+        log_info("models_read", "models=%u", s->n_listed);
+    } else {
+        log_error("models_not_read", "kept=%u why=%s", s->n_listed, log_quote(err->text));
+        models_file_fini(f);
+    }
+}
+
 enum status model_set_reload(struct model_set *s, struct error *err)
 {
     struct models_file f;
     const enum status st = read_file(s, &f, err);
-    if (st == STATUS_OK) {
-        apply(s, &f);
-        log_info("models_read", "models=%u", s->n_listed);
-    } else {
-        log_error("models_not_read", "kept=%u why=%s", s->n_listed, log_quote(err->text));
-        models_file_fini(&f);
-    }
+    end_reload(s, st, &f, err);
     return st;
+}
+
+/* Handles a new text of the set in Redis. */
+static void on_store_text(void *ctx, struct str text)
+{
+    struct model_set *s = ctx;
+    struct models_file f;
+    struct error err = {0};
+    const enum status st = models_file_parse(text, s->path, &f, &err);
+    end_reload(s, st, &f, &err);
 }
 
 void model_set_look(struct model_set *s)
@@ -205,8 +225,22 @@ void model_set_look(struct model_set *s)
     promote(s);
     for (struct served_model *m = s->first; m && s->path; m = m->next)
         served_model_try_again(m);
-    if (s->path && key_file_is_news(&s->watch, s->path))
+    if (s->store)
+        models_store_look(s->store);
+    else if (s->path && key_file_is_news(&s->watch, s->path))
         (void)!model_set_reload(s, &err);
+}
+
+/* Begins without models, until Redis answers. */
+static enum status open_store(struct model_set *s, struct error *err)
+{
+    const struct models_store_options o = {
+        .loop = s->world.loop, .url = s->path, .on_text = on_store_text, .ctx = s};
+    TRY(models_store_open(&o, &s->store, err));
+    s->path = models_store_label(s->store);
+    s->awaits_set = true;
+    list_names(s);
+    return STATUS_OK;
 }
 
 enum status model_set_open(struct model_set *s, struct error *err)
@@ -215,8 +249,11 @@ enum status model_set_open(struct model_set *s, struct error *err)
     struct served_model *own = NULL;
     enum status st;
     s->path = s->world.config->models;
+    s->world.due = &s->due;
     s->rng.state = random_secure_u64();
     mirror_init(&s->mirror, s->world.metrics);
+    if (models_store_is_url(s->path))
+        return open_store(s, err);
     if (s->path) {
         st = read_file(s, &f, err);
         if (st == STATUS_OK)
@@ -315,6 +352,11 @@ struct serving *model_set_serving(struct model_set *s, struct serving_request *q
     struct str name = q->model;
     if (!s->path)
         return &s->listed[0]->serving;
+    if (s->awaits_set) {
+        e->retry_after_s = 1;
+        api_error_set(e, 503, NULL, "%s: try again later.", NOT_READ);
+        return NULL;
+    }
     if (name.len == 0 && !model_peek(q->body, buf, &name)) {
         api_error_set(e, 400, "model",
                       "The body must be a JSON object with the name of a model in `model`. This "
@@ -341,13 +383,15 @@ struct serving *model_set_serving(struct model_set *s, struct serving_request *q
 void model_set_on_abort(struct model_set *s, const void *reply)
 {
     struct served_model *m = s->first;
+    if (s->store && models_store_on_abort(s->store, reply))
+        return;
     while (m && !gateway_adapters_on_abort(&m->adapters, reply))
         m = m->next;
 }
 
 bool model_set_healthy(const struct model_set *s, const char **why)
 {
-    *why = "the gateway has no model";
+    *why = s->awaits_set ? NOT_READ : "the gateway has no model";
     for (uint32_t i = 0; i < s->n_listed; i++) {
         struct served_model *m = s->listed[i];
         if (m->phase == SERVED_OPEN && !served_model_failure(m) &&
@@ -404,19 +448,32 @@ void model_set_tick(struct model_set *s)
 void model_set_engine_tick(struct model_set *s)
 {
     for (struct served_model *m = s->first; m; m = m->next)
-        if (m->link.has_engine)
+        if (m->link.has_engine) {
+            m->link.engine.in_use =
+                m->serving.n_requests > 0 || gateway_adapters_has_calls(&m->adapters);
             engine_client_tick(&m->link.engine, clock_mono_ns());
+        }
 }
 
 void model_set_turn_end(struct model_set *s)
 {
     bool any_gone = false;
-    for (struct served_model *m = s->first; m; m = m->next) {
+    struct due *d;
+    struct due_list again = {0};
+    while ((d = due_pop(&s->due))) {
+        struct served_model *m = d->owner;
         gateway_link_turn_end(&m->link);
         if (m->names)
             serving_sweep(&m->serving);
-        any_gone |= served_model_is_gone(m);
+        const bool is_gone = served_model_is_gone(m);
+        any_gone |= is_gone;
+        if (!is_gone && (m->is_leaving || m->serving.dead)) {
+            d->is_in = true; /* so that nobody adds it to the other list meanwhile */
+            d->next = again.first;
+            again.first = d;
+        }
     }
+    s->due = again;
     if (any_gone)
         free_gone(s);
 }
@@ -448,6 +505,7 @@ void model_set_stop_compilers(struct model_set *s)
 
 void model_set_fini(struct model_set *s)
 {
+    models_store_close(s->store);
     for (struct served_model *m = s->first, *next; m; m = next) {
         next = m->next;
         served_model_free(m);

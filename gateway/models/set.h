@@ -7,11 +7,16 @@
 #include "gateway/models/mirror.h"
 #include "gateway/models/names.h"
 #include "gateway/models/route.h"
+#include "gateway/models/store.h"
 
 struct model_set {
     struct served_world world;
-    const char *path;            /* file of --models; NULL = one model from the options */
-    struct key_file_watch watch; /* state of that file */
+    /* source of the set, for error texts: the file of --models, or the key in Redis; NULL = one
+     * model from the options */
+    const char *path;
+    struct models_store *store;  /* the set in Redis; NULL = it is a file */
+    bool awaits_set;             /* the set has not been read from Redis yet */
+    struct key_file_watch watch; /* state of the file */
     struct models_file file;     /* its content, as last accepted */
     struct model_route *routes;  /* [n_routes]: routes of `file` */
     uint32_t n_routes;
@@ -20,12 +25,13 @@ struct model_set {
     struct served_model **listed; /* [n_listed]: models with names, in the order of the file */
     uint32_t n_listed;
     struct served_model *first; /* all models: listed, pending and leaving */
+    struct due_list due;        /* models with work at the end of the turn */
     struct model_names names;
     bool draining; /* the gateway is stopping */
 };
 
-/* Opens the models. `s->world` must be set and all else be zero. Call `model_set_fini` also after a
- * failure. */
+/* Opens the models. A set in Redis is read later. `s->world` must be set and all else be zero. Call
+ * `model_set_fini` also after a failure. */
 MUST_USE enum status model_set_open(struct model_set *s, struct error *err);
 /* Reads the file again now. An error changes nothing. */
 MUST_USE enum status model_set_reload(struct model_set *s, struct error *err);
@@ -53,7 +59,7 @@ void model_set_unknown(const struct model_set *s, const struct api_key *key, str
 
 /* ---- all models together ---- */
 
-/* Forgets a call about adapters whose client has disconnected. */
+/* Forgets a call about adapters, or a change of the set, whose client has disconnected. */
 void model_set_on_abort(struct model_set *s, const void *reply);
 
 /* Returns true when a model can take requests. `why` is the reason for the text of a 503. */

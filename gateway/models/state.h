@@ -20,6 +20,7 @@ struct served_world {
     const struct reply_ops *reply;
     struct encode_pool *pool, *compile_pool;
     struct encode_pool *opener; /* thread that reads the files of models; NULL = this thread */
+    struct due_list *due;       /* models with work at the end of a turn */
     char node[256];             /* name of this host */
     /* Reports that a head has only one class of priorities. NULL = nobody wants to know. */
     void (*on_one_class)(void *ctx);
@@ -29,6 +30,7 @@ struct served_world {
 struct served_model {
     struct encode_job job; /* must be the first field: the job's address is the model's */
     const struct served_world *world;
+    struct due due; /* in the list while the model has work at the end of a turn */
     enum served_phase phase;
     bool is_reading; /* the opener's thread has the model, so it must not be freed */
     char *name;      /* first name; never changes */

@@ -23,8 +23,23 @@ void api_request_enter(struct api_request *r, enum api_state next)
     r->state = next;
 }
 
+/* Counts a failure of the cluster. A deadline of the client (504) is none, and neither is an error
+ * while the request is prepared here. */
+static void note_failure(const struct api_request *r, const struct api_error *e)
+{
+    bool has_tokens = false;
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        has_tokens |= r->choices[i].g.n_ids > 0;
+    if (e->http_status < 500 || e->http_status == 504 || has_tokens || r->s->over ||
+        r->state == API_PREPARING)
+        return;
+    r->s->n_failed_in_row++;
+    r->s->failed_ns = serving_now(r->s);
+}
+
 void api_request_fail(struct api_request *r, const struct api_error *e)
 {
+    note_failure(r, e);
     if (e->http_status >= 500) /* while the gateway stops, such errors are no fault */
         log_event(r->s->over ? LOG_INFO : LOG_WARN, "request_failed", "id=%s status=%d why=%s",
                   r->id_text, e->http_status, log_quote(e->message));
@@ -58,6 +73,7 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
     request_table_remove(r);
     r->next = s->dead;
     s->dead = r;
+    due_add(s->due);
 }
 
 void api_request_free(struct api_request *r)

@@ -9,6 +9,7 @@
  * when. */
 #include "common/base/clock.h"
 #include "gateway/auth/limits.h"
+#include "gateway/base/due.h"
 #include "gateway/base/encode_pool.h"
 #include "gateway/prepare/dialect.h"
 #include "gateway/request/metrics.h"
@@ -151,15 +152,19 @@ struct serving {
     struct api_request *buckets[SERVING_BUCKETS];
     struct api_request *first;    /* all live requests, youngest first */
     struct api_request *dead;     /* ended requests; `serving_sweep` frees them */
+    struct due *due;              /* told when `dead` gets a request, borrowed; NULL = nobody */
     struct submit_queue pending;  /* choices waiting to be submitted */
     struct request_id grammar_of; /* request whose grammar this session sent last; 0 = none */
     /* a large choice waits for credit, so other events need not try to submit it */
     bool awaits_credit;
     uint32_t n_requests, n_open_choices;
     uint32_t n_copies; /* requests of `n_requests` that no client waits for (models/mirror.h) */
-    bool draining;     /* the gateway is stopping: a stream may pause for SERVING_DRAIN_PAUSE_NS */
-    bool over;         /* all requests were ended; a new request gets the same error */
-    bool awaits_model; /* the model's files are being read, so requests wait before preparing */
+    /* requests that failed in a row, before their first token and by no fault of their own */
+    uint32_t n_failed_in_row;
+    uint64_t failed_ns; /* when the last of them failed */
+    bool draining;      /* the gateway is stopping: a stream may pause for SERVING_DRAIN_PAUSE_NS */
+    bool over;          /* all requests were ended; a new request gets the same error */
+    bool awaits_model;  /* the model's files are being read, so requests wait before preparing */
     const char *failure; /* why the model cannot serve, borrowed; NULL = it can */
     struct cluster_view cluster;
     uint32_t *scratch_ids; /* prompt and generated tokens of one Submit */

@@ -1,8 +1,9 @@
 /* Handles the admin's changes of the set of models: PUT and DELETE of /admin/models/NAME and
  * /admin/routes/NAME.
  * A change is written into the file of --models (gateway/models/edit.h), which all gateways of a
- * host may share, and this gateway reads the file again at once. Only the loop thread calls these
- * functions. */
+ * host may share, and this gateway reads the file again at once. A set in Redis is changed there
+ * (gateway/models/store.h), and the call is answered when Redis has answered. Only the loop thread
+ * calls these functions. */
 #include <stdio.h>
 
 #include "common/base/log.h"
@@ -19,30 +20,57 @@ static int http_status_of(enum status s)
     return s == STATUS_NOT_FOUND                      ? 404
            : s == STATUS_EXISTS || s == STATUS_IO     ? 409
            : s == STATUS_INVALID || s == STATUS_LIMIT ? 400
+           : s == STATUS_AGAIN                        ? 503
                                                       : 500;
 }
 
-/* Changes the file and reads it again. Returns false after the answer with the error. */
+/* Logs a change, and answers the client if it still waits. */
+static void end_edit(void *ctx, const struct models_edit *e, enum status s, const struct error *err)
+{
+    log_info("models_edited", "by=%s list=%s name=%s removed=%s ok=%s why=%s", log_quote(e->by),
+             e->list, log_quote(e->name), e->item ? "false" : "true",
+             s == STATUS_OK ? "true" : "false", log_quote(err->text));
+    if (!e->reply)
+        return;
+    if (s == STATUS_OK)
+        http_respond(e->reply, 200, "application/json", STR("{\"ok\":true}"), NULL, 0);
+    else
+        call_error(e->reply, http_status_of(s), NULL, err->text);
+}
+
+/* Changes the file and reads it again, or begins to change the set in Redis. */
 static void edit(struct api_server *a, const struct call *c, const char *list, struct str prefix,
-                 const json_t *item)
+                 json_t *item)
 {
     struct error err = {0};
     const struct str path = http_path(c->request);
-    char buf[512];
+    char buf[512], shown[MODEL_NAME_MAX + 1], by[256];
     const struct str name = path_decode_name(
         (struct str){path.ptr + prefix.len, path.len - prefix.len}, buf, sizeof buf);
-    char shown[MODEL_NAME_MAX + 1];
+    if (name.len > MODEL_NAME_MAX) {
+        call_error(c->request, 400, NULL, "The name is longer than 255 bytes.");
+        return;
+    }
     snprintf(shown, sizeof shown, STR_FMT, STR_ARG(name));
-    enum status s = models_file_edit(a->config->models, list, name, item, &err);
-    log_info("models_edited", "by=%s list=%s name=%s removed=%s ok=%s why=%s",
-             log_quote(call_admin(a, c)), list, log_quote(shown), item ? "false" : "true",
-             s == STATUS_OK ? "true" : "false", log_quote(err.text));
-    if (s == STATUS_OK)
-        s = model_set_reload(&a->models, &err);
-    if (s == STATUS_OK)
-        http_respond(c->request, 200, "application/json", STR("{\"ok\":true}"), NULL, 0);
-    else
-        call_error(c->request, http_status_of(s), NULL, err.text);
+    snprintf(by, sizeof by, "%s", call_admin(a, c));
+    const struct models_edit e = {.list = list,
+                                  .name = shown,
+                                  .by = by,
+                                  .item = item,
+                                  .reply = c->request,
+                                  .done = end_edit,
+                                  .ctx = a};
+    enum status s;
+    if (a->models.store) {
+        s = models_store_edit(a->models.store, &e, &err);
+        if (s == STATUS_OK)
+            return;
+    } else {
+        s = models_file_edit(a->config->models, list, name, item, &err);
+        if (s == STATUS_OK)
+            s = model_set_reload(&a->models, &err);
+    }
+    end_edit(a, &e, s, &err);
 }
 
 static void handle(struct api_server *a, const struct call *c, const char *list, struct str prefix,

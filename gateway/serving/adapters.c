@@ -217,6 +217,14 @@ void gateway_adapters_on_link_lost(struct gateway_adapters *a)
                    "whether the adapter is loaded.");
 }
 
+bool gateway_adapters_has_calls(const struct gateway_adapters *a)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)
+        any |= a->calls[i].reply != NULL;
+    return any;
+}
+
 void gateway_adapters_tick(struct gateway_adapters *a, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)

@@ -45,5 +45,7 @@ void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, str
 void gateway_adapters_on_answer(struct gateway_adapters *a, const struct msg_adapter_answer *m);
 /* Handles a client that has disconnected. Returns false when the reply belongs to no call here. */
 bool gateway_adapters_on_abort(struct gateway_adapters *a, const void *reply);
+/* Returns true while a call waits for the head. */
+bool gateway_adapters_has_calls(const struct gateway_adapters *a);
 void gateway_adapters_on_link_lost(struct gateway_adapters *a);
 void gateway_adapters_tick(struct gateway_adapters *a, uint64_t now_ns);

@@ -21,6 +21,7 @@ static void observe_tokens(struct api_request *r, struct api_choice *c, uint32_t
     uint64_t t = serving_now(r->s);
     struct serving_metrics *m = &r->s->metrics;
     r->last_progress_ns = t;
+    r->s->n_failed_in_row = 0;
     metric_add(m->generation_tokens, n_new);
     limits_spend(r->key, n_new, t);
     if (!g->first_token_ns) {
@@ -50,6 +51,7 @@ static void observe_end(struct api_request *r, const struct api_choice *c)
     struct serving_metrics *m = &r->s->metrics;
     const struct choice_times times = times_of(c);
     uint32_t longest = 0;
+    r->s->n_failed_in_row = 0;
     if (!c->g.first_token_ns) /* embeddings have no tokens, so the prompt is counted here */
         serving_metrics_prompt(m, n_prompt_of(c), c->g.n_cached);
     serving_metrics_end(m, c->g.finish == FINISH_LENGTH ? OUTCOME_LENGTH : OUTCOME_STOP, &times,

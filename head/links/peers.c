@@ -305,6 +305,9 @@ enum peers_event peers_receive(struct peers *p, const struct peers_input *in, ui
         events_add(p->events, now_ns, LOG_INFO, "peer_back", "role=%s node=%s instance=%016llx",
                    peer_role_name(x->role), log_quote(x->node), (unsigned long long)x->instance);
     }
+    if (h.type == MSG_HEARTBEAT && x->role == ROLE_GATEWAY)
+        x->quiet_ms = msg->heartbeat.next_in_ms < p->config.quiet_ms ? msg->heartbeat.next_in_ms
+                                                                     : p->config.quiet_ms;
     uint64_t bytes = 0;
     if (link_consumed(&x->link, h.type, in->frame.len, &bytes)) {
         x->credit_owed += bytes;
@@ -375,6 +378,7 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
     x->open = true;
     x->suspect = x->blocked = x->key_gone = false;
     x->credit_owed = 0;
+    x->quiet_ms = 0;
     x->opened_ns = x->heard_ns = x->sent_ns = now_ns;
     x->told_term = p->term;
     struct msg m = {.type = MSG_WELCOME,
@@ -385,7 +389,8 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
                                 .heartbeat_ms = p->config.heartbeat_ms,
                                 .suspect_ms = p->config.suspect_ms,
                                 .version = str_from(COX_VERSION),
-                                .keeps_grammar = h->role == ROLE_GATEWAY}};
+                                .keeps_grammar = h->role == ROLE_GATEWAY,
+                                .quiet_ms = h->role == ROLE_GATEWAY ? p->config.quiet_ms : 0}};
     if (peers_send(p, x, &m) != STATUS_OK)
         peers_close_session(p, x); /* the peer sends Hello again */
     return x;
@@ -393,9 +398,17 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
 
 /* ---- time ---- */
 
+/* Returns the silence of a peer, without the time that a quiet gateway has announced. */
 static uint64_t silence(const struct peer *x, uint64_t now_ns)
 {
-    return now_ns > x->heard_ns ? now_ns - x->heard_ns : 0;
+    const uint64_t since_ns = x->heard_ns + x->quiet_ms * NS_PER_MS;
+    return now_ns > since_ns ? now_ns - since_ns : 0;
+}
+
+static uint64_t heartbeat_ns(const struct peers *p, const struct peer *x)
+{
+    const uint32_t usual = p->config.heartbeat_ms;
+    return (x->quiet_ms > usual ? x->quiet_ms : usual) * NS_PER_MS;
 }
 
 void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *fns)
@@ -425,7 +438,7 @@ void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *f
         if (!x->open)
             continue;
         return_credit(p, x);
-        if (now_ns - x->sent_ns >= p->config.heartbeat_ms * NS_PER_MS) {
+        if (now_ns - x->sent_ns >= heartbeat_ns(p, x)) {
             struct msg m = {.type = MSG_HEARTBEAT, .heartbeat = {.time_ns = now_ns}};
             if (fns->fill_heartbeat)
                 fns->fill_heartbeat(fns->ctx, x, &m.heartbeat);

@@ -39,6 +39,9 @@ struct peer {
     /* `sent_ns` is the time of the last message of any kind to the peer. A heartbeat is sent
      * only when no other message was. */
     uint64_t sent_ns;
+    /* time in ms that a gateway without requests lets pass between two heartbeats, and so does the
+     * head; 0 = the usual time */
+    uint32_t quiet_ms;
     /* bytes that the head has consumed and not yet returned to the peer as credit */
     uint64_t credit_owed;
     void *owner;
@@ -51,6 +54,8 @@ struct peers_config {
     bool insecure; /* the peer's role comes from its Hello and is not authenticated */
     uint64_t window_bytes;
     uint32_t heartbeat_ms, suspect_ms, lost_ms;
+    uint32_t
+        quiet_ms; /* longest time between two heartbeats of a quiet gateway; 0 = none is quiet */
     uint64_t head_instance;
 };
 

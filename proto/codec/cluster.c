@@ -254,6 +254,7 @@ static ProtobufCMessage *put_welcome(struct wire *w, const struct msg *m)
     p->suspect_ms = m->welcome.suspect_ms;
     p->version = wire_put_str(m->welcome.version);
     p->keeps_grammar = m->welcome.keeps_grammar;
+    p->quiet_ms = m->welcome.quiet_ms;
     return &p->base;
 }
 
@@ -267,7 +268,8 @@ static void get_welcome(struct wire *w, const ProtobufCMessage *base, struct msg
                                       .heartbeat_ms = p->heartbeat_ms,
                                       .suspect_ms = p->suspect_ms,
                                       .version = wire_get_str(p->version),
-                                      .keeps_grammar = p->keeps_grammar};
+                                      .keeps_grammar = p->keeps_grammar,
+                                      .quiet_ms = p->quiet_ms};
 }
 
 static ProtobufCMessage *put_refused(struct wire *w, const struct msg *m)
@@ -309,6 +311,7 @@ static ProtobufCMessage *put_heartbeat(struct wire *w, const struct msg *m)
     p->host_id = m->heartbeat.host.id;
     p->host_cpus = m->heartbeat.host.cpus;
     p->host_memory_bytes = m->heartbeat.host.memory_bytes;
+    p->next_in_ms = m->heartbeat.next_in_ms;
     if (m->heartbeat.has_vocabulary)
         p->vocabulary = put_vocabulary(w, &m->heartbeat.vocabulary);
     return &p->base;
@@ -332,7 +335,8 @@ static void get_heartbeat(struct wire *w, const ProtobufCMessage *base, struct m
                                .host = {p->cpu_threads, p->cpu_millicores, p->resident_bytes,
                                         p->host_id, p->host_cpus, p->host_memory_bytes},
                                .serves = p->serves != 0,
-                               .spare = p->spare != 0};
+                               .spare = p->spare != 0,
+                               .next_in_ms = p->next_in_ms};
     m->heartbeat.has_vocabulary = get_vocabulary(w, p->vocabulary, &m->heartbeat.vocabulary);
 }
 

@@ -265,6 +265,21 @@ def test_a_route_splits_and_rolls_back(heads, gateway):
     old.check()
 
 
+def test_a_target_that_has_failed_gets_no_share(heads, gateway):
+    good, bad = heads[0].entry("good"), heads[1].entry("bad")
+    g = gateway([good, bad])
+    g.wait_states(good="serving", bad="serving")
+    split = {"targets": [{"model": "good"}, {"model": "bad"}]}
+    route(g, [good, {**bad, "state": "failed", "reason": "no memory"}], chat=split)
+    wait_for("the model has failed", lambda: g.states().get("bad") == "failed")
+    assert answered_by(g, 20) == {"good": 20}
+    asked = WEB.post(g.url + "/v1/completions", json={"model": "chat", "prompt": [5]}, headers={"x-coxswain-model": "bad"})
+    assert asked.status_code == 503 and "no memory" in asked.text
+    route(g, [good, bad], chat=split)
+    wait_for("the model serves again", lambda: g.states().get("bad") == "serving")
+    assert set(answered_by(g, 40)) == {"good", "bad"}
+
+
 def test_a_mirror_gets_copies(heads, gateway):
     models = [heads[0].entry("main"), heads[1].entry("shadow")]
     g = gateway(models)
@@ -335,7 +350,7 @@ def test_the_admin_changes_models(heads, gateway, tmp_path):
     assert g.states() == {"alpha": "serving"} and 'by="ada" list=models name="org/beta" removed=true ok=true' in g.log()
     g.write(json.dumps({"models": [heads[0].entry("alpha")], "managed_by": "cox up"}))
     owned = WEB.delete(g.url + "/admin/models/alpha", headers=admin)
-    assert owned.status_code == 409 and "cox up owns the file of models" in owned.text
+    assert owned.status_code == 409 and "cox up owns the set of models" in owned.text
 
 
 def test_open_answers_keep_their_name_while_the_file_changes(heads, gateway):

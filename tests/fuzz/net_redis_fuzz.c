@@ -26,7 +26,7 @@ static uint64_t digest(const struct redis_reply *r, uint32_t depth)
 
 static enum redis_step parse(const uint8_t *data, size_t size, size_t piece, uint64_t *h)
 {
-    struct redis_parser *p = redis_parser_new();
+    struct redis_parser *p = redis_parser_new(REDIS_REPLY_MAX);
     const struct redis_reply *reply;
     enum redis_step step = REDIS_MORE;
     *h = 0;

@@ -191,6 +191,9 @@ void gateway_tick(struct world *w)
     if (is_stopped(w, w->procs[WORLD_GATEWAY].stopped_until_ns))
         return;
     try_connection(w);
+    w->engine.in_use = false;
+    for (uint32_t i = 0; i < w->config.n_requests; i++)
+        w->engine.in_use |= w->requests[i].stream.phase != STREAM_ENDED;
     engine_client_tick(&w->engine, w->now_ns);
     reconnect(w);
 }

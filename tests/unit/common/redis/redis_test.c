@@ -94,7 +94,7 @@ static void append(struct strbuf *b, const struct redis_reply *r)
 
 static enum redis_step parse(struct str bytes, size_t piece, struct strbuf *got)
 {
-    struct redis_parser *p = redis_parser_new();
+    struct redis_parser *p = redis_parser_new(REDIS_REPLY_MAX);
     const struct redis_reply *reply;
     enum redis_step step = REDIS_MORE;
     strbuf_reset(got);

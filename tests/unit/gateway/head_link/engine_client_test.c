@@ -28,6 +28,7 @@ struct head {
     uint32_t n_tokens, n_clusters, n_writable, n_refusals;
     enum status refused;
     bool has_vocabulary;
+    uint32_t quiet_ms, next_in_ms; /* in the Welcome; in the last heartbeat of the client */
 };
 
 static struct head h;
@@ -69,6 +70,8 @@ static enum status head_takes(void *ctx, struct str frame)
     assert_int_equal(link_received(&h.link, &header, &err), STATUS_OK);
     h.n_submits += m.type == MSG_SUBMIT;
     h.n_heartbeats += m.type == MSG_HEARTBEAT;
+    if (m.type == MSG_HEARTBEAT)
+        h.next_in_ms = m.heartbeat.next_in_ms;
     h.n_credits += m.type == MSG_CREDIT;
     return STATUS_OK;
 }
@@ -82,6 +85,7 @@ static void welcome(void)
                                 .credit_bytes = h.window,
                                 .heartbeat_ms = 250,
                                 .suspect_ms = 1000,
+                                .quiet_ms = h.quiet_ms,
                                 .version = STR("x")}};
     head_send(&m);
 }
@@ -260,6 +264,97 @@ static void test_a_late_loop_without_an_answer(void **state)
     assert_true(h.n_hellos >= 2 || h.n_reconnects >= 1);
 }
 
+/* Opens a link of a head that allows quiet links, and lets the link become quiet. */
+static void become_quiet(void)
+{
+    h.quiet_ms = 2000;
+    pass(50);
+    welcome();
+    for (int i = 0; i < 6; i++) {
+        heartbeat();
+        pass(250);
+    }
+    assert_true(h.c.is_quiet);
+    assert_int_equal(h.next_in_ms, 2000);
+    heartbeat();
+    h.n_heartbeats = 0;
+}
+
+/* A link without requests sends a heartbeat every two seconds, and allows the head as much. */
+static void test_a_quiet_link(void **state)
+{
+    become_quiet();
+    for (int i = 0; i < 5; i++) {
+        pass(2000);
+        heartbeat();
+    }
+    assert_in_range(h.n_heartbeats, 4, 5);
+    pass(3400);
+    assert_int_equal(h.link_downs, 0);
+    pass(200);
+    assert_int_equal(h.link_downs, 1);
+}
+
+/* A head that announces no quiet time, such as an older one, hears the usual heartbeats. */
+static void test_an_older_head_is_never_quiet(void **state)
+{
+    pass(50);
+    welcome();
+    for (int i = 0; i < 12; i++) {
+        heartbeat();
+        pass(250);
+        assert_int_equal(h.next_in_ms, 0);
+    }
+    assert_in_range(h.n_heartbeats, 11, 12);
+}
+
+/* A request on a quiet link sends a heartbeat before itself. From then on the head has the usual
+ * time, and does not get it again by further requests that come and go. */
+static void test_a_request_ends_the_quiet(void **state)
+{
+    const uint32_t ids[] = {1};
+    const struct msg m = submit(ids, 1);
+    become_quiet();
+    pass(1000);
+    assert_int_equal(engine_client_send(&h.c, &m), STATUS_OK);
+    assert_int_equal(h.n_heartbeats, 1);
+    assert_int_equal(h.next_in_ms, 0);
+    pass(1200);
+    assert_false(h.c.is_quiet); /* the head was not heard */
+    assert_true(h.n_heartbeats >= 4);
+    assert_int_equal(engine_client_send(&h.c, &m), STATUS_OK);
+    assert_int_equal(h.link_downs, 0);
+    pass(400);
+    assert_int_equal(h.link_downs, 1);
+}
+
+/* A request that waits in the gateway ends the quiet too, and keeps the link from it. */
+static void test_open_requests_keep_the_link_awake(void **state)
+{
+    become_quiet();
+    h.c.in_use = true;
+    pass(50);
+    assert_int_equal(h.n_heartbeats, 1);
+    for (int i = 0; i < 12; i++) {
+        heartbeat();
+        pass(250);
+    }
+    assert_in_range(h.n_heartbeats, 12, 13);
+    assert_int_equal(h.next_in_ms, 0);
+}
+
+/* When the connection is lost, the usual time applies, as without the quiet. */
+static void test_a_lost_connection_ends_the_quiet(void **state)
+{
+    become_quiet();
+    h.connected = false;
+    engine_client_on_connection(&h.c, false, "gone", h.now_ns);
+    pass(1400);
+    assert_int_equal(h.link_downs, 0);
+    pass(200);
+    assert_int_equal(h.link_downs, 1);
+}
+
 static void test_wrong_number(void **state)
 {
     pass(50);
@@ -436,6 +531,11 @@ int main(void)
         TEST(test_own_stall_is_no_silence),
         TEST(test_a_loop_that_is_always_late),
         TEST(test_a_late_loop_without_an_answer),
+        TEST(test_a_quiet_link),
+        TEST(test_an_older_head_is_never_quiet),
+        TEST(test_a_request_ends_the_quiet),
+        TEST(test_open_requests_keep_the_link_awake),
+        TEST(test_a_lost_connection_ends_the_quiet),
         TEST(test_wrong_number),
         TEST(test_replayed_frame),
         TEST(test_foreign_session_is_dropped),

@@ -129,6 +129,33 @@ static void test_few_may_wait_for_the_files(void **state)
     assert_int_equal(w.client.status, 503);
 }
 
+/* Failures before the first token are counted until a request gets a token. An error of the client
+ * is none. */
+static void test_failures_in_a_row(void **state)
+{
+    for (uint32_t i = 1; i <= 2; i++) {
+        set_starting(0);
+        w.client.status = 0;
+        post_as(&dialect_completions, "{\"prompt\":\"hi\"}");
+        w.now_ns += 1000000000000ull;
+        serving_tick(&w.s);
+        assert_int_equal(w.client.status, 503);
+        assert_int_equal(w.s.n_failed_in_row, i);
+        serving_sweep(&w.s);
+    }
+    w.client.status = 0;
+    post_as(&dialect_completions, "{\"prompt\":7}");
+    assert_int_equal(w.client.status, 400);
+    assert_int_equal(w.s.n_failed_in_row, 2);
+    serving_sweep(&w.s);
+    set_cluster(1);
+    w.client.status = 0;
+    post_as(&dialect_completions, "{\"prompt\":\"hi\"}");
+    tokens(w.n_submits - 1, 0, "a", FINISH_LENGTH);
+    assert_int_equal(w.client.status, 200);
+    assert_int_equal(w.s.n_failed_in_row, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -139,6 +166,7 @@ int main(void)
                                        TEST(test_a_request_waits_for_the_files),
                                        TEST(test_a_client_leaves_while_the_files_are_read),
                                        TEST(test_a_model_that_fails),
-                                       TEST(test_few_may_wait_for_the_files)};
+                                       TEST(test_few_may_wait_for_the_files),
+                                       TEST(test_failures_in_a_row)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

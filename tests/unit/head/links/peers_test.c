@@ -243,6 +243,59 @@ static void silence_makes_suspect_then_lost(void **state)
     fixture_free(f);
 }
 
+/* Returns the number of the head's heartbeats to the connection. */
+static uint32_t n_heartbeats(const struct fixture *f, uint8_t conn)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n_box; i++)
+        n += f->box[i].to == conn && f->box[i].m.type == MSG_HEARTBEAT;
+    return n;
+}
+
+static void say_next_in(struct fixture *f, uint8_t conn, uint32_t ms)
+{
+    say(f, conn, &(struct msg){.type = MSG_HEARTBEAT, .heartbeat = {.next_in_ms = ms}});
+}
+
+/* A gateway may announce a longer time to its next heartbeat. The head then waits longer, and sends
+ * as seldom, until the next heartbeat. A longer time than the head allows counts as that time. */
+static void a_quiet_gateway_is_heard_seldom(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    assert_int_equal(box_find(f, 3, MSG_WELCOME)->welcome.quiet_ms, 2000);
+    const struct peer *x = f->core->peers.all[0];
+    say_next_in(f, 3, 1000000000);
+    box_clear(f);
+    wait_ms(f, 2950, 0);
+    assert_false(x->suspect);
+    assert_int_equal(n_heartbeats(f, 3), 1);
+    wait_ms(f, 100, 0);
+    assert_true(x->suspect);
+    say_next_in(f, 3, 0);
+    assert_false(x->suspect);
+    box_clear(f);
+    wait_ms(f, 950, 0);
+    assert_false(x->suspect);
+    assert_in_range(n_heartbeats(f, 3), 3, 4);
+    wait_ms(f, 600, 0);
+    assert_int_equal(f->core->peers.n, 0); /* lost after the usual 1.5 s */
+    fixture_free(f);
+}
+
+/* A worker computes for others, so it is never quiet. */
+static void a_worker_is_never_quiet(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg hello = worker_hello(101, 0);
+    say(f, 1, &hello);
+    assert_int_equal(box_find(f, 1, MSG_WELCOME)->welcome.quiet_ms, 0);
+    say_next_in(f, 1, 2000);
+    wait_ms(f, 1550, 0);
+    assert_int_equal(f->core->cluster.n_workers, 0);
+    fixture_free(f);
+}
+
 /* A tick is late and finds a long silence, while frames are still unread. The delay is too short
  * to count as a stall of the head. */
 static void a_late_tick_reads_before_it_blames(void **state)
@@ -363,6 +416,8 @@ int main(void)
         cmocka_unit_test(the_same_refusal_is_told_once_a_minute),
         cmocka_unit_test(the_table_is_bounded),
         cmocka_unit_test(silence_makes_suspect_then_lost),
+        cmocka_unit_test(a_quiet_gateway_is_heard_seldom),
+        cmocka_unit_test(a_worker_is_never_quiet),
         cmocka_unit_test(a_late_tick_reads_before_it_blames),
         cmocka_unit_test(nobody_is_blamed_while_the_head_stood_still),
         cmocka_unit_test(heartbeats_go_out_four_times_a_second),

@@ -189,7 +189,7 @@ TABLE(msg_welcome, fix_welcome, X(msg_welcome, session, F_U64),
       X(msg_welcome, head_instance, F_U64), X(msg_welcome, term, F_U64),
       X(msg_welcome, credit_bytes, F_U64), X(msg_welcome, heartbeat_ms, F_U32),
       X(msg_welcome, suspect_ms, F_U32), X(msg_welcome, version, F_STR),
-      X(msg_welcome, keeps_grammar, F_BOOL));
+      X(msg_welcome, keeps_grammar, F_BOOL), X(msg_welcome, quiet_ms, F_U32));
 TABLE(msg_refused, fix_none, X_ENUM(msg_refused, status, STATUS_COUNT),
       X(msg_refused, text, F_TEXT));
 static void fix_heartbeat(struct rng *r, void *p)
@@ -210,7 +210,7 @@ TABLE(msg_heartbeat, fix_heartbeat, X(msg_heartbeat, time_ns, F_U64),
       X(msg_heartbeat, host.id, F_U64), X(msg_heartbeat, host.cpus, F_U32),
       X(msg_heartbeat, host.memory_bytes, F_U64), X(msg_heartbeat, serves, F_BOOL),
       X(msg_heartbeat, spare, F_BOOL), X(msg_heartbeat, has_vocabulary, F_BOOL),
-      X_SUB(msg_heartbeat, vocabulary, table_vocabulary));
+      X_SUB(msg_heartbeat, vocabulary, table_vocabulary), X(msg_heartbeat, next_in_ms, F_U32));
 TABLE(msg_credit, fix_none, X(msg_credit, bytes, F_U64));
 TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT), X(msg_goodbye, planned, F_BOOL));
 
