@@ -70,6 +70,8 @@ void scale_tick(struct head_core *h)
         load = (struct scale_load){.n_replicas = load.n_workers / h->config.scale.world,
                                    .n_workers = load.n_workers,
                                    .n_arrived = load.n_arrived};
+    if (h->sleep.held)
+        load.n_workers = 0;
     struct scale_hint was = h->scale;
     scale_hint_update(&h->scale, &h->config.scale, &load, h->now_ns);
     tell_changes(h, &was);

@@ -14,9 +14,9 @@ TWO_AWAKE, ONE_AWAKE, ONE_ALONE = "162Mi", "120Mi", "80Mi"  # a model needs 68.2
 pytestmark = needs_goldens
 
 
-def up(tmp_path, memory, *options):
+def up(tmp_path, memory, level=2):
     return Up(tmp_path, *(f"{name}={LLAMA}" for name in "abc"), "--on-demand", "--kv-cache-memory-bytes", "60Mi", "--models-memory", memory,
-              "--idle-timeout", 600, *options)
+              "--idle-timeout", 600, "--idle-sleep-level", level)
 
 
 def scale(c, model):
@@ -87,7 +87,7 @@ def test_models_take_turns_without_losing_their_processes(tmp_path):
 
 
 def test_a_light_sleep_deepens_when_memory_is_needed(tmp_path):
-    with up(tmp_path, ONE_AWAKE, "--idle-sleep-level", 1) as c:
+    with up(tmp_path, ONE_AWAKE, level=1) as c:
         c.wait_ready()
         first = {m: text(c, m) for m in "ab"}
         assert is_asleep(c, "a") and scale(c, "a")["sleep_level"] == 1

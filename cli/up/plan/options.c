@@ -81,9 +81,9 @@ const struct option_spec up_specs[] = {
              "another model needs its memory."),
     OPT_INT(S, idle_timeout_s, "idle-timeout", 1, 604800, "300",
             "Seconds without a request after which an on-demand model stops."),
-    OPT_INT(S, idle_sleep_level, "idle-sleep-level", -1, 2, "-1",
-            "Level at which an idle on-demand model sleeps instead of stopping. 1 drops the KV "
-            "cache, 2 the weights too, 0 ends the workers. -1 = 2 on CPUs, 0 on GPUs."),
+    OPT_INT(S, idle_sleep_level, "idle-sleep-level", 0, 2, "0",
+            "Level at which the workers of an idle on-demand model sleep. 1 drops the KV cache, 2 "
+            "the weights too. 0 = the workers end."),
     OPT_INT(S, models_memory, "models-memory", 0, (double)(1ull << 50), "0",
             "Bytes of memory for all models of a cluster of several models. On GPUs, the bytes of "
             "each GPU. 0 = nine tenths of the free memory."),

@@ -11,10 +11,7 @@
 void set_rest_plan(const struct set_run *r, uint32_t i, struct demand_model *m)
 {
     const struct set_need *need = &r->models[i].model->need;
-    int64_t level = r->models[i].model->o->idle_sleep_level;
-    if (level < 0) /* on a GPU the context of a sleeper takes device memory */
-        level = r->memory.on_gpus ? DEMAND_LEVEL_AWAKE : DEMAND_LEVEL_WEIGHTS;
-    m->idle_level = (enum demand_level)level;
+    m->idle_level = (enum demand_level)r->models[i].model->o->idle_sleep_level;
     for (int k = 1; k <= 2; k++)
         m->asleep_bytes[k - 1] = set_asleep_bytes(&r->memory, need, k);
 }

@@ -591,13 +591,14 @@ static void test_the_next_head_holds_the_sleep(void **unused)
     f->config.scale.settle_ns = 0;
     head_core_free(f->core);
     f->core = head_core_new(&f->config, &(struct head_io){.ctx = f, .send = fixture_send}, f->now);
-    wait_ms(f, 1000, 0);
     for (uint8_t i = 1; i <= 2; i++) {
         struct msg hello = worker_hello(100 + i, i - 1);
         hello.hello.worker.sleep_level = SLEEP_LEVEL_WEIGHTS;
         say(f, i, &hello);
     }
     say_gateway_hello(f, 3, 300);
+    pass(f, 5, ALL);
+    assert_int_equal(head_core_desired_workers(f->core), 0); /* nobody has asked */
     submit(f, 1);
     pass(f, 5, ALL);
     assert_int_equal(state(f), SLEEP_ASLEEP);
