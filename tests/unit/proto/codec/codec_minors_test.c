@@ -16,7 +16,8 @@
  * new minor version: raise PROTOCOL_MINOR, set the type's row in proto/messages.c, and add an
  * entry here. */
 static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_GRAMMAR, MSG_GRAMMAR,
-                                             MSG_GRAMMAR,     MSG_SLEEP,   MSG_TYPE_COUNT};
+                                             MSG_GRAMMAR,     MSG_SLEEP,   MSG_TYPE_COUNT,
+                                             MSG_TYPE_COUNT};
 _Static_assert(MSG_KV_TRANSFER == 30 && MSG_GRAMMAR == 32 && MSG_SLEEP == 34 &&
                    MSG_TYPE_COUNT == 36,
                "a new type: see end_of_minor");
