@@ -212,6 +212,7 @@ struct msg_submit {
     bool same_grammar;      /* use the grammar of the session's last Submit with a grammar */
     bool asks_usage;        /* each Tokens item has block_ms and step_ns */
     struct str tenant_name; /* name of the API key, for people; empty = not known */
+    uint32_t slo_ttft_ms;   /* promised milliseconds from now to the first token; 0 = no promise */
 };
 
 struct msg_cancel {
@@ -251,6 +252,8 @@ struct tokens_item {
     struct f32_span vector;     /* vector of a pooling request, sent with its end and without ids */
     uint64_t queue_us;          /* sent with the first ids: time from Submit to the first step */
     uint64_t block_ms, step_ns; /* if asked: blocks held times ms; part of the steps' time */
+    /* with a promise: predicted time from the Submit to the first token; 0 = no prediction */
+    uint32_t predicted_ttft_ms;
 };
 struct msg_tokens {
     uint64_t term_epoch;

@@ -28,11 +28,15 @@ struct quota_lease {
     bool asking, empty;
 };
 
+#define SLO_TTFT_MS_MAX 3600000u /* largest promise of a first token: one hour */
+
 struct key_limits { /* limits of one key; 0 = no limit */
     double requests_per_s, tokens_per_min;
     uint32_t max_open; /* most open requests at once */
     bool has_priority;
     int32_t priority;
+    /* promised milliseconds to the first token, for requests without x-slo-ttft-ms; 0 = none */
+    uint32_t slo_ttft_ms;
     char *models; /* models that the key may use, "a,b"; owned; NULL = all models */
 };
 

@@ -17,7 +17,7 @@
 
 #define WANT                                                                                       \
     "the line must have the form \"KEY [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] "     \
-    "[models=A,B]\""
+    "[slo_ttft_ms=N] [models=A,B]\""
 
 enum { MAX_KEYS = 100000, DIGEST_BYTES = KEY_DIGEST_BYTES };
 

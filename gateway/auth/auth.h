@@ -21,9 +21,9 @@ struct auth {
 };
 
 /* `keys` are keys from options, each a tenant of its own. `file` is NULL, or a file with lines
- *   KEY|sha256:HEX [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]
- * with R requests per second, N tokens per minute and N requests at once. A key without a tenant
- * is a tenant of its own. The table is empty without `keys` and `file`. */
+ *   KEY|sha256:HEX [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [slo_ttft_ms=N]
+ * [models=A,B] with R requests per second, N tokens per minute and N requests at once. A key
+ * without a tenant is a tenant of its own. The table is empty without `keys` and `file`. */
 MUST_USE enum status auth_init(struct auth *a, const struct option_list *keys, const char *file,
                                struct error *err);
 /* returns the number of keys with a priority */

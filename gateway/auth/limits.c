@@ -63,6 +63,12 @@ bool limits_parse(struct key_limits *l, struct str option)
         l->max_open = (uint32_t)n;
         return true;
     }
+    if (str_eq_c(name, "slo_ttft_ms")) {
+        if (!parse_number(value, 1, SLO_TTFT_MS_MAX, &n) || n != floor(n))
+            return false;
+        l->slo_ttft_ms = (uint32_t)n;
+        return true;
+    }
     if (!str_eq_c(name, "priority") || !parse_number(value, INT32_MIN, INT32_MAX, &n) ||
         n != floor(n))
         return false;

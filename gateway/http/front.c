@@ -110,7 +110,8 @@ static bool cross_origin(const struct front_options *o, struct http_request *r)
     if (str_eq_c(http_method(r), "OPTIONS") && method.len > 0)
         return answer_preflight(o, r, allowed, method);
     if (allowed)
-        http_add_header(r, "Access-Control-Expose-Headers", "Retry-After, X-Request-Id");
+        http_add_header(r, "Access-Control-Expose-Headers",
+                        "Retry-After, X-Request-Id, X-Slo-Predicted-Ttft-Ms");
     return false;
 }
 

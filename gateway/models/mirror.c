@@ -114,6 +114,7 @@ void mirror_send(void *mirror, const struct serving_request *q)
     copied.key = NULL;
     copied.tenant = 0;
     copied.full_usage = false;
+    copied.slo_ttft = STR(""); /* a refusal of the copy would compare nothing */
     copied.admitted = NULL;
     copied.fallback_of = NULL;
     copied.reply_ops = &copy_ops;

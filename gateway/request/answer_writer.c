@@ -12,6 +12,7 @@
 #include "gateway/request/end.h"
 #include "gateway/request/out.h"
 #include "gateway/request/pool_work.h"
+#include "gateway/request/promise.h"
 
 enum {
     /* The pool writes an answer above these limits. Below them the loop needs a few
@@ -116,6 +117,7 @@ static void begin_stream(struct api_request *r)
 {
     api_request_enter(r, API_STREAMING);
     r->last_write_ns = serving_now(r->s);
+    promise_tell(r);
     r->reply_ops->begin(r->reply, r->dialect->stream_type(&r->prepared.params));
     if (r->reply && r->dialect->chunk_head) {
         r->dialect->chunk_head(&r->chunk_head, &r->shape);
@@ -212,6 +214,7 @@ static void respond_text(struct api_request *r, struct strbuf *text)
         api_request_fail(r, &e);
         return;
     }
+    promise_tell(r);
     r->reply_ops->respond(r->reply, 200, strbuf_str(text), 0);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_COUNT);

@@ -1,11 +1,13 @@
 #include "gateway/request/error_reply.h"
 
 #include "gateway/request/out.h"
+#include "gateway/request/promise.h"
 
 void api_answer_error(struct api_request *r, const struct api_error *e)
 {
     if (r->state != API_STREAMING) {
         metric_add(r->s->metrics.rejected, 1);
+        promise_tell(r);
         reply_error(r->reply_ops, r->reply, r->dialect, e);
         return;
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "gateway/request/promise.h"
 
 enum { SUBMIT_BYTES = 256 }; /* estimated bytes of a message without its long fields */
 
@@ -65,6 +66,7 @@ enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
         .attempt = c->g.stream.attempt,
         .tenant = r->tenant,
         .asks_usage = r->full_usage,
+        .slo_ttft_ms = promise_left_ms(r),
         .tenant_name = r->key ? str_from(r->key->name) : STR(""),
         .cache_salt = params->cache_salt,
         .priority = (int32_t)params->priority,

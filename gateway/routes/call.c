@@ -15,6 +15,7 @@ struct serving_request call_serving(const struct call *c, const struct dialect *
         .tenant = call_tenant(c),
         .key = c->key,
         .target = http_header(c->request, "x-coxswain-model"),
+        .slo_ttft = http_header(c->request, "x-slo-ttft-ms"),
         .full_usage = str_eq_c(http_header(c->request, "x-coxswain-usage"), "full"),
         .request_id = str_from(http_get_id(c->request))};
 }

@@ -13,6 +13,7 @@
 #include "common/base/mem.h"
 #include "gateway/request/answer_writer.h"
 #include "gateway/request/end.h"
+#include "gateway/request/promise.h"
 #include "gateway/request/table.h"
 #include "gateway/serving/adapters.h"
 #include "gateway/serving/tokens.h"
@@ -96,6 +97,7 @@ void serving_fail(struct serving *s, const char *why)
 void serving_on_request(struct serving *s, void *reply, const struct serving_request *q)
 {
     struct api_error e = {0};
+    uint32_t slo_ttft_ms = 0;
     uint64_t down_ns = serving_now(s) - s->cluster.link_changed_ns;
     if (s->over)
         api_error_set(&e, 503, NULL, SHUTTING_DOWN);
@@ -109,14 +111,15 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
         api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
     if (e.http_status && e.retry_after_s == 0)
         e.retry_after_s = 1;
-    if (e.http_status || !limits_admit(q->key, serving_now(s), &e)) {
+    if (e.http_status || !promise_read(q->slo_ttft, q->key, &slo_ttft_ms, &e) ||
+        !limits_admit(q->key, serving_now(s), &e)) {
         metric_add(s->metrics.rejected, 1);
         reply_error(q->reply_ops ? q->reply_ops : s->reply, reply, q->dialect, &e);
         return;
     }
     if (q->admitted)
         q->admitted(q->admitted_ctx, q);
-    api_request_start(s, reply, q);
+    api_request_start(s, reply, q, slo_ttft_ms);
     serving_pump_on(s);
 }
 

@@ -313,7 +313,8 @@ void api_request_has_model(struct api_request *r)
     begin(r);
 }
 
-void api_request_start(struct serving *s, void *reply, const struct serving_request *q)
+void api_request_start(struct serving *s, void *reply, const struct serving_request *q,
+                       uint32_t slo_ttft_ms)
 {
     struct api_request *r = mem_zalloc(sizeof *r);
     r->s = s;
@@ -323,6 +324,7 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->tenant = q->tenant;
     r->key = q->key;
     r->full_usage = q->full_usage;
+    r->slo_ttft_ms = slo_ttft_ms;
     r->arrival_ns = r->last_progress_ns = serving_now(r->s);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
     snprintf(r->asked_model, sizeof r->asked_model, STR_FMT, STR_ARG(q->model));

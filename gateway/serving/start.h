@@ -24,9 +24,12 @@ struct serving_request {
     struct serving *mirror; /* serving that gets a copy of the request; used by `admitted` */
     /* name of the model whose request this serving takes over; NULL = its own request */
     const char *fallback_of;
-    bool full_usage; /* the answer's usage has what the request used in the cluster */
+    struct str slo_ttft; /* value of the header x-slo-ttft-ms; "" = none */
+    bool full_usage;     /* the answer's usage has what the request used in the cluster */
 };
 
-void api_request_start(struct serving *s, void *reply, const struct serving_request *q);
+/* slo_ttft_ms: promised time of the first token; 0 = none */
+void api_request_start(struct serving *s, void *reply, const struct serving_request *q,
+                       uint32_t slo_ttft_ms);
 /* Continues a request that waited for its model. */
 void api_request_has_model(struct api_request *r);

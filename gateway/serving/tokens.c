@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "gateway/request/answer_writer.h"
 #include "gateway/request/end.h"
+#include "gateway/request/promise.h"
 #include "gateway/request/submit.h"
 #include "gateway/serving/pump.h"
 
@@ -83,6 +84,7 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
     enum generation_event e = generation_on_tokens(&c->g, &r->rules, t);
     if (t->queue_us > 0)
         c->queue_ns = t->queue_us * 1000;
+    promise_take(r, c, t);
     if (r->full_usage && !was_ended)
         take_usage(c, t);
     if (c->g.n_ids > before)
@@ -104,6 +106,7 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
         serving_add_pending(r->s, c);
     } else if (e == GENERATION_FAILED) {
         struct api_error why = c->g.error;
+        promise_explain(r, t, &why);
         if (why.http_status == 429)
             metric_add(r->s->metrics.refused, 1);
         api_request_fail(r, &why);

@@ -66,6 +66,16 @@ static const struct row {
     COUNTER64(n_transfer_failures, "coxswain_kv_transfer_failures_total", "KV transfers failed."),
     COUNTER64(n_transfer_bytes, "coxswain_kv_transfer_bytes_total",
               "Bytes of KV blocks copied between replicas."),
+    COUNTER64(n_promises_accepted, "coxswain_promises_accepted_total",
+              "Requests accepted with a predicted first token within their x-slo-ttft-ms."),
+    COUNTER64(n_promises_unknown, "coxswain_promises_unknown_total",
+              "Requests with x-slo-ttft-ms that were accepted without a prediction."),
+    COUNTER64(n_promises_refused, "coxswain_promises_refused_total",
+              "Requests refused because the predicted first token came too late."),
+    COUNTER64(n_promises_kept, "coxswain_promises_kept_total",
+              "First tokens that came within x-slo-ttft-ms."),
+    COUNTER64(n_promises_missed, "coxswain_promises_missed_total",
+              "First tokens that came later than x-slo-ttft-ms."),
     GAUGE32(n_workers, "coxswain_workers", "Workers with a session."),
     GAUGE32(n_stragglers, "coxswain_stragglers", "Workers that make their replica slow."),
     GAUGE32(n_gateways, "coxswain_gateways", "Gateways known."),
@@ -89,6 +99,7 @@ static const struct row {
 struct head_metrics {
     struct metrics *registry;
     struct metric *values[N_ROWS], *kv_usage, *uptime, *sleep, *rank_wait, *step_tokens;
+    struct metric *promise_ratio;
     struct metric *serves, *store; /* metrics of the lease; NULL = no lease store */
     /* number of workers that the cluster needs; NULL = not known yet, and no series exists */
     struct metric *desired;
@@ -128,6 +139,11 @@ struct head_metrics *head_metrics_new(const char *model_name)
     m->step_tokens = metrics_histogram(m->registry, "vllm:iteration_tokens_total", labels,
                                        "Prompt and generated tokens in a step.", n_tokens,
                                        sizeof n_tokens / sizeof *n_tokens);
+    static const double ratios[] = {0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 4};
+    m->promise_ratio = metrics_histogram(m->registry, "coxswain_promise_ratio", labels,
+                                         "Real time to the first token divided by the predicted "
+                                         "one, for requests with x-slo-ttft-ms.",
+                                         ratios, sizeof ratios / sizeof *ratios);
     m->sleep = metrics_gauge(m->registry, "coxswain_head_sleep_level", "",
                              "Level at which the model sleeps, or 0.");
     m->uptime = metrics_gauge(m->registry, "coxswain_uptime_seconds", "",
@@ -140,6 +156,7 @@ void head_metrics_attach(struct head_metrics *m, struct head_core *core)
 {
     head_core_set_rank_wait(core, m->rank_wait);
     head_core_set_step_tokens(core, m->step_tokens);
+    head_core_set_promise_ratio(core, m->promise_ratio);
 }
 
 static void count_to(struct metric *m, double v)

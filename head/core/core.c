@@ -325,6 +325,11 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
         admission_place(h);
     grammars_turn(h);
     dispatch_turn(h);
+    if (h->n_held > 0 && h->promises.n_guarded > 0 &&
+        sleep_places(h)) { /* the guarded prompts may be planned now */
+        admission_place(h);
+        dispatch_turn(h);
+    }
     h->n_waiting = h->n_held + h->n_queued;
     gateways_flush(h);
     flush_step_log(h);
@@ -385,6 +390,11 @@ bool head_core_is_ready(const struct head_core *h)
 void head_core_set_rank_wait(struct head_core *h, struct metric *histogram)
 {
     h->rank_wait = histogram;
+}
+
+void head_core_set_promise_ratio(struct head_core *h, struct metric *histogram)
+{
+    h->promises.ratio = histogram;
 }
 
 void head_core_set_step_tokens(struct head_core *h, struct metric *histogram)

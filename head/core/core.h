@@ -58,3 +58,5 @@ void head_core_forgive(struct head_core *h, uint64_t ns);
 struct metric;
 void head_core_set_rank_wait(struct head_core *h, struct metric *histogram);
 void head_core_set_step_tokens(struct head_core *h, struct metric *histogram);
+/* Sets the histogram of real by predicted times of first tokens; NULL = not recorded. */
+void head_core_set_promise_ratio(struct head_core *h, struct metric *histogram);

@@ -90,6 +90,7 @@ static uint32_t fill_refusals(struct head_core *h, const struct gateway_peer *g)
                                            .finish = FINISH_ERROR,
                                            .status = x->status,
                                            .retry_after_s = x->retry_after_s,
+                                           .predicted_ttft_ms = x->predicted_ttft_ms,
                                            .text = str_from(x->text)};
     }
     return n;

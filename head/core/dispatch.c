@@ -19,6 +19,7 @@
 #include "head/record/step_log.h"
 #include "head/request/request.h"
 #include "head/routing/grammars.h"
+#include "head/routing/promises.h"
 #include "head/routing/roles.h"
 #include "head/routing/route.h"
 #include "head/routing/transfers.h"
@@ -53,6 +54,16 @@ static void suit_device(const struct head_core *h, enum device_kind device,
         c->step_target_ns = CPU_STEP_TARGET_MS * NS_PER_MS;
     if (c->long_prefill_token_threshold == 0)
         c->long_prefill_token_threshold = CPU_CHUNK_TOKENS;
+}
+
+/* Starts the costs of a slot's steps with those of its last replica, or of another live one. */
+static void start_cost(const struct head_core *h, struct engine_slot *l)
+{
+    const struct step_cost *like = l->cost.n_results > 0 ? &l->cost : NULL;
+    for (uint32_t i = 0; !like && i < h->n_live; i++)
+        if (h->engine_slots[h->live[i]].cost.n_results > 0)
+            like = &h->engine_slots[h->live[i]].cost;
+    step_cost_init(&l->cost, like);
 }
 
 void dispatch_on_ready(void *core, struct replica *g)
@@ -90,6 +101,7 @@ void dispatch_on_ready(void *core, struct replica *g)
     l->replica = g;
     l->n_running = l->n_queued = l->n_left = 0;
     step_time_init(&l->time, route_mean_speed(h));
+    start_cost(h, l);
     l->role_trouble = ROLE_FINE;
     l->transfer = NULL;
     l->n_coming = 0;
@@ -263,6 +275,7 @@ static void pump(struct head_core *h, struct engine_slot *l)
             l->activity_ns = h->now_ns;
         l->last_step = plan->step;
         l->n_tokens[plan->step % ENGINE_SLOT_STEPS] = count_tokens(plan);
+        promises_on_plan(l, plan);
         if (h->step_tokens)
             metric_observe(h->step_tokens, l->n_tokens[plan->step % ENGINE_SLOT_STEPS]);
         l->plan_pending = true;
@@ -340,6 +353,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         replica_dissolve(&h->cluster, g, err.text, true);
         return;
     }
+    promises_on_result(h, l, m);
     l->due = l->look_due = true;
     l->last_result = m->step;
     l->activity_ns = h->now_ns;
@@ -356,6 +370,8 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         struct request *r = events[i].request;
         if (i + REQUEST_PREFETCH_FAR < n_events)
             request_prefetch(events[i + REQUEST_PREFETCH_FAR].request);
+        if (events[i].is_first || events[i].ended)
+            promises_on_first_token(h, r);
         if (events[i].ended) {
             requests_leave_replica(r);
             route_ended(h, r);

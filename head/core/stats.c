@@ -76,6 +76,11 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
         .n_transfer_bytes = h->transfers.n_bytes,
         .n_moved = h->transfers.n_moved,
         .n_recomputed_moves = h->transfers.n_recomputed,
+        .n_promises_accepted = h->promises.n_accepted,
+        .n_promises_unknown = h->promises.n_unknown,
+        .n_promises_refused = h->promises.n_refused,
+        .n_promises_kept = h->promises.n_kept,
+        .n_promises_missed = h->promises.n_missed,
         .n_transfers_under_way = transfers_under_way(h),
         .transfer_bytes_per_s = h->transfers.bytes_per_s,
     };

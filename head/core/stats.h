@@ -17,6 +17,8 @@ struct head_stats {
     uint64_t n_adoptions, n_recoveries;
     uint64_t n_evictions, n_copied_blocks, n_draft_steps, n_drafted, n_accepted;
     uint64_t n_transfers, n_transfer_failures, n_transfer_bytes, n_moved, n_recomputed_moves;
+    uint64_t n_promises_accepted, n_promises_unknown, n_promises_refused, n_promises_kept,
+        n_promises_missed; /* promised first tokens (routing/promises.h) */
     uint32_t n_transfers_under_way;
     double transfer_bytes_per_s;                 /* transfer rate of KV blocks, mean per rank */
     uint32_t n_draft;                            /* most draft tokens per sequence and step */

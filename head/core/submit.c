@@ -13,12 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/core/scale.h"
+#include "head/core/sleep.h"
 #include "head/request/logprobs.h"
 #include "head/request/prompt_logprobs.h"
 #include "head/request/request.h"
 #include "head/routing/adapter_bind.h"
+#include "head/routing/promises.h"
 #include "head/state/outbox.h"
 #include "head/state/requests.h"
 #include "head/state/served_model.h"
@@ -239,6 +242,36 @@ static bool may_wait(const struct head_core *h, const struct request *r, struct 
     return false;
 }
 
+/* Returns true when no replica serves and the time of a start, as last measured, is longer than
+ * the request allows. Sets predicted_ms. A start that was never measured breaks no promise. */
+static bool start_breaks_promise(const struct head_core *h, struct request *r)
+{
+    if (!head_core_rests(h))
+        return false;
+    uint64_t ns = sleep_rests(h) ? h->sleep.wake_took_ns : h->scale.cold_start_ns;
+    uint64_t waited = h->held_first ? h->now_ns - h->held_first->arrival_ns : 0;
+    uint64_t ms = (ns > waited ? ns - waited : 0) / NS_PER_MS;
+    r->promise.predicted_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+    return r->promise.predicted_ms > r->promise.slo_ms;
+}
+
+/* Refuses a promise because of the start. The request counts as an arrival that starts a replica,
+ * because its client will come again. */
+static void refuse_promise(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m,
+                           const struct request_promise *p)
+{
+    struct error err;
+    promises_refuse(h, p, err.text, sizeof err.text);
+    refuse(h, g, m, STATUS_LIMIT, err.text);
+    if (g->n_refusals > 0) {
+        g->refusals[g->n_refusals - 1].retry_after_s = promises_retry_after_s(p);
+        g->refusals[g->n_refusals - 1].predicted_ttft_ms = p->predicted_ms;
+    }
+    h->arrival_seq++;
+    if (sleep_rests(h))
+        sleep_end(h, "a request with a promise");
+}
+
 static void on_submit(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
     struct replaced before = {0};
@@ -265,6 +298,11 @@ static void on_submit(struct head_core *h, struct gateway_peer *g, const struct 
     }
     if (!r->resubmitted && !may_wait(h, r, &err))
         s = err.status;
+    else if (r->promise.state == PROMISE_ASKED && start_breaks_promise(h, r)) {
+        refuse_promise(h, g, m, &r->promise);
+        request_free(r);
+        return;
+    }
     if (s == STATUS_OK) {
         s = request_table_add(h->requests, r);
         if (s != STATUS_OK)

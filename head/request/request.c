@@ -306,6 +306,9 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     r->priority = m->priority;
     r->resubmitted = m->attempt > 1 || m->ids.n > m->n_prompt;
     r->arrival_ns = now_ns;
+    /* a request that continues an answer, or comes back, has had its decision */
+    if (m->slo_ttft_ms > 0 && !r->resubmitted)
+        r->promise = (struct request_promise){.state = PROMISE_ASKED, .slo_ms = m->slo_ttft_ms};
     if (m->deadline_ms && m->deadline_ms <= (UINT64_MAX - now_ns) / NS_PER_MS)
         r->deadline_ns = now_ns + m->deadline_ms * NS_PER_MS;
     keep_sampling(r, &m->sampling, max_tokens);
@@ -420,6 +423,8 @@ void request_fill_tokens(const struct request *r, uint32_t n_prompt_logprobs, ui
         out->block_ms = r->usage.block_ms;
         out->step_ns = r->usage.step_ns;
     }
+    if (r->n_delivered == 0)
+        out->predicted_ttft_ms = r->promise.predicted_ms;
     const struct logprob_row *rows = request_undelivered_rows(r);
     if (rows && n > 0) {
         out->logprobs = rows;
@@ -432,6 +437,7 @@ void request_fill_tokens(const struct request *r, uint32_t n_prompt_logprobs, ui
     out->finish = r->finish;
     out->stop_id = r->stop_id;
     out->status = r->status;
+    out->retry_after_s = r->retry_after_s;
     out->text = str_from(r->text);
     if (request_pools(r))
         fill_vector(r, out);

@@ -30,6 +30,16 @@ struct request_salt {
     uint64_t lo, hi;
 };
 
+/* NONE: no promise was asked, or it ended. ASKED: not decided yet. MADE: the request was accepted
+ * with the promise. */
+enum promise_state { PROMISE_NONE, PROMISE_ASKED, PROMISE_MADE };
+
+/* Holds a promised time from the Submit to the first token. */
+struct request_promise {
+    enum promise_state state;
+    uint32_t slo_ms, predicted_ms; /* predicted_ms: 0 = no prediction */
+};
+
 #define REQUEST_STOPS 4u /* stop ids that fit into the first cache line */
 
 struct slab;
@@ -85,8 +95,9 @@ struct request {
      * leaves out. */
     uint64_t n_logged_bytes;
     uint32_t ids_room; /* number of ids that have memory; 0 = ids_cap, on the arena (replay) */
-    struct room_charge charge;  /* memory charged for the request, by its owner */
-    struct usage_request usage; /* counts of the request, for its tenant */
+    struct room_charge charge;      /* memory charged for the request, by its owner */
+    struct usage_request usage;     /* counts of the request, for its tenant */
+    struct request_promise promise; /* promised time of the first token (routing/promises.h) */
     /* ids that routing found in the replica's cache; they are no load for the replica */
     uint32_t n_hit;
     struct request_salt grammar_key; /* key in grammars.h; valid with has_grammar_key */
@@ -99,7 +110,8 @@ struct request {
     uint64_t replica_id;
     /* shared grammar; NULL = sampling.grammar is on the arena, or empty */
     struct shared_text *grammar_text;
-    enum status status; /* reason of the end, with FINISH_ERROR */
+    enum status status;     /* reason of the end, with FINISH_ERROR */
+    uint32_t retry_after_s; /* with STATUS_LIMIT: seconds until a new try; 0 = unknown */
     char text[176];
     struct arena arena;           /* all data of this request; freed as a whole */
     struct prefix_chain *chains;  /* hashes of the ids for the block table, on the arena */

@@ -7,8 +7,12 @@
 #include "head/request/request.h"
 #include "head/routing/adapter_bind.h"
 #include "head/routing/grammars.h"
+#include "head/routing/promises.h"
 #include "head/routing/route.h"
 #include "head/state/requests.h"
+
+/* most requests that wait for another one's promise in a pass, while other replicas are free */
+enum { GUARDED_MOST = 64 };
 
 /* Ends a request that exceeds the model's limits, which may have been unknown when it arrived.
  * Returns false when it has ended. */
@@ -59,7 +63,7 @@ static void refuse_too_large(struct head_core *h, struct request *r)
 
 static void place(struct head_core *h, struct request *r, struct engine_slot *l)
 {
-    if (!fit_to_model(h, r, l->replica))
+    if (!fit_to_model(h, r, l->replica) || !promises_admit(h, r, l))
         return;
     requests_unhold(h, r);
     step_log_add(h->config.step_log, l->replica->index, r, h->now_ns);
@@ -70,6 +74,7 @@ static void place(struct head_core *h, struct request *r, struct engine_slot *l)
         r->has_replica = true;
         l->due = true;
         route_placed(h, r, l);
+        promises_placed(h, r, l);
         return;
     }
     step_log_refused(h->config.step_log, l->replica->index, s);
@@ -128,9 +133,10 @@ static bool too_large(struct head_core *h, struct request *r)
 
 static void place_held(struct head_core *h)
 {
+    promises_begin_pass(h);
     /* Requests that a full queue returns are appended to the list. They are not tried again in
      * this turn. */
-    uint32_t n = h->n_held;
+    uint32_t n = h->n_held, n_guarded = 0;
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
         if (grammars_waits(h, r) || !adapter_bind(h, r))
@@ -147,6 +153,11 @@ static void place_held(struct head_core *h)
             continue;
         if (!l)
             return;
+        if (!promises_let_in(h, r, l)) {
+            if (h->promises.n_guarded == h->n_live || ++n_guarded == GUARDED_MOST)
+                return;
+            continue;
+        }
         if (grammars_admit(h, r, l))
             place(h, r, l);
     }

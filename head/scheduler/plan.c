@@ -118,3 +118,11 @@ void plan_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool
     if (prompt)
         plan_prompt(s, x);
 }
+
+uint32_t plan_drafts_of_step(const struct scheduler *s)
+{
+    uint32_t n = s->n_running;
+    if (s->c.draft_max_seqs && n > s->c.draft_max_seqs)
+        return 0;
+    return (uint64_t)n * (1 + s->c.n_draft) * 2 <= s->c.max_num_batched_tokens ? s->c.n_draft : 0;
+}

@@ -14,3 +14,6 @@ void plan_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool
 /* Adds a run like plan_add_run, for a run that has its blocks already. */
 struct plan_run *plan_put_run(struct scheduler *s, struct seq *x, struct run_size size,
                               bool prompt);
+/* Returns the number of draft tokens for each decode of this step: all that are allowed, or
+ * none. */
+uint32_t plan_drafts_of_step(const struct scheduler *s);

@@ -21,6 +21,7 @@ struct tenant {
     int64_t deficit;
     uint32_t i_class;
     uint32_t n_inside, n_waiting;  /* sequences in the scheduler; n_waiting: sequences that wait */
+    uint64_t n_waiting_tokens;     /* tokens that the waiting sequences have to compute */
     struct seq *heap;              /* sequences that wait for the first time, by age */
     uint32_t ring_next, ring_prev; /* ring of the class's tenants; free list by ring_next */
     uint32_t next_in_bucket;
@@ -288,6 +289,8 @@ static struct seq **heap_of(const struct seq_queue *q, const struct seq *x)
 void seq_queue_push(struct seq_queue *q, struct seq *x)
 {
     heap_push(heap_of(q, x), x);
+    x->n_waiting_tokens = x->n_left;
+    q->tenants[x->i_tenant].n_waiting_tokens += x->n_waiting_tokens;
     q->tenants[x->i_tenant].n_waiting++;
     q->classes[q->tenants[x->i_tenant].i_class].n_waiting++;
     q->n++;
@@ -296,6 +299,7 @@ void seq_queue_push(struct seq_queue *q, struct seq *x)
 void seq_queue_remove(struct seq_queue *q, struct seq *x)
 {
     heap_remove(heap_of(q, x), x);
+    q->tenants[x->i_tenant].n_waiting_tokens -= x->n_waiting_tokens;
     q->tenants[x->i_tenant].n_waiting--;
     q->classes[q->tenants[x->i_tenant].i_class].n_waiting--;
     q->n--;
@@ -309,6 +313,55 @@ uint32_t seq_queue_n_waiting(const struct seq_queue *q, uint64_t tenant)
         n += k == NONE ? 0 : q->tenants[k].n_waiting;
     }
     return n;
+}
+
+/* Returns the rounds of its class that pass before a tenant has served n_tokens and is served
+ * again. */
+static double rounds_until(const struct seq_queue *q, int64_t deficit, double n_tokens)
+{
+    double owed = n_tokens - (double)deficit;
+    return owed < 0 ? 0 : (double)(uint64_t)(owed / (double)q->quantum) + 1;
+}
+
+/* Adds what a tenant of the same class gets within so many rounds. */
+static void add_served(const struct seq_queue *q, const struct tenant *t, double rounds,
+                       struct seq_queue_front *out)
+{
+    double has = (double)t->deficit + rounds * (double)q->quantum;
+    if (t->n_waiting == 0 || has <= 0)
+        return;
+    /* a tenant is served while its deficit is above zero, so its last request may exceed it */
+    double tokens = (double)t->n_waiting_tokens, mean = tokens / t->n_waiting;
+    double served = has + mean / 2 < tokens ? has + mean / 2 : tokens;
+    out->n_tokens += served;
+    out->n += mean > 0 ? served / mean : 0;
+}
+
+struct seq_queue_front seq_queue_front_of(const struct seq_queue *q, int32_t priority,
+                                          uint64_t tenant)
+{
+    struct seq_queue_front out = {0};
+    for (uint32_t i = 0; i < q->n_classes; i++) {
+        const struct priority_class *c = &q->classes[q->order[i]];
+        if (c->priority > priority)
+            break;
+        const uint32_t i_own = tenant_find(q, q->order[i], tenant);
+        const struct tenant *own = i_own == NONE ? NULL : &q->tenants[i_own];
+        double rounds = rounds_until(q, own ? own->deficit : q->quantum,
+                                     own ? (double)own->n_waiting_tokens : 0);
+        uint32_t k = c->turn;
+        do {
+            const struct tenant *t = &q->tenants[k];
+            if (c->priority < priority || k == i_own) {
+                out.n += t->n_waiting;
+                out.n_tokens += (double)t->n_waiting_tokens;
+            } else {
+                add_served(q, t, rounds, &out);
+            }
+            k = t->ring_next;
+        } while (k != c->turn);
+    }
+    return out;
 }
 
 static void grant(const struct seq_queue *q, struct tenant *t, int64_t tokens)

@@ -52,6 +52,14 @@ struct seq *seq_queue_behind(const struct seq_queue *q, const struct seq *x);
 int32_t seq_queue_first_priority(const struct seq_queue *q);
 /* Returns how many of this tenant's sequences wait. The cost is linear in the classes. */
 uint32_t seq_queue_n_waiting(const struct seq_queue *q, uint64_t tenant);
+/* Holds how many waiting sequences, with how many tokens to compute, are served before a new one.
+ * The numbers are expected ones, since the tenants' turns depend on what they generate. */
+struct seq_queue_front {
+    double n, n_tokens;
+};
+/* Returns what is in front of a new sequence. The cost is linear in the tenants and classes. */
+struct seq_queue_front seq_queue_front_of(const struct seq_queue *q, int32_t priority,
+                                          uint64_t tenant);
 /* Charges x's tenant for n_tokens of KV cache. */
 void seq_queue_charge(struct seq_queue *q, const struct seq *x, uint32_t n_tokens);
 bool seq_queue_check(const struct seq_queue *q); /* checks the queue's invariants, for tests */

@@ -105,8 +105,10 @@ static uint32_t push_tokens(struct request *r, const struct result_item *item)
 /* Handles rare effects of a result on a sequence that continues. */
 static void move_on(struct scheduler *s, struct seq *x, uint64_t now_ns)
 {
-    if (!x->tail_shared)
+    if (!x->tail_shared) {
         on_first_token(s, x, now_ns);
+        s->events[s->n_events - 1].is_first = true;
+    }
     if (seq_n_known(x) >= x->enter_at && s->c.enable_prefix_caching) {
         /* The blocks are not in the CPU's cache, so they are prefetched now and entered at the
          * end. */

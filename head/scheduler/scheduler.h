@@ -47,6 +47,7 @@ struct scheduler_event {
     struct request *request;
     uint32_t n_new;
     bool ended;
+    bool is_first; /* the first token since the request was admitted, and the request goes on */
 };
 
 #define SCHEDULER_SEQ_BYTES 1024u /* most bytes of a waiting request's sequence */

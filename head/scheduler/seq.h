@@ -56,8 +56,9 @@ struct seq {
      * stream */
     bool resumed;
     uint64_t arrival_seq;
-    uint64_t add_seq;  /* order of scheduler_add; decides between equal arrivals */
-    uint32_t n_left;   /* prompt tokens that are still to be computed; they count as load */
+    uint64_t add_seq;          /* order of scheduler_add; decides between equal arrivals */
+    uint32_t n_left;           /* prompt tokens that are still to be computed; they count as load */
+    uint32_t n_waiting_tokens; /* n_left as the queue counts it while the sequence waits */
     uint32_t n_untold; /* positions skipped by blocks_advance that no plan has reported yet */
     uint64_t tenant;
     uint32_t i_tenant; /* index into the queue's tenants */

@@ -84,16 +84,6 @@ static void advance(struct scheduler *s, struct seq *x)
     x->covered = position;
 }
 
-/* Returns the number of draft tokens for each decode of this step: all that are allowed, or
- * none. */
-static uint32_t drafts_of_step(const struct scheduler *s)
-{
-    uint32_t n = s->n_running;
-    if (s->c.draft_max_seqs && n > s->c.draft_max_seqs)
-        return 0;
-    return (uint64_t)n * (1 + s->c.n_draft) * 2 <= s->c.max_num_batched_tokens ? s->c.n_draft : 0;
-}
-
 static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, bool *short_of_blocks)
 {
     if (x->masked && !mask_shares_may_run(&s->masks, x->i_mask_share, x->mask_round))
@@ -126,7 +116,7 @@ static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget 
  * budget is empty when a sequence lacks blocks, so that no new sequence is admitted. */
 static struct prompt_budget run_running(struct scheduler *s)
 {
-    uint32_t n_decodes = s->n_running - s->n_prompts, n_draft = drafts_of_step(s);
+    uint32_t n_decodes = s->n_running - s->n_prompts, n_draft = plan_drafts_of_step(s);
     struct prompt_budget budget = prompt_budget_begin(s, n_decodes, 1 + n_draft);
     bool short_of_blocks = false;
     prompt_budget_share(&budget, s);
@@ -157,7 +147,7 @@ static struct prompt_budget run_all(struct scheduler *s)
  * lack of blocks even then. The next sequences then have blocks. */
 static struct prompt_budget run_any(struct scheduler *s)
 {
-    row_shares_plan(&s->rows, &s->budget, 1 + drafts_of_step(s),
+    row_shares_plan(&s->rows, &s->budget, 1 + plan_drafts_of_step(s),
                     s->n_prompts > 0 || s->waiting.n > 0);
     struct prompt_budget budget = run_all(s);
     while (s->p.n_runs + s->p.n_prefills == 0 && scheduler_in_flight(s) == 0 &&

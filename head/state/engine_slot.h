@@ -3,6 +3,7 @@
  * routing's data about it. This is plain data of the head core and belongs to the loop thread. */
 #include "common/base/str.h"
 #include "head/cluster/replica.h"
+#include "head/promise/step_cost.h"
 #include "head/scheduler/scheduler.h"
 #include "head/state/engine_slot_grammars.h"
 #include "head/state/step_time.h"
@@ -16,6 +17,16 @@ enum role_trouble {
     ROLE_OTHER_CACHE,
     ROLE_NO_CACHING,
     ROLE_TROUBLE_COUNT
+};
+
+#define PROMISE_GUARDS 16u /* most promises of a slot that later requests must not break */
+
+/* Guards a promise that later requests could break, until the request's last chunk is planned. */
+struct promise_guard {
+    struct request_id id;
+    uint32_t i_choice;
+    int32_t priority;
+    double spare_ns; /* time that later requests may still add before the promise is broken */
 };
 
 /* Describes an engine slot. Its index is the index of its replica. */
@@ -36,6 +47,14 @@ struct engine_slot {
     struct step_time time;
     /* tokens of the steps in flight, by step % ENGINE_SLOT_STEPS */
     uint32_t n_tokens[ENGINE_SLOT_STEPS];
+    struct step_work work[ENGINE_SLOT_STEPS]; /* work of the same steps */
+    struct step_cost cost; /* costs of a step; kept when the next replica gets the slot */
+    /* prompts placed here and their tokens, decayed until arrivals_ns (routing/promises.h) */
+    double n_arrivals, n_arrived_tokens;
+    uint64_t arrivals_ns;
+    struct promise_guard guards[PROMISE_GUARDS];
+    uint32_t n_guards;
+    uint64_t guarded_pass; /* pass of admission_place in which a request waited for a guard */
     /* last suspect placed here; the suspect may have moved or gone since */
     struct request_id suspect;
     uint32_t suspect_choice; /* choice index of that suspect */

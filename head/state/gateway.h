@@ -28,7 +28,7 @@ struct refusal {
     struct request_id id;
     uint32_t i_choice, attempt;
     enum status status;
-    uint32_t retry_after_s;
+    uint32_t retry_after_s, predicted_ttft_ms;
     char text[200];
 };
 

@@ -39,6 +39,15 @@ struct throughput_sample {
     uint64_t at_ns, prompt, generated, n_rank_waits, rank_wait_ns;
 };
 
+/* Counts promised times of first tokens (routing/promises.h). n_unknown: accepted without a
+ * prediction. */
+struct promise_counts {
+    uint64_t n_accepted, n_unknown, n_refused, n_kept, n_missed;
+    uint64_t pass;        /* number of this pass over the held requests */
+    uint32_t n_guarded;   /* slots in which a request waits for a guard, in this pass */
+    struct metric *ratio; /* histogram of real by predicted times; NULL = not recorded */
+};
+
 struct head_core {
     struct head_core_config config;
     struct rng rng;
@@ -70,6 +79,7 @@ struct head_core {
     struct scheduler_stats retired; /* sums over freed schedulers */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled, n_rank_waits, rank_wait_ns;
+    struct promise_counts promises;
     struct usage usage;          /* counts of each tenant since the head's start */
     struct ended_requests ended; /* recently ended requests, for the dashboard */
     struct metric *rank_wait;    /* histogram of ranks' waits; NULL = not recorded */

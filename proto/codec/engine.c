@@ -28,6 +28,7 @@ static ProtobufCMessage *put_submit(struct wire *w, const struct msg *m)
     p->same_grammar = s->same_grammar;
     p->tenant_name = wire_put_str(s->tenant_name);
     p->asks_usage = s->asks_usage;
+    p->slo_ttft_ms = s->slo_ttft_ms;
     return &p->base;
 }
 
@@ -46,7 +47,8 @@ static void get_submit(struct wire *w, const ProtobufCMessage *base, struct msg 
                                     .n_known_logprobs = p->n_scored,
                                     .same_grammar = p->same_grammar,
                                     .asks_usage = p->asks_usage,
-                                    .tenant_name = wire_get_str(p->tenant_name)};
+                                    .tenant_name = wire_get_str(p->tenant_name),
+                                    .slo_ttft_ms = p->slo_ttft_ms};
     wire_get_sampling(w, p->sampling, &m->submit.sampling);
 }
 
@@ -87,7 +89,7 @@ static bool has_extra(const struct tokens_item *t)
 {
     return t->n_logprobs > 0 || t->n_prompt_logprobs > 0 || t->status != STATUS_OK ||
            t->retry_after_s > 0 || t->text.len > 0 || t->vector.n > 0 || t->queue_us > 0 ||
-           t->block_ms > 0 || t->step_ns > 0;
+           t->block_ms > 0 || t->step_ns > 0 || t->predicted_ttft_ms > 0;
 }
 
 static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_item,
@@ -106,6 +108,7 @@ static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_it
     p->queue_us = t->queue_us;
     p->block_ms = t->block_ms;
     p->step_ns = t->step_ns;
+    p->predicted_ttft_ms = t->predicted_ttft_ms;
 }
 
 static void new_columns(struct wire *w, const struct msg_tokens *t, Cox__Tokens *p)
@@ -180,6 +183,7 @@ static void get_extras(struct wire *w, const Cox__Tokens *p, struct tokens_item 
         it->queue_us = q->queue_us;
         it->block_ms = q->block_ms;
         it->step_ns = q->step_ns;
+        it->predicted_ttft_ms = q->predicted_ttft_ms;
     }
 }
 

@@ -185,7 +185,22 @@ static void make_newer(struct frame *f)
     memcpy(f->bytes + AT_BODY_BYTES, &n_body, sizeof n_body);
 }
 
-/* Removes the fields of a worker that version 2.0 did not have. */
+/* Removes the fields that version 2.0 did not have. */
+static void remove_later_fields(struct msg *m)
+{
+    if (m->type == MSG_SUBMIT) {
+        m->submit.slo_ttft_ms = 0;
+        return;
+    }
+    m->hello.worker.kv_address = (struct str){0};
+    m->hello.worker.replica_role = (enum replica_role)0;
+    memset(m->hello.worker.model_hash, 0, sizeof m->hello.worker.model_hash);
+    m->hello.worker.n_elastic = m->hello.worker.shard_tp = m->hello.worker.replica_tp = 0;
+    m->hello.has_vocabulary = false;
+    m->hello.worker.sleep_level = SLEEP_LEVEL_AWAKE;
+    m->hello.model = (struct str){0};
+}
+
 static void make_older(struct frame *f, const struct frame_header *h)
 {
     struct arena a, scratch;
@@ -196,21 +211,15 @@ static void make_older(struct frame *f, const struct frame_header *h)
         fprintf(stderr, "frame_relay: 2.0 has no %s\n", msg_type_name(h->type));
         exit(1);
     }
-    if (h->type == MSG_HELLO) {
+    if (h->type == MSG_HELLO || h->type == MSG_SUBMIT) {
         arena_init(&a, 16u << 20);
         arena_init(&scratch, 0);
         strbuf_init(&out, FRAME_BYTES);
         if (codec_decode((struct str){(const char *)f->bytes, f->n}, h, &a, &m, &err) != STATUS_OK)
             die(err.text);
-        m.hello.worker.kv_address = (struct str){0};
-        m.hello.worker.replica_role = (enum replica_role)0;
-        memset(m.hello.worker.model_hash, 0, sizeof m.hello.worker.model_hash);
-        m.hello.worker.n_elastic = m.hello.worker.shard_tp = m.hello.worker.replica_tp = 0;
-        m.hello.has_vocabulary = false;
-        m.hello.worker.sleep_level = SLEEP_LEVEL_AWAKE;
-        m.hello.model = (struct str){0};
+        remove_later_fields(&m);
         if (codec_encode(&m, h->session, h->seq, &scratch, &out) != STATUS_OK)
-            die("a Hello of 2.0");
+            die("a frame of 2.0");
         memcpy(f->bytes, out.ptr, out.len);
         f->n = out.len;
         strbuf_fini(&out);

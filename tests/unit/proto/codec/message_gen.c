@@ -260,7 +260,8 @@ TABLE(msg_submit, fix_submit, X_SUB(msg_submit, id, table_request_id),
       X(msg_submit, n_prompt, F_U32), X(msg_submit, n_known_logprobs, F_U32),
       X_SPAN(msg_submit, ids, F_U32_SPAN, 300), X(msg_submit, deadline_ms, F_U64),
       X_SUB(msg_submit, sampling, table_sampling_params), X(msg_submit, same_grammar, F_BOOL),
-      X(msg_submit, asks_usage, F_BOOL), X(msg_submit, tenant_name, F_STR));
+      X(msg_submit, asks_usage, F_BOOL), X(msg_submit, tenant_name, F_STR),
+      X(msg_submit, slo_ttft_ms, F_U32));
 TABLE(msg_cancel, fix_none, X_SUB(msg_cancel, id, table_request_id), X(msg_cancel, i_choice, F_U32),
       X(msg_cancel, attempt, F_U32));
 TABLE(msg_finish, fix_none, X_SUB(msg_finish, id, table_request_id), X(msg_finish, i_choice, F_U32),
@@ -296,7 +297,8 @@ TABLE(tokens_item, fix_tokens_item, X_SUB(tokens_item, id, table_request_id),
       X(tokens_item, n_cached, F_U32), X_ENUM(tokens_item, status, STATUS_COUNT),
       X(tokens_item, retry_after_s, F_U32), X(tokens_item, text, F_TEXT),
       X_SPAN(tokens_item, vector, F_F32_SPAN, 5), X(tokens_item, queue_us, F_U64),
-      X(tokens_item, block_ms, F_U64), X(tokens_item, step_ns, F_U64));
+      X(tokens_item, block_ms, F_U64), X(tokens_item, step_ns, F_U64),
+      X(tokens_item, predicted_ttft_ms, F_U32));
 TABLE(msg_tokens, fix_none, X(msg_tokens, term_epoch, F_U64),
       X_ARRAY(msg_tokens, items, n_items, table_tokens_item, 6), X(msg_tokens, n_items, F_COUNT));
 TABLE(cluster_load, fix_none, X(cluster_load, n_blocks, F_U64),

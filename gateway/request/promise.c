@@ -1,0 +1,62 @@
+#include "gateway/request/promise.h"
+
+#include <stdio.h>
+
+bool promise_read(struct str header, const struct api_key *key, uint32_t *slo_ms,
+                  struct api_error *e)
+{
+    uint32_t n = 0;
+    bool fine = header.len <= 7;
+    *slo_ms = key ? key->limits.slo_ttft_ms : 0;
+    if (header.len == 0)
+        return true;
+    for (size_t i = 0; fine && i < header.len; i++) {
+        fine = header.ptr[i] >= '0' && header.ptr[i] <= '9';
+        n = 10 * n + (uint32_t)(header.ptr[i] - '0');
+    }
+    if (!fine || n == 0 || n > SLO_TTFT_MS_MAX)
+        return api_error_set(e, 400, "x-slo-ttft-ms",
+                             "The header x-slo-ttft-ms is '%.*s', but it must be a number of "
+                             "milliseconds from 1 to %u. Correct the header or leave it out.",
+                             (int)(header.len < 40 ? header.len : 40), header.ptr, SLO_TTFT_MS_MAX);
+    *slo_ms = n;
+    return true;
+}
+
+uint32_t promise_left_ms(const struct api_request *r)
+{
+    uint64_t passed_ms = (serving_now(r->s) - r->arrival_ns) / NS_PER_MS;
+    if (r->slo_ttft_ms == 0)
+        return 0;
+    return passed_ms < r->slo_ttft_ms ? r->slo_ttft_ms - (uint32_t)passed_ms : 1;
+}
+
+void promise_take(struct api_request *r, const struct api_choice *c, const struct tokens_item *t)
+{
+    if (r->slo_ttft_ms == 0 || t->predicted_ttft_ms == 0)
+        return;
+    uint64_t ms = (c->submit_ns - r->arrival_ns) / NS_PER_MS + t->predicted_ttft_ms;
+    if (ms > r->predicted_ttft_ms)
+        r->predicted_ttft_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
+void promise_explain(const struct api_request *r, const struct tokens_item *t, struct api_error *e)
+{
+    if (e->http_status != 429 || r->slo_ttft_ms == 0 || t->predicted_ttft_ms == 0)
+        return;
+    e->http_status = 0;
+    e->code = "first_token_too_late";
+    api_error_set(e, 429, NULL,
+                  "The first token is predicted after %u ms, but x-slo-ttft-ms allows %u ms. Try "
+                  "again later, or allow more time.",
+                  r->predicted_ttft_ms, r->slo_ttft_ms);
+}
+
+void promise_tell(const struct api_request *r)
+{
+    char text[16];
+    if (r->predicted_ttft_ms == 0 || !r->reply || !r->reply_ops->add_header)
+        return;
+    snprintf(text, sizeof text, "%u", r->predicted_ttft_ms);
+    r->reply_ops->add_header(r->reply, "X-Slo-Predicted-Ttft-Ms", text);
+}

@@ -1,0 +1,19 @@
+#pragma once
+/* Handles the promised time of the first token, as the client sees it: the header x-slo-ttft-ms
+ * and the key's slo_ttft_ms. The head decides (docs/develop/head.md, "Promises"). Its times begin
+ * with the Submit; the client's times begin when the request arrived at this gateway. */
+#include "gateway/request/state.h"
+
+/* Reads the header's value, or takes the key's default if there is none. Returns false with a 400
+ * in `e` when the value is invalid. */
+bool promise_read(struct str header, const struct api_key *key, uint32_t *slo_ms,
+                  struct api_error *e);
+/* Returns what is left of the promise for a Submit now, at least 1; 0 = no promise. */
+uint32_t promise_left_ms(const struct api_request *r);
+/* Keeps the head's prediction for a choice. */
+void promise_take(struct api_request *r, const struct api_choice *c, const struct tokens_item *t);
+/* Describes a refused promise in `e`, with the client's own times. Does nothing when the error
+ * has another reason. */
+void promise_explain(const struct api_request *r, const struct tokens_item *t, struct api_error *e);
+/* Adds the header x-slo-predicted-ttft-ms to the answer, before its first byte. */
+void promise_tell(const struct api_request *r);

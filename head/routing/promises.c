@@ -1,0 +1,232 @@
+/* Decides about promised times of the first token. admission.c asks `promises_admit` when it has
+ * chosen a replica and before the request enters its scheduler, so everything in front of the
+ * request is there already. dispatch.c reports plans, results and first tokens.
+ *
+ * The prediction is that of head/promise/first_token.h, with the costs of the slot's own steps.
+ * A request without a promise costs nothing but two additions when it is placed.
+ *
+ * Invariants: everything runs on the loop thread. A promise is decided once. A request that
+ * returns after a loss, or continues an answer, is never refused here. */
+#include "head/routing/promises.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "common/base/clock.h"
+#include "head/scheduler/outlook.h"
+#include "head/state/requests.h"
+
+/* PROMISE_RATE_NS is the time over which arrivals are averaged. */
+#define PROMISE_RATE_NS (4.0 * NS_PER_S)
+
+/* MUCH times the usual rate of arrivals fills every step. */
+#define MUCH 1e6
+
+enum { RETRY_MOST_S = 60 };
+
+/* ---- what is learnt ---- */
+
+void promises_on_plan(struct engine_slot *l, const struct msg_plan *plan)
+{
+    struct step_work w = {0};
+    for (uint32_t i = 0; i < plan->n_runs; i++) {
+        const struct plan_run *x = &plan->runs[i];
+        const double n = x->n_tokens + x->n_draft;
+        w.n_rows += x->sample + x->n_draft;
+        w.n_tokens += x->n_tokens - x->sample;
+        w.n_context += n * (x->start + n / 2);
+    }
+    l->work[plan->step % ENGINE_SLOT_STEPS] = w;
+}
+
+/* The time of a step is the time since the result before it, or since its plan was made if no
+ * step ran then. It contains the ways of plan and result as far as they delay a token. */
+void promises_on_result(struct head_core *h, struct engine_slot *l, const struct msg_result *m)
+{
+    uint64_t ns = h->now_ns - l->activity_ns;
+    if (m->execute_ns == 0) /* the device reports no times */
+        return;
+    /* two results that arrive together have one time */
+    ns = ns > m->execute_ns ? ns : m->execute_ns;
+    step_cost_on_result(&l->cost, &l->work[m->step % ENGINE_SLOT_STEPS], (double)ns);
+}
+
+static void decay_arrivals(const struct head_core *h, struct engine_slot *l)
+{
+    double keep = exp(-(double)(h->now_ns - l->arrivals_ns) / PROMISE_RATE_NS);
+    l->n_arrivals *= keep;
+    l->n_arrived_tokens *= keep;
+    l->arrivals_ns = h->now_ns;
+}
+
+void promises_placed(struct head_core *h, const struct request *r, struct engine_slot *l)
+{
+    decay_arrivals(h, l);
+    l->n_arrivals++;
+    l->n_arrived_tokens += r->n_ids > r->n_hit ? r->n_ids - r->n_hit : 1;
+}
+
+/* ---- a prediction ---- */
+
+/* Returns the rest of the steps in flight. A step that is late is expected to be as late again. */
+static struct first_token_flight flight_of(const struct head_core *h, const struct engine_slot *l)
+{
+    struct first_token_flight f = {0};
+    double passed = (double)(h->now_ns - l->activity_ns);
+    for (uint64_t step = l->last_result + 1; step <= l->last_step && f.n < FIRST_TOKEN_FLIGHT;
+         step++) {
+        double ns = step_cost_ns(&l->cost, &l->work[step % ENGINE_SLOT_STEPS]);
+        if (f.n == 0)
+            ns = passed < ns ? ns - passed : passed - ns;
+        f.left_ns[f.n++] = ns;
+    }
+    return f;
+}
+
+/* Holds predictions for one request, ns from now. */
+struct prediction {
+    double ns;       /* with the requests that are expected to arrive behind it */
+    double alone_ns; /* if no other request arrives */
+    double worst_ns; /* if later requests use all of each step that the request leaves */
+};
+
+static struct prediction predict(const struct head_core *h, const struct request *r,
+                                 struct engine_slot *l)
+{
+    struct first_token_work w;
+    struct prediction p;
+    scheduler_outlook(l->scheduler, r, &w);
+    w.mean_answer = h->mean_generated;
+    const struct first_token_flight f = flight_of(h, l);
+    p.alone_ns = first_token_ns(&w, &l->cost, &f);
+    decay_arrivals(h, l);
+    w.later_tokens = l->n_arrived_tokens / PROMISE_RATE_NS;
+    w.later_requests = l->n_arrivals / PROMISE_RATE_NS;
+    p.ns = first_token_ns(&w, &l->cost, &f);
+    w.later_tokens *= MUCH;
+    w.later_requests *= MUCH;
+    p.worst_ns = first_token_ns(&w, &l->cost, &f);
+    return p;
+}
+
+/* ---- guards ---- */
+
+void promises_begin_pass(struct head_core *h)
+{
+    h->promises.pass++;
+    h->promises.n_guarded = 0;
+}
+
+/* Forgets promises that later requests cannot break any more. */
+static void drop_guards(const struct head_core *h, struct engine_slot *l)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n_guards; i++) {
+        const struct promise_guard *g = &l->guards[i];
+        const struct request *r = request_table_find(h->requests, g->id, g->i_choice);
+        if (r && r->i_replica == l->replica->index && r->promise.state == PROMISE_MADE &&
+            scheduler_prompt_left(r) > 0)
+            l->guards[n++] = *g;
+    }
+    l->n_guards = n;
+}
+
+static void add_guard(struct engine_slot *l, const struct request *r, double spare_ns)
+{
+    struct promise_guard g = {r->id, r->i_choice, r->priority, spare_ns};
+    if (l->n_guards < PROMISE_GUARDS) {
+        l->guards[l->n_guards++] = g;
+        return;
+    }
+    struct promise_guard *widest = &l->guards[0];
+    for (uint32_t i = 1; i < PROMISE_GUARDS; i++)
+        widest = l->guards[i].spare_ns > widest->spare_ns ? &l->guards[i] : widest;
+    if (widest->spare_ns > spare_ns)
+        *widest = g;
+}
+
+/* Returns how much longer a step takes with the request's prompt in it, ns. */
+static double added_ns(const struct engine_slot *l, const struct request *r)
+{
+    double n = r->n_ids > r->n_hit ? r->n_ids - r->n_hit : 1;
+    const struct step_work w = {1, n - 1, n * (r->n_hit + n / 2)};
+    return step_cost_added_ns(&l->cost, &w);
+}
+
+bool promises_let_in(struct head_core *h, const struct request *r, struct engine_slot *l)
+{
+    if (l->n_guards == 0)
+        return true;
+    drop_guards(h, l);
+    bool waits = l->guarded_pass == h->promises.pass;
+    const double ns = added_ns(l, r);
+    for (uint32_t i = 0; i < l->n_guards; i++)
+        waits = waits || (ns > l->guards[i].spare_ns && r->priority >= l->guards[i].priority);
+    if (!waits || r->resubmitted || r->state == REQUEST_PREEMPTED) {
+        for (uint32_t i = 0; i < l->n_guards; i++)
+            l->guards[i].spare_ns -= ns;
+        return true;
+    }
+    h->promises.n_guarded += l->guarded_pass != h->promises.pass;
+    l->guarded_pass = h->promises.pass;
+    return false;
+}
+
+/* ---- decisions ---- */
+
+uint32_t promises_retry_after_s(const struct request_promise *p)
+{
+    uint32_t late_ms = p->predicted_ms > p->slo_ms ? p->predicted_ms - p->slo_ms : 0;
+    uint32_t s = 1 + late_ms / 1000;
+    return s < RETRY_MOST_S ? s : RETRY_MOST_S;
+}
+
+void promises_refuse(struct head_core *h, const struct request_promise *p, char *out, size_t size)
+{
+    h->promises.n_refused++;
+    snprintf(out, size,
+             "the first token is predicted after %u ms, but the request allows %u ms. Try again "
+             "later, or raise x-slo-ttft-ms",
+             p->predicted_ms, p->slo_ms);
+}
+
+bool promises_admit(struct head_core *h, struct request *r, struct engine_slot *l)
+{
+    struct request_promise *p = &r->promise;
+    if (p->state != PROMISE_ASKED)
+        return true;
+    p->state = PROMISE_MADE;
+    if (!step_cost_is_known(&l->cost)) {
+        h->promises.n_unknown++;
+        return true;
+    }
+    const struct prediction x = predict(h, r, l);
+    const double waited_ns = (double)(h->now_ns - r->arrival_ns);
+    const double spare_ns = (double)p->slo_ms * NS_PER_MS - waited_ns - x.alone_ns;
+    const double ms = (x.ns + waited_ns) / NS_PER_MS;
+    p->predicted_ms = ms < 1 ? 1 : ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+    if (p->predicted_ms <= p->slo_ms) {
+        h->promises.n_accepted++;
+        if (x.alone_ns + spare_ns < x.worst_ns)
+            add_guard(l, r, spare_ns);
+        return true;
+    }
+    char text[sizeof r->text];
+    p->state = PROMISE_NONE;
+    promises_refuse(h, p, text, sizeof text);
+    r->retry_after_s = promises_retry_after_s(p);
+    requests_end(h, r, FINISH_ERROR, STATUS_LIMIT, text);
+    return false;
+}
+
+void promises_on_first_token(struct head_core *h, struct request *r)
+{
+    struct request_promise *p = &r->promise;
+    if (p->state != PROMISE_MADE || request_n_generated(r) == 0)
+        return;
+    const double ms = (double)(h->now_ns - r->arrival_ns) / NS_PER_MS;
+    *(ms <= p->slo_ms ? &h->promises.n_kept : &h->promises.n_missed) += 1;
+    if (h->promises.ratio && p->predicted_ms > 0)
+        metric_observe(h->promises.ratio, ms / p->predicted_ms);
+    p->state = PROMISE_NONE;
+}
