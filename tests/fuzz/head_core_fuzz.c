@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "head/core/core.h"
-#include "head/core/rest.h"
+#include "head/core/scale.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
