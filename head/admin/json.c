@@ -14,7 +14,6 @@
 #include "head/cluster/adapters.h"
 #include "head/cluster/elastic.h"
 #include "head/cluster/eligible.h"
-#include "head/core/rest.h"
 #include "head/core/scale.h"
 #include "head/core/sleep.h"
 #include "head/core/stats.h"

@@ -8,7 +8,7 @@
 
 #include "common/base/mem.h"
 #include "common/http/server/request.h"
-#include "head/core/rest.h"
+#include "head/core/scale.h"
 
 enum { LOOK_MS = 5 };
 

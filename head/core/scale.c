@@ -103,6 +103,32 @@ enum status head_core_rest(struct head_core *h, struct error *err)
     return STATUS_OK;
 }
 
+void head_core_end_rest(struct head_core *h, uint64_t now_ns)
+{
+    h->sleep.held = false;
+    head_core_wake(h, "the program that starts the workers", now_ns);
+}
+
+enum status head_core_rest_asleep(struct head_core *h, enum sleep_level level, uint64_t now_ns,
+                                  struct error *err)
+{
+    /* Requests that wait in a held sleep are no obstacle to a deeper one: none of them runs. */
+    bool is_held = h->sleep.held && h->sleep.state != SLEEP_WAITING;
+    if (!is_held)
+        TRY(head_core_rest(h, err));
+    head_core_sleep(h, level, false, "the program that starts the workers", now_ns);
+    h->sleep.held = true;
+    return STATUS_OK;
+}
+
+uint32_t head_core_count_asleep(const struct head_core *h)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = h->cluster.workers; w; w = w->next)
+        n += w->peer->open && worker_is_free(w) && w->sleep_level >= h->sleep.level;
+    return h->sleep.state == SLEEP_ASLEEP ? n : 0;
+}
+
 uint32_t scale_seconds_to_start(const struct head_core *h)
 {
     if (!head_core_rests(h))
@@ -128,6 +154,6 @@ uint32_t head_core_desired_workers(const struct head_core *h)
 {
     uint32_t n = h->scale.replicas;
     if (n == 0 && h->scale.known && h->n_held > 0)
-        n = 1; /* the next update says the same; whoever asks need not wait for it */
+        n = 1; /* the answer of the next update */
     return n * h->config.scale.world;
 }

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "head/core/core.h"
-#include "head/core/rest.h"
+#include "head/core/scale.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -261,15 +261,17 @@ static void grammar_done(uint8_t connection, uint8_t status, struct str text)
 static void order_sleep(uint8_t how)
 {
     struct error err = {0};
+    bool is_held = how & 0x40;
     enum sleep_level level = (enum sleep_level)(how % SLEEP_LEVEL_COUNT);
-    if (how & 0x40 && level == SLEEP_LEVEL_AWAKE)
+    if (level == SLEEP_LEVEL_AWAKE && is_held)
         head_core_end_rest(w.core, w.now_ns);
-    else if (how & 0x40)
-        (void)head_core_rest_asleep(w.core, level, w.now_ns, &err);
     else if (level == SLEEP_LEVEL_AWAKE)
         head_core_wake(w.core, "a test", w.now_ns);
-    else
+    else if (!is_held)
         head_core_sleep(w.core, level, how & 0x80, "a test", w.now_ns);
+    else if (head_core_rest_asleep(w.core, level, w.now_ns, &err) == STATUS_OK &&
+             !head_core_sleep_state(w.core)->held)
+        abort();
     head_core_turn(w.core, w.now_ns);
 }
 
@@ -346,6 +348,7 @@ static void start(void)
     w.other_maker = 3;
     w.has_other = false;
     head_core_config_init(&c);
+    c.scale.min_replicas = 0; /* otherwise every rest is refused */
     c.cluster.tp = 2;
     c.cluster.max_replicas = 2;
     c.cluster.elastic_tp = true;

@@ -3,7 +3,6 @@
  * gateway, 4 a third worker. Time advances only by the fixture. */
 #include "tests/unit/head/core/core_fixture.h"
 
-#include "head/core/rest.h"
 #include "head/core/scale.h"
 #include "head/state/requests.h"
 
