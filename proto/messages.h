@@ -247,13 +247,11 @@ struct tokens_item {
     uint32_t stop_id;   /* id of a FINISH_STOP; UINT32_MAX = an EOS id ended it */
     uint32_t n_cached;  /* prompt tokens found in the prefix cache */
     enum status status; /* FINISH_ERROR: STATUS_LIMIT = 429/503, STATUS_INVALID = 400 */
-    uint32_t retry_after_s;
-    struct str text;            /* reason of a FINISH_ERROR */
+    uint32_t retry_after_s, predicted_ttft_ms; /* predicted: if promised, from the Submit on */
+    struct str text;                           /* reason of a FINISH_ERROR */
     struct f32_span vector;     /* vector of a pooling request, sent with its end and without ids */
     uint64_t queue_us;          /* sent with the first ids: time from Submit to the first step */
     uint64_t block_ms, step_ns; /* if asked: blocks held times ms; part of the steps' time */
-    /* with a promise: predicted time from the Submit to the first token; 0 = no prediction */
-    uint32_t predicted_ttft_ms;
 };
 struct msg_tokens {
     uint64_t term_epoch;

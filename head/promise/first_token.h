@@ -7,9 +7,9 @@
 #include "head/budget/step_budget.h"
 #include "head/promise/step_cost.h"
 
-#define FIRST_TOKEN_PROMPTS 64u   /* most running prompts that are replayed one by one */
-#define FIRST_TOKEN_STEPS   2048u /* most steps that are replayed */
-#define FIRST_TOKEN_FLIGHT  2u    /* most steps in flight */
+#define FIRST_TOKEN_PROMPTS 64u  /* most running prompts that are replayed one by one */
+#define FIRST_TOKEN_STEPS   512u /* most steps that are replayed */
+#define FIRST_TOKEN_FLIGHT  2u   /* most steps in flight */
 
 struct first_token_prompt {
     double n_left, start; /* tokens still to be computed, and the positions before them */

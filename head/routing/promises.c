@@ -19,8 +19,10 @@
 /* PROMISE_RATE_NS is the time over which arrivals are averaged. */
 #define PROMISE_RATE_NS (4.0 * NS_PER_S)
 
-/* MUCH times the usual rate of arrivals fills every step. */
-#define MUCH 1e6
+/* MUCH is a rate of arriving prompt tokens, per ns, that fills every step, in prompts of
+ * MUCH_PROMPT tokens. */
+#define MUCH        1.0
+#define MUCH_PROMPT 256.0
 
 enum { RETRY_MOST_S = 60 };
 
@@ -83,30 +85,29 @@ static struct first_token_flight flight_of(const struct head_core *h, const stru
     return f;
 }
 
-/* Holds predictions for one request, ns from now. */
-struct prediction {
-    double ns;       /* with the requests that are expected to arrive behind it */
-    double alone_ns; /* if no other request arrives */
-    double worst_ns; /* if later requests use all of each step that the request leaves */
-};
-
-static struct prediction predict(const struct head_core *h, const struct request *r,
-                                 struct engine_slot *l)
+/* Returns the expected time from now to the first token. Fills what the other two predictions
+ * need. */
+static double predict(const struct head_core *h, const struct request *r, struct engine_slot *l,
+                      struct first_token_work *w, struct first_token_flight *f)
 {
-    struct first_token_work w;
-    struct prediction p;
-    scheduler_outlook(l->scheduler, r, &w);
-    w.mean_answer = h->mean_generated;
-    const struct first_token_flight f = flight_of(h, l);
-    p.alone_ns = first_token_ns(&w, &l->cost, &f);
+    scheduler_outlook(l->scheduler, r, w);
+    w->mean_answer = h->mean_generated;
     decay_arrivals(h, l);
-    w.later_tokens = l->n_arrived_tokens / PROMISE_RATE_NS;
-    w.later_requests = l->n_arrivals / PROMISE_RATE_NS;
-    p.ns = first_token_ns(&w, &l->cost, &f);
-    w.later_tokens *= MUCH;
-    w.later_requests *= MUCH;
-    p.worst_ns = first_token_ns(&w, &l->cost, &f);
-    return p;
+    w->later_tokens = l->n_arrived_tokens / PROMISE_RATE_NS;
+    w->later_requests = l->n_arrivals / PROMISE_RATE_NS;
+    *f = flight_of(h, l);
+    return first_token_ns(w, &l->cost, f);
+}
+
+/* Returns the expected time to the first token if later requests use nothing, or with `full` all,
+ * of what the request leaves of each step. */
+static double predict_beside(const struct engine_slot *l, const struct first_token_work *w,
+                             const struct first_token_flight *f, bool full)
+{
+    struct first_token_work x = *w;
+    x.later_tokens = full ? MUCH : 0;
+    x.later_requests = full ? MUCH / MUCH_PROMPT : 0;
+    return first_token_ns(&x, &l->cost, f);
 }
 
 /* ---- guards ---- */
@@ -131,9 +132,14 @@ static void drop_guards(const struct head_core *h, struct engine_slot *l)
     l->n_guards = n;
 }
 
-static void add_guard(struct engine_slot *l, const struct request *r, double spare_ns)
+/* Guards the promise if later requests could break it. left_ns: time until it is broken. */
+static void guard(struct engine_slot *l, const struct request *r, const struct first_token_work *w,
+                  const struct first_token_flight *f, double left_ns)
 {
-    struct promise_guard g = {r->id, r->i_choice, r->priority, spare_ns};
+    if (predict_beside(l, w, f, true) <= left_ns)
+        return;
+    struct promise_guard g = {r->id, r->i_choice, r->priority,
+                              left_ns - predict_beside(l, w, f, false)};
     if (l->n_guards < PROMISE_GUARDS) {
         l->guards[l->n_guards++] = g;
         return;
@@ -141,7 +147,7 @@ static void add_guard(struct engine_slot *l, const struct request *r, double spa
     struct promise_guard *widest = &l->guards[0];
     for (uint32_t i = 1; i < PROMISE_GUARDS; i++)
         widest = l->guards[i].spare_ns > widest->spare_ns ? &l->guards[i] : widest;
-    if (widest->spare_ns > spare_ns)
+    if (widest->spare_ns > g.spare_ns)
         *widest = g;
 }
 
@@ -200,15 +206,14 @@ bool promises_admit(struct head_core *h, struct request *r, struct engine_slot *
         h->promises.n_unknown++;
         return true;
     }
-    const struct prediction x = predict(h, r, l);
+    struct first_token_work w;
+    struct first_token_flight f;
     const double waited_ns = (double)(h->now_ns - r->arrival_ns);
-    const double spare_ns = (double)p->slo_ms * NS_PER_MS - waited_ns - x.alone_ns;
-    const double ms = (x.ns + waited_ns) / NS_PER_MS;
+    const double ms = (predict(h, r, l, &w, &f) + waited_ns) / NS_PER_MS;
     p->predicted_ms = ms < 1 ? 1 : ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
     if (p->predicted_ms <= p->slo_ms) {
         h->promises.n_accepted++;
-        if (x.alone_ns + spare_ns < x.worst_ns)
-            add_guard(l, r, spare_ns);
+        guard(l, r, &w, &f, (double)p->slo_ms * NS_PER_MS - waited_ns);
         return true;
     }
     char text[sizeof r->text];

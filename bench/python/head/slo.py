@@ -14,6 +14,7 @@ from serving import build, go_first, machine, quiet
 
 WITHIN, SHARE, MISS = 0.25, 0.9, 2
 NO_LIMIT_MS = 3_600_000
+NULL_STEPS = ["--null-step-us", "20000", "--null-token-us", "100"]  # its tokens are bytes
 WORDS = "the head predicts when a request gets its first token and refuses it early if that is too late".split()
 
 
@@ -116,7 +117,8 @@ def main():
         build("promise_bench")
         return subprocess.run([BIN / "promise_bench", str(options.queue)]).returncode
     more = ["--cache-dir", options.cache_dir] if options.cache_dir else []
-    c = Cluster("--device", "cpu", *more, model=options.model, workers=1, tp=1)
+    more += NULL_STEPS if options.model == "null" else ["--device", "cpu"]
+    c = Cluster(*more, model=options.model, workers=1, tp=1)
     with quiet():
         c.start(wait=False)
         try:

@@ -81,7 +81,7 @@ static void full_slots_wait_for_an_end(void **state)
     double ns = first_token_ns(&w, &cost, &none);
     assert_true(ns > 9 * 14e6 && ns < 13 * 16e6); /* 5 decodes of 50 tokens: an end in 10 steps */
     w.n_free_slots = 16;
-    w.n_free_tokens = 50; /* of 101 */
+    w.n_free_tokens = 50; /* the request needs 101 */
     w.n_tokens_per_end = 100;
     double of_cache = first_token_ns(&w, &cost, &none);
     assert_true(of_cache > 5 * 14e6 && of_cache < 8 * 16e6);
