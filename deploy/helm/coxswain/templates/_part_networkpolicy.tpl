@@ -169,11 +169,16 @@ spec:
     matchLabels:
       {{- include "coxswain.selector" (dict "ctx" $ "part" .) | nindent 6 }}
   policyTypes: [Ingress, Egress]
-  # JSON quotes a name such as 12e4567, which some readers of YAML take for a number.
+  # JSON quotes a name such as 12e4567, which some readers of YAML take for a number. The API server does not store an empty list, so Helm 4
+  # would change such a policy in each upgrade.
+  {{- with get $in . }}
   ingress:
-    {{- toPrettyJson (get $in .) | nindent 4 }}
+    {{- toPrettyJson . | nindent 4 }}
+  {{- end }}
+  {{- with get $out . }}
   egress:
-    {{- toPrettyJson (get $out .) | nindent 4 }}
+    {{- toPrettyJson . | nindent 4 }}
+  {{- end }}
 {{- end }}
 {{- end }}
 {{ end -}}
