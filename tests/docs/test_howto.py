@@ -25,7 +25,7 @@ SUBSTITUTIONS = [
     (r"\b127\.0\.0\.1:8000\b", "127.0.0.1:{port}", "8000 may be somebody's here"),
     (r"\b127\.0\.0\.1:8265\b", "127.0.0.1:{admin}", "the same"),
     (r"\b127\.0\.0\.1:8266\b", "127.0.0.1:{other_worker}", "the port after the other admin port"),
-    (r"\b(first|second)=demo\b", r"\1=null", "no model is here"),
+    (r"\b(first|second|third)=demo\b", r"\1=null", "no model is here"),
     (r"^(cox up first=.*)$", r"env -u COX_SERVED_MODEL_NAME \1 --admin-port {other_admin}", "the second model has the next port, a worker's here"),
     (r"--port 11434\b", "", "the same"),
     (r"/srv/adapters\b", "adapters", "a folder of the test's"),
@@ -70,8 +70,8 @@ class Typist:
         return f"http://127.0.0.1:{self.ports['port']}"
 
     def sh(self, text):
-        # cox stop, scale and logs find the cluster themselves; --address only chooses one of several clusters.
-        env = {k: v for k, v in self.env.items() if k != "COX_ADDRESS" or not re.match("cox (stop|scale|logs)", text)}
+        # cox stop, scale, logs and models find the cluster themselves; --address only chooses one of several clusters.
+        env = {k: v for k, v in self.env.items() if k != "COX_ADDRESS" or not re.match("cox (stop|scale|logs|models)", text)}
         done = subprocess.run(["bash", "-c", text], cwd=self.folder, env=env, capture_output=True, text=True, timeout=60 * SLOW)
         findings.look_at_log(done.stderr)
         assert done.returncode == 0, f"{self.page}: {text}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
@@ -142,6 +142,10 @@ def several_models(t):
     t.run("cox up first=demo second=demo", "all models fit together", "ready after")
     t.run("cox ps", r"first .*first, second +serving")
     t.run("cox status --address", "status: healthy")
+    t.run("cox models list", r"first +\S+ +on-demand", "second")
+    t.run("cox models add third=", "was added")
+    t.run("cox models alias third", "names were changed")
+    t.run("cox models rm third", "was removed")
     t.run("cox stop first", "has stopped cleanly")
     t.run("cox up MODEL -d --enable-lora", "ready after")
     wait_for("sql is there", lambda: '"sql"' in get(t.url + "/v1/models")[1])

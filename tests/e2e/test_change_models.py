@@ -6,7 +6,7 @@ import threading
 
 import httpx
 from cluster import SLOW, run_cox, wait_for
-from test_up_models import LLAMA, Up, needs_goldens
+from test_up_models import LLAMA, TWO_FIT, Up, needs_goldens
 
 WEB = httpx.Client(timeout=60 * SLOW)
 
@@ -83,6 +83,17 @@ def test_what_is_refused_changes_nothing(tmp_path):
         assert "org/none" in models(c, "add", "x=hf:org/none", code=1)
         assert c.pids() == before and set(listed(c)) == {"a"} and c.ask("a").status_code == 200
         models(c, "add", "x=null")  # it needs no memory
+
+
+@needs_goldens
+def test_a_removed_model_gives_its_memory_to_the_next_one(tmp_path):
+    with Up(tmp_path, f"a={LLAMA}", f"b={LLAMA}", "--models-memory", TWO_FIT) as c:
+        c.wait_ready()
+        assert "the model c does not fit" in models(c, "add", f"c={LLAMA}", code=1)
+        models(c, "rm", "b")
+        models(c, "add", f"c={LLAMA}", "--set", "max_model_len=256")  # it starts when the memory is free
+        wait_for("it serves", lambda: c.ask("c").status_code == 200)
+        assert c.workers() == ["a", "c"] and c.ask("a").status_code == 200
 
 
 @needs_goldens

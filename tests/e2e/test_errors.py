@@ -56,6 +56,14 @@ CASES = [
     ("join-token", 2, "the folder of the keys is missing: give --keys-dir DIR"),
     ("completion tcsh", 2, "usage: cox completion bash"),
     ("pull", 2, "the model is missing; usage: cox pull"),
+    ("models add", 2, "the model is missing; usage: cox models add"),
+    ("models rm", 2, "the name is missing; usage: cox models rm NAME"),
+    ("models alias a", 2, "the name or its aliases are missing; usage: cox models alias NAME"),
+    ("models list all", 2, 'unexpected argument "all"; usage: cox models list'),
+    *((f"models {c} --cluster nobody", 1, "this user runs no cluster with the name nobody on this machine") for c in ("list", "add null", "rm a")),
+    ("models add x=null --set y", 1, "--set y: the form is KEY=VALUE"),
+    (f"models rm a --gateway {NOBODY}", 2, re.escape(ASK)),
+    ("models add x=null --gateway localhost:1", 1, "an entry of a gateway has a name and a head"),
     ("models all", 2, 'unexpected argument "all"; usage: cox models'),
     ("rm", 2, "the model is missing; usage: cox rm MODEL.*`cox models` lists the models"),
     ("rm org/none --cache-dir {tmp}/cache", 1, "model org/none is not in the cache: the cache \\(.*/cache\\) is empty"),
@@ -174,6 +182,12 @@ def test_a_full_disk_is_not_fine(cluster, command):
                               text=True, timeout=20 * SLOW)
     assert done.returncode == 1, (command, done.stderr)
     assert re.fullmatch(rf"cox {command.split()[0]}: the output is incomplete: writing failed\. Check that the output is open and has free space\n", done.stderr)
+
+
+def test_usage_of_a_gateway(cluster):
+    """A gateway counts no usage, which is no reason to upgrade it."""
+    done = run_cox("usage", "--address", cluster.url.removeprefix("http://"))
+    judge("usage", 1, "is no head of Coxswain. Check that --address is the head's admin port .* and not a gateway", done)
 
 
 def test_a_batch_for_which_there_is_no_room(cluster, tmp_path):

@@ -7,7 +7,7 @@ import threading
 import httpx
 import pytest
 from bad_models import FOLDER
-from cluster import BIN, end_all, free_ports, get, wait_for
+from cluster import BIN, end_all, free_ports, get, run_cox, wait_for
 from many_models import WEB, Gateway, Head
 
 
@@ -351,6 +351,25 @@ def test_the_admin_changes_models(heads, gateway, tmp_path):
     g.write(json.dumps({"models": [heads[0].entry("alpha")], "managed_by": "cox up"}))
     owned = WEB.delete(g.url + "/admin/models/alpha", headers=admin)
     assert owned.status_code == 409 and "cox up owns the set of models" in owned.text
+
+
+def test_cox_models_changes_the_file_of_a_gateway(heads, gateway, tmp_path):
+    (tmp_path / "admin").write_text("sk-admin-key-1 ada\n")
+    g = gateway([heads[0].entry("alpha")], "--admin-key-file", tmp_path / "admin")
+    g.wait_states(alpha="serving")
+    where = ["--gateway", g.url.removeprefix("http://")]
+    key = ["--admin-key-file", tmp_path / "admin"]
+    entry = heads[1].entry("x")
+    words = ["be ta=" + entry["model"], "--alias", "b", *(w for k, v in entry.items() if k not in ("name", "model") for w in ("--set", f"{k}={v}"))]
+    assert "rejects the admin key, or needs one" in run_cox("models", "add", *words, *where).stderr
+    done = run_cox("models", "add", *words, *where, *key)
+    assert done.returncode == 0, done.stderr
+    g.wait_states(**{"alpha": "serving", "be ta": "serving", "b": "serving"})
+    refused = run_cox("models", "add", *words, "--set", "port=1", *where, *key)
+    assert refused.returncode == 1 and 'cannot have "port"' in refused.stderr, refused.stderr
+    assert run_cox("models", "rm", "be ta", *where, *key).returncode == 0
+    assert g.states() == {"alpha": "serving"}
+    assert "no such name" in run_cox("models", "rm", "b", *where, *key).stderr
 
 
 def test_open_answers_keep_their_name_while_the_file_changes(heads, gateway):

@@ -157,7 +157,7 @@ LEAVES = [  # each case: values → (part, port) pairs that policies let out to 
 def test_what_the_values_name_outside_of_the_release_is_reached(values, out):
     """The model is in the image, so no port is open for a download."""
     p = policies(c.merged({"model": {"name": "/m"}, "cache": {"kind": "none"}}, values))
-    found = {(name, port["port"]) for name, spec in p.items() for rule in spec["egress"] or [] if any("ipBlock" in peer for peer in rule.get("to", []))
+    found = {(name, port["port"]) for name, spec in p.items() for rule in spec.get("egress", []) if any("ipBlock" in peer for peer in rule.get("to", []))
              for port in rule["ports"]}
     assert found == out
 

@@ -23,7 +23,7 @@
 #include "cli/view/status_sort.h"
 #include "cli/view/status_view.h"
 
-enum { EXIT_UNREACHABLE = 2, WATCH_MS = 1000 };
+enum { WATCH_MS = 1000 };
 
 const struct option_spec status_specs[] = {
     ADMIN_ROWS,
@@ -61,19 +61,6 @@ const size_t undrain_n_specs = sizeof undrain_specs / sizeof undrain_specs[0];
 const struct option_spec debug_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
 const size_t debug_n_specs = sizeof debug_specs / sizeof debug_specs[0];
 
-static int fail(const char *command, enum status s, const struct error *err)
-{
-    fprintf(stderr, "cox %s: %s\n", command, err->text);
-    return s == STATUS_IO || s == STATUS_TIMEOUT || s == STATUS_DENIED ? EXIT_UNREACHABLE
-                                                                       : EXIT_FAILED;
-}
-
-static void print_json(const json_t *j, size_t flags)
-{
-    json_dumpf(j, stdout, flags);
-    putchar('\n');
-}
-
 static int show_status(struct admin_access *o)
 {
     struct error err = {0};
@@ -89,7 +76,7 @@ static int show_status(struct admin_access *o)
         if (!strstr(text, admin_address(o)))
             (void)error_set(&err, s, "cannot read the status from %s: %.400s", admin_address(o),
                             text);
-        (void)fail("status", s, &err);
+        (void)reach_fail("status", s, &err);
         if (s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_PROTOCOL)
             fprintf(
                 stderr,
@@ -97,7 +84,7 @@ static int show_status(struct admin_access *o)
         return EXIT_UNREACHABLE; /* the answer does not come from a head of Coxswain */
     }
     if (o->json) {
-        print_json(answer, o->watch ? JSON_COMPACT : JSON_INDENT(2));
+        reach_print(answer, o->watch ? JSON_COMPACT : JSON_INDENT(2));
     } else {
         struct strbuf b, painted;
         strbuf_init(&b, 0);
@@ -117,22 +104,22 @@ static int show_status(struct admin_access *o)
     return code;
 }
 
+static int watch_status(const char *command, struct admin_access *o,
+                        const struct option_list *words)
+{
+    int code = show_status(o);
+    while (o->watch && !ferror(stdout)) {
+        usleep(WATCH_MS * 1000);
+        code = show_status(o);
+    }
+    return code;
+}
+
 int cmd_status(int argc, char **argv)
 {
-    struct admin_access o = {0};
-    struct config_result res;
-    int code;
     const struct command_line line = {
         .usage = "cox status [OPTION...]", .specs = status_specs, .n_specs = status_n_specs};
-    if (command_parse(&line, argc, argv, &o, &res, &code)) {
-        code = show_status(&o);
-        while (o.watch && !ferror(stdout)) {
-            usleep(WATCH_MS * 1000);
-            code = show_status(&o);
-        }
-    }
-    config_fini(&res);
-    return code;
+    return reach_run(argc, argv, &line, watch_status);
 }
 
 /* Prints one event; the event's fields follow as key=value, in the order of the answer. */
@@ -168,11 +155,11 @@ static int show_events(const struct admin_access *o, long long *since)
     snprintf(path, sizeof path, "/api/events?since=%lld", *since);
     enum status s = admin_call(o, "GET", path, NULL, &answer, &err);
     if (s != STATUS_OK)
-        return fail("events", s, &err);
+        return reach_fail("events", s, &err);
     json_array_foreach(json_object_get(answer, "events"), i, e)
     {
         if (o->json)
-            print_json(e, JSON_COMPACT);
+            reach_print(e, JSON_COMPACT);
         else
             print_event(e);
     }
@@ -184,23 +171,23 @@ static int show_events(const struct admin_access *o, long long *since)
     return EXIT_FINE;
 }
 
+static int watch_events(const char *command, struct admin_access *o,
+                        const struct option_list *words)
+{
+    long long since = o->since;
+    int code = reach_head(o, command, true) ? show_events(o, &since) : EXIT_UNREACHABLE;
+    while (o->watch && !ferror(stdout)) {
+        usleep(WATCH_MS * 1000);
+        code = show_events(o, &since);
+    }
+    return code;
+}
+
 int cmd_events(int argc, char **argv)
 {
-    struct admin_access o = {0};
-    struct config_result res;
-    int code;
     const struct command_line line = {
         .usage = "cox events [OPTION...]", .specs = events_specs, .n_specs = events_n_specs};
-    if (command_parse(&line, argc, argv, &o, &res, &code)) {
-        long long since = o.since;
-        code = reach_head(&o, "events", true) ? show_events(&o, &since) : EXIT_UNREACHABLE;
-        while (o.watch && !ferror(stdout)) {
-            usleep(WATCH_MS * 1000);
-            code = show_events(&o, &since);
-        }
-    }
-    config_fini(&res);
-    return code;
+    return reach_run(argc, argv, &line, watch_events);
 }
 
 /* Returns the worker's row in the status that was read before the drain; NULL = the status has
@@ -306,12 +293,12 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     free(body);
     json_decref(ask);
     if (s != STATUS_OK) {
-        int code = fail(command, s, &err);
+        int code = reach_fail(command, s, &err);
         json_decref(before);
         return s == STATUS_INVALID ? EXIT_USAGE : code;
     }
     if (o->json)
-        print_json(answer, JSON_COMPACT);
+        reach_print(answer, JSON_COMPACT);
     else
         say_drained(before, answer, worker, o->undo);
     json_decref(before);
@@ -319,18 +306,16 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     return EXIT_FINE;
 }
 
-/* Runs `cox drain` and `cox undrain`, which equals `cox drain --undo`. */
-static int run_drain(int argc, char **argv, const struct command_line *line, bool undo)
+static int run_drain(const char *command, struct admin_access *o, const struct option_list *words)
 {
-    struct admin_access o = {0};
-    struct config_result res;
-    int code;
-    if (command_parse(line, argc, argv, &o, &res, &code)) {
-        o.undo = o.undo || undo;
-        code = drain(argv[0], &o, res.positional.n_items > 0 ? res.positional.items[0] : NULL);
-    }
-    config_fini(&res);
-    return code;
+    return drain(command, o, words->n_items > 0 ? words->items[0] : NULL);
+}
+
+/* `cox undrain` equals `cox drain --undo`. */
+static int run_undrain(const char *command, struct admin_access *o, const struct option_list *words)
+{
+    o->undo = true;
+    return run_drain(command, o, words);
 }
 
 int cmd_drain(int argc, char **argv)
@@ -339,7 +324,7 @@ int cmd_drain(int argc, char **argv)
                                       .specs = drain_specs,
                                       .n_specs = drain_n_specs,
                                       .max_positional = 1};
-    return run_drain(argc, argv, &line, false);
+    return reach_run(argc, argv, &line, run_drain);
 }
 
 int cmd_undrain(int argc, char **argv)
@@ -348,38 +333,32 @@ int cmd_undrain(int argc, char **argv)
                                       .specs = undrain_specs,
                                       .n_specs = undrain_n_specs,
                                       .max_positional = 1};
-    return run_drain(argc, argv, &line, true);
+    return reach_run(argc, argv, &line, run_undrain);
 }
 
-static int dump(const struct admin_access *o)
+static int dump(const char *command, struct admin_access *o, const struct option_list *words)
 {
     json_t *answer = NULL;
     struct error err = {0};
+    if (words->n_items == 0 || strcmp(words->items[0], "dump") != 0) {
+        fprintf(stderr, "cox debug: usage: cox debug dump [OPTION...]\n");
+        return EXIT_USAGE;
+    }
+    if (!reach_head(o, command, true))
+        return EXIT_UNREACHABLE;
     enum status s = admin_call(o, "GET", "/api/debug", NULL, &answer, &err);
     if (s != STATUS_OK)
-        return fail("debug", s, &err);
-    print_json(answer, JSON_INDENT(2));
+        return reach_fail(command, s, &err);
+    reach_print(answer, JSON_INDENT(2));
     json_decref(answer);
     return EXIT_FINE;
 }
 
 int cmd_debug(int argc, char **argv)
 {
-    struct admin_access o = {0};
-    struct config_result res;
-    int code;
     const struct command_line line = {.usage = "cox debug dump [OPTION...]",
                                       .specs = debug_specs,
                                       .n_specs = debug_n_specs,
                                       .max_positional = 1};
-    if (command_parse(&line, argc, argv, &o, &res, &code)) {
-        if (res.positional.n_items == 0 || strcmp(res.positional.items[0], "dump") != 0) {
-            fprintf(stderr, "cox debug: usage: %s\n", line.usage);
-            code = EXIT_USAGE;
-        } else {
-            code = reach_head(&o, "debug", true) ? dump(&o) : EXIT_UNREACHABLE;
-        }
-    }
-    config_fini(&res);
-    return code;
+    return reach_run(argc, argv, &line, dump);
 }

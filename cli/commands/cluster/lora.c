@@ -11,7 +11,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 
-enum { EXIT_UNREACHABLE = 2, POLL_MS = 100 };
+enum { POLL_MS = 100 };
 
 const struct option_spec lora_specs[] = {
     ADMIN_ROWS,
@@ -25,13 +25,6 @@ const struct option_spec lora_specs[] = {
         "Seconds to wait until all workers have loaded or unloaded the adapter. 0 = do not wait."),
 };
 const size_t lora_n_specs = sizeof lora_specs / sizeof lora_specs[0];
-
-static int fail(enum status s, const struct error *err)
-{
-    fprintf(stderr, "cox lora: %s\n", err->text);
-    return s == STATUS_IO || s == STATUS_TIMEOUT || s == STATUS_DENIED ? EXIT_UNREACHABLE
-                                                                       : EXIT_FAILED;
-}
 
 static const char *get(const json_t *o, const char *key)
 {
@@ -58,10 +51,9 @@ static int list(const struct admin_access *o)
     size_t i;
     enum status s = admin_call(o, "GET", "/api/adapters", NULL, &answer, &err);
     if (s != STATUS_OK)
-        return fail(s, &err);
+        return reach_fail("lora", s, &err);
     if (o->json) {
-        json_dumpf(answer, stdout, JSON_INDENT(2));
-        putchar('\n');
+        reach_print(answer, JSON_INDENT(2));
     }
     json_array_foreach(json_object_get(answer, "adapters"), i, a)
     {
@@ -111,7 +103,7 @@ static int wait_for(const struct admin_access *o, const char *name, bool on)
         char text[512] = "";
         enum status s = admin_call(o, "GET", "/api/adapters", NULL, &answer, &err);
         if (s != STATUS_OK)
-            return fail(s, &err);
+            return reach_fail("lora", s, &err);
         enum progress p = look(answer, name, on, text, sizeof text);
         json_decref(answer);
         if (p == PROGRESS_FAILED) {
@@ -143,7 +135,7 @@ static int order(const struct admin_access *o, json_t *owned_ask, const char *na
                                      "the adapter's name or folder is not UTF-8. Rename it");
     free(body);
     if (s != STATUS_OK)
-        return fail(s, &err);
+        return reach_fail("lora", s, &err);
     json_decref(answer);
     return wait_for(o, name, on);
 }

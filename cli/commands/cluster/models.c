@@ -13,6 +13,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/client/admin.h"
+#include "cli/commands/cluster/reach.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 #include "cli/up/local/find.h"
@@ -66,17 +67,6 @@ const size_t models_rm_n_specs = sizeof models_rm_specs / sizeof models_rm_specs
 const struct option_spec models_alias_specs[] = {
     CLUSTER_ROWS, OPT_LIST(models_call, removed, "remove", "Alias to take away.")};
 const size_t models_alias_n_specs = sizeof models_alias_specs / sizeof models_alias_specs[0];
-
-static int fail(const char *command, enum status s, const struct error *err)
-{
-    struct strbuf text;
-    strbuf_init(&text, 0);
-    strbuf_append_c(&text, err->text);
-    answer_hide_controls(&text, 0);
-    fprintf(stderr, "cox %s: " STR_FMT "\n", command, STR_ARG(strbuf_str(&text)));
-    strbuf_fini(&text);
-    return s == STATUS_IO || s == STATUS_TIMEOUT || s == STATUS_DENIED ? EXIT_USAGE : EXIT_FAILED;
-}
 
 /* ---- a cluster of `cox up` ---- */
 
@@ -179,13 +169,12 @@ static int list(const struct models_call *o)
     if (s == STATUS_OK)
         s = ask(&c, "/models", NULL, &answer, &err);
     if (s == STATUS_OK && o->json) {
-        json_dumpf(answer, stdout, JSON_INDENT(2));
-        putchar('\n');
+        reach_print(answer, JSON_INDENT(2));
     } else if (s == STATUS_OK) {
         print_models(answer);
     }
     json_decref(answer);
-    return s == STATUS_OK ? EXIT_FINE : fail("models list", s, &err);
+    return s == STATUS_OK ? EXIT_FINE : reach_fail("models list", s, &err);
 }
 
 /* ---- a gateway ---- */
@@ -215,6 +204,11 @@ static enum status tell_gateway(const struct models_call *o, const char *name, c
     strbuf_append_c(&path, "/admin/models/");
     append_encoded(&path, name);
     enum status s = admin_call(&a, entry ? "PUT" : "DELETE", path.ptr, body, &answer, err);
+    if (s == STATUS_DENIED)
+        (void)error_set(err, s,
+                        "the gateway at %.200s rejects the admin key, or needs one. Give its "
+                        "--admin-key-file, or the key itself with COX_ADMIN_KEY",
+                        o->gateway);
     json_decref(answer);
     strbuf_fini(&path);
     free(body);
@@ -335,7 +329,7 @@ static int run(int argc, char **argv, const struct command_line *line, enum kind
             s = kind == ADD  ? add(&o, words->items[0], &err)
                 : kind == RM ? take_away(&o, words->items[0], &err)
                              : change_aliases(&o, words, &err);
-            code = s == STATUS_OK ? EXIT_FINE : fail(argv[0], s, &err);
+            code = s == STATUS_OK ? EXIT_FINE : reach_fail(argv[0], s, &err);
         }
         if (kind != LIST && code == EXIT_FINE)
             puts(kind == ADD  ? "The model was added. `cox models list` shows when it serves."

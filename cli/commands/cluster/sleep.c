@@ -13,7 +13,7 @@
 #include "cli/commands/tables.h"
 #include "cli/view/answer.h"
 
-enum { EXIT_UNREACHABLE = 2, LOOK_MS = 20 };
+enum { LOOK_MS = 20 };
 
 #define SLEEP_JSON_ROW                                                                             \
     OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON.")
@@ -33,13 +33,6 @@ const size_t sleep_n_specs = sizeof sleep_specs / sizeof sleep_specs[0];
 
 const struct option_spec wake_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW, SLEEP_JSON_ROW};
 const size_t wake_n_specs = sizeof wake_specs / sizeof wake_specs[0];
-
-static int fail(const char *command, enum status s, const struct error *err)
-{
-    fprintf(stderr, "cox %s: %s\n", command, err->text);
-    return s == STATUS_IO || s == STATUS_TIMEOUT || s == STATUS_DENIED ? EXIT_UNREACHABLE
-                                                                       : EXIT_FAILED;
-}
 
 static bool differs(const json_t *a, const json_t *b, const char *counter)
 {
@@ -78,8 +71,7 @@ static int print_end(const struct admin_access *o, const json_t *first, const js
         return EXIT_FAILED;
     }
     if (o->json) {
-        json_dumpf(now, stdout, JSON_COMPACT);
-        putchar('\n');
+        reach_print(now, JSON_COMPACT);
     } else if (wakes) {
         printf("The model serves.\n");
     } else if (answer_state_is(now, "asleep")) {
@@ -103,7 +95,7 @@ static int order(const char *command, struct admin_access *o, bool wakes)
                  o->abort ? "abort" : "wait");
     enum status s = admin_call(o, "POST", path, "{}", &first, &err);
     if (s != STATUS_OK)
-        return fail(command, s, &err);
+        return reach_fail(command, s, &err);
     for (;;) {
         s = admin_call(o, "GET", "/is_sleeping", NULL, &now, &err);
         if (s != STATUS_OK || is_over(first, now, wakes))
@@ -111,34 +103,33 @@ static int order(const char *command, struct admin_access *o, bool wakes)
         json_decref(now);
         usleep(LOOK_MS * 1000);
     }
-    int code = s == STATUS_OK ? print_end(o, first, now, wakes) : fail(command, s, &err);
+    int code = s == STATUS_OK ? print_end(o, first, now, wakes) : reach_fail(command, s, &err);
     if (s == STATUS_OK)
         json_decref(now);
     json_decref(first);
     return code;
 }
 
-static int run(int argc, char **argv, const struct command_line *line, bool wakes)
+static int order_sleep(const char *command, struct admin_access *o, const struct option_list *words)
 {
-    struct admin_access o = {0};
-    struct config_result res;
-    int code;
-    if (command_parse(line, argc, argv, &o, &res, &code))
-        code = order(argv[0], &o, wakes);
-    config_fini(&res);
-    return code;
+    return order(command, o, false);
+}
+
+static int order_wake(const char *command, struct admin_access *o, const struct option_list *words)
+{
+    return order(command, o, true);
 }
 
 int cmd_sleep(int argc, char **argv)
 {
     const struct command_line line = {
         .usage = "cox sleep [OPTION...]", .specs = sleep_specs, .n_specs = sleep_n_specs};
-    return run(argc, argv, &line, false);
+    return reach_run(argc, argv, &line, order_sleep);
 }
 
 int cmd_wake(int argc, char **argv)
 {
     const struct command_line line = {
         .usage = "cox wake [OPTION...]", .specs = wake_specs, .n_specs = wake_n_specs};
-    return run(argc, argv, &line, true);
+    return reach_run(argc, argv, &line, order_wake);
 }

@@ -27,7 +27,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
-enum { EXIT_UNREACHABLE = 2, PLAIN_COLUMNS = 120, ESCAPE_MS = 50 };
+enum { PLAIN_COLUMNS = 120, ESCAPE_MS = 50 };
 
 const struct option_spec top_specs[] = {
     ADMIN_ROWS,

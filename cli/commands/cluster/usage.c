@@ -2,7 +2,6 @@
  * It follows a standby to the serving head (`admin_follow`), asks for GET /api/usage, and prints
  * the JSON or the table of cli/view/usage_view.h. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/base/command_line.h"
 #include "cli/client/admin.h"
@@ -11,8 +10,6 @@
 #include "cli/commands/tables.h"
 #include "cli/view/usage_view.h"
 
-enum { EXIT_UNREACHABLE = 2 };
-
 const struct option_spec usage_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
@@ -20,24 +17,37 @@ const struct option_spec usage_specs[] = {
 };
 const size_t usage_n_specs = sizeof usage_specs / sizeof usage_specs[0];
 
-static int show_usage(struct admin_access *o)
+/* Tells why an address has no usage. A gateway, for example, has no status of a head. */
+static void say_not_found(const struct admin_access *o)
+{
+    struct error err = {0};
+    json_t *status = NULL;
+    if (admin_call(o, "GET", "/api/status", NULL, &status, &err) == STATUS_OK)
+        fprintf(stderr, "cox usage: the head at %s does not count usage. Upgrade it\n",
+                admin_address(o));
+    else
+        fprintf(stderr,
+                "cox usage: the server at %s is no head of Coxswain. Check that --address is the "
+                "head's admin port (its --admin-port) and not a gateway\n",
+                admin_address(o));
+    json_decref(status);
+}
+
+static int show_usage(const char *command, struct admin_access *o, const struct option_list *words)
 {
     struct error err = {0};
     json_t *answer;
-    if (!reach_head(o, "usage", true))
+    if (!reach_head(o, command, true))
         return EXIT_UNREACHABLE;
     enum status s = admin_call(o, "GET", "/api/usage", NULL, &answer, &err);
-    if (s == STATUS_NOT_FOUND)
-        fprintf(stderr, "cox usage: the head at %s does not count usage. Upgrade it\n",
-                admin_address(o));
-    else if (s != STATUS_OK)
-        fprintf(stderr, "cox usage: %s\n", err.text);
+    if (s == STATUS_NOT_FOUND) {
+        say_not_found(o);
+        return EXIT_FAILED;
+    }
     if (s != STATUS_OK)
-        return s == STATUS_IO || s == STATUS_TIMEOUT || s == STATUS_DENIED ? EXIT_UNREACHABLE
-                                                                           : EXIT_FAILED;
+        return reach_fail(command, s, &err);
     if (o->json) {
-        json_dumpf(answer, stdout, JSON_INDENT(2));
-        putchar('\n');
+        reach_print(answer, JSON_INDENT(2));
     } else {
         struct strbuf b;
         strbuf_init(&b, 0);
@@ -51,13 +61,7 @@ static int show_usage(struct admin_access *o)
 
 int cmd_usage(int argc, char **argv)
 {
-    struct admin_access o = {0};
-    struct config_result res;
-    int code;
     const struct command_line line = {
         .usage = "cox usage [OPTION...]", .specs = usage_specs, .n_specs = usage_n_specs};
-    if (command_parse(&line, argc, argv, &o, &res, &code))
-        code = show_usage(&o);
-    config_fini(&res);
-    return code;
+    return reach_run(argc, argv, &line, show_usage);
 }

@@ -1,3 +1,7 @@
+/* Answers on the control socket of a running `cox up`. `on_request` chooses the handler by path and
+ * method, and each handler asks the caller's functions, so this file knows nothing of processes.
+ * Invariants: a body is JSON of an unknown client of this user, and is checked before use. The last
+ * LINES_KEPT lines of the log are kept. Only the loop thread calls these functions. */
 #include "cli/up/local/control.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* Changes the set of a running `cox up`.
- * set_change_begin reads the new set and compares it with the one that runs (`compare`). Models
+ * set_change_begin reads the new set and compares it with the present set (`compare`). Models
  * that are new, or whose processes differ, get a slot. A thread opens and measures them (`work`),
  * because that starts processes and reads files. Then `finish` divides the memory, stores the
  * file and lets models come and leave; until then nothing has changed, and a fault ends the change.

@@ -60,7 +60,7 @@ struct set_run {
     struct supervisor *supervisor;
     loop_fn *on_change;
     void *ctx;
-    struct up_place place;     /* of the machine, without a model */
+    struct up_place place;     /* place of every model, without a model */
     const char *file;          /* the gateways' file */
     const char *planner;       /* program that measures the models; NULL = that of the workers */
     const char *set_file;      /* the user's file, or the cluster's own */
@@ -69,8 +69,3 @@ struct set_run {
     char names[SET_NAMES_BYTES];
     bool is_stopping;
 };
-
-static inline bool set_slot_is_used(const struct running_model *m)
-{
-    return m->slot == SLOT_RUNS || m->slot == SLOT_LEAVES;
-}

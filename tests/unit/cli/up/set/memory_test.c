@@ -1,5 +1,7 @@
 /* Tests the division of memory among the models of a set, and the answer of `cox plan` that gives
- * the sizes. Sizes are in MiB unless a test says otherwise. */
+ * the sizes. A test makes the needs of two or three models, plans them, and looks at the caches,
+ * the devices or the error. Sizes are in MiB unless a test says otherwise. Invariant: no plan
+ * exceeds a device, and an error names the model. */
 #include "cli/up/set/memory.h"
 
 #include <setjmp.h>
@@ -195,6 +197,29 @@ static void sleepers_keep_their_process(void **state)
     assert_int_equal(set_asleep_bytes(&host, &n, 1), 0);
 }
 
+/* A model that is added beside running ones takes what they leave, and moves none of them. */
+static void running_models_keep_their_memory(void **state)
+{
+    static const struct set_memory gpus = {
+        .device_bytes = 1000 * MIB, .n_devices = 2, .on_gpus = true};
+    struct set_need n[] = {need("a", UP_START_ALWAYS, 300, 900, 10),
+                           need("new", UP_START_ALWAYS, 300, 900, 10)};
+    struct error err = {0};
+    uint32_t at_once;
+    n[0].is_placed = true;
+    n[0].kv_bytes = 400 * MIB; /* 710 MiB in all */
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_NO_MEMORY);
+    assert_non_null(strstr(err.text, "the model new does not fit"));
+    n[1].weights_bytes = 200 * MIB;
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
+    assert_int_equal(n[0].kv_bytes, 400 * MIB);
+    assert_in_range(n[1].kv_bytes, 79 * MIB, 80 * MIB);
+    n[0].first_device = 1; /* the first GPU became free */
+    assert_int_equal(set_memory_plan(&gpus, n, 2, &at_once, &err), STATUS_OK);
+    assert_int_equal(n[0].first_device, 1);
+    assert_int_equal(n[1].first_device, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +228,7 @@ int main(void)
         cmocka_unit_test(always_models_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(on_demand_models_share_what_is_left),
         cmocka_unit_test(gpus_are_given_first_fit),
+        cmocka_unit_test(running_models_keep_their_memory),
         cmocka_unit_test(models_without_weights_need_nothing),
         cmocka_unit_test(the_table_names_each_model),
         cmocka_unit_test(sleepers_keep_their_process),
