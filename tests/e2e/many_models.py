@@ -12,13 +12,13 @@ WEB = httpx.Client(timeout=30)
 class Head:
     """Runs a head and one null worker, without a gateway."""
 
-    def __init__(self, folder, step_us=200):
+    def __init__(self, folder, step_us=200, head=(), worker=()):
         self.port, self.admin, http = free_ports(3)
         log = open(Path(folder) / f"head-{self.port}.log", "wb")
         common = ["--insecure", "--log-level", "info"]
-        self.head = subprocess.Popen([BIN / "cox-head", *common, "--port", str(self.port), "--admin-port", str(self.admin)], stdout=log, stderr=log)
+        self.head = subprocess.Popen([BIN / "cox-head", *common, "--port", str(self.port), "--admin-port", str(self.admin), *map(str, head)], stdout=log, stderr=log)
         self.worker = subprocess.Popen([BIN / "cox-worker", *common, "--model", "null", "--head", f"127.0.0.1:{self.port}", "--http-port", str(http),
-                                        "--null-step-us", str(step_us)], stdout=log, stderr=log)
+                                        "--null-step-us", str(step_us), *map(str, worker)], stdout=log, stderr=log)
 
     def entry(self, name, **more):
         return {"name": name, "model": "null", "head": f"127.0.0.1:{self.port}", "insecure": True, **more}

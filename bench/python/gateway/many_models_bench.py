@@ -13,9 +13,9 @@ from many_models import Gateway, Head
 from options import amount, count, names, option_parser
 from serving import build, machine, memory, spread
 
-BARS = {"cost": 1.05, "change": 1.10, "split": 3}
+BARS = {"cost": 1.05, "change": 1.10, "split": 3, "bytes": 1.05}
 UNITS = {"split": "standard deviations"}
-PARTS = ("cost", "change", "split")
+PARTS = ("cost", "change", "split", "bytes")
 HEADS = 4  # heads that the models share; each model has a link of its own
 STREAMS, STEP_US = 32, 5000
 
@@ -144,6 +144,21 @@ def print_cost(o):
     return [b / a for a, b in zip(one, many)]
 
 
+def held(n, o):
+    """Returns the bytes of the gateway for each of many open streams of one model, when it has n models."""
+    head = ["--max-num-seqs", 8192, "--max-num-batched-tokens", 65536]
+    worker = ["--num-gpu-blocks-override", 20 * o.held]  # each token needs a block of 16 positions
+    with tempfile.TemporaryDirectory(prefix="coxbench-") as folder, running(n, folder, step_us=100_000, head=head, worker=worker) as (g, entries):
+        said = client(g.port, {"gateway": g.process.pid}, "--model", entries[-1]["name"], "--streams", o.held, "--tokens", 256, "--hold")
+        return said["bytes_per_stream"]["gateway"]
+
+
+def bytes_of_streams(o):
+    one, many = zip(*[(held(1, o), held(o.models, o)) for _ in range(o.rounds)])
+    print(f"bytes: {o.held} open streams of one model, bytes each of the gateway: 1 model {spread(one, '%.0f')}, {o.models} models {spread(many, '%.0f')}")
+    return [b / a for a, b in zip(one, many)]
+
+
 def main():
     p = option_parser("many-models")
     p.add_argument("--rounds", type=count(), default=5)
@@ -151,12 +166,13 @@ def main():
     p.add_argument("--seconds", type=amount(), default=3)
     p.add_argument("--parts", type=names(PARTS), default=PARTS)
     p.add_argument("--add", default="null")
+    p.add_argument("--held", type=count(), default=5000)
     o = p.parse_args()
     build("cox-gateway", "cox-head", "cox-worker", "gateway_load")
     print(machine())
     broken = False
     for part in o.parts:
-        ratios = {"cost": print_cost, "change": change, "split": split}[part](o)
+        ratios = {"cost": print_cost, "change": change, "split": split, "bytes": bytes_of_streams}[part](o)
         print(f"  {part}: {spread(ratios, '%.3f')} {UNITS.get(part, 'times')} (at most {BARS[part]})")
         broken = broken or statistics.median(ratios) > BARS[part]
     sys.exit(broken)
