@@ -18,6 +18,7 @@
 #include "cli/sagemaker/host.h"
 #include "cli/up/model.h"
 #include "cli/up/plan/argv.h"
+#include "cli/up/plan/numa.h"
 #include "cli/up/plan/plan.h"
 #include "cli/up/set/demand.h"
 #include "cli/up/set/gateway_file.h"
@@ -28,6 +29,8 @@
 #include "common/base/mem.h"
 #include "common/config/lookup.h"
 #include "common/host/host.h"
+#include "common/host/share_folder.h"
+#include "common/options/worker.h"
 
 enum { TICK_MS = 50, TRIES = 3, PORT_STEP = 10, WHY_BYTES = 800, NAMES_BYTES = 256 };
 
@@ -176,6 +179,20 @@ static bool has_weights(const struct running_model *m, const struct up_options *
     return o->device != UP_DEVICE_NULL && strcmp(m->opened.name, "null") != 0;
 }
 
+/* Returns how often the host has a model's weights: once for each rank slot if its workers share
+ * them (worker/engine/shared.c), otherwise 0. Bound workers keep weights near their CPUs. */
+static uint32_t count_copies(const struct up_options *o, bool on_gpus)
+{
+    struct error err;
+    int fd = -1;
+    if (on_gpus || up_numa_is_wanted(o) || o->load_format == WORKER_LOAD_DUMMY ||
+        !share_folder_wanted(o->weights_share) ||
+        share_folder_open(o->weights_share, &fd, &err) != STATUS_OK)
+        return 0;
+    close(fd);
+    return (uint32_t)(o->tp * o->pp);
+}
+
 static enum status measure(struct set_run *r, bool on_gpus, struct set_need *needs,
                            uint64_t *device_bytes, struct error *err)
 {
@@ -195,6 +212,8 @@ static enum status measure(struct set_run *r, bool on_gpus, struct set_need *nee
     enum status s = set_measure(asks, r->set.n, on_gpus, needs, device_bytes, err);
     for (uint32_t i = 0; i < r->set.n; i++) {
         const struct up_options *o = r->set.models[i].o;
+        if (needs[i].n_workers > 0)
+            needs[i].n_copies = count_copies(o, on_gpus);
         if (o->kv_cache_memory_bytes > 0 || o->num_gpu_blocks_override > 0)
             needs[i].kv_least_bytes = needs[i].kv_wanted_bytes;
     }
