@@ -158,11 +158,7 @@
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
 #define ROW_DTYPE(S) OPT_ENUM(S, dtype, "dtype", ACTIVATION_DTYPES, "auto", ACTIVATION_DTYPE_HELP)
 #define ROW_WEIGHTS_SHARE(S)                                                                       \
-    OPT_STRING(                                                                                    \
-        S, weights_share, "weights-share", "auto",                                                 \
-        "Keep the packed weights of a CPU in memory once for all workers of this host that "       \
-        "load the same part of the same model. auto: the workers find each other in "              \
-        "/dev/shm. DIR: they find each other in this folder. off: each worker has a copy.")
+    OPT_STRING(S, weights_share, "weights-share", "auto", WEIGHTS_SHARE_HELP)
 #define ROW_CPU_ISA(S)                                                                             \
     {                                                                                              \
         .name = "cpu-isa", .aliases = "isa", .type = OPTION_ENUM,                                  \

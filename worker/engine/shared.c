@@ -25,15 +25,25 @@ static void hash_u64(XXH3_state_t *h, uint64_t v)
     XXH3_128bits_update(h, &v, sizeof v);
 }
 
-static void hash_inode(XXH3_state_t *h, const char *path)
+/* An unreadable /proc counts as zeros: it gives no memory of other processes either. */
+static void hash_program(XXH3_state_t *h)
 {
     struct stat st = {0};
-    (void)stat(path, &st); /* an unreadable /proc gives no memory of others either */
+    (void)stat("/proc/self/exe", &st);
     hash_u64(h, st.st_dev);
     hash_u64(h, st.st_ino);
     hash_u64(h, (uint64_t)st.st_size);
     hash_u64(h, (uint64_t)st.st_mtim.tv_sec);
     hash_u64(h, (uint64_t)st.st_mtim.tv_nsec);
+}
+
+/* The times of a namespace's inode differ from process to process. */
+static void hash_pid_namespace(XXH3_state_t *h)
+{
+    struct stat st = {0};
+    (void)stat("/proc/self/ns/pid", &st);
+    hash_u64(h, st.st_dev);
+    hash_u64(h, st.st_ino);
 }
 
 static void hash_memory_policy(XXH3_state_t *h)
@@ -71,8 +81,8 @@ static void make_key(const struct engine *e, uint8_t out[16])
     XXH3_128bits_update(&h, numbers, sizeof numbers);
     for (uint32_t i = 0; i < p->n_weights; i++)
         hash_matrix(&h, &p->weights[i]);
-    hash_inode(&h, "/proc/self/exe");
-    hash_inode(&h, "/proc/self/ns/pid");
+    hash_program(&h);
+    hash_pid_namespace(&h);
     hash_memory_policy(&h);
     XXH128_canonicalFromHash((XXH128_canonical_t *)out, XXH3_128bits_digest(&h));
 }

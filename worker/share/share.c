@@ -79,6 +79,8 @@ static enum status find_or_begin(struct share *s, const struct share_ask *ask, s
     s->is_packed = st == STATUS_OK;
     if (st == STATUS_NOT_FOUND) {
         TRY(share_memory_make(&s->memory, ask->n_bytes, err));
+        /* only a user who names a folder pays for sharing with time */
+        s->memory.wants_huge = strcmp(ask->option, "auto") == 0;
         return share_table_beat(&s->table, ++s->beat, 0, err); /* is there room for the table? */
     }
     share_table_unlock(&s->table);

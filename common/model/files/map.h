@@ -15,7 +15,7 @@ struct file_stamp {
 struct file_map {
     const uint8_t *bytes; /* first byte of the mapping; NULL = nothing is mapped */
     size_t n_bytes;
-    struct file_stamp stamp; /* of the mapped file, when it was opened */
+    struct file_stamp stamp; /* state of the file at its opening */
 };
 
 /* Maps the file. An empty file gives no bytes. Returns STATUS_NOT_FOUND, _DENIED, _IO or

@@ -1,5 +1,8 @@
 /* Tests the division of memory among the models of a set, and the answer of `cox plan` that gives
- * the sizes. Sizes are in MiB unless a test says otherwise. */
+ * the sizes. Sizes are in MiB unless a test says otherwise.
+ * Each test makes needs of models, calls set_memory_plan and compares places and KV caches with
+ * sums done by hand. Invariants: no device gets more than its memory, and weights that workers
+ * share count once. The functions under test are pure, so the tests share nothing. */
 #include "cli/up/set/memory.h"
 
 #include <setjmp.h>
@@ -85,6 +88,36 @@ static void on_demand_models_share_what_is_left(void **state)
     assert_int_equal(n[2].kv_bytes, 50 * MIB);
 }
 
+static void shared_weights_count_once(void **state)
+{
+    struct set_need n[] = {need("a", UP_START_ALWAYS, 300, 100, 10),
+                           need("b", UP_START_ON_DEMAND, 400, 50, 10),
+                           need("c", UP_START_ON_DEMAND, 400, 50, 10)};
+    struct error err = {0};
+    struct strbuf table;
+    uint64_t each;
+    uint32_t at_once;
+    n[0].n_workers = 3;
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_NO_MEMORY);
+    n[0].n_copies = 1; /* 260 MiB are left for the caches, so each of the three gets 73.9 */
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
+    assert_int_equal(at_once, 2);
+    assert_in_range(n[0].kv_bytes, 73 * MIB, 74 * MIB);
+    assert_int_equal(set_devices_of(&host, &n[0], &each), 1);
+    assert_int_equal(each, 330 * MIB + 3 * n[0].kv_bytes);
+    strbuf_init(&table, 0);
+    set_memory_print(&host, n, 2, at_once, &table);
+    assert_non_null(strstr(table.ptr, " 300.0 MiB     30.0 MiB"));
+    strbuf_fini(&table);
+    n[1].weights_bytes = 300 * MIB; /* a leaves 370 MiB, and b needs 320 without its caches */
+    n[1].kv_wanted_bytes = 500 * MIB;
+    n[1].n_workers = 2;
+    n[1].n_copies = 1;
+    assert_int_equal(set_memory_plan(&host, n, 3, &at_once, &err), STATUS_OK);
+    assert_int_equal(n[0].kv_bytes, 100 * MIB);
+    assert_int_equal(n[1].kv_bytes, 25 * MIB);
+}
+
 static void gpus_are_given_first_fit(void **state)
 {
     const struct set_memory gpus = {.device_bytes = 1000 * MIB, .n_devices = 4, .on_gpus = true};
@@ -168,6 +201,7 @@ int main(void)
         cmocka_unit_test(caches_shrink_together),
         cmocka_unit_test(always_models_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(on_demand_models_share_what_is_left),
+        cmocka_unit_test(shared_weights_count_once),
         cmocka_unit_test(gpus_are_given_first_fit),
         cmocka_unit_test(models_without_weights_need_nothing),
         cmocka_unit_test(the_table_names_each_model),
