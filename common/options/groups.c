@@ -14,7 +14,7 @@ const struct option_group option_groups[] = {
     {"device", "Devices",
      "device* gpu* gpu-memory-utilization* threads* cpu-isa numa-bind numa-bind-nodes "
      "numa-bind-cpus numa-node cpus enforce-eager no-early-launch no-one-shot no-shared-memory "
-     "nccl-library step-timeout"},
+     "weights-share nccl-library step-timeout"},
     {"scheduling", "Scheduling",
      "max-num-seqs* max-num-batched-tokens enable-prefix-caching async-scheduling "
      "scheduling-policy long-prefill-token-threshold max-num-partial-prefills step-target-ms "

@@ -158,6 +158,8 @@
 #define ROW_QUANTIZATION(S, field)                                                                 \
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
 #define ROW_DTYPE(S) OPT_ENUM(S, dtype, "dtype", ACTIVATION_DTYPES, "auto", ACTIVATION_DTYPE_HELP)
+#define ROW_WEIGHTS_SHARE(S)                                                                       \
+    OPT_STRING(S, weights_share, "weights-share", "auto", WEIGHTS_SHARE_HELP)
 #define ROW_CPU_ISA(S)                                                                             \
     {                                                                                              \
         .name = "cpu-isa", .aliases = "isa", .type = OPTION_ENUM,                                  \

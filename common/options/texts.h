@@ -43,3 +43,7 @@
 #define NO_EARLY_LAUNCH_HELP                                                                       \
     "Start each GPU kernel only after the kernel before it has ended (no programmatic dependent "  \
     "launch). This is slower; use it for debugging."
+#define WEIGHTS_SHARE_HELP                                                                         \
+    "Keep the packed weights of a CPU in memory once for all workers of this host that load the "  \
+    "same part of the same model. auto: the workers find each other in /dev/shm. DIR: they find "  \
+    "each other in this folder. off: each worker has a copy."

@@ -92,6 +92,7 @@ const struct option_spec worker_option_specs[] = {
                "CPUs to run on, for example 0-7,16-23. Memory comes from their NUMA node if they "
                "are all on one node."),
     ROW_CPU_ISA(S),
+    ROW_WEIGHTS_SHARE(S),
     OPT_INT(S, max_model_len, "max-model-len", 0, 1 << 30, "0", MAX_MODEL_LEN_HELP),
     OPT_INT(S, vocab_size, "vocab-size", 0, 1 << 24, "0",
             "Vocabulary size of the null device. 0 = the model's."),

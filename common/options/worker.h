@@ -65,6 +65,7 @@ struct worker_options {
     int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step,
         null_die_at_id;
     int64_t null_draft_percent, null_elastic_blocks;
+    const char *weights_share; /* "auto", "off" or a folder */
     bool enable_lora, elastic_tp;
     int64_t max_loras, max_lora_rank;
     const char *lora_root;

@@ -18,6 +18,7 @@
 #include "common/model/weights/folder.h"
 #include "worker/engine/part.h"
 #include "worker/engine/shapes.h"
+#include "worker/engine/shared.h"
 #include "worker/weights/park.h"
 
 /* PASS_ROWS is the number of rows of one pass. It is large enough to read the weights only a few
@@ -98,6 +99,8 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     e->expert_parallel = s->expert_parallel;
     e->is_elastic = s->is_elastic;
     e->load_permille = s->load_permille;
+    e->weights_share = s->weights_share;
+    e->activations = s->activations;
     if (s->max_model_len > e->info.max_model_len)
         return error_set(err, STATUS_INVALID,
                          "--max-model-len %u is too large: the model supports at most %u tokens. "
@@ -199,15 +202,23 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
     return fit_kv(e, beside, beside - b->fixed_bytes, available, fixed, err);
 }
 
+/* Returns the memory for the shard. Weights that another process has packed take none. */
+static uint64_t available_bytes(const struct engine *e)
+{
+    return e->device->ops->memory.available_bytes(e->device) + e->found_bytes;
+}
+
 /* Loads the measured shard and makes its runner. */
 static enum status load_shard(struct engine *e, struct error *err)
 {
     struct load_progress progress = {
         .permille = e->load_permille, .rank = e->program->rank, .n_ranks = e->tp};
     load_progress_begin(&progress);
+    engine_share_lend(e, &progress);
     enum status s = loader_load(e->program, e->files, e->device, &e->loaded, &progress, err);
     load_progress_end(&progress);
     TRY(engine_in_files(e, s, err));
+    engine_share_publish(e);
     if (e->loras)
         TRY(lora_set_take(e->loras, e->program, err));
     e->runner_setup.program = e->program;
@@ -225,6 +236,7 @@ static void drop_shard(struct engine *e)
     lora_set_drop(e->loras);
     if (e->device)
         loader_unload(e->device, &e->loaded);
+    engine_share_end(e);
     weights_close(e->files);
     program_free(e->program);
     e->runner = NULL;
@@ -307,7 +319,8 @@ enum status engine_measure(const struct engine_setup *s, struct engine **out, st
 
 enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
 {
-    TRY(engine_size_kv(e, beside, e->device->ops->memory.available_bytes(e->device), err));
+    engine_share_begin(e);
+    TRY(engine_size_kv(e, beside, available_bytes(e), err));
     engine_find_shapes(e);
     uint64_t begin_ns = clock_mono_ns();
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
@@ -362,10 +375,12 @@ static enum status renew_kv(struct engine *e, uint64_t available, uint64_t fixed
 
 static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
 {
-    uint64_t fixed, available = e->device->ops->memory.available_bytes(e->device);
+    uint64_t fixed, available;
     TRY(open_same_files(e, err));
     TRY(build_program(e, rank, stage, err));
     TRY(measure_shard(e, err));
+    engine_share_begin(e);
+    available = available_bytes(e);
     TRY(fit_shard(e, 0, available, &fixed, err));
     if (!e->kv)
         TRY(renew_kv(e, available, fixed, err));

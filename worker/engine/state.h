@@ -50,6 +50,8 @@ struct engine_setup {
     const _Atomic bool *interrupt;
     /* share of the shard that has been loaded, in 1/1000; may be NULL */
     _Atomic uint32_t *load_permille;
+    /* --weights-share: "auto", a folder, or NULL or "off" for private memory; borrowed */
+    const char *weights_share;
 };
 
 /* `engine_shape` is a TP that the engine offers, with the number of blocks and the bytes per
@@ -68,6 +70,10 @@ struct engine {
     struct device *device;
     bool owns_device;
     struct loaded loaded;
+    const char *weights_share;
+    struct share *share;  /* the memory of `loaded`, if other processes may map it; or NULL */
+    uint64_t found_bytes; /* weights that another process had in memory before this one */
+    enum cpu_activations activations;
     struct kv_store *kv; /* KV cache; may be NULL after engine_take_rank failed, or asleep */
     uint32_t kv_stage;   /* stage whose layers `kv` holds, cut for `tp` ranks */
     enum sleep_level sleep_level; /* memory that engine_sleep has given back */

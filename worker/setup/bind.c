@@ -101,7 +101,7 @@ static void count_line(char *line, uint32_t node, struct bind_memory *m)
 {
     uint64_t near = 0, far = 0;
     char *save = NULL;
-    if (strstr(line, " file="))
+    if (strstr(line, " file=") && !strstr(line, " file=/memfd:")) /* weights may be in a memfd */
         return;
     for (char *word = strtok_r(line, " \n", &save); word; word = strtok_r(NULL, " \n", &save)) {
         unsigned id;

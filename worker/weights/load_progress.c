@@ -79,6 +79,8 @@ void load_progress_at(struct load_progress *p, uint64_t done_bytes)
     uint64_t now_ns = clock_mono_ns(), share = done_bytes / (p->n_bytes / 1000 + 1);
     if (p->permille)
         atomic_store_explicit(p->permille, share < 1 ? 1 : (uint32_t)share, memory_order_relaxed);
+    if (p->on_done)
+        p->on_done(p->ctx, done_bytes);
     if (now_ns < p->next_ns)
         return;
     p->next_ns = now_ns + (p->terminal ? BAR_EVERY_NS : LOG_EVERY_NS);

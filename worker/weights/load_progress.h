@@ -12,6 +12,9 @@ struct load_progress {
     uint64_t n_bytes; /* size of the shard in memory */
     uint64_t begin_ns, next_ns;
     bool terminal, sampled;
+    /* called with each new share of the loading; may be NULL */
+    void (*on_done)(void *ctx, uint64_t done_bytes);
+    void *ctx;
 };
 
 /* Begins to report, before the size is known. The caller sets permille, rank and n_ranks. */

@@ -180,6 +180,7 @@ struct loading {
     struct device *device;
     uint8_t *memory;
     uint64_t used;
+    bool is_packed;                 /* only addresses are set: the memory has the weights */
     struct load_progress *progress; /* progress of the loading; may be NULL */
 };
 
@@ -214,7 +215,10 @@ static float *load_elements(const struct program *p, struct loading *l,
                             const struct tensor_name *tn, uint32_t layer, struct tensor_elements e,
                             float add)
 {
-    float *host = mem_array(e.n, sizeof *host), *to = take(l, e.n * sizeof *to);
+    float *to = take(l, e.n * sizeof *to);
+    if (l->is_packed)
+        return to;
+    float *host = mem_array(e.n, sizeof *host);
     read_elements(p, l->files, tn, layer, e, host);
     for (uint32_t i = 0; add != 0 && i < e.n; i++)
         host[i] += add;
@@ -350,39 +354,60 @@ static void move_order(struct loading *l, struct op_weight *x, uint32_t *host, u
     mem_free(host);
 }
 
+/* Packs a matrix into the memory that is reserved for it. */
+static enum status pack_weight(struct loading *l, struct op_weight *x, const struct source *s,
+                               uint32_t *order_to, struct error *err)
+{
+    enum status st = STATUS_OK;
+    uint32_t *order = NULL; /* the order stays in host memory while rows are made */
+    if (order_to) {
+        order = mem_array(x->w.k, sizeof *order);
+        source_order(s, x, order);
+    }
+    x->w.order = order;
+    if (s->kind == SOURCE_DUMMY)
+        st = dummy_pack(l->device, x, s, err);
+    else
+        pack_pieces(l, x, s);
+    move_order(l, x, order, order_to);
+    if (st != STATUS_OK)
+        return st;
+    /* pack_rows releases these pages piece by piece */
+    bool as_they_are = s->kind == SOURCE_ROWS && !x->part.transposed;
+    if (!as_they_are && s->kind != SOURCE_DUMMY)
+        release_made(l, x, s->values);
+    return STATUS_OK;
+}
+
+/* Lets the device take the scratch memory that steps with this matrix need: weight_pack takes it,
+ * and writes nothing for a matrix without outputs. */
+static void prepare_packed(struct loading *l, const struct op_weight *x)
+{
+    struct weight none = x->w;
+    none.n = 0;
+    l->device->ops->loading.weight_pack(l->device, &none, &(struct weight_rows){0});
+}
+
 static enum status load_weight(const struct program *p, struct loading *l, struct op_weight *x,
                                struct error *err)
 {
     struct source s;
     TRY(source_find(p, l->files, x, &s, err));
     uint32_t n_inputs = source_n_inputs(&s, x), group = source_group(&s, x);
-    uint32_t *order = NULL, *order_to = NULL;
     uint64_t n_bytes =
         l->device->ops->loading.weight_bytes(l->device, s.dtype, x->n_len, n_inputs, group);
-    if (source_has_order(&s)) {
-        order_to = take(l, n_inputs * sizeof *order);
-        order = mem_array(n_inputs, sizeof *order);
-        source_order(&s, x, order);
-    }
+    uint32_t *order_to = source_has_order(&s) ? take(l, n_inputs * sizeof *order_to) : NULL;
     x->w = (struct weight){.dtype = s.dtype,
                            .n = x->n_len,
                            .k = n_inputs,
                            .group = group,
                            .n_bytes = n_bytes,
                            .data = take(l, n_bytes),
-                           .order = order}; /* the order stays in host memory while rows are made */
-    enum status st = STATUS_OK;
-    if (s.kind == SOURCE_DUMMY)
-        st = dummy_pack(l->device, x, &s, err);
+                           .order = order_to};
+    if (l->is_packed)
+        prepare_packed(l, x);
     else
-        pack_pieces(l, x, &s);
-    move_order(l, x, order, order_to);
-    if (st != STATUS_OK)
-        return st;
-    /* pack_rows releases these pages piece by piece */
-    bool as_they_are = s.kind == SOURCE_ROWS && !x->part.transposed;
-    if (!as_they_are && s.kind != SOURCE_DUMMY)
-        release_made(l, x, s.values);
+        TRY(pack_weight(l, x, &s, order_to, err));
     if (x->bias_name.hf)
         x->bias = load_bias(p, l, x);
     return STATUS_OK;
@@ -432,12 +457,17 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
     TRY(loader_measure(p, w, d, &out->n_bytes, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
         TRY(load_divisors(p, w, &p->ropes[i], err));
-    out->memory = d->ops->memory.alloc(d, out->n_bytes);
+    if (!out->is_borrowed)
+        out->memory = d->ops->memory.alloc(d, out->n_bytes);
     if (!out->memory)
         return error_set(err, STATUS_NO_MEMORY,
                          "not enough memory for %llu bytes of weights. Free memory on this machine",
                          (unsigned long long)out->n_bytes);
-    struct loading l = {.files = w, .device = d, .memory = out->memory, .progress = progress};
+    struct loading l = {.files = w,
+                        .device = d,
+                        .memory = out->memory,
+                        .is_packed = out->is_packed,
+                        .progress = progress};
     if (progress)
         progress->n_bytes = out->n_bytes;
     for (uint32_t i = 0; i < p->n_weights; i++) {
@@ -454,7 +484,7 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
 
 void loader_unload(struct device *d, struct loaded *l)
 {
-    if (l->memory)
+    if (l->memory && !l->is_borrowed)
         d->ops->memory.release(d, l->memory, l->n_bytes);
     if (l->host)
         d->ops->memory.release_host(d, l->host);

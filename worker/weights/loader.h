@@ -10,6 +10,9 @@
 /* `loaded` holds the loaded weights, in one allocation. */
 struct loaded {
     void *memory;
+    /* The caller has set `memory` before loader_load, and frees it after loader_unload. If it is
+     * packed, another process has loaded the same weights there, and nobody may write to it. */
+    bool is_borrowed, is_packed;
     uint64_t n_bytes;
     void *host;     /* the weights while they are parked (park.h), else NULL */
     uintptr_t from; /* address of the memory before it was parked */
@@ -22,8 +25,9 @@ uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w
  * and the expected ones. */
 MUST_USE enum status loader_measure(const struct program *p, const struct weights *w,
                                     const struct device *d, uint64_t *out, struct error *err);
-/* Measures again, then loads. `progress` has begun, or is NULL. Files are read in parts, and
- * each part is released after it was copied. Errors: STATUS_NO_MEMORY; STATUS_INVALID when
+/* Measures again, then loads. Memory that `out` borrows has the measured size, and zeros if it is
+ * not packed. `progress` has begun, or is NULL. Files are read in parts, and each part is released
+ * after it was copied. Errors: STATUS_NO_MEMORY; STATUS_INVALID when
  * divisors of rotary angles are not positive. */
 MUST_USE enum status loader_load(struct program *p, const struct weights *w, struct device *d,
                                  struct loaded *out, struct load_progress *progress,

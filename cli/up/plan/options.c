@@ -196,6 +196,7 @@ const struct option_spec up_specs[] = {
     OPT_WORDS(S, numa_bind_cpus, "numa-bind-cpus", WORDS_ARE_VALUES_BUT_ONE,
               "CPUs of each worker, for example 0-7,32-39 8-15,40-47."),
     ROW_CPU_ISA(S),
+    ROW_WEIGHTS_SHARE(S),
     OPT_STRING(S, comm_host, "comm-host", NULL,
                "Address at which ranks on other machines reach this machine. Default: the address "
                "from which this machine reaches the head."),

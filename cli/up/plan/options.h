@@ -51,6 +51,7 @@ struct up_options {
     struct speculation_options speculation; /* options of speculation, passed to the workers */
     /* enum values of cox-worker; 0 = auto or none */
     int cpu_isa, kv_cache_dtype, dtype, load_format, quantization;
+    const char *weights_share; /* "auto", "off" or a folder */
     const char *step_log;
     int64_t step_log_max_bytes, max_partial_prefills;
     double stats_interval_s;

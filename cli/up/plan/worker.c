@@ -62,6 +62,8 @@ static void flags_of_ranks(struct up_builder *b, struct up_child *c, uint32_t i)
     up_flag_int(b, c, "--threads", o->threads > 0 ? o->threads : up_numa_threads(&u, i));
     if (o->cpu_isa)
         up_flag(c, "--cpu-isa", cpu_isas[o->cpu_isa]);
+    if (o->weights_share && strcmp(o->weights_share, "auto") != 0)
+        up_flag(c, "--weights-share", o->weights_share);
     up_flag(c, "--comm-host", o->comm_host);
     if (o->comm_port > 0) { /* a single rank does not listen, and GPU ranks connect through NCCL */
         bool listening = o->tp * o->pp > 1 && o->device != UP_DEVICE_CUDA;

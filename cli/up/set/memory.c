@@ -29,10 +29,27 @@ uint64_t set_worker_bytes(const struct set_need *need)
     return need->weights_bytes + need->other_bytes + need->kv_bytes;
 }
 
+/* Returns the bytes of weights that all workers have on one device. */
+static uint64_t weights_of_all(const struct set_need *need)
+{
+    uint32_t n = need->n_copies > 0 ? need->n_copies : need->n_workers;
+    return need->weights_bytes * n;
+}
+
+/* Returns the bytes of all workers without their KV caches. */
+static uint64_t fixed_of_all(const struct set_need *need)
+{
+    return weights_of_all(need) + need->other_bytes * need->n_workers;
+}
+
+static uint64_t model_bytes(const struct set_need *need)
+{
+    return fixed_of_all(need) + need->kv_bytes * need->n_workers;
+}
+
 uint32_t set_devices_of(const struct set_memory *m, const struct set_need *need, uint64_t *each)
 {
-    uint64_t worker = set_worker_bytes(need);
-    *each = m->on_gpus ? worker : worker * need->n_workers;
+    *each = m->on_gpus ? set_worker_bytes(need) : model_bytes(need);
     return need->n_workers == 0 ? 0 : m->on_gpus ? need->n_workers : 1;
 }
 
@@ -208,9 +225,8 @@ static void share_of_rest(const struct set_memory *m, const uint64_t *used, stru
     }
     if (n == 0)
         return;
-    rest /= per_device;
-    uint64_t fixed = need->weights_bytes + need->other_bytes;
-    uint64_t kv = rest / ON_DEMAND_PARTS, most = rest - fixed;
+    uint64_t fixed = m->on_gpus ? need->weights_bytes + need->other_bytes : fixed_of_all(need);
+    uint64_t kv = rest / per_device / ON_DEMAND_PARTS, most = (rest - fixed) / per_device;
     kv = kv < need->kv_least_bytes ? need->kv_least_bytes : kv;
     kv = kv > need->kv_wanted_bytes ? need->kv_wanted_bytes : kv;
     need->kv_bytes = kv > most ? most : kv;
@@ -294,9 +310,9 @@ void set_memory_print(const struct set_memory *m, const struct set_need *needs, 
         const struct set_need *r = &needs[i];
         uint32_t w = r->n_workers;
         strbuf_printf(out, "%-*s  %-9s  %10s  %11s  %10s  %10s", width, r->name, starts[r->start],
-                      size_text(r->weights_bytes * w, cells[0]),
+                      size_text(weights_of_all(r), cells[0]),
                       size_text(r->other_bytes * w, cells[1]), size_text(r->kv_bytes * w, cells[2]),
-                      size_text(set_worker_bytes(r) * w, cells[3]));
+                      size_text(model_bytes(r), cells[3]));
         print_devices(m, r, out);
     }
     size_text(m->device_bytes, cells[0]);
@@ -321,8 +337,8 @@ static void print_model_json(const struct set_memory *m, const struct set_need *
                   ", \"start\": \"%s\", \"workers\": %" PRIu64 ", \"weights_bytes\": %" PRIu64
                   ", \"other_bytes\": %" PRIu64 ", \"kv_bytes\": %" PRIu64
                   ", \"total_bytes\": %" PRIu64 ", \"first_gpu\": ",
-                  names[r->start], w, r->weights_bytes * w, r->other_bytes * w, r->kv_bytes * w,
-                  set_worker_bytes(r) * w);
+                  names[r->start], w, weights_of_all(r), r->other_bytes * w, r->kv_bytes * w,
+                  model_bytes(r));
     if (m->on_gpus && w > 0)
         strbuf_printf(out, "%u}", r->first_device);
     else

@@ -4,9 +4,13 @@
 #include "cli/up/set/sizes.h"
 
 #include <string.h>
+#include <unistd.h>
 
+#include "cli/up/plan/numa.h"
 #include "cli/up/set/measure.h"
 #include "common/base/mem.h"
+#include "common/host/share_folder.h"
+#include "common/options/worker.h"
 
 static const struct up_child *first_worker(const struct up_plan *p)
 {
@@ -31,6 +35,20 @@ static struct set_measure_ask ask_of(const struct set_sized *m, const char *prog
                                     .has_weights = computes && n > 0};
 }
 
+/* Returns how often the host has a model's weights: once for each rank slot if its workers share
+ * them (worker/engine/shared.c), otherwise 0. Bound workers keep weights near their CPUs. */
+static uint32_t count_copies(const struct up_options *o, bool on_gpus)
+{
+    struct error err;
+    int fd = -1;
+    if (on_gpus || up_numa_is_wanted(o) || o->load_format == WORKER_LOAD_DUMMY ||
+        !share_folder_wanted(o->weights_share) ||
+        share_folder_open(o->weights_share, &fd, &err) != STATUS_OK)
+        return 0;
+    close(fd);
+    return (uint32_t)(o->tp * o->pp);
+}
+
 enum status set_sizes_measure(const struct set_sizes_ask *ask, bool on_gpus, struct set_need *needs,
                               uint64_t *device_bytes, struct error *err)
 {
@@ -43,6 +61,8 @@ enum status set_sizes_measure(const struct set_sizes_ask *ask, bool on_gpus, str
     enum status s = set_measure(asks, ask->n, on_gpus, needs, device_bytes, err);
     for (uint32_t i = 0; i < ask->n; i++) {
         const struct up_options *o = ask->models[i].model->o;
+        if (needs[i].n_workers > 0)
+            needs[i].n_copies = count_copies(o, on_gpus);
         if (o->kv_cache_memory_bytes > 0 || o->num_gpu_blocks_override > 0)
             needs[i].kv_least_bytes = needs[i].kv_wanted_bytes;
     }

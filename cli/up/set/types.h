@@ -11,6 +11,7 @@ struct set_need {
     const char *name;
     enum up_start_kind start;
     uint32_t n_workers; /* workers that hold weights; 0 = the model needs no memory */
+    uint32_t n_copies;  /* times that the host has the weights; 0 = each worker has its own */
     uint64_t weights_bytes;
     uint64_t other_bytes; /* activations, collectives and adapters */
     /* KV cache that the worker takes by default, and that of one sequence of full length. They

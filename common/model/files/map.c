@@ -29,6 +29,23 @@ enum status file_open_regular(const char *path, int *fd, uint64_t *n_bytes, stru
     return STATUS_OK;
 }
 
+static uint64_t ns_of(struct timespec t)
+{
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static struct file_stamp stamp_of(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return (struct file_stamp){0};
+    return (struct file_stamp){.device = st.st_dev,
+                               .inode = st.st_ino,
+                               .n_bytes = (uint64_t)st.st_size,
+                               .modified_ns = ns_of(st.st_mtim),
+                               .changed_ns = ns_of(st.st_ctim)};
+}
+
 enum status file_map_open(const char *path, struct file_map *out, struct error *err)
 {
     int fd;
@@ -37,10 +54,11 @@ enum status file_map_open(const char *path, struct file_map *out, struct error *
     TRY(file_open_regular(path, &fd, &n, err));
     void *p = n > 0 ? mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
     int saved = errno;
+    struct file_stamp stamp = stamp_of(fd);
     close(fd);
     if (p == MAP_FAILED)
         return error_set(err, STATUS_IO, "cannot map %s into memory: %s", path, strerror(saved));
-    *out = (struct file_map){p, n};
+    *out = (struct file_map){p, n, stamp};
     return STATUS_OK;
 }
 

@@ -7,9 +7,15 @@
 
 #include "common/base/status.h"
 
+/* `file_stamp` tells two files, or two states of one file, apart: device, inode, size, and the
+ * times in ns of the last changes of content and of properties. Zeros: the bytes have no file. */
+struct file_stamp {
+    uint64_t device, inode, n_bytes, modified_ns, changed_ns;
+};
 struct file_map {
     const uint8_t *bytes; /* first byte of the mapping; NULL = nothing is mapped */
     size_t n_bytes;
+    struct file_stamp stamp; /* state of the file at its opening */
 };
 
 /* Maps the file. An empty file gives no bytes. Returns STATUS_NOT_FOUND, _DENIED, _IO or

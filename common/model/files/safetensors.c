@@ -335,6 +335,11 @@ uint64_t safetensors_file_bytes(const struct safetensors *s)
     return s->n_bytes;
 }
 
+struct file_stamp safetensors_stamp(const struct safetensors *s)
+{
+    return s->map.stamp;
+}
+
 uint64_t safetensors_n_tensors(const struct safetensors *s)
 {
     return s->n_tensors;

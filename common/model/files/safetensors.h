@@ -6,6 +6,7 @@
  * Names (followed by a NUL) and data point into the object and live until close. The object is
  * immutable, so any thread may use it. As with every mapped file, replace models by rename.
  * Format: huggingface/safetensors README. */
+#include "common/model/files/map.h"
 #include "common/model/files/tensor.h"
 
 struct safetensors;
@@ -17,6 +18,7 @@ MUST_USE enum status safetensors_open_memory(const void *bytes, size_t n, const 
                                              struct safetensors **out, struct error *err);
 void safetensors_close(struct safetensors *s); /* s may be NULL */
 uint64_t safetensors_file_bytes(const struct safetensors *s);
+struct file_stamp safetensors_stamp(const struct safetensors *s);
 /* Returns the number of tensors. Tensors of more than TENSOR_MAX_DIMS dimensions are checked but
  * left out. Only safetensors_holds finds them. A dtype that dtype.h does not list becomes
  * DTYPE_OPAQUE. */

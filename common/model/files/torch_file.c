@@ -307,6 +307,11 @@ void torch_file_close(struct torch_file *f)
 
 /* ---- queries ---- */
 
+struct file_stamp torch_file_stamp(const struct torch_file *f)
+{
+    return f->map.stamp;
+}
+
 struct str torch_file_bytes(const struct torch_file *f)
 {
     return (struct str){(const char *)f->bytes, f->n_bytes};

@@ -6,6 +6,7 @@
  * files the error says what to do.
  * Names (followed by a NUL) and data point into the object and live until close. The object is
  * immutable, so any thread may use it. As with every mapped file, replace models by rename. */
+#include "common/model/files/map.h"
 #include "common/model/files/tensor.h"
 
 struct torch_file;
@@ -16,6 +17,7 @@ MUST_USE enum status torch_file_open_memory(const void *bytes, size_t n, const c
 void torch_file_close(struct torch_file *f); /* f may be NULL */
 /* Returns the bytes of the whole file. */
 struct str torch_file_bytes(const struct torch_file *f);
+struct file_stamp torch_file_stamp(const struct torch_file *f);
 /* Returns the number of tensors. Tensors of more than TENSOR_MAX_DIMS dimensions are checked but
  * left out. Only torch_file_holds finds them. */
 uint64_t torch_file_n_tensors(const struct torch_file *f);

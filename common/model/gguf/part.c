@@ -419,6 +419,11 @@ uint64_t gguf_file_bytes(const struct gguf *g)
     return g->n_bytes;
 }
 
+struct file_stamp gguf_stamp(const struct gguf *g)
+{
+    return g->map.stamp;
+}
+
 struct str gguf_header(const struct gguf *g)
 {
     return (struct str){(const char *)g->bytes, g->n_header_bytes};

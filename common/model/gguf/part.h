@@ -2,6 +2,7 @@
 /* Opens, checks and queries one file of a GGUF model (gguf.h describes whole models). The object
  * of a model in several files is its first part, which has the tensors of all parts. */
 #include "common/base/status.h"
+#include "common/model/files/map.h"
 #include "common/model/gguf/type.h"
 
 struct gguf;
@@ -18,6 +19,7 @@ void gguf_close(struct gguf *g); /* g may be NULL */
 const char *gguf_path(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
 struct str gguf_header(const struct gguf *g);
+struct file_stamp gguf_stamp(const struct gguf *g); /* returns the stamp of one part's file */
 uint32_t gguf_n_parts(const struct gguf *g); /* returns the number of parts; 1 = a single file */
 const struct gguf *gguf_part(const struct gguf *g, uint32_t i); /* i must be below gguf_n_parts */
 

@@ -46,6 +46,11 @@ struct str shard_bytes(const struct shard *s)
                         safetensors_file_bytes(s->safetensors)};
 }
 
+struct file_stamp shard_stamp(const struct shard *s)
+{
+    return s->kind == SHARD_TORCH ? torch_file_stamp(s->torch) : safetensors_stamp(s->safetensors);
+}
+
 struct str shard_header(const struct shard *s, int i)
 {
     if (s->kind == SHARD_TORCH)

@@ -2,6 +2,7 @@
 /* Opens one file of a folder's weights, safetensors or PyTorch. Only common/model/weights
  * includes this header. */
 #include "common/base/status.h"
+#include "common/model/files/map.h"
 #include "common/model/files/tensor.h"
 
 enum shard_kind { SHARD_SAFETENSORS, SHARD_TORCH };
@@ -22,6 +23,7 @@ uint64_t shard_n_tensors(const struct shard *s);
 const struct tensor *shard_tensor_at(const struct shard *s, uint64_t i);
 bool shard_holds(const struct shard *s, const char *name);
 struct str shard_bytes(const struct shard *s); /* returns the whole file */
+struct file_stamp shard_stamp(const struct shard *s);
 /* Returns part i (below SHARD_HEADERS) of the bytes that describe the file's tensors. A part may
  * be empty. */
 #define SHARD_HEADERS 2

@@ -181,3 +181,19 @@ void weights_identity(const struct weights *w, uint8_t out[16])
         hash_samples(&h, &w->tensors[i]);
     XXH128_canonicalFromHash((XXH128_canonical_t *)out, XXH3_128bits_digest(&h));
 }
+
+static void hash_stamp(XXH3_state_t *h, struct file_stamp s)
+{
+    XXH3_128bits_update(h, &s, sizeof s);
+}
+
+void weights_stamp(const struct weights *w, uint8_t out[16])
+{
+    XXH3_state_t h;
+    XXH3_128bits_reset(&h);
+    for (uint32_t i = 0; w->gguf && i < gguf_n_parts(w->gguf); i++)
+        hash_stamp(&h, gguf_stamp(gguf_part(w->gguf, i)));
+    for (uint64_t i = 0; i < w->n_shards; i++)
+        hash_stamp(&h, shard_stamp(&w->shards[i]));
+    XXH128_canonicalFromHash((XXH128_canonical_t *)out, XXH3_128bits_digest(&h));
+}

@@ -30,3 +30,7 @@ void weights_done(const struct weights *w, const void *data, uint64_t n);
  * It would take minutes to read a 140 GB model completely in each rank. So two models that
  * differ only between those pages count as equal (docs/develop/decisions/0009-model-hash.md). */
 void weights_identity(const struct weights *w, uint8_t out[16]);
+/* Computes XXH3-128 over the stamp (device, inode, size, times) of each file. Two processes of a
+ * host with equal results have opened the same files in the same state, while the identity may be
+ * equal for a file that was changed between the pages that it covers. */
+void weights_stamp(const struct weights *w, uint8_t out[16]);

@@ -48,7 +48,8 @@ struct engine_setup executor_model_setup(const struct worker_options *o)
                                  .kv_transfer_bytes = o->kv_port < 0 ? 0 : kv_chunks_memory_bytes(),
                                  .max_loras = o->enable_lora ? (uint32_t)o->max_loras : 0,
                                  .max_lora_rank = (uint32_t)o->max_lora_rank,
-                                 .lora_root = o->lora_root};
+                                 .lora_root = o->lora_root,
+                                 .weights_share = o->weights_share};
 }
 
 enum status executor_model_check(const struct worker_options *o, struct error *err)

@@ -241,6 +241,9 @@ static void test_memory(void **state)
          "7f10 default stack anon=1 N1=1 kernelpagesize_kB=4\n"
          "7f20 default\n",
          4096, 0},
+        {"7f00 prefer:1 file=/memfd:coxswain-weights\\040(deleted) mapped=2 N1=2 "
+         "kernelpagesize_kB=4\n",
+         8192, 0},
         {"N1=10\nkernelpagesize_kB=4\n\n=\nN=1 N1= N1=x kernelpagesize_kB=\n", 0, 0},
         {"", 0, 0},
     };

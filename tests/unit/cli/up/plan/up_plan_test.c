@@ -176,6 +176,7 @@ static void test_everything_is_passed_on(void **state)
         {"--prefill-workers", "1", UP_WORKER, "--role", "prefill"},
         {"--decode-workers", "1", UP_WORKER, "--role", "decode"},
         {"--no-shared-memory", NULL, UP_WORKER, "--no-shared-memory", ""},
+        {"--weights-share", "off", UP_WORKER, "--weights-share", "off"},
         {"--enable-expert-parallel", NULL, UP_WORKER, "--enable-expert-parallel", ""},
         {"--kv-cache-dtype", "float16", UP_WORKER, "--kv-cache-dtype", "float16"},
         {"--kv-cache-dtype", "fp8", UP_WORKER, "--kv-cache-dtype", "fp8"},

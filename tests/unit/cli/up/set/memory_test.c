@@ -1,7 +1,7 @@
 /* Tests the division of memory among the models of a set, and the answer of `cox plan` that gives
  * the sizes. A test makes the needs of two or three models, plans them, and looks at the caches,
- * the devices or the error. Sizes are in MiB unless a test says otherwise. Invariant: no plan
- * exceeds a device, and an error names the model. */
+ * the devices or the error. Sizes are in MiB unless a test says otherwise. Invariants: no plan
+ * exceeds a device, weights that workers share count once, and an error names the model. */
 #include "cli/up/set/memory.h"
 
 #include <setjmp.h>
@@ -85,6 +85,37 @@ static void on_demand_models_share_what_is_left(void **state)
         assert_true(set_worker_bytes(&n[0]) + set_worker_bytes(&n[i]) <= host.device_bytes);
     assert_true(n[1].kv_bytes >= 10 * MIB);
     assert_int_equal(n[2].kv_bytes, 50 * MIB);
+}
+
+static void shared_weights_count_once(void **state)
+{
+    struct set_need n[] = {need("a", UP_START_ALWAYS, 300, 100, 10),
+                           need("b", UP_START_ON_DEMAND, 400, 50, 10),
+                           need("c", UP_START_ON_DEMAND, 400, 50, 10)};
+    struct error err = {0};
+    struct strbuf table;
+    uint64_t each;
+    uint32_t at_once;
+    n[0].n_workers = 3;
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_NO_MEMORY);
+    n[0].n_copies = 1; /* 260 MiB are left for the caches, so each of the three gets 73.9 */
+    assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
+    assert_int_equal(at_once, 2);
+    assert_in_range(n[0].kv_bytes, 73 * MIB, 74 * MIB);
+    assert_int_equal(set_devices_of(&host, &n[0], &each), 1);
+    assert_int_equal(each, 330 * MIB + 3 * n[0].kv_bytes);
+    strbuf_init(&table, 0);
+    set_memory_print(&host, n, 2, at_once, &table);
+    assert_non_null(strstr(table.ptr, " 300.0 MiB     30.0 MiB"));
+    strbuf_fini(&table);
+    /* c needs 420 MiB beside a, and b 320 without its two caches, which get the other 100 */
+    n[1].weights_bytes = 300 * MIB;
+    n[1].kv_wanted_bytes = 500 * MIB;
+    n[1].n_workers = 2;
+    n[1].n_copies = 1;
+    assert_int_equal(set_memory_plan(&host, n, 3, &at_once, &err), STATUS_OK);
+    assert_in_range(n[0].kv_bytes, 83 * MIB, 84 * MIB);
+    assert_in_range(n[1].kv_bytes, 50 * MIB, 51 * MIB);
 }
 
 static void gpus_are_given_first_fit(void **state)
@@ -227,6 +258,7 @@ int main(void)
         cmocka_unit_test(caches_shrink_together),
         cmocka_unit_test(always_models_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(on_demand_models_share_what_is_left),
+        cmocka_unit_test(shared_weights_count_once),
         cmocka_unit_test(gpus_are_given_first_fit),
         cmocka_unit_test(running_models_keep_their_memory),
         cmocka_unit_test(models_without_weights_need_nothing),
