@@ -131,7 +131,6 @@ struct msg_welcome {
     bool keeps_grammar; /* a gateway may set same_grammar */
     uint32_t quiet_ms;  /* longest next_in_ms that a gateway may announce; 0 = none */
 };
-
 struct msg_refused {
     enum status status;
     struct str text;
