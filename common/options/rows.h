@@ -36,8 +36,7 @@
     OPT_STRING(S, api_key_file, "api-key-file", NULL,                                              \
                "File with one API key per line, as KEY or sha256:HEX. After the key a line may "   \
                "contain a tenant, rate=R, tokens=N, streams=N, priority=N, slo_ttft_ms=N and "     \
-               "models=A,B. The sign # begins a comment. The gateway reads the file again when "   \
-               "it changes.")
+               "models=A,B. # begins a comment. The gateway reads a changed file again.")
 #define ROW_REDIS(S)                                                                               \
     {                                                                                              \
         .name = "redis", .type = OPTION_STRING, .offset = offsetof(struct S, redis),               \
