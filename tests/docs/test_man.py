@@ -24,7 +24,8 @@ def test_every_command_has_a_page(pages):
     assert len(commands) > 30
     of_commands = {f"cox-{c}.1" for c in commands} | {f"cox-bench-{b}.1" for b in ("serve", "throughput", "latency", "startup")}
     assert {"cox.1"} | of_commands <= set(pages)
-    assert set(pages) - of_commands - {"cox.1"} == {f"cox-run-{c}.1" for c in ("create", "list", "show", "logs", "terminate", "delete", "render")}
+    of_parts = {"run": ("create", "list", "show", "logs", "terminate", "delete", "render"), "models": ("list", "add", "rm", "alias")}
+    assert set(pages) - of_commands - {"cox.1"} == {f"cox-{c}-{part}.1" for c, parts in of_parts.items() for part in parts}
     for command in commands:
         assert f"\n.B {command}\n" in pages["cox.1"].replace("\\-", "-")
 
