@@ -362,7 +362,8 @@ static void lose_silent(struct engine_client *c)
 {
     set_refused(c, STATUS_OK);
     char why[48];
-    snprintf(why, sizeof why, "the head was silent for %g s", (double)c->silent_ns / 1e9);
+    const uint64_t ns = c->silent_ns + (c->is_quiet ? c->quiet_ms * NS_PER_MS : 0);
+    snprintf(why, sizeof why, "the head was silent for %g s", (double)ns / 1e9);
     lose(c, c->state == ENGINE_OPEN ? why : "the head did not answer this gateway's Hello", true);
 }
 

@@ -46,10 +46,9 @@ bool served_model_is_out(const struct served_model *m)
 static bool is_ejected(const struct served_model *m)
 {
     const struct serving *s = &m->serving;
-    if (m->fallback && !served_model_is_out(m->fallback))
-        return false; /* the fallback answers for it */
-    return is_away(m) ||
-           (s->n_failed_in_row >= FAILURES_IN_ROW && serving_now(s) - s->failed_ns < EJECTED_NS);
+    if (s->n_failed_in_row >= FAILURES_IN_ROW && serving_now(s) - s->failed_ns < EJECTED_NS)
+        return true;
+    return is_away(m) && !(m->fallback && !served_model_is_out(m->fallback));
 }
 
 static bool is_named(const struct api_key *key, const char *model)

@@ -12,10 +12,9 @@ struct model_route {
 };
 
 /* Returns the target for a request. `asked` is the model that a header asks for, or "". A key whose
- * models= names targets of the route gets only those. A target that fails gets no share while
- * another one can serve, unless a fallback answers for it: it has failed, its head or its workers
- * are away, or its last requests failed before their first token. Returns NULL when `asked` is no
- * target. */
+ * models= names targets of the route gets only those. A target gets no share while another one can
+ * serve if its last requests failed before their first token, or if it has failed or its head or
+ * its workers are away and no fallback answers for it. Returns NULL when `asked` is no target. */
 struct served_model *model_route_choose(const struct model_route *r, struct str asked,
                                         const struct api_key *key, struct rng *rng);
 /* Returns true when the model has max_requests requests of clients. */

@@ -97,9 +97,8 @@ static enum status read_answer(const struct models_store *s, const struct redis_
     const int64_t size = is_list ? r->items[1]->integer : -1;
     if (size == 0)
         return error_set(err, STATUS_NOT_FOUND,
-                         "%s does not exist. Write the set of models there, or put a model with "
-                         "the admin API",
-                         s->label);
+                         "%s does not exist. Write the set of models there%s", s->label,
+                         s->sha[0] ? "" : ", or put a model with the admin API");
     if (size > MODELS_FILE_MAX)
         return error_set(err, STATUS_LIMIT, "%s is larger than the limit of %d bytes", s->label,
                          MODELS_FILE_MAX);
@@ -175,8 +174,8 @@ static void on_read(void *ctx, const struct redis_reply *reply);
 static enum status not_sent(struct error *err)
 {
     return error_set(err, STATUS_AGAIN,
-                     "Redis cannot be reached, so the set of models cannot be changed. Try again "
-                     "later");
+                     "Redis cannot be reached, or too many changes wait for it, so the set of "
+                     "models cannot be changed. Try again later");
 }
 
 static void on_written(void *ctx, const struct redis_reply *reply)
@@ -223,8 +222,13 @@ static void on_read(void *ctx, const struct redis_reply *reply)
     struct stored got;
     struct error err = {0};
     enum status st = read_answer(edit->s, reply, &got, &err);
-    if (st == STATUS_NOT_FOUND) /* the first model of a new set */
+    if (st == STATUS_NOT_FOUND && !edit->s->sha[0]) /* the first model of a new set */
         st = STATUS_OK;
+    else if (st == STATUS_NOT_FOUND) /* a change of nothing would remove every other model */
+        st = error_set(&err, STATUS_EXISTS,
+                       "%s is gone, but this gateway still serves the set that was there. Write "
+                       "the whole set there again",
+                       edit->s->label);
     strbuf_reset(&edit->text);
     if (st == STATUS_OK)
         st = models_text_edit(got.text, edit->e.list, str_from(edit->e.name), edit->e.item,

@@ -100,6 +100,8 @@ def test_without_redis_the_models_stay(head, gateways, tmp_path):
         wait_for("the gateway tells the error", lambda: g.log().count("models_not_read") == 1)
         redis.ask("DEL", "cox:models")
         wait_for("the gateway misses the key", lambda: "does not exist" in g.log())
+        lost = g.change("PUT", "models/beta", head.entry("beta"))  # it would remove alpha everywhere
+        assert lost.status_code == 409 and "Write the whole set there again" in lost.text and g.states() == {"alpha": "serving"}
         redis.ask("LPUSH", "cox:models", "no text")
         wait_for("the gateway tells the error", lambda: "WRONGTYPE" in g.log())
         redis.kill()

@@ -134,6 +134,11 @@ static void test_a_target_with_a_fallback_keeps_its_share(void **state)
     check_is_back();
     strcpy(models[2]->mark, "no memory");
     check_is_out();
+    models[0]->mark[0] = models[2]->mark[0] = '\0';
+    check_is_back();
+    models[0]->serving.n_failed_in_row = 5; /* the fallback does not answer for these */
+    models[0]->serving.failed_ns = now;
+    check_is_out();
 }
 
 int main(void)

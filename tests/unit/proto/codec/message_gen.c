@@ -295,10 +295,10 @@ TABLE(tokens_item, fix_tokens_item, X_SUB(tokens_item, id, table_request_id),
       X(tokens_item, n_prompt_logprobs, F_COUNT), X(tokens_item, prompt_start, F_U32),
       X_ENUM(tokens_item, finish, FINISH_REASON_COUNT), X(tokens_item, stop_id, F_U32),
       X(tokens_item, n_cached, F_U32), X_ENUM(tokens_item, status, STATUS_COUNT),
-      X(tokens_item, retry_after_s, F_U32), X(tokens_item, text, F_TEXT),
-      X_SPAN(tokens_item, vector, F_F32_SPAN, 5), X(tokens_item, queue_us, F_U64),
-      X(tokens_item, block_ms, F_U64), X(tokens_item, step_ns, F_U64),
-      X(tokens_item, predicted_ttft_ms, F_U32));
+      X(tokens_item, retry_after_s, F_U32), X(tokens_item, predicted_ttft_ms, F_U32),
+      X(tokens_item, text, F_TEXT), X_SPAN(tokens_item, vector, F_F32_SPAN, 5),
+      X(tokens_item, queue_us, F_U64), X(tokens_item, block_ms, F_U64),
+      X(tokens_item, step_ns, F_U64));
 TABLE(msg_tokens, fix_none, X(msg_tokens, term_epoch, F_U64),
       X_ARRAY(msg_tokens, items, n_items, table_tokens_item, 6), X(msg_tokens, n_items, F_COUNT));
 TABLE(cluster_load, fix_none, X(cluster_load, n_blocks, F_U64),
