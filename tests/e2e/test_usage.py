@@ -109,7 +109,9 @@ class Load:
 
 @pytest.mark.timeout((60 + N_REQUESTS // 10) * SLOW)
 def test_tenants_sum_to_the_totals(keys):
-    with Cluster("--api-key-file", keys, "--scheduling-policy", "priority", "--max-num-seqs", 8, workers=2, tp=1) as c:
+    # With these steps 8 sequences run for 0.2 s each, so that requests wait and some are preempted even where the client is slow.
+    options = ("--api-key-file", keys, "--scheduling-policy", "priority", "--max-num-seqs", 4, "--null-step-us", 10000)
+    with Cluster(*options, workers=2, tp=1) as c:
         load = Load(c, N_REQUESTS)
         asyncio.run(load.main())
         c.wait_idle(30)

@@ -55,6 +55,12 @@ def found(c, name):
     return re.findall(rf"^{name} .* weights_shared bytes=(\d+) found=(\w+)", c.log(), re.MULTILINE)
 
 
+def all_found(c):
+    """Waits for the log, which may be behind the status, and returns whether each worker has found the weights."""
+    wait_for("all have logged their weights", lambda: all(found(c, name) for name in workers_of(c)))
+    return sorted(f for name in workers_of(c) for _, f in found(c, name))
+
+
 def workers_of(c):
     return {name: pid for name, pid in c.pids().items() if name.startswith("worker")}
 
@@ -71,7 +77,7 @@ def test_two_replicas_have_one_copy(tmp_path, args):
     with cluster("off", *args, workers=1) as c:
         want = answers(c)
     with cluster(tmp_path, *args) as c:
-        assert sorted(f for name in workers_of(c) for _, f in found(c, name)) == ["false", "true"]
+        assert all_found(c) == ["false", "true"]
         n_bytes = int(found(c, "worker-0")[0][0])
         rss, pss = zip(*map(shared, workers_of(c).values()))
         assert all(n_bytes <= r <= n_bytes + PAGES for r in rss) and n_bytes - 8192 <= sum(pss) <= n_bytes + PAGES
@@ -82,7 +88,7 @@ def test_two_replicas_have_one_copy(tmp_path, args):
 
 def test_ranks_have_parts_of_their_own(tmp_path, private):
     with cluster(tmp_path, workers=4, tp=2) as c:
-        assert sorted(f for name in workers_of(c) for _, f in found(c, name)) == ["false"] * 2 + ["true"] * 2
+        assert all_found(c) == ["false"] * 2 + ["true"] * 2
         assert len(files(tmp_path)) == 2
         assert answers(c)[:3] == private[:3]
     assert not files(tmp_path)
@@ -90,6 +96,7 @@ def test_ranks_have_parts_of_their_own(tmp_path, private):
 
 def test_a_killed_worker_finds_the_weights_again(tmp_path, private):
     with cluster(tmp_path) as c:
+        all_found(c)
         for i in range(2):  # one of the two has packed
             name = f"worker-{i}"
             before = len(found(c, name))
@@ -141,7 +148,7 @@ def test_the_packer_is_killed(tmp_path, private):
             assert "weights_shared" not in c.log()
             packer.kill()
             c.wait_ready()
-            assert [f for _, f in found(c, "worker-0")] == ["false"] and answers(c) == private
+            assert all_found(c) == ["false"] and answers(c) == private
         finally:
             c.stop()
             c.folder.cleanup()
@@ -161,7 +168,7 @@ def test_orphans_are_cleaned(tmp_path):
     (folder / ("0" * 32)).touch(0o600)
     (folder / "notes").touch(0o600)
     with cluster(tmp_path, workers=1) as c:
-        assert [f for _, f in found(c, "worker-0")] == ["false"]
+        assert all_found(c) == ["false"]
         assert files(tmp_path) == sorted([left, "notes"])
     assert files(tmp_path) == ["notes"]
 
@@ -170,5 +177,6 @@ def test_a_folder_that_cannot_be_used(tmp_path, private):
     (tmp_path / f"coxswain-weights-{os.geteuid()}").mkdir(mode=0o700)
     (tmp_path / f"coxswain-weights-{os.geteuid()}").chmod(0o777)
     with cluster(tmp_path, workers=1) as c:
-        assert "weights_not_shared" in c.log() and "other users may use it" in c.log() and not found(c, "worker-0")
+        wait_for("it is told", lambda: "weights_not_shared" in c.log())
+        assert "other users may use it" in c.log() and not found(c, "worker-0")
         assert answers(c) == private
