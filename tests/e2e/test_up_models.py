@@ -2,6 +2,7 @@
 fail, and what is refused before anything starts."""
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -198,6 +199,24 @@ def test_a_plan_of_several_models_is_the_table_of_a_start(tmp_path):
     assert (plan["memory_bytes"], plan["fit_together"], plan["refusal"], plan["gpus"]) == (18 << 20, 3, None, 0)
     assert [(m["name"], m["start"], m["workers"]) for m in plan["models"]] == [("a", "always", 1), ("b", "always", 1), ("none", "always", 0)]
     assert sum(m["total_bytes"] for m in plan["models"]) <= 18 << 20 and plan["models"][0]["kv_bytes"] > 0
+
+
+@needs_goldens
+def test_a_plan_counts_the_weights_of_each_worker_that_cannot_share(tmp_path):
+    models = [f"a={LLAMA}", "none=null", "--workers", 2, "--weights-share", tmp_path]
+
+    def weights():
+        return json.loads(run_cox("plan", "--json", *models).stdout)["models"][0]["weights_bytes"]
+
+    whole, (soft, hard) = weights(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))  # the weights have 1.7 MiB
+    try:
+        assert weights() == 2 * whole
+        with Up(tmp_path, *models) as c:
+            c.wait_ready()
+            assert c.log().count("weights_not_shared") == 2 and "ulimit -f" in c.log()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @needs_goldens

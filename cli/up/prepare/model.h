@@ -16,8 +16,9 @@ struct up_model {
 };
 
 /* Opens the model. m->name is MODEL of the command line; the caller zeroes the other fields
- * before, or sets has_loop. When the options name no served name, a model in memory adds one to `o`.
- * STATUS_INVALID: the model is missing or not supported. The caller closes `m` in every case. */
+ * before, or sets has_loop. When the options name no served name, a model in memory adds one to
+ * `o`. STATUS_INVALID: the model is missing or not supported. The caller closes `m` in every case.
+ */
 MUST_USE enum status up_model_open(struct up_model *m, struct up_options *o, const char *command,
                                    const char *tmp_dir, struct arena *arena, struct error *err);
 /* Stops the copy of a model on another thread, for the end of the process. */
