@@ -17,10 +17,37 @@
 
 enum { YOUNG_S = 60, MAX_DEPTH = 4 };
 
-static const char *const files[] = {"head.key",        "head.pub",   "gateway.key",  "gateway.pub",
-                                    "worker.key",      "worker.pub", "operator.key", "operator.pub",
-                                    "authorized",      "gateway",    "control",      "models.yaml",
-                                    "models.yaml.new", OWNER};
+/* lists of models, with their locks and temporary names (common/json/yaml_file.c) */
+#define MODELS "models.yaml"
+#define SET    "set.yaml"
+
+static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  "gateway.pub",
+                                    "worker.key", "worker.pub", "operator.key", "operator.pub",
+                                    "authorized", "gateway",    "control",      MODELS,
+                                    SET,          OWNER};
+
+/* Returns true for "set.yaml.XXXXXX" with a random end, which mkstemp makes. */
+static bool is_half_set(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    const size_t n = sizeof SET; /* with the dot */
+    return strncmp(name, SET ".", n) == 0 && strlen(name + n) == 6 &&
+           strspn(name + n, letters) == 6;
+}
+
+/* Removes the halves of the list of models that killed processes left. */
+static void remove_half_sets(int dir_fd)
+{
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d && fd >= 0)
+        close(fd);
+    for (const struct dirent *e; d && (e = readdir(d));)
+        if (is_half_set(e->d_name))
+            (void)unlinkat(fd, e->d_name, 0);
+    if (d)
+        closedir(d);
+}
 
 /* Removes the folders that `cli/pull/stream.c` makes for a model in memory. Such a folder
  * contains links, lists of ranges, and folders of the same kind. */
@@ -52,14 +79,17 @@ static void remove_links(int dir_fd, int depth)
 
 static bool remove_files(int dir_fd, int parent_fd, const char *name)
 {
+    static const char *const ends[] = {
+        ".new", /* half of a file, left by a process that was killed while it wrote the file */
+        ".lock", ""};
     remove_links(dir_fd, MAX_DEPTH);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        /* temporary name of the file, left by a process that was killed while it wrote the file */
-        char half[64];
-        snprintf(half, sizeof half, "%s.new", files[i]);
-        (void)unlinkat(dir_fd, half, 0);
-        (void)unlinkat(dir_fd, files[i], 0);
-    }
+    remove_half_sets(dir_fd);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++) {
+            char path[64];
+            snprintf(path, sizeof path, "%s%s", files[i], ends[k]);
+            (void)unlinkat(dir_fd, path, 0);
+        }
     return unlinkat(parent_fd, name, AT_REMOVEDIR) == 0;
 }
 

@@ -60,8 +60,8 @@ static void say_done(const struct pull_result *done, double seconds)
     say(text);
 }
 
-static enum status fetch(const struct pull_options *o, const char *model, const char *name,
-                         struct error *err)
+static enum status fetch(const struct pull_options *o, bool has_loop, const char *model,
+                         const char *name, struct error *err)
 {
     char text[2200];
     struct pull_result done;
@@ -70,9 +70,11 @@ static enum status fetch(const struct pull_options *o, const char *model, const 
         snprintf(text, sizeof text, "model %s is not in the cache: fetching it", name);
         say(text);
     }
-    pull_stop_on_signals();
+    if (!has_loop)
+        pull_stop_on_signals();
     enum status s = pull_model(o, model, &done, err);
-    pull_stop_end();
+    if (!has_loop)
+        pull_stop_end();
     if (s != STATUS_OK && pull_is_stopped())
         s = error_set(err, STATUS_CLOSED,
                       "stopped while model %s was downloaded. The downloaded part is kept; the "
@@ -101,7 +103,7 @@ static enum status fetch_missing(const struct pull_ensure *e, const char *cache_
     o.is_stopped = pull_is_stopped;
     o.say = say;
     if (s == STATUS_OK)
-        s = fetch(&o, model, name, err);
+        s = fetch(&o, e->has_loop, model, name, err);
     config_fini(&res);
     return s;
 }

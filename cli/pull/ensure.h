@@ -9,6 +9,7 @@ struct pull_ensure {
     const char *command;   /* name of the command in front of messages: "up" */
     const char *cache_dir; /* the command's cache folder; NULL = ~/.cache/coxswain */
     bool offline;          /* a missing model is an error */
+    bool has_loop;         /* a loop handles signals: the fetch installs no handlers (pull_stop) */
 };
 
 /* Fetches the model if it is missing.

@@ -115,7 +115,7 @@ int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv))
     if (s != STATUS_OK) {
         code = fail(&err);
     } else if (model && is_offline) { /* huggingface_hub's cache may have the model */
-        const struct pull_ensure e = {"plan", cache_dir, true};
+        const struct pull_ensure e = {.command = "plan", .cache_dir = cache_dir, .offline = true};
         code = pull_ensure(&e, model, &was_fetched, &err) == STATUS_OK ? -1 : EXIT_USAGE;
         if (code == EXIT_USAGE)
             say(err.text);

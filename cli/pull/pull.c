@@ -486,11 +486,7 @@ enum status pull_into(const struct pull_options *o, const struct model_ref *r,
     struct pulled done = {0};
     struct pull_progress progress;
     p.source.follows_links = true;
-    enum status s = o->offline ? error_set(err, STATUS_NOT_FOUND,
-                                           "model %s is not in the cache (%s) and cannot be "
-                                           "downloaded offline: " PULL_ONLINE,
-                                           r->text, o->cache_dir, r->text)
-                               : find_source(&p, err);
+    enum status s = find_source(&p, err);
     if (s == STATUS_OK)
         s = make_list(&p, err);
     if (s == STATUS_OK && sink->only_heads)

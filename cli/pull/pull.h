@@ -19,6 +19,6 @@ struct pull_sink {
     bool only_heads; /* only the parts that a plan needs are fetched (files/head.h) */
 };
 /* Fetches the files of a remote reference into the sink. The files are checked as by `cox pull`,
- * but no cache and no lock are used. */
+ * but no cache and no lock are used. The caller checks o->offline. */
 MUST_USE enum status pull_into(const struct pull_options *o, const struct model_ref *r,
                                const struct pull_sink *sink, struct error *err);

@@ -1,14 +1,16 @@
 #include "cli/pull/stop.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
-static volatile sig_atomic_t is_stopped;
+/* set by a signal handler, or by another thread than that of the fetch; it is lock-free */
+static atomic_bool is_stopped;
 
 static void on_signal(int signum)
 {
     (void)signum;
-    is_stopped = 1;
+    is_stopped = true;
 }
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -29,6 +31,11 @@ void pull_stop_end(void)
     for (size_t i = 0; is_ours && i < N_SIGNALS; i++)
         (void)sigaction(signals[i], &before[i], NULL);
     is_ours = false;
+}
+
+void pull_stop(void)
+{
+    is_stopped = true;
 }
 
 bool pull_is_stopped(void)

@@ -97,7 +97,12 @@ static enum status open_stream(const struct pull_options *o, const char *model, 
     uint64_t begin_ns = clock_mono_ns();
     *out = (struct pull_stream){.folder = {.dir_fd = -1, .lock_fd = -1}, .only_heads = only_heads};
     TRY(model_ref_parse(model, &r, err));
-    enum status s = throw_away_make(&out->folder, tmp_dir, "stream", err);
+    enum status s = o->offline
+                        ? error_set(err, STATUS_NOT_FOUND,
+                                    "model %s is not in the cache (%s) and cannot be downloaded "
+                                    "offline: " PULL_ONLINE,
+                                    r.text, o->cache_dir, r.text)
+                        : throw_away_make(&out->folder, tmp_dir, "stream", err);
     const struct pull_sink sink = {out->folder.path, prepare, out, only_heads};
     if (s == STATUS_OK)
         s = pull_into(o, &r, &sink, err);

@@ -81,8 +81,11 @@ def test_what_is_refused_changes_nothing(tmp_path):
         assert "is the cluster's last model" in models(c, "rm", "a", code=1)
         assert "a has no alias b" in models(c, "alias", "a", "--remove", "b", code=1)
         assert "org/none" in models(c, "add", "x=hf:org/none", code=1)
+        assert "org/none" in models(c, "add", "x=hf:org/none", "--set", "load_format=stream", code=1)
         assert c.pids() == before and set(listed(c)) == {"a"} and c.ask("a").status_code == 200
         models(c, "add", "x=null")  # it needs no memory
+        c.process.terminate()  # the loop still hears signals
+        assert c.process.wait(20 * SLOW) == 0, c.log()
 
 
 @needs_goldens

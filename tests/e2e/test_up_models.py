@@ -2,6 +2,7 @@
 fail, and what is refused before anything starts."""
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -23,11 +24,11 @@ class Up:
 
     def __init__(self, folder, *args, **env):
         self.folder = Path(folder)
-        tmp = self.folder / "tmp"
-        tmp.mkdir(exist_ok=True)
+        self.tmp = self.folder / "tmp"
+        self.tmp.mkdir(exist_ok=True)
         base = free_ports(130)[0]  # ten models: an admin port for each, and ten ports for each head and its workers
         self.url, self.head_port, self.admin_port = f"http://127.0.0.1:{base}", base + 20, base + 1
-        self.pids_file, self.env = self.folder / "pids", {**os.environ, "TMPDIR": str(tmp), **env}
+        self.pids_file, self.env = self.folder / "pids", {**os.environ, "TMPDIR": str(self.tmp), **env}
         self.command = [BIN / "cox", "up", *map(str, args), "--port", base, "--admin-port", base + 1, "--head-port", base + 20,
                         "--worker-http-port", base + 21, "--print-pids", self.pids_file]
         self.log_path = self.folder / "log"
@@ -37,8 +38,10 @@ class Up:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, fault, *_):
         end_all([self.process])
+        if not fault and self.process.returncode >= 0:
+            assert list(self.tmp.glob("**/*")) == [], self.log()
 
     def log(self):
         return self.log_path.read_text(errors="replace")
@@ -170,10 +173,12 @@ def test_refused_before_anything_starts(tmp_path):
              (("--models", tmp_path / "none.yaml"), "No such file"),
              ((f"a={LLAMA}", f"b={LLAMA}", "--models-memory", "15Mi"), "the model b does not fit"),
              (("null", "b=null", "--standby", "--redis", "redis://127.0.0.1"), "--standby cannot be used")]
+    tmp = tmp_path / "tmp"
+    tmp.mkdir()
     for args, words in cases:
-        done = run_cox("up", *args)
+        done = run_cox("up", *args, env={**os.environ, "TMPDIR": str(tmp)})
         assert done.returncode == 2 and words in done.stderr, (args, done.stderr)
-        assert "head_started" not in done.stderr
+        assert "head_started" not in done.stderr and list(tmp.iterdir()) == []
 
 
 def table(text):
@@ -194,6 +199,24 @@ def test_a_plan_of_several_models_is_the_table_of_a_start(tmp_path):
     assert (plan["memory_bytes"], plan["fit_together"], plan["refusal"], plan["gpus"]) == (18 << 20, 3, None, 0)
     assert [(m["name"], m["start"], m["workers"]) for m in plan["models"]] == [("a", "always", 1), ("b", "always", 1), ("none", "always", 0)]
     assert sum(m["total_bytes"] for m in plan["models"]) <= 18 << 20 and plan["models"][0]["kv_bytes"] > 0
+
+
+@needs_goldens
+def test_a_plan_counts_the_weights_of_each_worker_that_cannot_share(tmp_path):
+    models = [f"a={LLAMA}", "none=null", "--workers", 2, "--weights-share", tmp_path]
+
+    def weights():
+        return json.loads(run_cox("plan", "--json", *models).stdout)["models"][0]["weights_bytes"]
+
+    whole, (soft, hard) = weights(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))  # the weights have 1.7 MiB
+    try:
+        assert weights() == 2 * whole
+        with Up(tmp_path, *models) as c:
+            c.wait_ready()
+            assert c.log().count("weights_not_shared") == 2 and "ulimit -f" in c.log()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @needs_goldens

@@ -11,14 +11,14 @@ struct share_memory {
     uint8_t *at;       /* address of the mapping; NULL = none */
     uint64_t n_bytes;  /* bytes of the weights */
     uint64_t reserved; /* bytes that have pages; share_memory_reserve counts them */
-    bool wants_huge;   /* without large pages, share_memory_reserve fails */
 };
 
-/* Makes memory of zeros that this process may write. No pages are taken yet. */
+/* Makes memory of zeros that this process may write. No pages are taken yet. The caller has asked
+ * share_probe (common/host/share_file.h). */
 MUST_USE enum status share_memory_make(struct share_memory *m, uint64_t n_bytes, struct error *err);
 /* Takes pages for the next part of the memory, on the threads of `d`, so that a later write finds
  * its page: a write without a page would end the process by SIGBUS. Call it until m->reserved is
- * m->n_bytes. STATUS_UNSUPPORTED: see wants_huge. */
+ * m->n_bytes. */
 MUST_USE enum status share_memory_reserve(struct share_memory *m, struct device *d,
                                           struct error *err);
 /* Makes the memory immutable for every process, under `key`, and maps it anew at the same address

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/host/share_file.h"
 #include "common/host/share_folder.h"
 
 #define STALL_NS (60 * NS_PER_S)
@@ -79,8 +80,6 @@ static enum status find_or_begin(struct share *s, const struct share_ask *ask, s
     s->is_packed = st == STATUS_OK;
     if (st == STATUS_NOT_FOUND) {
         TRY(share_memory_make(&s->memory, ask->n_bytes, err));
-        /* only a user who names a folder pays for sharing with time */
-        s->memory.wants_huge = strcmp(ask->option, "auto") == 0;
         return share_table_beat(&s->table, ++s->beat, 0, err); /* is there room for the table? */
     }
     share_table_unlock(&s->table);
@@ -91,10 +90,12 @@ enum status share_open(const struct share_ask *ask, struct share **out, struct e
 {
     struct share *s = mem_zalloc(sizeof *s);
     *out = NULL;
-    s->table.fd = s->memory.fd = -1;
+    s->dir_fd = s->table.fd = s->memory.fd = -1;
     s->table.slot = -1;
     memcpy(s->key, ask->key, sizeof s->key);
-    enum status st = share_folder_open(ask->option, &s->dir_fd, err);
+    enum status st = share_probe(ask->option, ask->n_bytes, err);
+    if (st == STATUS_OK)
+        st = share_folder_open(ask->option, &s->dir_fd, err);
     if (st == STATUS_OK) {
         share_table_sweep(s->dir_fd);
         st = share_table_open(&s->table, s->dir_fd, s->key, err);

@@ -48,7 +48,10 @@ static enum status check_model(const struct up_options *o, const char *model, co
 static enum status fetch_model(struct up_model *m, const struct up_options *o, const char *command,
                                struct error *err)
 {
-    const struct pull_ensure e = {command, o->cache_dir, o->offline};
+    const struct pull_ensure e = {.command = command,
+                                  .cache_dir = o->cache_dir,
+                                  .offline = o->offline || m->has_loop,
+                                  .has_loop = m->has_loop};
     bool was_fetched;
     enum status s = model_fetch(&e, m->name, &o->speculation, &was_fetched, err);
     m->has_not_come = s != STATUS_OK;
@@ -64,7 +67,7 @@ static void say_of_stream(const char *text)
 }
 
 /* Fetches the model into memory; m->name becomes its folder. The event loop does not exist yet,
- * so the fetch itself checks for signals. */
+ * so the fetch itself checks for signals. A running cluster fetches nothing. */
 static enum status stream_model(struct up_model *m, struct up_options *up, const char *tmp_dir,
                                 struct error *err)
 {
@@ -72,11 +75,12 @@ static enum status stream_model(struct up_model *m, struct up_options *up, const
     struct config_result res = {0};
     enum status s = pull_options_read(&o, &res, err);
     o.cache_dir = up->cache_dir ? up->cache_dir : o.cache_dir;
-    o.offline = up->offline;
+    o.offline = up->offline || m->has_loop;
     o.is_stopped = pull_is_stopped;
     o.say = say_of_stream;
     if (s == STATUS_OK && pull_stream_wanted(&o, m->name)) {
-        pull_stop_on_signals();
+        if (!o.offline)
+            pull_stop_on_signals();
         s = pull_stream_open(&o, m->name, tmp_dir, &m->stream, err);
         m->has_not_come = s != STATUS_OK;
         if (s == STATUS_OK)
@@ -96,13 +100,16 @@ enum status up_model_open(struct up_model *m, struct up_options *o, const char *
                           const char *tmp_dir, struct arena *arena, struct error *err)
 {
     TRY(model_with_revision(m->name, o->revision, arena, &m->name, err));
-    if (o->load_format >= UP_LOAD_STREAM) {
-        (void)unsetenv("COX_CONFIG");
+    if (o->load_format >= UP_LOAD_STREAM)
         TRY(stream_model(m, o, tmp_dir, err));
-    } else {
+    else
         TRY(fetch_model(m, o, command, err));
-    }
     return check_model(o, m->name, &m->family, err);
+}
+
+void up_model_stop(void)
+{
+    pull_stop();
 }
 
 void up_model_close(struct up_model *m)

@@ -77,7 +77,8 @@ static int end(const char *command, enum status s, const struct error *err)
 
 int model_fetch_for_workers(const struct worker_options *o)
 {
-    const struct pull_ensure e = {"workers", o->cache_dir, o->offline};
+    const struct pull_ensure e = {
+        .command = "workers", .cache_dir = o->cache_dir, .offline = o->offline};
     struct error err = {0};
     bool was_fetched;
     return end(e.command, model_fetch(&e, o->model, &o->speculation, &was_fetched, &err), &err);
@@ -93,7 +94,8 @@ int model_fetch_for_worker(int argc, char **argv)
     if (config_parse(worker_option_specs, worker_n_option_specs, argc, argv, environ, o, &res,
                      &err) == STATUS_OK &&
         !res.help && !res.version) {
-        const struct pull_ensure e = {"worker", o->cache_dir, o->offline};
+        const struct pull_ensure e = {
+            .command = "worker", .cache_dir = o->cache_dir, .offline = o->offline};
         log_init("worker", (enum log_level)o->log_level, (enum log_format)o->log_format);
         s = model_fetch(&e, o->model, &o->speculation, &was_fetched, &err);
     }
@@ -112,7 +114,8 @@ int model_fetch_for_gateway(int argc, char **argv)
     if (config_parse(gateway_options, n_gateway_options, argc, argv, environ, o, &res, &err) ==
             STATUS_OK &&
         !res.help && !res.version) {
-        const struct pull_ensure e = {"gateway", o->cache_dir, o->offline};
+        const struct pull_ensure e = {
+            .command = "gateway", .cache_dir = o->cache_dir, .offline = o->offline};
         log_init("gateway", (enum log_level)o->log_level, (enum log_format)o->log_format);
         s = model_fetch(&e, o->model, NULL, &was_fetched, &err);
     }
@@ -138,7 +141,8 @@ enum status model_fetch_for_up(const char *command, const char *model, const cha
     if (config_parse(up_specs, up_n_specs, (int)n_args + 1, argv, environ, o, &res, &unread) ==
             STATUS_OK &&
         o->load_format < UP_LOAD_STREAM) {
-        const struct pull_ensure e = {command, o->cache_dir, o->offline};
+        const struct pull_ensure e = {
+            .command = command, .cache_dir = o->cache_dir, .offline = o->offline};
         s = model_with_revision(model, o->revision, &texts, &model, err);
         if (s == STATUS_OK)
             s = model_fetch(&e, model, &o->speculation, &was_fetched, err);

@@ -57,8 +57,7 @@ uint64_t set_asleep_bytes(const struct set_memory *m, const struct set_need *nee
 {
     if (m->on_gpus) /* the weights of level 1 are in the host's memory */
         return GPU_PROCESS_BYTES + need->other_bytes;
-    uint64_t kept = level == 1 ? need->weights_bytes + need->other_bytes : 0;
-    return (CPU_PROCESS_BYTES + kept) * need->n_workers;
+    return CPU_PROCESS_BYTES * need->n_workers + (level == 1 ? fixed_of_all(need) : 0);
 }
 
 /* Sets the KV cache to its least size and `permille` of the distance to the wanted size. */

@@ -9,6 +9,7 @@
 #include "cli/up/plan/numa.h"
 #include "cli/up/set/measure.h"
 #include "common/base/mem.h"
+#include "common/host/share_file.h"
 #include "common/host/share_folder.h"
 #include "common/options/worker.h"
 
@@ -37,12 +38,13 @@ static struct set_measure_ask ask_of(const struct set_sized *m, const char *prog
 
 /* Returns how often the host has a model's weights: once for each rank slot if its workers share
  * them (worker/engine/shared.c), otherwise 0. Bound workers keep weights near their CPUs. */
-static uint32_t count_copies(const struct up_options *o, bool on_gpus)
+static uint32_t count_copies(const struct up_options *o, bool on_gpus, uint64_t weights_bytes)
 {
     struct error err;
     int fd = -1;
     if (on_gpus || up_numa_is_wanted(o) || o->load_format == WORKER_LOAD_DUMMY ||
         !share_folder_wanted(o->weights_share) ||
+        share_probe(o->weights_share, weights_bytes, &err) != STATUS_OK ||
         share_folder_open(o->weights_share, &fd, &err) != STATUS_OK)
         return 0;
     close(fd);
@@ -62,7 +64,7 @@ enum status set_sizes_measure(const struct set_sizes_ask *ask, bool on_gpus, str
     for (uint32_t i = 0; i < ask->n; i++) {
         const struct up_options *o = ask->models[i].model->o;
         if (needs[i].n_workers > 0)
-            needs[i].n_copies = count_copies(o, on_gpus);
+            needs[i].n_copies = count_copies(o, on_gpus, needs[i].weights_bytes);
         if (o->kv_cache_memory_bytes > 0 || o->num_gpu_blocks_override > 0)
             needs[i].kv_least_bytes = needs[i].kv_wanted_bytes;
     }

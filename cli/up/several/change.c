@@ -221,7 +221,7 @@ static enum status open_and_measure(struct set_change *c, struct error *err)
     for (uint32_t i = 0; i < c->n_fresh; i++) {
         struct running_model *m = c->fresh[i];
         /* a download has no place in a running cluster: it would stop when the command ends */
-        m->model->o->offline = true;
+        m->opened.has_loop = m->model->o->offline = true;
         enum status s = up_model_open(&m->opened, m->model->o, "up", tmp_dir ? tmp_dir : "/tmp",
                                       &c->next->arena, err);
         if (s != STATUS_OK)
@@ -378,8 +378,10 @@ void set_changes_look(struct set_run *r)
 
 void set_changes_free(struct set_run *r)
 {
-    if (r->change)
+    if (r->change) {
+        up_model_stop(); /* the end of the cluster does not wait for a model to be opened */
         free_change(r->change);
+    }
     mem_free(r->changes);
     r->changes = NULL;
 }

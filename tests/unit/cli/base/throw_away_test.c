@@ -63,6 +63,38 @@ static void links_are_swept(void **state)
     assert_int_equal(unlink(other), 0);
 }
 
+/* `cox up` of several models writes the lists of its gateways and of its models. A process that was
+ * killed while it stored a list leaves a half that mkstemp named. Other files stay. */
+static void lists_of_models_are_removed(void **state)
+{
+    static const char *const names[] = {"models.yaml",    "models.yaml.new", "models.yaml.lock",
+                                        "set.yaml",       "set.yaml.lock",   "set.yaml.aB3xYz",
+                                        "set.yaml.000000"};
+    static const char *const others[] = {"set.yaml.aB3xY", "set.yaml.aB3xYzz", "set.yaml.aB-xYz",
+                                         "reset.yaml.aB3xYz"};
+    struct throw_away t;
+    struct error err;
+    char path[4400];
+    assert_int_equal(throw_away_make(&t, parent, "keys", &err), STATUS_OK);
+    snprintf(path, sizeof path, "%s", t.path);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        put(t.path, names[i]);
+    throw_away_remove(&t);
+    assert_false(is_there(path));
+    assert_int_equal(throw_away_make(&t, parent, "keys", &err), STATUS_OK);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        put(t.path, others[i]);
+    close(t.lock_fd);
+    close(t.dir_fd);
+    age(t.path);
+    throw_away_sweep(parent);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(path, sizeof path, "%s/%s", t.path, others[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(t.path), 0);
+}
+
 static void each_kind_is_made_removed_and_swept(void **state)
 {
     static const char *const kinds[][2] = {{"keys", "head.key"}, {"batch", "gateway"}};
@@ -94,7 +126,8 @@ static void each_kind_is_made_removed_and_swept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind_is_made_removed_and_swept),
-                                       cmocka_unit_test(links_are_swept)};
+                                       cmocka_unit_test(links_are_swept),
+                                       cmocka_unit_test(lists_of_models_are_removed)};
     if (!mkdtemp(parent))
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

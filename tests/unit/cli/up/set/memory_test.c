@@ -224,7 +224,10 @@ static void sleepers_keep_their_process(void **state)
     assert_int_equal(set_asleep_bytes(&host, &n, 2), 2 * 24 * MIB);
     assert_int_equal(set_asleep_bytes(&host, &n, 1), 2 * (24 + 310) * MIB);
     assert_true(set_asleep_bytes(&gpus, &n, 1) >= 1024 * MIB);
-    n.n_workers = 0;
+    n.n_copies = 1; /* shared weights count once, as they do while the model computes */
+    assert_int_equal(set_asleep_bytes(&host, &n, 2), 2 * 24 * MIB);
+    assert_int_equal(set_asleep_bytes(&host, &n, 1), (300 + 2 * (24 + 10)) * MIB);
+    n.n_workers = n.n_copies = 0;
     assert_int_equal(set_asleep_bytes(&host, &n, 1), 0);
 }
 
