@@ -47,9 +47,11 @@ void promise_explain(const struct api_request *r, const struct tokens_item *t, s
     e->http_status = 0;
     e->code = "first_token_too_late";
     api_error_set(e, 429, NULL,
-                  "The first token is predicted after %u ms, but x-slo-ttft-ms allows %u ms. Try "
-                  "again later, or allow more time.",
-                  r->predicted_ttft_ms, r->slo_ttft_ms);
+                  "The first token is predicted after %u ms, but %s allows %u ms. Try again later, "
+                  "or allow more time%s.",
+                  r->predicted_ttft_ms,
+                  r->slo_is_of_key ? "slo_ttft_ms of this API key" : "x-slo-ttft-ms",
+                  r->slo_ttft_ms, r->slo_is_of_key ? " with the header x-slo-ttft-ms" : "");
 }
 
 void promise_tell(const struct api_request *r)

@@ -79,7 +79,8 @@ struct api_request {
     bool counted;    /* true = the request is in the table and counted in `n_open_choices` */
     /* promised and predicted milliseconds from arrival to the first token; 0 = none (promise.h) */
     uint32_t slo_ttft_ms, predicted_ttft_ms;
-    bool full_usage; /* the answer's usage has what the request used in the cluster */
+    bool slo_is_of_key; /* the client sent no x-slo-ttft-ms */
+    bool full_usage;    /* the answer's usage has what the request used in the cluster */
     struct api_request *next, **link; /* links in the list of live requests, or of dead requests */
     struct api_request *next_bucket, **link_bucket;
 };

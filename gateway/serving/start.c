@@ -325,6 +325,7 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->key = q->key;
     r->full_usage = q->full_usage;
     r->slo_ttft_ms = slo_ttft_ms;
+    r->slo_is_of_key = q->slo_ttft.len == 0;
     r->arrival_ns = r->last_progress_ns = serving_now(r->s);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
     snprintf(r->asked_model, sizeof r->asked_model, STR_FMT, STR_ARG(q->model));

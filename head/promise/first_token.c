@@ -9,8 +9,6 @@
  * is bounded by FIRST_TOKEN_PROMPTS. */
 #include "head/promise/first_token.h"
 
-#include <stdbool.h>
-
 struct active {
     double n_left, start, n_size;
     bool is_own;
@@ -173,6 +171,24 @@ static void begin(struct replay *r, const struct first_token_work *w)
                             .n_size = w->running[i].start + w->running[i].n_left};
 }
 
+/* Replays the prompts of one step. */
+static struct step run_prompts(struct replay *r)
+{
+    struct step s = begin_step(r);
+    for (uint32_t k = 0; k < r->n_active; k++)
+        run_prompt(r, &s, &r->active[k]);
+    admit(r, &s);
+    return s;
+}
+
+bool first_token_is_next(const struct first_token_work *w)
+{
+    struct replay r;
+    begin(&r, w);
+    (void)run_prompts(&r);
+    return !r.own_waits;
+}
+
 double first_token_ns(const struct first_token_work *w, const struct step_cost *cost,
                       const struct first_token_flight *flight)
 {
@@ -188,10 +204,7 @@ double first_token_ns(const struct first_token_work *w, const struct step_cost *
     for (uint32_t i = 0; i < FIRST_TOKEN_STEPS; i++) {
         r.n_later += w->later_tokens * (planned - previous);
         previous = planned;
-        struct step s = begin_step(&r);
-        for (uint32_t k = 0; k < r.n_active; k++)
-            run_prompt(&r, &s, &r.active[k]);
-        admit(&r, &s);
+        struct step s = run_prompts(&r);
         admit_later(&r, &s);
         const struct step_work work = end_step(&r, &s);
         planned = w->depth > 1 ? t : t + step_cost_ns(cost, &work);

@@ -4,6 +4,8 @@
  * share the prompt tokens of each step as the scheduler shares them, and the decodes run beside
  * them. The work is bounded by FIRST_TOKEN_STEPS; a longer queue is extrapolated. The code is
  * pure. docs/develop/head.md, "Promises", has the rules. */
+#include <stdbool.h>
+
 #include "head/budget/step_budget.h"
 #include "head/promise/step_cost.h"
 
@@ -40,6 +42,8 @@ struct first_token_flight {
     uint32_t n;
 };
 
+/* Returns true when the next plan is expected to have the request in it. */
+bool first_token_is_next(const struct first_token_work *w);
 /* Returns the expected time from now to the first token, ns. */
 double first_token_ns(const struct first_token_work *w, const struct step_cost *cost,
                       const struct first_token_flight *flight);

@@ -11,7 +11,8 @@
 #include "head/routing/route.h"
 #include "head/state/requests.h"
 
-/* most requests that wait for another one's promise in a pass, while other replicas are free */
+/* After this many requests of a pass have waited for other ones' promises, requests for which any
+ * slot is shut are not looked at. */
 enum { GUARDED_MOST = 64 };
 
 /* Ends a request that exceeds the model's limits, which may have been unknown when it arrived.
@@ -131,9 +132,21 @@ static bool too_large(struct head_core *h, struct request *r)
     return true;
 }
 
+/* Returns the slot that the request may enter now, or NULL. `l` is the slot where it waits for its
+ * grammar; NULL = none. Each try of the loop shuts a slot, so there are no more tries than slots.
+ */
+static struct engine_slot *find_slot(struct head_core *h, struct request *r, struct engine_slot *l)
+{
+    if (l)
+        return promises_let_in(h, r, l) ? l : NULL;
+    do
+        l = route_find(h, r);
+    while (l && !promises_let_in(h, r, l));
+    return l;
+}
+
 static void place_held(struct head_core *h)
 {
-    promises_begin_pass(h);
     /* Requests that a full queue returns are appended to the list. They are not tried again in
      * this turn. */
     uint32_t n = h->n_held, n_guarded = 0;
@@ -141,26 +154,30 @@ static void place_held(struct head_core *h)
         next = r->next;
         if (grammars_waits(h, r) || !adapter_bind(h, r))
             continue; /* the request waits for a grammar or an adapter, or has ended */
+        if (promises_shut_out(h, r, n_guarded >= GUARDED_MOST))
+            continue;
         if (give_up(h, r) || too_large(h, r))
             continue;
         struct engine_slot *l = grammars_engine_slot(h, r);
         if (!l && grammars_cannot(h, r))
             continue;
-        if (!l)
-            l = route_find(h, r);
-        if (!l && request_is_suspect(r))
-            /* a suspect waits for its own conditions; other requests are placed meanwhile */
+        l = find_slot(h, r, l);
+        n_guarded += !l && h->promises.n_guarded > 0;
+        if (!l && (h->promises.n_guarded > 0 || request_is_suspect(r)))
+            /* the request waits for its own conditions; other ones are placed meanwhile */
             continue;
         if (!l)
             return;
-        if (!promises_let_in(h, r, l)) {
-            if (h->promises.n_guarded == h->n_live || ++n_guarded == GUARDED_MOST)
-                return;
-            continue;
-        }
         if (grammars_admit(h, r, l))
             place(h, r, l);
     }
+}
+
+static void place_pass(struct head_core *h)
+{
+    promises_begin_pass(h);
+    place_held(h);
+    promises_end_pass(h);
 }
 
 void admission_place(struct head_core *h)
@@ -169,13 +186,13 @@ void admission_place(struct head_core *h)
     if (h->n_held == 0 || h->n_live == 0 || (g->n_waiting == h->n_held && g->looked == g->looks))
         return;
     g->passed_over = false;
-    place_held(h);
+    place_pass(h);
     /* A tenant was passed over, and the other tenants have had their turn. The order of turns no
      * longer counts. */
     if (g->passed_over) {
         g->looks++;
         g->any_turn = true;
-        place_held(h);
+        place_pass(h);
         g->any_turn = false;
     }
     g->looked = g->looks;

@@ -118,28 +118,48 @@ void promises_begin_pass(struct head_core *h)
     h->promises.n_guarded = 0;
 }
 
-/* Forgets promises that later requests cannot break any more. */
+void promises_end_pass(struct head_core *h)
+{
+    h->promises.pass++; /* no slot is shut any more */
+}
+
+/* Returns true while later requests could break this promise, and would wait for no more than
+ * its prompt: the next plan is not made yet, or the prompt runs. */
+static bool still_guards(const struct head_core *h, const struct engine_slot *l,
+                         const struct promise_guard *g)
+{
+    const struct request *r = request_table_find(h->requests, g->id, g->i_choice);
+    return r && r->i_replica == l->replica->index && r->promise.state == PROMISE_MADE &&
+           h->now_ns < g->until_ns && scheduler_prompt_left(r) > 0 &&
+           (r->state == REQUEST_RUNNING || l->last_step == g->after_step);
+}
+
 static void drop_guards(const struct head_core *h, struct engine_slot *l)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < l->n_guards; i++) {
-        const struct promise_guard *g = &l->guards[i];
-        const struct request *r = request_table_find(h->requests, g->id, g->i_choice);
-        if (r && r->i_replica == l->replica->index && r->promise.state == PROMISE_MADE &&
-            scheduler_prompt_left(r) > 0)
-            l->guards[n++] = *g;
+        if (still_guards(h, l, &l->guards[i]))
+            l->guards[n++] = l->guards[i];
     }
     l->n_guards = n;
 }
 
-/* Guards the promise if later requests could break it. left_ns: time until it is broken. */
-static void guard(struct engine_slot *l, const struct request *r, const struct first_token_work *w,
-                  const struct first_token_flight *f, double left_ns)
+/* Guards the promise if later requests could break it and the request is next. Otherwise they
+ * would wait for as long as the request waits in its own tenant's queue. left_ns: time until the
+ * promise is broken. */
+static void guard(const struct head_core *h, struct engine_slot *l, const struct request *r,
+                  const struct first_token_work *w, const struct first_token_flight *f,
+                  double left_ns)
 {
-    if (predict_beside(l, w, f, true) <= left_ns)
+    if (!first_token_is_next(w) || predict_beside(l, w, f, true) <= left_ns)
         return;
-    struct promise_guard g = {r->id, r->i_choice, r->priority,
-                              left_ns - predict_beside(l, w, f, false)};
+    const struct promise_guard g = {.id = r->id,
+                                    .i_choice = r->i_choice,
+                                    .priority = r->priority,
+                                    .spare_ns = left_ns - predict_beside(l, w, f, false),
+                                    .until_ns = h->now_ns + (uint64_t)left_ns,
+                                    .after_step = l->last_step};
+    drop_guards(h, l);
     if (l->n_guards < PROMISE_GUARDS) {
         l->guards[l->n_guards++] = g;
         return;
@@ -159,23 +179,48 @@ static double added_ns(const struct engine_slot *l, const struct request *r)
     return step_cost_added_ns(&l->cost, &w);
 }
 
+static bool returns(const struct request *r)
+{
+    return r->resubmitted || r->state == REQUEST_PREEMPTED;
+}
+
+bool promises_shut(const struct head_core *h, const struct engine_slot *l, const struct request *r)
+{
+    return l->guarded_pass == h->promises.pass && r->priority >= l->guarded_class && !returns(r);
+}
+
+bool promises_shut_out(const struct head_core *h, const struct request *r, bool any)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; h->promises.n_guarded > 0 && i < h->n_live; i++)
+        n += promises_shut(h, &h->engine_slots[h->live[i]], r);
+    return n > 0 && (any || n == h->n_live);
+}
+
+static void shut(struct head_core *h, struct engine_slot *l, int32_t priority)
+{
+    const bool first = l->guarded_pass != h->promises.pass;
+    h->promises.n_guarded += first;
+    l->guarded_pass = h->promises.pass;
+    l->guarded_class = first || priority < l->guarded_class ? priority : l->guarded_class;
+}
+
 bool promises_let_in(struct head_core *h, const struct request *r, struct engine_slot *l)
 {
     if (l->n_guards == 0)
         return true;
     drop_guards(h, l);
-    bool waits = l->guarded_pass == h->promises.pass;
     const double ns = added_ns(l, r);
-    for (uint32_t i = 0; i < l->n_guards; i++)
-        waits = waits || (ns > l->guards[i].spare_ns && r->priority >= l->guards[i].priority);
-    if (!waits || r->resubmitted || r->state == REQUEST_PREEMPTED) {
-        for (uint32_t i = 0; i < l->n_guards; i++)
-            l->guards[i].spare_ns -= ns;
-        return true;
+    for (uint32_t i = 0; i < l->n_guards && !returns(r); i++) {
+        const struct promise_guard *g = &l->guards[i];
+        if (ns > g->spare_ns && r->priority >= g->priority)
+            shut(h, l, g->priority);
     }
-    h->promises.n_guarded += l->guarded_pass != h->promises.pass;
-    l->guarded_pass = h->promises.pass;
-    return false;
+    if (promises_shut(h, l, r))
+        return false;
+    for (uint32_t i = 0; i < l->n_guards; i++)
+        l->guards[i].spare_ns -= ns;
+    return true;
 }
 
 /* ---- decisions ---- */
@@ -192,7 +237,7 @@ void promises_refuse(struct head_core *h, const struct request_promise *p, char 
     h->promises.n_refused++;
     snprintf(out, size,
              "the first token is predicted after %u ms, but the request allows %u ms. Try again "
-             "later, or raise x-slo-ttft-ms",
+             "later, or allow more time",
              p->predicted_ms, p->slo_ms);
 }
 
@@ -204,6 +249,7 @@ bool promises_admit(struct head_core *h, struct request *r, struct engine_slot *
     p->state = PROMISE_MADE;
     if (!step_cost_is_known(&l->cost)) {
         h->promises.n_unknown++;
+        p->predicted_ms = 0; /* the time of a start (submit.c) is no prediction */
         return true;
     }
     struct first_token_work w;
@@ -213,7 +259,7 @@ bool promises_admit(struct head_core *h, struct request *r, struct engine_slot *
     p->predicted_ms = ms < 1 ? 1 : ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
     if (p->predicted_ms <= p->slo_ms) {
         h->promises.n_accepted++;
-        guard(l, r, &w, &f, (double)p->slo_ms * NS_PER_MS - waited_ns);
+        guard(h, l, r, &w, &f, (double)p->slo_ms * NS_PER_MS - waited_ns);
         return true;
     }
     char text[sizeof r->text];

@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "head/request/request.h"
 #include "head/routing/kv_compat.h"
+#include "head/routing/promises.h"
 
 /* STALE_NS is the age from which a measured speed is not used, since the replica had nothing to
  * do. The mean speed replaces it, so that a replica that was slow once is tried again. */
@@ -168,6 +169,8 @@ static bool is_route(const struct head_core *h, const struct engine_slot *l,
 {
     if (!takes(h, l, r))
         return false;
+    if (!from && promises_shut(h, l, r))
+        return false;
     if (!from)
         return l->role != REPLICA_DECODE || decodes_prompts;
     return l != from && l->replica->vocab_size == from->replica->vocab_size &&
@@ -225,7 +228,7 @@ static struct engine_slot *engine_slot_of_last(struct head_core *h, const struct
         return NULL;
     struct engine_slot *l = &h->engine_slots[last->i_replica];
     if (!l->scheduler || l->replica->epoch != last->epoch || !takes(h, l, r) ||
-        !takes_prompts(h, l))
+        !takes_prompts(h, l) || promises_shut(h, l, r))
         return NULL;
     struct scheduler_load load = load_of(l);
     return ends_before(&load, 1) == 0 ? l : NULL;

@@ -12,8 +12,8 @@ struct route {
     double cost_ns;   /* lower bound of the cost, or the exact cost once known, ns */
 };
 
-/* Returns the slot for this request, or NULL when no slot can take the request now. Sets
- * r->n_hit. */
+/* Returns the slot for this request, or NULL when no slot can take the request now. Slots that a
+ * guard shuts to the request (promises.h) are left out. Sets r->n_hit. */
 struct engine_slot *route_find(struct head_core *h, struct request *r);
 /* Returns true when this slot can take the request. Sets r->n_hit. */
 bool route_takes(struct head_core *h, struct request *r, struct engine_slot *l);

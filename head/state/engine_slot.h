@@ -21,12 +21,14 @@ enum role_trouble {
 
 #define PROMISE_GUARDS 16u /* most promises of a slot that later requests must not break */
 
-/* Guards a promise that later requests could break, until the request's last chunk is planned. */
+/* Guards a promise that later requests could break, until the request's last chunk is planned.
+ * The guard ends sooner when the next plan leaves the request waiting. */
 struct promise_guard {
     struct request_id id;
     uint32_t i_choice;
     int32_t priority;
     double spare_ns; /* time that later requests may still add before the promise is broken */
+    uint64_t until_ns, after_step; /* when the promise is broken; last plan before the guard */
 };
 
 /* Describes an engine slot. Its index is the index of its replica. */
@@ -54,7 +56,10 @@ struct engine_slot {
     uint64_t arrivals_ns;
     struct promise_guard guards[PROMISE_GUARDS];
     uint32_t n_guards;
-    uint64_t guarded_pass; /* pass of admission_place in which a request waited for a guard */
+    /* pass of admission_place in which a request waited for a guard, and the best class of the
+     * guards for which requests wait then */
+    uint64_t guarded_pass;
+    int32_t guarded_class;
     /* last suspect placed here; the suspect may have moved or gone since */
     struct request_id suspect;
     uint32_t suspect_choice; /* choice index of that suspect */

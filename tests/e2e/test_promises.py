@@ -69,7 +69,10 @@ def test_bad_values(cluster, value):
 
 
 def test_the_default_of_a_key(cluster):
-    assert post(cluster, key="key-tight").status_code == 429
+    refused = post(cluster, key="key-tight")
+    assert refused.status_code == 429
+    message = refused.json()["error"]["message"]
+    assert ", but slo_ttft_ms of this API key allows 1 ms. Try again later, or allow more time with the header x-slo-ttft-ms." in message
     r = post(cluster, key="key-tight", slo=60000)  # the header replaces the default
     assert r.status_code == 200 and PREDICTED in r.headers
     assert PREDICTED not in post(cluster).headers

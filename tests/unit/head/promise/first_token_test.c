@@ -1,6 +1,7 @@
 /* Tests the replay of the steps until a first token: on an idle replica, behind running prompts,
  * behind a queue, beside decodes, with steps in flight, with full slots and a full KV cache, with
- * later requests, and with a queue that is longer than what is replayed. */
+ * later requests, and with a queue that is longer than what is replayed; and whether the next
+ * plan has the request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,6 +99,24 @@ static void later_requests_share_the_step(void **state)
     assert_ms(first_token_ns(&w, &cost, &none), 21);
 }
 
+static void the_next_plan_has_the_request(void **state)
+{
+    struct first_token_work w = idle();
+    assert_true(first_token_is_next(&w));
+    w.running[w.n_running++] = (struct first_token_prompt){301, 0};
+    w.n_ahead = 2;
+    w.n_ahead_tokens = 402;
+    assert_true(first_token_is_next(&w));
+    w.n_ahead_tokens = 802; /* with those in front the step is full */
+    assert_false(first_token_is_next(&w));
+    w = idle();
+    w.n_free_slots = 0;
+    assert_false(first_token_is_next(&w));
+    w = idle();
+    w.n_free_tokens = 50;
+    assert_false(first_token_is_next(&w));
+}
+
 static void a_long_queue_is_extrapolated(void **state)
 {
     struct first_token_work w = idle();
@@ -127,6 +146,7 @@ int main(void)
         cmocka_unit_test(others_in_front),
         cmocka_unit_test(full_slots_wait_for_an_end),
         cmocka_unit_test(later_requests_share_the_step),
+        cmocka_unit_test(the_next_plan_has_the_request),
         cmocka_unit_test(a_long_queue_is_extrapolated),
         cmocka_unit_test(nothing_moves),
     };
