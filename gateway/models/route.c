@@ -56,32 +56,55 @@ static bool is_named(const struct api_key *key, const char *model)
     return key && key->limits.models && limits_allow_model(key, str_from(model));
 }
 
+/* Sets the weights of the targets that the key may use. Returns their sum. A target of weight 0 is
+ * chosen only by name. */
+static uint64_t weigh(const struct model_route *r, const struct api_key *key, bool any_named,
+                      uint32_t *weights)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < r->file->n_targets; i++) {
+        const uint32_t weight = r->file->targets[i].weight;
+        const bool named = is_named(key, r->file->targets[i].model);
+        weights[i] = !any_named ? weight : named ? (weight ? weight : 1) : 0;
+        sum += weights[i];
+    }
+    return sum;
+}
+
+/* Sets the weights of failing targets to 0 if another one can serve. Returns the new sum. */
+static uint64_t eject(const struct model_route *r, uint64_t sum, uint32_t *weights)
+{
+    uint32_t healthy[ROUTE_TARGETS_MAX];
+    uint64_t rest = 0;
+    for (uint32_t i = 0; i < r->file->n_targets; i++) {
+        healthy[i] = weights[i] > 0 && !is_ejected(r->targets[i]) ? weights[i] : 0;
+        rest += healthy[i];
+    }
+    if (rest == 0)
+        return sum;
+    memcpy(weights, healthy, r->file->n_targets * sizeof *weights);
+    return rest;
+}
+
+static struct served_model *asked_target(const struct model_route *r, struct str asked,
+                                         const struct api_key *key, bool any_named)
+{
+    for (uint32_t i = 0; i < r->file->n_targets; i++)
+        if (str_eq_c(asked, r->file->targets[i].model))
+            return any_named && !is_named(key, r->file->targets[i].model) ? NULL : r->targets[i];
+    return NULL;
+}
+
 struct served_model *model_route_choose(const struct model_route *r, struct str asked,
                                         const struct api_key *key, struct rng *rng)
 {
-    uint32_t weights[ROUTE_TARGETS_MAX];
-    uint64_t sum = 0, healthy = 0; /* weights of all targets, and of those that can serve */
-    bool any_named = false, is_out[ROUTE_TARGETS_MAX];
-    const uint32_t n = r->file->n_targets;
-    for (uint32_t i = 0; i < n; i++)
-        any_named |= is_named(key, r->file->targets[i].model);
-    for (uint32_t i = 0; i < n; i++) {
-        const char *model = r->file->targets[i].model;
-        if (asked.len > 0 && str_eq_c(asked, model))
-            return any_named && !is_named(key, model) ? NULL : r->targets[i];
-        /* a target of weight 0 is chosen only by name */
-        const uint32_t weight = r->file->targets[i].weight;
-        weights[i] = !any_named ? weight : is_named(key, model) ? (weight ? weight : 1) : 0;
-        is_out[i] = weights[i] > 0 && is_ejected(r->targets[i]);
-        sum += weights[i];
-        healthy += is_out[i] ? 0 : weights[i];
-    }
+    uint32_t weights[ROUTE_TARGETS_MAX], i = 0;
+    bool any_named = false;
+    for (uint32_t k = 0; k < r->file->n_targets; k++)
+        any_named |= is_named(key, r->file->targets[k].model);
     if (asked.len > 0)
-        return NULL;
-    for (uint32_t i = 0; healthy > 0 && i < n; i++)
-        weights[i] = is_out[i] ? 0 : weights[i];
-    uint64_t at = rng_below(rng, healthy > 0 ? healthy : sum);
-    uint32_t i = 0;
+        return asked_target(r, asked, key, any_named);
+    uint64_t at = rng_below(rng, eject(r, weigh(r, key, any_named, weights), weights));
     while (at >= weights[i])
         at -= weights[i++];
     return r->targets[i];

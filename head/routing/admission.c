@@ -145,6 +145,14 @@ static struct engine_slot *find_slot(struct head_core *h, struct request *r, str
     return l;
 }
 
+/* Returns true when the request waits for a grammar, an adapter, room or a promise, or has ended.
+ * `any_guarded`: many requests behind guards were tried in this pass. */
+static bool is_passed_over(struct head_core *h, struct request *r, bool any_guarded)
+{
+    return grammars_waits(h, r) || !adapter_bind(h, r) || promises_shut_out(h, r, any_guarded) ||
+           give_up(h, r) || too_large(h, r);
+}
+
 static void place_held(struct head_core *h)
 {
     /* Requests that a full queue returns are appended to the list. They are not tried again in
@@ -152,11 +160,7 @@ static void place_held(struct head_core *h)
     uint32_t n = h->n_held, n_guarded = 0;
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
-        if (grammars_waits(h, r) || !adapter_bind(h, r))
-            continue; /* the request waits for a grammar or an adapter, or has ended */
-        if (promises_shut_out(h, r, n_guarded >= GUARDED_MOST))
-            continue;
-        if (give_up(h, r) || too_large(h, r))
+        if (is_passed_over(h, r, n_guarded >= GUARDED_MOST))
             continue;
         struct engine_slot *l = grammars_engine_slot(h, r);
         if (!l && grammars_cannot(h, r))
