@@ -4,7 +4,8 @@
  * checks both and the entry's value wins. The options that the gateways need are kept as text for
  * the gateways' file.
  * Invariants: a name and an alias occur once in the set. A tag occurs once. An option belongs to a
- * model when its group (common/options/groups.h) does; any other one is refused by name. */
+ * model when its group (common/options/groups.h) or `model_words` says so; any other one is refused
+ * by name. */
 #include "cli/up/set/read.h"
 
 #include <errno.h>
