@@ -20,7 +20,7 @@ static const struct command rows[] = {
     {"serve", "MODEL [OPTION...]", "Alias of `cox up`, with vLLM's name for it.", cmd_serve,
      TABLE(up), .groups = option_groups},
     {"pull", "MODEL [OPTION...]", "Download a model into the cache.", cmd_pull, TABLE(pull)},
-    {"models", "[OPTION...]",
+    {"models", "[list|add|rm|alias] [OPTION...]",
      "List the models in the cache; also list, add, rm, alias for a running cluster.",
      .run_among = cmd_models, TABLE(models)},
     {"models list", "[OPTION...]", "List the models of a running cluster of several models.",

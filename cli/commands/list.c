@@ -20,11 +20,14 @@ const struct command *command_find(const struct command_table *t, const char *na
 const struct command *command_nearest(const struct command_table *t, const char *name)
 {
     const struct command *best = NULL;
-    size_t best_distance = strlen(name) / 3 + 2;
+    const bool has_blank = strchr(name, ' ') != NULL;
+    const size_t n_group = has_blank ? strcspn(name, " ") + 1 : 0;
+    size_t best_distance = strlen(name + n_group) / 3 + 2;
     for (size_t i = 0; i < t->n; i++) {
-        bool is_first = t->rows[i].help && !strchr(t->rows[i].name, ' ');
-        size_t d =
-            is_first ? str_distance(str_from(name), str_from(t->rows[i].name)) : best_distance;
+        const char *row = t->rows[i].name;
+        bool is_like = t->rows[i].help && (strchr(row, ' ') != NULL) == has_blank &&
+                       strncmp(row, name, n_group) == 0;
+        size_t d = is_like ? str_distance(str_from(name), str_from(row)) : best_distance;
         if (d < best_distance) {
             best_distance = d;
             best = &t->rows[i];

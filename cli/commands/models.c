@@ -235,6 +235,18 @@ static void print_table(const char *cache_dir, const struct cached_models *l)
             printf("%s\n", next[s]);
 }
 
+static int refuse_word(const struct command_table *t, const char *name, const char *word)
+{
+    const struct command *near = command_nearest(t, name);
+    fprintf(stderr, "cox models: unknown command \"%.40s\"; ", word);
+    if (near)
+        fprintf(stderr, "did you mean \"cox %s\"?\n", near->name);
+    else
+        fprintf(stderr, "use list, add, rm or alias for a running cluster; `cox models` alone "
+                        "lists the cache\n");
+    return EXIT_USAGE;
+}
+
 int cmd_models(const struct command_table *t, int argc, char **argv)
 {
     char name[40];
@@ -244,14 +256,17 @@ int cmd_models(const struct command_table *t, int argc, char **argv)
     struct error err = {0};
     char cache_dir[4096];
     int code;
-    const struct command_line line = {
-        .usage = "cox models [OPTION...]", .specs = models_specs, .n_specs = models_n_specs};
+    const struct command_line line = {.usage = "cox models [list|add|rm|alias] [OPTION...]",
+                                      .specs = models_specs,
+                                      .n_specs = models_n_specs};
     snprintf(name, sizeof name, "models %.20s", argc > 1 && argv[1][0] != '-' ? argv[1] : "");
     const struct command *sub = command_find(t, name);
     if (sub) {
         argv[1] = name;
         return command_run(t, sub, argc - 1, argv + 1);
     }
+    if (argc > 1 && argv[1][0] != '-')
+        return refuse_word(t, name, argv[1]);
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         if (!find_cache(&o, "models", cache_dir)) {
             code = EXIT_USAGE;

@@ -42,6 +42,8 @@
 
 /* time in ms; it exceeds the time that a gateway gives its clients to read the last message */
 enum { LAST_WORDS_MS = 9000 };
+/* A worker that gets SIGTERM drains for at most 30 s (its --drain-timeout). */
+enum { LEAVE_KILL_MS = 40000 };
 enum { LOG_NAME_BYTES = 14 };
 
 struct up {
@@ -429,6 +431,7 @@ static enum status run(struct up *u, struct error *err)
                                           .pids_file = u->o->print_pids,
                                           .drain_role = UP_GATEWAY,
                                           .drain_ms = drain_ms(u->o->shutdown_timeout_s),
+                                          .leave_ms = LEAVE_KILL_MS,
                                           .color = color,
                                           .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,

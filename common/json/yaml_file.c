@@ -59,10 +59,18 @@ enum status yaml_file_tree(struct str text, json_t **owned, struct error *err)
     return s;
 }
 
+/* Returns the file that a link leads to, because a change must not replace the link. `out` holds
+ * its path. */
+static const char *follow(const char *path, char out[PATH_MAX])
+{
+    return realpath(path, out) ? out : path;
+}
+
 enum status yaml_file_store(const char *path, const char *text, mode_t mode, struct error *err)
 {
-    char fresh[PATH_MAX + 16];
+    char target[PATH_MAX], fresh[PATH_MAX + 16];
     struct stat old;
+    path = follow(path, target);
     mode = stat(path, &old) == 0 ? old.st_mode & 0777 : mode;
     const size_t n = strlen(text);
     snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
@@ -85,7 +93,8 @@ enum status yaml_file_store(const char *path, const char *text, mode_t mode, str
 
 int yaml_file_lock(const char *path, struct error *err)
 {
-    char name[PATH_MAX + 16];
+    char target[PATH_MAX], name[PATH_MAX + 16];
+    path = follow(path, target);
     snprintf(name, sizeof name, "%s.lock", path);
     const int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     int e = fd < 0 ? errno : 0;

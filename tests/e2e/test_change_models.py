@@ -50,11 +50,12 @@ class Stream:
 def test_models_come_and_leave_beside_a_stream(tmp_path):
     with Up(tmp_path, "null", "second=null", "--null-step-us", 20000) as c:
         c.wait_ready()
-        stay, leave = Stream(c, "null", 200), Stream(c, "second", 150)
+        stay = Stream(c, "null", 200)
         models(c, "add", "third=null", "--alias", "gpt-4o")
         wait_for("the added model serves", lambda: c.ask("third").status_code == 200 and c.ask("gpt-4o").status_code == 200)
         models(c, "alias", "third", "other", "--remove", "gpt-4o")
         wait_for("the names are changed", lambda: c.ask("other").status_code == 200 and c.ask("gpt-4o").status_code == 404)
+        leave = Stream(c, "second", 250)
         models(c, "rm", "second")
         wait_for("the name is gone", lambda: c.ask("second").status_code == 404)
         assert set(listed(c)) == {"null", "third"} and listed(c)["third"]["aliases"] == ["other"]
@@ -80,8 +81,9 @@ def test_what_is_refused_changes_nothing(tmp_path):
         assert "has no model of the name x" in models(c, "rm", "x", code=1)
         assert "is the cluster's last model" in models(c, "rm", "a", code=1)
         assert "a has no alias b" in models(c, "alias", "a", "--remove", "b", code=1)
-        assert "org/none" in models(c, "add", "x=hf:org/none", code=1)
+        assert "hf:org/none is not complete in the cache, and a running cluster does not download" in models(c, "add", "x=hf:org/none", code=1)
         assert "org/none" in models(c, "add", "x=hf:org/none", "--set", "load_format=stream", code=1)
+        assert 'did you mean "cox models list"?' in models(c, "lst", code=2)
         assert c.pids() == before and set(listed(c)) == {"a"} and c.ask("a").status_code == 200
         models(c, "add", "x=null")  # it needs no memory
         c.process.terminate()  # the loop still hears signals
@@ -111,8 +113,26 @@ def test_an_added_model_that_cannot_start_fails_alone(tmp_path):
         models(c, "add", f"bad={broken}")
         wait_for("it has failed", lambda: listed(c)["bad"]["state"] == "failed")
         assert c.ask("second").status_code == 200 and stream.end()
+        models(c, "rm", "second")
+        assert "would remain have all failed" in models(c, "rm", "null", code=1)
+        assert c.ask("null").status_code == 200 and set(listed(c)) == {"null", "bad"}
         models(c, "rm", "bad")
         wait_for("its slot is free", lambda: "head-bad" not in c.pids() and "bad" not in c.states())
+
+
+def test_an_order_keeps_the_processes_of_other_models(tmp_path):
+    file, link = tmp_path / "models.yaml", tmp_path / "link.yaml"
+    file.write_text("models:\n- {name: one, model: 'null', max_num_seqs: 8}\n- {name: two, model: 'null'}\n")
+    link.symlink_to(file)
+    with Up(tmp_path, "--models", link) as c:
+        c.wait_ready()
+        before = c.pids()
+        models(c, "alias", "two", "deux")
+        wait_for("the name leads to the model", lambda: c.ask("deux").status_code == 200)
+        assert c.pids() == before and "was removed" not in c.log()
+        assert link.is_symlink() and json.loads(file.read_text())["models"][1]["aliases"] == ["deux"]
+        told = models(c, "add", "one=null", code=1)
+        assert "two models have the name one" in told and ".yaml:" not in told, told
 
 
 def test_two_adds_at_once(tmp_path):

@@ -37,6 +37,7 @@ struct child {
     uint32_t i;
     struct loop_child *process; /* process of the child; NULL = not running */
     struct loop_timer *restart;
+    struct loop_timer *kill; /* sends SIGKILL to a process that leaves; NULL = not started */
     struct restart_policy policy;
     uint64_t started_ns;
     bool started_before;
@@ -318,6 +319,8 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     int pid = loop_child_pid(process);
     loop_child_free(process);
     c->process = NULL;
+    loop_timer_stop(c->kill);
+    c->kill = NULL;
     s->n_alive--;
     /* during a drain, open requests still need head and workers */
     bool is_wanted = !s->stopping || (s->draining && c->plan->role != s->o.drain_role);
@@ -399,6 +402,24 @@ enum status supervisor_add(struct supervisor *s, const struct up_child *plan, st
     return st;
 }
 
+static void on_kill(void *ctx)
+{
+    struct child *c = ctx;
+    loop_timer_stop(c->kill);
+    c->kill = NULL;
+    supervisor_say(c->s, "warning: %s gets SIGKILL, because it did not end %u s after SIGTERM",
+                   c->plan->name, c->s->o.leave_ms / 1000);
+    loop_child_kill(c->process, SIGKILL);
+}
+
+/* Ends the process of a child that leaves. SIGTERM lets a worker drain first. */
+static void end_process(struct child *c)
+{
+    loop_child_kill(c->process, SIGTERM);
+    if (c->plan->model > 0 && c->s->o.leave_ms > 0 && !c->kill)
+        c->kill = loop_timer_start(c->s->o.loop, c->s->o.leave_ms, 0, on_kill, c);
+}
+
 void supervisor_leave(struct supervisor *s, const char *name, bool leaves)
 {
     struct error err = {0};
@@ -409,7 +430,7 @@ void supervisor_leave(struct supervisor *s, const char *name, bool leaves)
         c->leaving = leaves;
         c->added = c->added || !leaves;
         if (leaves && c->process)
-            loop_child_kill(c->process, SIGTERM); /* SIGTERM lets the worker drain first */
+            end_process(c);
         loop_timer_stop(c->restart);
         c->restart = NULL;
         if (!leaves && !c->process &&

@@ -13,6 +13,9 @@ struct supervisor_options {
     /* role that ends first in a shutdown, after it has finished its work */
     enum up_role drain_role;
     uint32_t drain_ms; /* time in which drain_role may finish its work; 0 = none */
+    /* time after SIGTERM until SIGKILL for a process of one model of several that leaves; 0 = it
+     * gets no SIGKILL */
+    uint32_t leave_ms;
     bool color;
     bool quiet; /* the supervisor writes nothing to stderr; on_line shows the lines */
     /* Called for every line of the log, without the name in front. is_stderr: the child wrote

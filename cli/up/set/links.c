@@ -25,6 +25,8 @@ static enum status fault(const struct check *c, const struct yaml_node *at, cons
     va_start(ap, fmt);
     vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
+    if (!c->file)
+        return error_set(c->err, STATUS_INVALID, "%s", why);
     return error_set(c->err, STATUS_INVALID, "%s:%u: %s", c->file, at->at.line, why);
 }
 

@@ -6,7 +6,8 @@
 #include "common/config/yaml_tree.h"
 
 /* `models` is the file's list of models, in the order of the set. `routes` may be NULL. `file` is
- * for the error's text. STATUS_INVALID: the text has the file's name and the line. */
+ * for the error's text; NULL = the models are in no file. STATUS_INVALID: the text has the file's
+ * name and the line. */
 MUST_USE enum status set_links_check(const struct up_set *set, const struct yaml_node *models,
                                      const struct yaml_node *routes, const char *file,
                                      struct error *err);

@@ -42,14 +42,14 @@ static uint64_t fixed_of_all(const struct set_need *need)
     return weights_of_all(need) + need->other_bytes * need->n_workers;
 }
 
-static uint64_t model_bytes(const struct set_need *need)
+uint64_t set_model_bytes(const struct set_need *need)
 {
     return fixed_of_all(need) + need->kv_bytes * need->n_workers;
 }
 
 uint32_t set_devices_of(const struct set_memory *m, const struct set_need *need, uint64_t *each)
 {
-    *each = m->on_gpus ? set_worker_bytes(need) : model_bytes(need);
+    *each = m->on_gpus ? set_worker_bytes(need) : set_model_bytes(need);
     return need->n_workers == 0 ? 0 : m->on_gpus ? need->n_workers : 1;
 }
 
@@ -311,7 +311,7 @@ void set_memory_print(const struct set_memory *m, const struct set_need *needs, 
         strbuf_printf(out, "%-*s  %-9s  %10s  %11s  %10s  %10s", width, r->name, starts[r->start],
                       size_text(weights_of_all(r), cells[0]),
                       size_text(r->other_bytes * w, cells[1]), size_text(r->kv_bytes * w, cells[2]),
-                      size_text(model_bytes(r), cells[3]));
+                      size_text(set_model_bytes(r), cells[3]));
         print_devices(m, r, out);
     }
     size_text(m->device_bytes, cells[0]);
@@ -337,7 +337,7 @@ static void print_model_json(const struct set_memory *m, const struct set_need *
                   ", \"other_bytes\": %" PRIu64 ", \"kv_bytes\": %" PRIu64
                   ", \"total_bytes\": %" PRIu64 ", \"first_gpu\": ",
                   names[r->start], w, weights_of_all(r), r->other_bytes * w, r->kv_bytes * w,
-                  model_bytes(r));
+                  set_model_bytes(r));
     if (m->on_gpus && w > 0)
         strbuf_printf(out, "%u}", r->first_device);
     else

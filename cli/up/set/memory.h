@@ -22,6 +22,8 @@ MUST_USE enum status set_memory_plan(const struct set_memory *m, struct set_need
                                      uint32_t *n_at_once, struct error *err);
 /* Returns the memory of one worker. */
 uint64_t set_worker_bytes(const struct set_need *need);
+/* Returns the memory of all workers of a model. Weights that they share count once. */
+uint64_t set_model_bytes(const struct set_need *need);
 /* Returns the number of devices that the model occupies, and *each, the memory on each. */
 uint32_t set_devices_of(const struct set_memory *m, const struct set_need *need, uint64_t *each);
 /* Returns the memory that the model holds on each of its devices while it sleeps at `level` (1, 2),

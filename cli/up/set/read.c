@@ -4,13 +4,16 @@
  * checks both and the entry's value wins. The options that the gateways need are kept as text for
  * the gateways' file.
  * Invariants: a name and an alias occur once in the set. A tag occurs once. An option belongs to a
- * model when its group (common/options/groups.h) does; any other one is refused by name. */
+ * model when its group (common/options/groups.h) or `model_words` says so; any other one is refused
+ * by name. */
 #include "cli/up/set/read.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,7 +35,7 @@ struct reading {
     struct arena *arena;
     struct up_set *set;
     struct error *err;
-    const char *file; /* path of the file; NULL = the models are on the command line */
+    const char *file; /* path of the file; NULL = the models are in no file */
 };
 
 static const char *text(struct reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -58,6 +61,8 @@ static enum status fault(struct reading *r, const struct yaml_node *at, const ch
     va_start(ap, fmt);
     vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
+    if (!r->file) /* the text is that of an order, and no file has its lines */
+        return error_set(r->err, STATUS_INVALID, "%s", why);
     return error_set(r->err, STATUS_INVALID, "%s:%u: %s", r->file, at ? at->at.line : 1, why);
 }
 
@@ -147,6 +152,8 @@ static const char *const groups_of_models[] = {"model",    "size",        "devic
 static const char cluster_words[] =
     "model served-model-name cache-dir offline gateways gpu grammar-processes grammar-memory "
     "unknown-fields models on-demand models-memory";
+/* `model_words` lists the options of other groups that belong to a model. */
+static const char model_words[] = "step-log step-log-max-bytes";
 
 static bool has_word(const char *words, const char *name)
 {
@@ -159,8 +166,8 @@ static bool has_word(const char *words, const char *name)
 
 static bool belongs_to_model(const char *name)
 {
-    if (has_word(cluster_words, name))
-        return false;
+    if (has_word(cluster_words, name) || has_word(model_words, name))
+        return has_word(model_words, name);
     for (const struct option_group *g = option_groups; g->key; g++)
         for (size_t i = 0; i < sizeof groups_of_models / sizeof *groups_of_models; i++)
             if (strcmp(g->key, groups_of_models[i]) == 0 && has_word(g->names, name))
@@ -239,6 +246,36 @@ static bool is_own_key(const char *key)
            strcmp(key, "start") == 0;
 }
 
+/* Appends a value in one form, whether the file has its words in quotes or not, because
+ * `cox models` writes the file with quotes (common/json/yaml_file.h). */
+static void append_value(const struct yaml_node *v, struct strbuf *out)
+{
+    if (v->kind == YAML_KIND_TEXT) {
+        if (yaml_node_is_null(v))
+            strbuf_append_c(out, "null");
+        else
+            strbuf_append_json(out, str_from(v->text));
+        return;
+    }
+    if (v->kind == YAML_KIND_LIST) {
+        for (const struct yaml_node *c = v->first; c; c = c->next) {
+            strbuf_append_c(out, c == v->first ? "[" : ",");
+            append_value(c, out);
+        }
+        strbuf_append_c(out, v->n > 0 ? "]" : "[]");
+        return;
+    }
+    struct strbuf json;
+    strbuf_init(&json, 2ul * FILE_MAX_BYTES);
+    yaml_node_append_json(v, &json);
+    json_t *tree = json_loadb(json.ptr, json.len, 0, NULL);
+    char *text = tree ? json_dumps(tree, JSON_COMPACT) : NULL; /* one form of 1e5 and 100000.0 */
+    strbuf_append(out, text ? text : json.ptr, text ? strlen(text) : json.len);
+    free(text);
+    json_decref(tree);
+    strbuf_fini(&json);
+}
+
 /* Writes down what the processes of a model are made of. Models with equal texts run the same
  * processes, whatever their names. */
 static void describe(struct reading *r, struct set_model *m, const struct yaml_node *entry)
@@ -251,7 +288,7 @@ static void describe(struct reading *r, struct set_model *m, const struct yaml_n
         if (!is_own_key(v->key->text) && !set_links_is_key(v->key->text)) {
             strbuf_append_c(&b, " ");
             strbuf_append_json(&b, str_from(v->key->text));
-            yaml_node_append_json(v, &b);
+            append_value(v, &b);
         }
     m->made_of = text(r, "%s", b.ptr);
     strbuf_fini(&b);
@@ -421,7 +458,8 @@ static enum status read_yaml(struct reading *r, struct str yaml)
     struct yaml_mark at;
     if (yaml_tree_parse(yaml, r->arena, &root, &at, r->err) != STATUS_OK) {
         const struct error why = *r->err;
-        return error_set(r->err, STATUS_INVALID, "%s:%u: %s", r->file, at.line, why.text);
+        const struct yaml_node place = {.at = at};
+        return fault(r, &place, "%s", why.text);
     }
     return read_tree(r, root);
 }

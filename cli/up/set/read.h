@@ -20,8 +20,8 @@ struct set_input {
  * zeroed set before. STATUS_INVALID: the text names the model, and the line of the file. */
 MUST_USE enum status up_set_read(const struct set_input *in, struct arena *arena,
                                  struct up_set *out, struct error *err);
-/* Reads the set again from `yaml`, which is the text of a file of --models. `file` is for errors.
- */
+/* Reads the set again from `yaml`, which is the text of a file of --models. `file` is for
+ * errors; NULL = the text is no file, so an error names no line. */
 MUST_USE enum status up_set_read_again(const struct set_input *in, const char *file,
                                        struct str yaml, struct arena *arena, struct up_set *out,
                                        struct error *err);

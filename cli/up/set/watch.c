@@ -61,6 +61,11 @@ static bool ask(const struct set_watch *w, struct set_heard *out)
     out->n_asleep = read_count(scale, "workers_asleep");
     out->unused_s = s > 0 && s < 1e9 ? s : 0;
     json_decref(scale);
+    out->answered_ns = clock_mono_ns();
+    if (out->n_open > 0)
+        out->idle_since_ns = 0;
+    else if (out->idle_since_ns == 0)
+        out->idle_since_ns = out->answered_ns;
     return true;
 }
 
@@ -120,8 +125,10 @@ static void *run(void *arg)
             now.rest_answers++;
         }
         bool answers = ask(w, &now);
-        if (!answers)
+        if (!answers) {
             now.is_known = false;
+            now.idle_since_ns = 0;
+        }
         (void)pthread_mutex_lock(&w->lock);
         bool is_news = differs(&w->heard, &now);
         w->heard = now;

@@ -15,6 +15,10 @@ struct set_heard {
     double unused_s;       /* seconds since the last request */
     uint64_t rest_answers; /* answers to set_watch_rest so far */
     bool rests;            /* last answer: the head agrees. false: requests are open */
+    /* These times pass without on_change, so only set_watch_look shows their last values. */
+    uint64_t answered_ns;   /* last time at which the head answered; 0 = never */
+    uint64_t idle_since_ns; /* since then each answer had no open request; 0 = the last one had,
+                               or did not come */
 };
 
 struct set_watch_options {

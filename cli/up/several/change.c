@@ -215,6 +215,18 @@ static enum status compare(struct set_change *c, struct error *err)
 
 /* ---- the thread ---- */
 
+/* Says that files are missing. Their own error proposes an option of another command. */
+static enum status say_missing(const struct running_model *m, struct error *err)
+{
+    const char *draft = m->model->o->speculation.model;
+    return error_set(err, STATUS_NOT_FOUND,
+                     "model %s: %s%s%s is not complete in the cache, and a running cluster does "
+                     "not download. Run `cox pull` for it first",
+                     m->model->name, m->opened.name,
+                     draft && draft[0] ? " or its draft model " : "",
+                     draft && draft[0] ? draft : "");
+}
+
 static enum status open_and_measure(struct set_change *c, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
@@ -224,6 +236,8 @@ static enum status open_and_measure(struct set_change *c, struct error *err)
         m->opened.has_loop = m->model->o->offline = true;
         enum status s = up_model_open(&m->opened, m->model->o, "up", tmp_dir ? tmp_dir : "/tmp",
                                       &c->next->arena, err);
+        if (s == STATUS_NOT_FOUND && m->opened.has_not_come)
+            return say_missing(m, err);
         if (s != STATUS_OK)
             return error_prefix(err, s, "model %s", m->model->name);
         TRY(set_slot_build_plan(m, err));
@@ -241,9 +255,22 @@ static void *work(void *arg)
 
 /* ---- the change itself ---- */
 
+/* Returns true when no model of the new set could serve. A new model has not failed yet. */
+static bool have_all_failed(const struct set_change *c)
+{
+    for (uint32_t k = 0; k < c->next->set.n; k++)
+        if (!c->r->models[c->slot_of[k]].failed[0])
+            return false;
+    return true;
+}
+
 static enum status plan_and_store(struct set_change *c, struct error *err)
 {
     struct set_run *r = c->r;
+    if (have_all_failed(c))
+        return error_set(err, STATUS_INVALID,
+                         "the models that would remain have all failed, so the cluster would end. "
+                         "Add a model that serves first, or end the cluster with `cox stop`");
     TRY(set_run_fit(r, c->fresh, c->stays, c->needs, c->n_fresh, err));
     for (uint32_t i = 0; i < c->n_fresh; i++) {
         set_slot_find_place(c->fresh[i]);
@@ -309,8 +336,8 @@ static enum status begin(struct set_run *r, struct str yaml, bool stores, struct
     struct set_change *c = r->change = mem_zalloc(sizeof *c);
     c->r = r;
     c->next = set_version_new();
-    enum status s =
-        up_set_read_again(&r->in, r->set_file, yaml, &c->next->arena, &c->next->set, err);
+    const char *file = stores ? NULL : r->set_file; /* the text of an order is in no file yet */
+    enum status s = up_set_read_again(&r->in, file, yaml, &c->next->arena, &c->next->set, err);
     if (s == STATUS_OK)
         s = compare(c, err);
     if (s == STATUS_OK && stores) {

@@ -8,15 +8,12 @@
 
 #include <stdio.h>
 
+#include "cli/up/set/leave.h"
 #include "cli/up/several/rest.h"
 #include "cli/up/several/slot.h"
 #include "cli/up/several/state.h"
 #include "cli/up/several/views.h"
 #include "common/base/clock.h"
-
-/* Gateways look at their file twice a second, so LEAVE_MS passes before no request can come. A
- * head that has not answered for DEAD_MS has no requests. */
-enum { LEAVE_MS = 1500, DEAD_MS = 10000 };
 
 void set_models_changed(struct set_run *r)
 {
@@ -88,8 +85,6 @@ static void look(void *ctx)
     set_watch_look(m->watch, &m->heard);
     if (m->heard.n_replicas > 0)
         m->has_served = true;
-    if (m->heard.is_known)
-        m->heard_ns = clock_mono_ns();
     set_rest_look(r, i);
     if (m->heard.is_known)
         demand_heard(&r->demand, i, m->heard.wanted > 0, m->heard.n_open > 0,
@@ -103,7 +98,6 @@ static void look(void *ctx)
 bool set_model_watch(struct set_run *r, uint32_t i)
 {
     struct running_model *m = &r->models[i];
-    m->heard_ns = clock_mono_ns();
     m->watch =
         set_watch_start(&(struct set_watch_options){.loop = r->loop,
                                                     .admin = m->admin,
@@ -142,20 +136,34 @@ void set_model_leave(struct set_run *r, uint32_t i)
                    m->model->name);
 }
 
-static bool is_unused(const struct running_model *m, uint64_t now_ns)
+/* Returns true when the processes of a removed model may end. */
+static bool may_end(struct set_run *r, struct running_model *m, uint64_t now_ns)
 {
+    struct set_heard now;
     if (m->failed[0])
         return true;
-    if (now_ns - m->left_ns < LEAVE_MS * NS_PER_MS)
-        return false;
-    return m->heard.is_known ? m->heard.n_open == 0 : now_ns - m->heard_ns > DEAD_MS * NS_PER_MS;
+    set_watch_look(m->watch, &now); /* m->heard is as old as the last news */
+    const enum set_leave step = set_leave_decide(&now, m->left_ns, now_ns);
+    if (step == SET_LEAVE_SLOW && !m->is_slow) {
+        m->is_slow = true;
+        supervisor_say(r->supervisor,
+                       "the removed model %s still has %u open requests; they end at the latest %d "
+                       "minutes after the removal",
+                       m->model->name, now.n_open, SET_LEAVE_MAX_S / 60);
+    } else if (step == SET_LEAVE_LATE) {
+        supervisor_say(r->supervisor,
+                       "warning: the removed model %s ends with %u open requests, because they did "
+                       "not end within %d minutes",
+                       m->model->name, now.n_open, SET_LEAVE_MAX_S / 60);
+    }
+    return step == SET_LEAVE_END || step == SET_LEAVE_LATE;
 }
 
 /* Moves a removed model on: its workers end, then its head, then its slot is free. */
 static bool end_left(struct set_run *r, uint32_t i, uint64_t now_ns)
 {
     struct running_model *m = &r->models[i];
-    if (!r->demand.models[i].failed && !is_unused(m, now_ns))
+    if (!r->demand.models[i].failed && !may_end(r, m, now_ns))
         return false;
     if (!r->demand.models[i].failed) {
         demand_fail(&r->demand, i);

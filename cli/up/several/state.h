@@ -38,11 +38,11 @@ struct running_model {
     int64_t port_step, n_ports, admin_step; /* distance of its ports from the cluster's first */
     struct set_watch *watch;
     struct set_heard heard;
-    uint64_t heard_ns; /* last time at which the head answered */
     uint64_t left_ns;  /* time at which the model was removed */
     uint64_t n_rests;  /* answers to rests that were handled */
     uint32_t *n_tries; /* [plan.n_children] ends of each process before the model served */
     bool has_served, has_workers; /* has_workers: the workers were added to the supervisor */
+    bool is_slow;                 /* removed, and the user knows that requests are still open */
     char failed[SET_WHY_BYTES];
 };
 

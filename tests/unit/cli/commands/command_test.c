@@ -36,6 +36,10 @@ static void test_nearest(void **state)
         {"flagz", NULL},
         {"drian", "drain"},
         {"undrian", "undrain"},
+        {"models lst", "models list"},
+        {"models allias", "models alias"},
+        {"models status", NULL},
+        {"bench lst", NULL},
         {"a-name-that-is-much-longer-than-any-command-is", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

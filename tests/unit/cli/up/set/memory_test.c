@@ -104,6 +104,7 @@ static void shared_weights_count_once(void **state)
     assert_in_range(n[0].kv_bytes, 73 * MIB, 74 * MIB);
     assert_int_equal(set_devices_of(&host, &n[0], &each), 1);
     assert_int_equal(each, 330 * MIB + 3 * n[0].kv_bytes);
+    assert_int_equal(set_model_bytes(&n[0]), each);
     strbuf_init(&table, 0);
     set_memory_print(&host, n, 2, at_once, &table);
     assert_non_null(strstr(table.ptr, " 300.0 MiB     30.0 MiB"));

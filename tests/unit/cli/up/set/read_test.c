@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "cli/up/set/gateway_file.h"
+#include "common/json/yaml_file.h"
 
 struct read_case {
     struct up_options o;
@@ -134,6 +135,34 @@ static void a_written_set_is_the_same_set(void **state)
     end(&c);
 }
 
+/* `cox models` writes the whole file again, with each plain word in quotes. */
+static void a_stored_edit_leaves_the_other_models_alone(void **state)
+{
+    static const char text[] =
+        "models:\n"
+        "- {name: one, model: \"null\", max_num_seqs: 8, enforce-eager: true, idle_timeout: 100}\n"
+        "- name: two\n  model: \"null\"\n  chat_template: ~\n  lora_modules: [a=/x, 1]\n"
+        "  speculative_config: {a: 0.1, b: 1e5, c: [2, \"3\", null], d: {e: true}}\n";
+    struct read_case c;
+    struct up_set again = {0};
+    json_t *tree;
+    char up[] = "up", model[] = "null", *no_env[] = {NULL}, *argv[] = {up, model, NULL};
+    if (read_text(&c, text) != STATUS_OK)
+        fail_msg("%s", c.err.text);
+    assert_int_equal(yaml_file_tree(str_from(text), &tree, &c.err), STATUS_OK);
+    char *yaml = json_dumps(tree, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    const struct set_input in = {2, argv, no_env, up_specs, up_n_specs, &c.o, &c.res.positional};
+    assert_int_equal(up_set_read_again(&in, "set", str_from(yaml), &c.arena, &again, &c.err),
+                     STATUS_OK);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_string_equal(again.models[i].made_of, c.set.models[i].made_of);
+    assert_string_not_equal(again.models[0].made_of, again.models[1].made_of);
+    free(yaml);
+    json_decref(tree);
+    up_set_free(&again);
+    end(&c);
+}
+
 static void models_of_the_command_line(void **state)
 {
     struct read_case c;
@@ -214,12 +243,53 @@ static void wrong_files_are_refused_with_their_line(void **state)
     }
 }
 
+/* The text of an order of `cox models` is in no file, so an error names no line of one. */
+static void an_order_has_no_lines(void **state)
+{
+    static const char *const cases[][2] = {
+        {"models:\n- {name: a, model: b}\n- {name: a, model: c}\n", "two models have the name a."},
+        {"models:\n- {name: a, model: b, start: never}\n", "`start` must be always"},
+        {"models:\n- {name: a, model: b, fallback: c}\n", "`fallback` names c"},
+        {"models: [", "the file is not valid YAML"},
+    };
+    struct read_case c;
+    char up[] = "up", model[] = "null", *no_env[] = {NULL}, *argv[] = {up, model, NULL};
+    assert_int_equal(read_args(&c, 2, argv), STATUS_OK);
+    const struct set_input in = {2, argv, no_env, up_specs, up_n_specs, &c.o, &c.res.positional};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct up_set again = {0};
+        assert_int_equal(
+            up_set_read_again(&in, NULL, str_from(cases[i][0]), &c.arena, &again, &c.err),
+            STATUS_INVALID);
+        if (strncmp(c.err.text, cases[i][1], strlen(cases[i][1])) != 0)
+            fail_msg("%s: %s", cases[i][0], c.err.text);
+        up_set_free(&again);
+    }
+    end(&c);
+}
+
+static void each_model_has_its_step_log(void **state)
+{
+    struct read_case c;
+    assert_int_equal(read_text(&c,
+                               "models:\n- {name: a, model: b, step_log: /x/a}\n"
+                               "- {name: b, model: b, step-log: /x/b, step_log_max_bytes: 9}\n"),
+                     STATUS_OK);
+    assert_string_equal(c.set.models[0].o->step_log, "/x/a");
+    assert_string_equal(c.set.models[1].o->step_log, "/x/b");
+    assert_int_equal(c.set.models[1].o->step_log_max_bytes, 9);
+    end(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_entry_overrides_the_command_line),
         cmocka_unit_test(models_of_the_command_line),
+        cmocka_unit_test(an_order_has_no_lines),
+        cmocka_unit_test(each_model_has_its_step_log),
         cmocka_unit_test(a_written_set_is_the_same_set),
+        cmocka_unit_test(a_stored_edit_leaves_the_other_models_alone),
         cmocka_unit_test(equal_tags_get_numbers),
         cmocka_unit_test(wrong_files_are_refused_with_their_line),
     };
