@@ -1,4 +1,11 @@
-/* Moves held requests into replicas. route.c chooses the replica. */
+/* Moves held requests into replicas. route.c chooses the replica, and promises.c says whether the
+ * request may enter it now.
+ *
+ * A pass looks at the held requests in their order. A request whose own conditions are not met is
+ * passed over; when no replica takes requests, the pass ends.
+ *
+ * Invariants: everything runs on the loop thread. A request is looked at once in a pass, and is
+ * then held, in one scheduler, or ended. */
 #include "head/routing/admission.h"
 
 #include <stdio.h>
@@ -177,26 +184,23 @@ static void place_held(struct head_core *h)
     }
 }
 
-static void place_pass(struct head_core *h)
-{
-    promises_begin_pass(h);
-    place_held(h);
-    promises_end_pass(h);
-}
-
 void admission_place(struct head_core *h)
 {
     struct head_grammars *g = &h->grammars;
     if (h->n_held == 0 || h->n_live == 0 || (g->n_waiting == h->n_held && g->looked == g->looks))
         return;
     g->passed_over = false;
-    place_pass(h);
+    promises_begin_pass(h);
+    place_held(h);
+    promises_end_pass(h);
     /* A tenant was passed over, and the other tenants have had their turn. The order of turns no
      * longer counts. */
     if (g->passed_over) {
         g->looks++;
         g->any_turn = true;
-        place_pass(h);
+        promises_begin_pass(h);
+        place_held(h);
+        promises_end_pass(h);
         g->any_turn = false;
     }
     g->looked = g->looks;
