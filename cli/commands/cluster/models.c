@@ -308,34 +308,46 @@ static enum status change_aliases(const struct models_call *o, const struct opti
 
 enum kind { LIST, ADD, RM, ALIAS };
 
-static int run(int argc, char **argv, const struct command_line *line, enum kind kind)
+static enum status change(const struct models_call *o, const struct option_list *words,
+                          enum kind kind, struct error *err)
+{
+    return kind == ADD  ? add(o, words->items[0], err)
+           : kind == RM ? take_away(o, words->items[0], err)
+                        : change_aliases(o, words, err);
+}
+
+/* Carries out the command. Returns the exit code. */
+static int carry_out(const struct models_call *o, const struct option_list *words, enum kind kind,
+                     const char *command, const char *usage)
 {
     static const char *const missing[] = {"", "the model is missing", "the name is missing",
                                           "the name or its aliases are missing"};
+    static const char *const done[] = {
+        "", "The model was added. `cox models list` shows when it serves.",
+        "The model was removed. Its open requests end first.", "The names were changed."};
+    const bool needs_two = kind == ALIAS && o->removed.n_items == 0;
+    struct error err = {0};
+    if (kind == LIST)
+        return list(o);
+    if (words->n_items < (needs_two ? 2u : 1u)) {
+        fprintf(stderr, "cox %s: %s; usage: %s\n", command, missing[kind], usage);
+        return EXIT_USAGE;
+    }
+    enum status s = change(o, words, kind, &err);
+    if (s != STATUS_OK)
+        return reach_fail(command, s, &err);
+    puts(done[kind]);
+    return EXIT_FINE;
+}
+
+static int run(int argc, char **argv, const struct command_line *line, enum kind kind)
+{
     struct models_call o = {0};
     struct config_result res;
-    struct error err = {0};
-    enum status s = STATUS_OK;
     int code;
     (void)unsetenv("COX_MODEL"); /* it names a model for other commands */
-    if (command_parse(line, argc, argv, &o, &res, &code)) {
-        const struct option_list *words = &res.positional;
-        if (kind == LIST) {
-            code = list(&o);
-        } else if (words->n_items < (kind == ALIAS && o.removed.n_items == 0 ? 2u : 1u)) {
-            fprintf(stderr, "cox %s: %s; usage: %s\n", argv[0], missing[kind], line->usage);
-            code = EXIT_USAGE;
-        } else {
-            s = kind == ADD  ? add(&o, words->items[0], &err)
-                : kind == RM ? take_away(&o, words->items[0], &err)
-                             : change_aliases(&o, words, &err);
-            code = s == STATUS_OK ? EXIT_FINE : reach_fail(argv[0], s, &err);
-        }
-        if (kind != LIST && code == EXIT_FINE)
-            puts(kind == ADD  ? "The model was added. `cox models list` shows when it serves."
-                 : kind == RM ? "The model was removed. Its open requests end first."
-                              : "The names were changed.");
-    }
+    if (command_parse(line, argc, argv, &o, &res, &code))
+        code = carry_out(&o, &res.positional, kind, argv[0], line->usage);
     config_fini(&res);
     return code;
 }
