@@ -95,8 +95,12 @@ def test_a_head_that_is_killed_adopts_what_is_shrunk():
     with Fewer() as cluster, Steady([cluster.url], 8) as load:
         cluster.wait_tp(2)
         wait_for("streams", lambda: load.check().n_done > 8)
-        os.kill(cluster.pid("head"), signal.SIGKILL)
-        wait_for("the group is adopted as it is", lambda: "adopted=yes tp=2 whole_tp=4" in cluster.log(), 30)
+        for n in range(2, 6):  # a head that dies while it sends a step leaves ranks that differ by one, and such a group is formed again
+            os.kill(cluster.pid("head"), signal.SIGKILL)
+            wait_for("the group serves again", lambda n=n: cluster.log().count(" group_ready ") == n, 30)
+            if "adopted=yes tp=2 whole_tp=4" in cluster.log():
+                break
+        assert "adopted=yes tp=2 whole_tp=4" in cluster.log(), "no group was adopted as it is"
         done = load.n_done
         wait_for("streams go on", lambda: load.check().n_done > done + 16, 40)
         cluster.add_workers([2, 3])
