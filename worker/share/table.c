@@ -79,7 +79,7 @@ enum status share_table_open(struct share_table *t, int dir_fd, const uint8_t ke
                              struct error *err)
 {
     *t = (struct share_table){.dir_fd = dir_fd, .slot = -1};
-    for (int i = 0; i < 16; i++)
+    for (size_t i = 0; i < 16; i++)
         snprintf(t->name + 2 * i, 3, "%02x", key[i]);
     /* O_NONBLOCK is set, because otherwise a FIFO would block the open */
     t->fd = openat(dir_fd, t->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
