@@ -3,6 +3,7 @@ other models run, and a change that is refused changes nothing."""
 import json
 import shutil
 import threading
+import time
 
 import httpx
 from cluster import SLOW, run_cox, wait_for
@@ -62,6 +63,7 @@ def test_models_come_and_leave_beside_a_stream(tmp_path):
         assert leave.thread.is_alive() and {"head-second", "worker-second-0"} <= set(c.pids())  # the stream has not ended
         assert leave.end() and stay.end()
         wait_for("the processes have ended", lambda: not {"head-second", "worker-second-0"} & set(c.pids()))
+        time.sleep(0.5 * SLOW)  # the supervisor frees their slot at its next tick
         models(c, "add", "second=null")
         wait_for("a removed model comes back", lambda: c.ask("second").status_code == 200)
         assert listed(c)["second"]["admin"].endswith(str(c.admin_port + 1)), listed(c)  # its ports were free again

@@ -64,7 +64,7 @@ CASES = [
     ("models add x=null --set y", 1, "--set y: the form is KEY=VALUE"),
     (f"models rm a --gateway {NOBODY}", 2, re.escape(ASK)),
     ("models add x=null --gateway localhost:1", 1, "an entry of a gateway has a name and a head"),
-    ("models all", 2, 'unexpected argument "all"; usage: cox models'),
+    ("models lst", 2, 'unknown command "lst"; did you mean "cox models list"'),
     ("rm", 2, "the model is missing; usage: cox rm MODEL.*`cox models` lists the models"),
     ("rm org/none --cache-dir {tmp}/cache", 1, "model org/none is not in the cache: the cache \\(.*/cache\\) is empty"),
     ("run-batch", 2, "-i"),

@@ -222,7 +222,7 @@ static enum status say_missing(const struct running_model *m, struct error *err)
     return error_set(err, STATUS_NOT_FOUND,
                      "model %s: %s%s%s is not complete in the cache, and a running cluster does "
                      "not download. Run `cox pull` for it first",
-                     m->model->name, m->opened.name,
+                     m->model->name, m->model->source,
                      draft && draft[0] ? " or its draft model " : "",
                      draft && draft[0] ? draft : "");
 }
