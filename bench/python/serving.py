@@ -69,6 +69,21 @@ def quiet():
         yield
 
 
+@contextlib.contextmanager
+def running(cluster, first=False):
+    """Starts a cluster, waits until it serves, and stops it. `first`: it and this program take priority over all others."""
+    with quiet():
+        cluster.start(wait=False)
+        try:
+            if first:
+                go_first("self")
+                go_first(cluster.process.pid)
+            cluster.wait_ready(120)
+            yield
+        finally:
+            cluster.stop()
+
+
 def processes(c):
     return {**c.pids(), "cox": c.process.pid}
 

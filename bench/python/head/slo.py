@@ -10,7 +10,7 @@ import time
 
 from cluster import BIN, Cluster
 from options import amount, count, option_parser
-from serving import build, go_first, machine, quiet
+from serving import build, machine, running
 
 WITHIN, SHARE, MISS = 0.25, 0.9, 2
 NO_LIMIT_MS = 3_600_000
@@ -119,16 +119,8 @@ def main():
     more = ["--cache-dir", options.cache_dir] if options.cache_dir else []
     more += NULL_STEPS if options.model == "null" else ["--device", "cpu"]
     c = Cluster(*more, model=options.model, workers=1, tp=1)
-    with quiet():
-        c.start(wait=False)
-        try:
-            if options.first:
-                go_first("self")
-                go_first(c.process.pid)
-            c.wait_ready(120)
-            return 1 if measure(c, options) else 0
-        finally:
-            c.stop()
+    with running(c, options.first):
+        return 1 if measure(c, options) else 0
 
 
 if __name__ == "__main__":

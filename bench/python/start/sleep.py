@@ -9,7 +9,7 @@ import urllib.request
 import sleep_peer
 from cluster import Cluster, wait_for
 from options import count, counts, option_parser
-from serving import go_first, machine, memory, quiet, spread, stream
+from serving import machine, memory, running, spread, stream
 
 BAR_S = {1: 0.15, 2: 0.5}
 LARGE_BYTES, LARGE_BAR_S = 1_000_000_000, {1: 0.5, 2: 1.5}
@@ -76,21 +76,13 @@ def main():
     more = ["--cache-dir", options.cache_dir] if options.cache_dir else []
     print(f"{machine()}; {options.model}, --tp {options.tp}, {options.rounds} rounds: median (least … most)")
     c = Cluster("--device", "cpu", *more, model=options.model, workers=options.tp, tp=options.tp)
-    with quiet():
-        c.start(wait=False)
-        try:
-            if options.first:
-                go_first("self")
-                go_first(c.process.pid)
-            c.wait_ready(120)
-            first_token(c, 0)
-            late = measure(c, options)
-            if options.llama_server:
-                sleep_peer.measure(options, more, lambda level, i: round_of(c, level, i)[2])
-            if options.verbose:
-                tell_parts(c)
-        finally:
-            c.stop()
+    with running(c, options.first):
+        first_token(c, 0)
+        late = measure(c, options)
+        if options.llama_server:
+            sleep_peer.measure(options, more, lambda level, i: round_of(c, level, i)[2])
+        if options.verbose:
+            tell_parts(c)
     return 1 if late else 0
 
 
