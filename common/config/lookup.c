@@ -63,6 +63,23 @@ struct str config_nearest_name(const struct option_spec *specs, size_t n_specs, 
     return best;
 }
 
+struct str config_longer_name(const struct option_spec *specs, size_t n_specs, struct str name)
+{
+    struct str found = {"", 0};
+    char buf[CONFIG_NAME_MAX];
+    name = dashed(name, buf);
+    for (size_t i = 0; i < n_specs; i++) {
+        struct str known = str_from(specs[i].name);
+        if (config_is_foreign(&specs[i]) || known.len <= name.len + 1 || !str_ends(known, name) ||
+            known.ptr[known.len - name.len - 1] != '-')
+            continue;
+        if (found.len)
+            return (struct str){"", 0};
+        found = known;
+    }
+    return found;
+}
+
 bool config_is_foreign(const struct option_spec *s)
 {
     return s->type == OPTION_IGNORED || s->type == OPTION_REFUSED;

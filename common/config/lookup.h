@@ -14,6 +14,9 @@ size_t config_find_negated(const struct option_spec *specs, size_t n_specs, stru
  * is empty when there is no known name. */
 struct str config_nearest_name(const struct option_spec *specs, size_t n_specs, struct str name,
                                size_t *distance);
+/* Returns the only known option whose name ends with the words of `name`, as in --sleep-level for
+ * "level". The result is empty when there is none, or more than one. */
+struct str config_longer_name(const struct option_spec *specs, size_t n_specs, struct str name);
 /* Returns true for an option of vLLM that this program ignores or refuses. */
 bool config_is_foreign(const struct option_spec *s);
 /* Returns the i-th alternative of "a|b|c". Returns an empty str past the end. */

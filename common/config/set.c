@@ -91,7 +91,13 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
     snprintf(typed, sizeof typed, STR_FMT, STR_ARG(name));
     const char *where = config_origin_text(p, typed, from);
     from.one_dash = false; /* suggested names have two dashes */
-    if (near.len && distance <= 2 + near.len / 6)
+    bool is_near = near.len && distance <= 2 + near.len / 6;
+    struct str longer = config_longer_name(p->specs, p->n_specs, name);
+    if (longer.len && (!is_near || distance > 1)) {
+        near = longer;
+        is_near = true;
+    }
+    if (is_near)
         return error_set(p->err, STATUS_INVALID, "%s: unknown option; did you mean %s?", where,
                          config_spelled(p, near, from));
     return error_set(p->err, STATUS_INVALID, "%s: unknown option; --help=all lists all options",
