@@ -121,7 +121,7 @@ def rss(pid):
 
 def planned(log):
     """Returns the memory of each model in MiB, from the table at the start."""
-    rows = re.findall(r"\| (\w+) +on demand.* (\d+\.\d) MiB$", log, re.MULTILINE)
+    rows = re.findall(r"\| (\w+) +on-demand.* (\d+\.\d) MiB$", log, re.MULTILINE)
     return {name: float(total) for name, total in rows}
 
 

@@ -228,7 +228,7 @@ def test_a_plan_of_several_models_names_what_does_not_fit(tmp_path):
     assert "1 of 2 models fit together" in plans[0].stdout
     assert json.loads(plans[1].stdout)["refusal"] in plans[1].stderr
     lazy = run_cox("plan", "--models", file, "--models-memory", "30Mi", "--on-demand")
-    assert lazy.returncode == 0 and "large  on demand" in lazy.stdout, lazy
+    assert lazy.returncode == 0 and "large  on-demand" in lazy.stdout, lazy
     wrong = [run_cox("plan", f"a={LLAMA}", "b=/nowhere"), run_cox("plan", "a", "b", "--gpu", "L4"), run_cox("plan", "--models", tmp_path / "no"),
              run_cox("plan", f"a={LLAMA}", f"a={LLAMA}")]
     assert [p.returncode for p in wrong] == [2] * 4 and "the model b cannot be planned" in wrong[0].stderr, wrong

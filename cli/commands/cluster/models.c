@@ -17,6 +17,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 #include "cli/up/local/find.h"
+#include "cli/up/plan/options.h"
 #include "cli/up/set/read.h"
 #include "cli/view/answer.h"
 
@@ -55,7 +56,7 @@ const size_t models_list_n_specs = sizeof models_list_specs / sizeof models_list
 const struct option_spec models_add_specs[] = {
     CLUSTER_ROWS, GATEWAY_ROWS,
     OPT_LIST(models_call, aliases, "alias", "Another name of the model."),
-    OPT_ENUM(models_call, start, "start", "always|on-demand|asleep", "always",
+    OPT_ENUM(models_call, start, "start", UP_START_NAMES, "always",
              "When the model has workers: always, or while it is used."),
     OPT_LIST(models_call, settings, "set",
              "KEY=VALUE, a member of the model's entry in the file of --models.")};
@@ -248,7 +249,6 @@ static enum status add_settings(const struct option_list *l, json_t *entry, stru
 static enum status make_entry(const struct models_call *o, const char *word, json_t *entry,
                               struct error *err)
 {
-    static const char *const starts[] = {"always", "on-demand", "asleep"};
     const char *model = word;
     if (up_set_is_named(word)) {
         const char *equals = strchr(word, '=');
@@ -259,7 +259,7 @@ static enum status make_entry(const struct models_call *o, const char *word, jso
     json_object_set_new(entry, "model", json_string(path ? path : model));
     free(path);
     if (!o->gateway)
-        json_object_set_new(entry, "start", json_string(starts[o->start]));
+        json_object_set_new(entry, "start", json_string(up_start_names[o->start]));
     if (o->aliases.n_items > 0)
         json_object_set_new(entry, "aliases", words_of(&o->aliases));
     return add_settings(&o->settings, entry, err);

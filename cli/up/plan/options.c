@@ -68,6 +68,8 @@
 
 /* `up_specs` lists the options of `cox up`. They have vLLM's names where vLLM has them. vLLM's
  * flags that Coxswain lacks are at the end. */
+const char *const up_start_names[3] = {"always", "on-demand", "asleep"};
+
 const struct option_spec up_specs[] = {
     {.name = "model", .type = OPTION_ARGUMENT, .help = "Model to serve, the same as a bare MODEL."},
     OPT_STRING(S, host, "host", "127.0.0.1", "Address that the gateways listen on."),

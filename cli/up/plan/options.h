@@ -12,6 +12,8 @@
 enum { UP_LOAD_STREAM = 7 };
 /* `up_start_kind` says when a model of a cluster of several models has workers. */
 enum up_start_kind { UP_START_ALWAYS, UP_START_ON_DEMAND, UP_START_ASLEEP };
+#define UP_START_NAMES "always|on-demand|asleep"
+extern const char *const up_start_names[3]; /* names of the kinds, in the order of the enum */
 /* seconds in which an on-demand model starts, with the wait for another model's memory */
 enum { UP_DEMAND_START_S = 600 };
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };

@@ -282,8 +282,6 @@ enum status set_memory_plan(const struct set_memory *m, struct set_need *needs, 
 
 /* ---- the output ---- */
 
-static const char *const starts[] = {"always", "on demand", "asleep"};
-
 static void print_devices(const struct set_memory *m, const struct set_need *need,
                           struct strbuf *out)
 {
@@ -308,8 +306,8 @@ void set_memory_print(const struct set_memory *m, const struct set_need *needs, 
     for (uint32_t i = 0; i < n; i++) {
         const struct set_need *r = &needs[i];
         uint32_t w = r->n_workers;
-        strbuf_printf(out, "%-*s  %-9s  %10s  %11s  %10s  %10s", width, r->name, starts[r->start],
-                      size_text(weights_of_all(r), cells[0]),
+        strbuf_printf(out, "%-*s  %-9s  %10s  %11s  %10s  %10s", width, r->name,
+                      up_start_names[r->start], size_text(weights_of_all(r), cells[0]),
                       size_text(r->other_bytes * w, cells[1]), size_text(r->kv_bytes * w, cells[2]),
                       size_text(set_model_bytes(r), cells[3]));
         print_devices(m, r, out);
@@ -328,7 +326,6 @@ void set_memory_print(const struct set_memory *m, const struct set_need *needs, 
 static void print_model_json(const struct set_memory *m, const struct set_need *r,
                              struct strbuf *out)
 {
-    static const char *const names[] = {"always", "on-demand", "asleep"};
     uint64_t w = r->n_workers;
     strbuf_append_c(out, "{\"name\": ");
     strbuf_append_json(out, str_from(r->name));
@@ -336,8 +333,8 @@ static void print_model_json(const struct set_memory *m, const struct set_need *
                   ", \"start\": \"%s\", \"workers\": %" PRIu64 ", \"weights_bytes\": %" PRIu64
                   ", \"other_bytes\": %" PRIu64 ", \"kv_bytes\": %" PRIu64
                   ", \"total_bytes\": %" PRIu64 ", \"first_gpu\": ",
-                  names[r->start], w, weights_of_all(r), r->other_bytes * w, r->kv_bytes * w,
-                  set_model_bytes(r));
+                  up_start_names[r->start], w, weights_of_all(r), r->other_bytes * w,
+                  r->kv_bytes * w, set_model_bytes(r));
     if (m->on_gpus && w > 0)
         strbuf_printf(out, "%u}", r->first_device);
     else

@@ -371,10 +371,9 @@ static const struct yaml_node *child(const struct yaml_node *map, const char *ke
 
 static enum status read_start(struct reading *r, struct set_model *m, const struct yaml_node *v)
 {
-    static const char *const words[] = {"always", "on-demand", "asleep"};
     m->o->start = r->in->options->on_demand ? UP_START_ON_DEMAND : UP_START_ALWAYS;
     for (unsigned i = 0; v && v->kind == YAML_KIND_TEXT && i < 3; i++)
-        if (strcmp(v->text, words[i]) == 0) {
+        if (strcmp(v->text, up_start_names[i]) == 0) {
             m->o->start = (enum up_start_kind)i;
             return STATUS_OK;
         }
@@ -484,14 +483,13 @@ enum status up_set_read_again(const struct set_input *in, const char *file, stru
 
 void up_set_write(const struct up_set *set, struct strbuf *out)
 {
-    static const char *const starts[] = {"always", "on-demand", "asleep"};
     strbuf_append_c(out, "models:\n");
     for (uint32_t i = 0; i < set->n; i++) {
         strbuf_append_c(out, "- {name: ");
         strbuf_append_json(out, str_from(set->models[i].name));
         strbuf_append_c(out, ", model: ");
         strbuf_append_json(out, str_from(set->models[i].source));
-        strbuf_printf(out, ", start: %s}\n", starts[set->models[i].o->start]);
+        strbuf_printf(out, ", start: %s}\n", up_start_names[set->models[i].o->start]);
     }
 }
 

@@ -26,14 +26,13 @@ static const char *state_of(const struct set_run *r, uint32_t i)
 
 static json_t *show(const struct set_run *r, uint32_t k)
 {
-    static const char *const starts[] = {"always", "on-demand", "asleep"};
     const struct set_model *m = &r->now->set.models[k];
     const struct running_model *x = &r->models[r->slot_of[k]];
     json_t *aliases = json_array();
     for (size_t i = 1; i < m->names.n_items; i++)
         json_array_append_new(aliases, json_string(m->names.items[i]));
     return json_pack("{s:s,s:o,s:s,s:s,s:s,s:s,s:s,s:I}", "name", m->name, "aliases", aliases,
-                     "model", m->source, "start", starts[m->o->start], "state",
+                     "model", m->source, "start", up_start_names[m->o->start], "state",
                      state_of(r, r->slot_of[k]), "reason", x->failed, "admin", x->admin, "bytes",
                      (json_int_t)set_model_bytes(&x->model->need));
 }

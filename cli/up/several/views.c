@@ -90,12 +90,12 @@ const char *set_run_first_name(const struct set_run *r)
 
 void set_run_print(const struct set_run *r, struct strbuf *out)
 {
-    static const char *const starts[] = {"always", "on demand", "asleep"};
     for (uint32_t k = 0; k < r->now->set.n; k++) {
         const struct running_model *m = &r->models[r->slot_of[k]];
         strbuf_printf(out, "model:     %s (%s), cox status --address %s\n",
                       r->models[r->slot_of[k]].model->name,
-                      m->failed[0] ? "failed" : starts[r->models[r->slot_of[k]].model->o->start],
+                      m->failed[0] ? "failed"
+                                   : up_start_names[r->models[r->slot_of[k]].model->o->start],
                       m->admin);
     }
 }

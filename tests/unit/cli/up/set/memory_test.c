@@ -160,7 +160,7 @@ static void the_table_names_each_model(void **state)
     assert_int_equal(set_memory_plan(&host, n, 2, &at_once, &err), STATUS_OK);
     set_memory_print(&host, n, 2, at_once, &out);
     assert_non_null(strstr(out.ptr, "llama "));
-    assert_non_null(strstr(out.ptr, "a-longer-name  on demand"));
+    assert_non_null(strstr(out.ptr, "a-longer-name  on-demand"));
     assert_non_null(strstr(out.ptr, "memory: 1000.0 MiB; "));
     strbuf_fini(&out);
 }
