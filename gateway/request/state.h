@@ -17,8 +17,6 @@
 #include "gateway/request/submit_queue.h"
 
 enum { SERVING_MAX_ANSWER = 256 << 20 }; /* most bytes of one body, or of one write of a stream */
-/* most bytes of `serving_request.model`; no model has a longer name */
-enum { SERVING_MAX_MODEL = 255 };
 
 enum api_state { API_PREPARING, API_RUNNING, API_STREAMING, API_DONE, API_STATE_COUNT };
 
@@ -74,9 +72,9 @@ struct api_request {
     struct whole_answer whole;
     struct api_choice *choices;
     uint32_t n_choices, n_ended;
-    char asked_model[SERVING_MAX_MODEL + 1]; /* model named outside of the body; "" = none */
-    struct str lora; /* requested adapter; borrowed from `prepared.params` */
-    bool counted;    /* true = the request is in the table and counted in `n_open_choices` */
+    char *asked_model; /* model named outside of the body, owned; NULL = none */
+    struct str lora;   /* requested adapter; borrowed from `prepared.params` */
+    bool counted;      /* true = the request is in the table and counted in `n_open_choices` */
     /* promised and predicted milliseconds from arrival to the first token; 0 = none (promise.h) */
     uint32_t slo_ttft_ms, predicted_ttft_ms;
     bool slo_is_of_key; /* the client sent no x-slo-ttft-ms */
