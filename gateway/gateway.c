@@ -19,6 +19,7 @@
 #include "gateway/ending.h"
 #include "gateway/http/reply.h"
 #include "gateway/keys.h"
+#include "gateway/models/peek.h"
 #include "gateway/routes/openapi.h"
 #include "gateway/sagemaker/djl_error.h"
 #include "gateway/servers.h"
@@ -177,6 +178,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
                                               .serving_of = serving_of_line,
                                               .healthy = can_run_lines,
                                               .ctx = g,
+                                              .find_model = c->models ? model_peek_find : NULL,
                                               .n_lines = (uint32_t)c->batch_lines,
                                               .max_line_bytes =
                                                   servers_limits(c).max_body_bytes_total,

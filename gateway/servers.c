@@ -4,6 +4,7 @@
 #include "common/base/version.h"
 #include "common/host/loopback.h"
 #include "common/http/server/request.h"
+#include "gateway/models/peek.h"
 #include "gateway/routes/dispatch.h"
 #include "gateway/routes/routes.h"
 #include "gateway/trace/access_record.h"
@@ -131,6 +132,7 @@ static enum status start_server(struct api_server *a, struct error *err)
                               .on_abort = on_abort,
                               .on_answered = on_answered,
                               .unpacks = unpacks,
+                              .look = c->models ? model_peek_find : NULL,
                               .body_max = body_max};
     TRY(http_server_start(a->loop, &o, &h, &a->server, err));
     warn_if_open(c);

@@ -21,6 +21,7 @@ struct state_calls_options {
     struct serving *(*serving_of)(void *ctx, struct serving_request *q, struct api_error *e);
     bool (*healthy)(void *ctx);
     void *ctx;
+    size_t (*find_model)(struct str body);
     uint32_t n_lines;        /* most lines of batches running at once */
     uint64_t max_line_bytes; /* most bytes of running lines together */
     uint64_t (*wall_s)(void *ctx);

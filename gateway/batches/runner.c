@@ -240,6 +240,7 @@ static void run_line(struct batch_runner *b, const struct taken_line *l)
     struct batch_slot *s = next_free(b);
     struct serving_request q = {.dialect = batch_dialect(str_from(l->endpoint)),
                                 .body = str_from(l->owned_body),
+                                .model_at = l->model_at,
                                 .tenant = l->tenant,
                                 .reply_ops = &line_reply_ops};
     s->line = *l;
@@ -262,6 +263,8 @@ static void take_run(struct encode_job *j)
     struct error err = {0};
     t->status = state_take_lines(t->b->o.store, t->max, t->b->o.wall_s(NULL), t->lines, &t->n,
                                  &t->n_open, &err);
+    for (uint32_t i = 0; i < t->n && t->b->o.find_model; i++)
+        t->lines[i].model_at = t->b->o.find_model(str_from(t->lines[i].owned_body));
     tell_once(&t->b->take_failed, t->status, "batch_lines_not_taken", &err);
 }
 

@@ -23,6 +23,8 @@ struct batch_runner_options { /* options of a runner; all pointers are borrowed 
     struct serving *(*serving_of)(void *ctx, struct serving_request *q, struct api_error *e);
     bool (*healthy)(void *ctx);
     void *ctx;
+    /* finds the model's name in a line, on the store's thread (models/peek.h); NULL = not needed */
+    size_t (*find_model)(struct str body);
     struct metrics *metrics;
     uint64_t (*wall_s)(void *ctx);
     uint32_t n_slots;

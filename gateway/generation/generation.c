@@ -110,16 +110,42 @@ static bool push_text(struct generation *g, const struct generation_rules *r, st
     return true;
 }
 
-static enum generation_event fail(struct generation *g, int http_status, const char *why)
+static enum generation_event fail(struct generation *g, struct api_error *why, int http_status,
+                                  const char *text)
 {
     stream_end(&g->stream);
-    api_error_set(&g->error, http_status, NULL, "%s", why);
+    *why = (struct api_error){0};
+    api_error_set(why, http_status, NULL, "%s", text);
     return GENERATION_FAILED;
 }
 
-static enum generation_event end_by_head(struct generation *g, const struct tokens_item *t)
+/* Fails the choice with the error that the head sent. */
+static enum generation_event fail_by_head(struct generation *g, const struct tokens_item *t,
+                                          struct api_error *why)
 {
     char text[256];
+    int http_status = 500;
+    if (t->status == STATUS_INVALID)
+        http_status = 400;
+    else if (t->status == STATUS_LIMIT)
+        http_status = 429;
+    else if (t->status == STATUS_TIMEOUT || t->status == STATUS_CLOSED)
+        http_status = 503;
+    snprintf(text, sizeof text, STR_FMT, (int)(t->text.len < 255 ? t->text.len : 255), t->text.ptr);
+    if (!text[0])
+        snprintf(text, sizeof text, "%s",
+                 http_status == 429
+                     ? "The server is overloaded: try again later."
+                     : "The request failed in the cluster; the logs of the head and the workers "
+                       "give the reason.");
+    fail(g, why, http_status, text);
+    why->retry_after_s = http_status == 429 && !t->retry_after_s ? 1 : t->retry_after_s;
+    return GENERATION_FAILED;
+}
+
+static enum generation_event end_by_head(struct generation *g, const struct tokens_item *t,
+                                         struct api_error *why)
+{
     if (t->finish == FINISH_STOP || t->finish == FINISH_LENGTH) {
         stream_end(&g->stream);
         g->finish = t->finish;
@@ -127,22 +153,10 @@ static enum generation_event end_by_head(struct generation *g, const struct toke
         return GENERATION_PROGRESS;
     }
     if (t->finish == FINISH_TIMEOUT)
-        return fail(g, 504, GENERATION_LATE);
+        return fail(g, why, 504, GENERATION_LATE);
     if (t->finish == FINISH_CANCELLED)
-        return fail(g, 503, "The cluster cancelled the request. Try again later.");
-    snprintf(text, sizeof text, STR_FMT, (int)(t->text.len < 255 ? t->text.len : 255), t->text.ptr);
-    g->error.retry_after_s = t->retry_after_s;
-    if (t->status == STATUS_INVALID)
-        return fail(g, 400, text);
-    if (t->status == STATUS_LIMIT) {
-        if (!g->error.retry_after_s)
-            g->error.retry_after_s = 1;
-        return fail(g, 429, text[0] ? text : "The server is overloaded: try again later.");
-    }
-    return fail(g, t->status == STATUS_TIMEOUT || t->status == STATUS_CLOSED ? 503 : 500,
-                text[0] ? text
-                        : "The request failed in the cluster; the logs of the head and the workers "
-                          "give the reason.");
+        return fail(g, why, 503, "The cluster cancelled the request. Try again later.");
+    return fail_by_head(g, t, why);
 }
 
 static bool is_marker(const struct generation_rules *r, uint32_t id)
@@ -161,18 +175,18 @@ bool generation_shows(const struct generation_rules *r, uint32_t id)
 /* Appends the text of one token. `hidden` is set for the stop id that ended the request, which
  * the client must not see. */
 static enum generation_event push_token(struct generation *g, const struct generation_rules *r,
-                                        uint32_t id, bool hidden)
+                                        uint32_t id, bool hidden, struct api_error *why)
 {
-    char why[TEXT_ERR_MAX] = "";
+    char text[TEXT_ERR_MAX] = "";
     const char *delta = "";
     size_t len = 0;
     push_id(g, id);
     if (hidden)
         return GENERATION_NOTHING;
-    if (!g->decoder || text_decoder_push(g->decoder, id, &delta, &len, why) != TEXT_OK)
-        return fail(g, 500,
-                    why[0] ? why
-                           : "A token of the answer could not be decoded. Send the request again.");
+    if (!g->decoder || text_decoder_push(g->decoder, id, &delta, &len, text) != TEXT_OK)
+        return fail(
+            g, why, 500,
+            text[0] ? text : "A token of the answer could not be decoded. Send the request again.");
     if (push_text(g, r, (struct str){delta, len}))
         return GENERATION_STOPPED;
     if (!is_marker(r, id))
@@ -204,7 +218,8 @@ static void keep_vector(struct generation *g, struct f32_span v)
 
 /* Stores the rows of prompt log-probabilities in an item. Such rows arrive before the first
  * token, in items of their own. */
-static enum generation_event take_prompt_logprobs(struct generation *g, const struct tokens_item *t)
+static enum generation_event take_prompt_logprobs(struct generation *g, const struct tokens_item *t,
+                                                  struct api_error *why)
 {
     if (t->n_prompt_logprobs == 0 || g->stream.phase != STREAM_OPEN ||
         t->attempt != g->stream.attempt)
@@ -215,7 +230,7 @@ static enum generation_event take_prompt_logprobs(struct generation *g, const st
         return GENERATION_RESUBMIT;
     case PROMPT_LOGPROBS_NO_MEMORY:
         return fail(
-            g, 500,
+            g, why, 500,
             "The server has no memory for the prompt's log-probabilities. Ask for fewer of them.");
     default:
         return GENERATION_NOTHING;
@@ -223,10 +238,11 @@ static enum generation_event take_prompt_logprobs(struct generation *g, const st
 }
 
 /* Finishes a choice that the head ended without an error. */
-static enum generation_event end_well(struct generation *g, const struct generation_rules *r)
+static enum generation_event end_well(struct generation *g, const struct generation_rules *r,
+                                      struct api_error *why)
 {
     if (!prompt_logprobs_complete(&g->prompt_logprobs))
-        return fail(g, 503,
+        return fail(g, why, 503,
                     "The prompt's log-probabilities are missing, because the cluster has workers "
                     "of an older version. Upgrade all workers.");
     if (r->prompt_only) {
@@ -240,26 +256,27 @@ static enum generation_event end_well(struct generation *g, const struct generat
 /* Adds the token at `t->ids[i]` to the choice. Returns GENERATION_NOTHING, or the event that
  * ends the choice. */
 static enum generation_event take_token(struct generation *g, const struct generation_rules *r,
-                                        const struct tokens_item *t, uint32_t i)
+                                        const struct tokens_item *t, uint32_t i,
+                                        struct api_error *why)
 {
     const uint32_t id = t->ids.ptr[i];
     const bool last = i + 1 == t->ids.n;
     const bool hidden = last && t->finish == FINISH_STOP && !r->include_stop;
     const struct logprob_row *row = i < t->n_logprobs && t->logprobs ? &t->logprobs[i] : NULL;
     if (r->forbidden.params && forbidden_id(&r->forbidden, g->ids, g->n_ids, id))
-        return fail(g, 400, NOTHING_LEFT);
+        return fail(g, why, 400, NOTHING_LEFT);
     if (r->want_logprobs)
         push_logprobs(g, id, row);
     if (row && row->values.n > 0)
         g->logprob_sum += (double)fmaxf(row->values.ptr[0], NO_LOGPROB);
-    return push_token(g, r, id, hidden);
+    return push_token(g, r, id, hidden, why);
 }
 
 enum generation_event generation_on_tokens(struct generation *g, const struct generation_rules *r,
-                                           const struct tokens_item *t)
+                                           const struct tokens_item *t, struct api_error *why)
 {
     uint32_t skip;
-    enum generation_event taken = take_prompt_logprobs(g, t);
+    enum generation_event taken = take_prompt_logprobs(g, t, why);
     if (taken != GENERATION_NOTHING)
         return taken;
     enum stream_verdict v = stream_on_tokens(&g->stream, t, &skip);
@@ -268,13 +285,13 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
     if (v == STREAM_RESUBMIT)
         return GENERATION_RESUBMIT;
     if (v == STREAM_BROKEN)
-        return fail(g, 500,
+        return fail(g, why, 500,
                     "The cluster ended the request with fewer tokens than it had already sent. "
                     "Send the request again.");
     if (t->n_cached > g->n_cached)
         g->n_cached = t->n_cached;
     for (uint32_t i = skip; i < t->ids.n && !r->prompt_only; i++) {
-        enum generation_event e = take_token(g, r, t, i);
+        enum generation_event e = take_token(g, r, t, i, why);
         if (e == GENERATION_FAILED)
             return e;
         if (e == GENERATION_STOPPED) {
@@ -287,8 +304,8 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
     if (t->finish == FINISH_NONE)
         return GENERATION_PROGRESS;
     keep_vector(g, t->vector);
-    enum generation_event e = end_by_head(g, t);
-    return e == GENERATION_PROGRESS ? end_well(g, r) : e;
+    enum generation_event e = end_by_head(g, t, why);
+    return e == GENERATION_PROGRESS ? end_well(g, r, why) : e;
 }
 
 bool generation_delta(const struct generation *g, const struct generation_rules *r, bool ids_matter,

@@ -62,7 +62,6 @@ struct generation {
     int32_t i_stop;            /* index of the stop string that ended the choice; -1 = none */
     uint32_t stop_id;          /* stop id that ended the choice; UINT32_MAX = EOS or none */
     bool begun, end_given;     /* the first and the last delta were emitted */
-    struct api_error error;
     uint64_t first_token_ns, last_token_ns;
 };
 
@@ -71,7 +70,7 @@ enum generation_event {
     GENERATION_PROGRESS, /* there are new tokens, or the choice ended (see `finish`) */
     GENERATION_STOPPED,  /* a stop string ended the choice; send Finish{n_ids} to the head */
     GENERATION_RESUBMIT, /* `stream.attempt` was raised; submit the prompt and the ids again */
-    GENERATION_FAILED,   /* the choice failed; `error` has the reason */
+    GENERATION_FAILED,   /* the choice failed */
 };
 
 /* `generation_delta` is a view of the text and tokens that can be written now. */
@@ -88,8 +87,9 @@ struct generation_delta {
 void generation_init(struct generation *g, const struct generation_rules *r, const uint32_t *prompt,
                      uint32_t n_prompt);
 void generation_fini(struct generation *g);
+/* Takes an item of the choice. Sets *why when it returns GENERATION_FAILED. */
 enum generation_event generation_on_tokens(struct generation *g, const struct generation_rules *r,
-                                           const struct tokens_item *item);
+                                           const struct tokens_item *item, struct api_error *why);
 /* Sets `out` to the text and ids that can be written. Returns false when there is nothing to
  * write. With `ids_matter`, tokens without text count too. */
 bool generation_delta(const struct generation *g, const struct generation_rules *r, bool ids_matter,

@@ -20,32 +20,35 @@ static uint16_t *failure_table(struct str s)
 void stop_set_init(struct stop_set *s, const struct str *strings, uint32_t n)
 {
     assert(n <= STOP_MAX_STRINGS);
-    *s = (struct stop_set){.n = n};
+    *s = (struct stop_set){.n = n, .strings = n ? mem_array(n, sizeof *s->strings) : NULL};
     for (uint32_t i = 0; i < n; i++) {
         assert(strings[i].len > 0 && strings[i].len <= STOP_MAX_BYTES);
-        s->strings[i] = (struct str){mem_strndup(strings[i].ptr, strings[i].len), strings[i].len};
-        s->fail[i] = failure_table(s->strings[i]);
+        s->strings[i].text =
+            (struct str){mem_strndup(strings[i].ptr, strings[i].len), strings[i].len};
+        s->strings[i].fail = failure_table(strings[i]);
     }
 }
 
 void stop_set_fini(struct stop_set *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
-        mem_free((void *)s->strings[i].ptr);
-        mem_free(s->fail[i]);
+        mem_free((void *)s->strings[i].text.ptr);
+        mem_free(s->strings[i].fail);
     }
+    mem_free(s->strings);
     *s = (struct stop_set){0};
 }
 
 static bool advance(struct stop_matcher *m, const struct stop_set *s, uint32_t i, char c)
 {
-    struct str p = s->strings[i];
+    const struct str p = s->strings[i].text;
+    const uint16_t *fail = s->strings[i].fail;
     size_t k = m->state[i];
     if (k == p.len)
         /* the complete match before was ignored, so matching continues after it */
-        k = s->fail[i][k];
+        k = fail[k];
     while (k > 0 && p.ptr[k] != c)
-        k = s->fail[i][k];
+        k = fail[k];
     if (p.ptr[k] == c)
         k++;
     m->state[i] = (uint16_t)k;
@@ -58,9 +61,9 @@ bool stop_matcher_feed(struct stop_matcher *m, const struct stop_set *s, struct 
     for (size_t at = 0; at < text.len; at++) {
         *out = (struct stop_match){.end = at + 1};
         for (uint32_t i = 0; i < s->n; i++)
-            if (advance(m, s, i, text.ptr[at]) && s->strings[i].len > out->bytes)
-                *out =
-                    (struct stop_match){.i_string = i, .end = at + 1, .bytes = s->strings[i].len};
+            if (advance(m, s, i, text.ptr[at]) && s->strings[i].text.len > out->bytes)
+                *out = (struct stop_match){
+                    .i_string = i, .end = at + 1, .bytes = s->strings[i].text.len};
         if (out->bytes > 0 && !ignore)
             return true;
     }
@@ -72,8 +75,8 @@ size_t stop_matcher_held(const struct stop_matcher *m, const struct stop_set *s)
     size_t held = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         size_t k = m->state[i];
-        if (k == s->strings[i].len)
-            k = s->fail[i][k];
+        if (k == s->strings[i].text.len)
+            k = s->strings[i].fail[k];
         if (k > held)
             held = k;
     }

@@ -13,8 +13,10 @@
 
 struct stop_set {
     uint32_t n;
-    struct str strings[STOP_MAX_STRINGS]; /* owned copies of the stop strings */
-    uint16_t *fail[STOP_MAX_STRINGS];     /* KMP failure table of each string, [len + 1] */
+    struct stop_string {
+        struct str text; /* owned copy */
+        uint16_t *fail;  /* KMP failure table, [len + 1] */
+    } * strings;         /* [n]; NULL when n is 0 */
 };
 
 struct stop_matcher {

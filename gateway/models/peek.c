@@ -5,12 +5,10 @@
 #include "gateway/models/peek.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "common/json/scan.h"
 #include "common/json/text.h"
-
-/* bytes of the longest spelling of "model", with an escape for every letter */
-enum { KEY_SPELLING_MAX = 30 };
 
 /* Returns the offset of the quote that ends the string whose first byte is at `at`, or the length
  * of the text. A quote after an odd number of backslashes does not end it. */
@@ -85,50 +83,63 @@ static bool has_escape(struct str s)
     return memchr(s.ptr, '\\', s.len) != NULL;
 }
 
+/* Compares without decoding, because a body may have a million keys with escapes. */
 static bool is_model(struct str key)
 {
-    char buf[KEY_SPELLING_MAX];
-    if (key.len > KEY_SPELLING_MAX)
-        return false;
-    if (has_escape(key) && !decode(key, buf, sizeof buf, &key))
-        return false;
-    return str_eq_c(key, "model");
+    static const struct {
+        char letter;
+        const char *escape;
+    } model[] = {
+        {'m', "\\u006d"}, {'o', "\\u006f"}, {'d', "\\u0064"}, {'e', "\\u0065"}, {'l', "\\u006c"}};
+    for (size_t i = 0; i < sizeof model / sizeof *model; i++) {
+        size_t n = key.len > 0 && key.ptr[0] == model[i].letter ? 1 : 0;
+        if (key.len >= 6 && strncasecmp(key.ptr, model[i].escape, 6) == 0)
+            n = 6;
+        if (n == 0)
+            return false;
+        key = (struct str){key.ptr + n, key.len - n};
+    }
+    return key.len == 0;
 }
 
-static bool take_name(struct str body, size_t at, char buf[MODEL_PEEK_MAX], struct str *name)
+bool model_peek_name(struct str body, size_t at, char buf[MODEL_PEEK_MAX], struct str *name)
 {
     if (at >= body.len || body.ptr[at] != '"')
         return false;
-    const size_t end = end_of_string(body, at + 1);
-    *name = (struct str){body.ptr + at + 1, end - at - 1};
-    if (end >= body.len)
-        return false;
     /* each byte of a name is written with at most six bytes */
-    if (!has_escape(*name) || name->len > (size_t)6 * MODEL_PEEK_MAX) {
+    const size_t begin = at + 1, most = begin + (size_t)6 * MODEL_PEEK_MAX;
+    const bool is_cut = body.len > most;
+    if (is_cut)
+        body.len = most + 1;
+    const size_t end = end_of_string(body, begin);
+    *name = (struct str){body.ptr + begin, end - begin};
+    if (end >= body.len && !is_cut)
+        return false;
+    if (end >= body.len || !has_escape(*name)) {
         name->len = name->len < MODEL_PEEK_MAX ? name->len : MODEL_PEEK_MAX;
         return true;
     }
     return decode(*name, buf, MODEL_PEEK_MAX, name);
 }
 
-bool model_peek(struct str body, char buf[MODEL_PEEK_MAX], struct str *name)
+size_t model_peek_find(struct str body)
 {
     size_t at = json_skip_space(body, 0);
     if (at >= body.len || body.ptr[at] != '{')
-        return false;
+        return body.len;
     do {
         at = json_skip_space(body, at + 1);
         if (at >= body.len || body.ptr[at] != '"')
-            return false;
+            return body.len;
         const size_t end = end_of_string(body, at + 1);
         const struct str key = {body.ptr + at + 1, end - at - 1};
         at = json_skip_space(body, end + 1);
         if (at >= body.len || body.ptr[at] != ':')
-            return false;
+            return body.len;
         at = json_skip_space(body, at + 1);
         if (is_model(key))
-            return take_name(body, at, buf, name);
+            return at;
         at = json_skip_space(body, end_of_value(body, at));
     } while (at < body.len && body.ptr[at] == ',');
-    return false;
+    return body.len;
 }

@@ -345,6 +345,12 @@ static struct served_model *choose(struct model_set *s, struct str name, struct 
     return m;
 }
 
+static bool peek(const struct serving_request *q, char buf[MODEL_PEEK_MAX], struct str *name)
+{
+    const size_t at = q->model_at ? q->model_at : model_peek_find(q->body);
+    return model_peek_name(q->body, at, buf, name);
+}
+
 struct serving *model_set_serving(struct model_set *s, struct serving_request *q,
                                   struct api_error *e)
 {
@@ -357,7 +363,7 @@ struct serving *model_set_serving(struct model_set *s, struct serving_request *q
         api_error_set(e, 503, NULL, "%s: try again later.", NOT_READ);
         return NULL;
     }
-    if (name.len == 0 && !model_peek(q->body, buf, &name)) {
+    if (name.len == 0 && !peek(q, buf, &name)) {
         api_error_set(e, 400, "model",
                       "The body must be a JSON object with the name of a model in `model`. This "
                       "server has several models: GET /v1/models lists their names.");

@@ -86,6 +86,7 @@ void api_request_free(struct api_request *r)
     dialect_state_fini(&r->dialect_state);
     stop_set_fini(&r->stops);
     api_request_free_prepared(r);
+    mem_free(r->asked_model);
     strbuf_fini(&r->chunk_head);
     strbuf_fini(&r->whole.out);
     mem_free(r->whole.deltas);

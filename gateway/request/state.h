@@ -8,6 +8,7 @@
  * an HTTP status. Each file here performs one action on a request. The files of serving/ decide
  * when. */
 #include "common/base/clock.h"
+#include "common/collections/key_table.h"
 #include "gateway/auth/limits.h"
 #include "gateway/base/due.h"
 #include "gateway/base/encode_pool.h"
@@ -17,8 +18,6 @@
 #include "gateway/request/submit_queue.h"
 
 enum { SERVING_MAX_ANSWER = 256 << 20 }; /* most bytes of one body, or of one write of a stream */
-/* most bytes of `serving_request.model`; no model has a longer name */
-enum { SERVING_MAX_MODEL = 255 };
 
 enum api_state { API_PREPARING, API_RUNNING, API_STREAMING, API_DONE, API_STATE_COUNT };
 
@@ -74,15 +73,15 @@ struct api_request {
     struct whole_answer whole;
     struct api_choice *choices;
     uint32_t n_choices, n_ended;
-    char asked_model[SERVING_MAX_MODEL + 1]; /* model named outside of the body; "" = none */
-    struct str lora; /* requested adapter; borrowed from `prepared.params` */
-    bool counted;    /* true = the request is in the table and counted in `n_open_choices` */
+    char *asked_model; /* model named outside of the body, owned; NULL = none */
+    struct str lora;   /* requested adapter; borrowed from `prepared.params` */
+    bool counted;      /* true = the request is in `serving.by_id` and in `n_open_choices` */
     /* promised and predicted milliseconds from arrival to the first token; 0 = none (promise.h) */
     uint32_t slo_ttft_ms, predicted_ttft_ms;
     bool slo_is_of_key; /* the client sent no x-slo-ttft-ms */
     bool full_usage;    /* the answer's usage has what the request used in the cluster */
     struct api_request *next, **link; /* links in the list of live requests, or of dead requests */
-    struct api_request *next_bucket, **link_bucket;
+    struct key_node by_id;            /* in `serving.by_id`; the key is `id.lo` */
 };
 
 /* `engine_ops` holds functions that send to the head. `submit` returns STATUS_AGAIN when the
@@ -129,7 +128,6 @@ struct serving_options {
     void *clock_ctx;
 };
 
-enum { SERVING_BUCKETS = 4096 };
 #define SERVING_DRAIN_PAUSE_NS (30 * NS_PER_S)
 
 /* `cluster_view` describes the link to the head and the cluster, as last reported to this
@@ -151,8 +149,7 @@ struct serving {
     const struct reply_ops *reply;
     struct encode_pool *pool; /* pool for long prompts, borrowed; NULL = everything runs inline */
     struct serving_metrics metrics;
-    /* hash table of requests, by the hash of the id */
-    struct api_request *buckets[SERVING_BUCKETS];
+    struct key_table by_id;       /* requests with choices at the head, by their ids */
     struct api_request *first;    /* all live requests, youngest first */
     struct api_request *dead;     /* ended requests; `serving_sweep` frees them */
     struct due *due;              /* told when `dead` gets a request, borrowed; NULL = nobody */

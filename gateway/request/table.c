@@ -1,5 +1,7 @@
 #include "gateway/request/table.h"
 
+#include <stddef.h>
+
 void request_table_add(struct api_request *r)
 {
     struct serving *s = r->s;
@@ -24,12 +26,8 @@ void request_table_remove(struct api_request *r)
 
 void request_table_enter(struct api_request *r)
 {
-    struct api_request **bucket = &r->s->buckets[r->id.lo % SERVING_BUCKETS];
-    r->next_bucket = *bucket;
-    r->link_bucket = bucket;
-    if (*bucket)
-        (*bucket)->link_bucket = &r->next_bucket;
-    *bucket = r;
+    r->by_id.key = r->id.lo;
+    key_table_add(&r->s->by_id, &r->by_id);
     r->s->n_open_choices += r->n_choices;
     r->counted = true;
 }
@@ -38,17 +36,17 @@ void request_table_leave(struct api_request *r)
 {
     if (!r->counted)
         return;
-    *r->link_bucket = r->next_bucket;
-    if (r->next_bucket)
-        r->next_bucket->link_bucket = r->link_bucket;
+    key_table_remove(&r->s->by_id, &r->by_id);
     r->s->n_open_choices -= r->n_choices;
     r->counted = false;
 }
 
 struct api_request *request_table_find(const struct serving *s, struct request_id id)
 {
-    struct api_request *r = s->buckets[id.lo % SERVING_BUCKETS];
-    while (r && (r->id.lo != id.lo || r->id.hi != id.hi))
-        r = r->next_bucket;
-    return r;
+    struct key_node *node = key_table_find(&s->by_id, id.lo);
+    if (!node)
+        return NULL;
+    struct api_request *r =
+        (struct api_request *)((char *)node - offsetof(struct api_request, by_id));
+    return r->id.hi == id.hi ? r : NULL;
 }

@@ -12,6 +12,7 @@ struct serving_request call_serving(const struct call *c, const struct dialect *
     return (struct serving_request){
         .dialect = d,
         .body = http_body(c->request),
+        .model_at = http_looked(c->request),
         .tenant = call_tenant(c),
         .key = c->key,
         .target = http_header(c->request, "x-coxswain-model"),

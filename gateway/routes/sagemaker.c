@@ -23,6 +23,7 @@
 /* `TRANSFORM_TOTAL_MB` limits the MB that a batch transform job may have in flight: requests ×
  * MB per request. */
 enum { TRANSFORM_TOTAL_MB = 100 };
+enum { MAX_MODEL = 255 }; /* most bytes of the name of a model or adapter */
 
 static const struct dialect *form_of(const struct api_server *a)
 {
@@ -128,7 +129,7 @@ static void invoke(struct api_server *a, const struct call *c, const struct repl
     } else if (a->models.path && q.model.len == 0 && other.len > 0 && is_served(a, other)) {
         q.model = other;
         give(a, r, &q, d);
-    } else if (q.model.len > SERVING_MAX_MODEL) {
+    } else if (q.model.len > MAX_MODEL) {
         refuse(ops, r, d, 404, "There is no adapter ", q.model);
     } else {
         give(a, r, &q, d);

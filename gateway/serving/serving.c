@@ -38,6 +38,7 @@ void serving_fini(struct serving *s)
     while (s->first)
         api_request_retire(s->first, OUTCOME_ABORT);
     serving_sweep(s);
+    key_table_fini(&s->by_id);
     mem_free(s->scratch_ids);
     serving_metrics_fini(&s->metrics);
     strbuf_fini(&s->out);

@@ -148,7 +148,7 @@ static void on_prepared(struct api_request *r)
         r->reply_ops->release_body(r->reply);
     if (r->prepared.dialect)
         r->dialect = r->prepared.dialect;
-    if (r->asked_model[0])
+    if (r->asked_model)
         p->model = str_from(r->asked_model);
     if (e.http_status == 0 || p->model.len > 0) {
         if (!find_model(r, &r->shape.model) ||
@@ -328,7 +328,8 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->slo_is_of_key = q->slo_ttft.len == 0;
     r->arrival_ns = r->last_progress_ns = serving_now(r->s);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
-    snprintf(r->asked_model, sizeof r->asked_model, STR_FMT, STR_ARG(q->model));
+    if (q->model.len > 0)
+        r->asked_model = mem_strndup(q->model.ptr, q->model.len);
     make_id(r, q->request_id);
     request_table_add(r);
     r->reply_ops->attach(reply, r);

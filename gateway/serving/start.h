@@ -7,6 +7,7 @@
 struct serving_request {
     const struct dialect *dialect;
     struct str body;
+    size_t model_at; /* offset of the model's name in the body (models/peek.h); 0 = not known */
     uint64_t tenant;
     /* id of the request, at most PARAMS_MAX_REQUEST_ID plain characters; "" = make a new id */
     struct str request_id;

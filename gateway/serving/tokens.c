@@ -81,7 +81,8 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
     struct api_choice *c = &r->choices[i_choice];
     uint32_t before = c->g.n_ids;
     bool was_ended = generation_ended(&c->g);
-    enum generation_event e = generation_on_tokens(&c->g, &r->rules, t);
+    struct api_error why;
+    enum generation_event e = generation_on_tokens(&c->g, &r->rules, t, &why);
     if (t->queue_us > 0)
         c->queue_ns = t->queue_us * 1000;
     promise_take(r, c, t);
@@ -95,7 +96,8 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
         return;
     }
     if (e == GENERATION_RESUBMIT && c->g.stream.attempt > MAX_ATTEMPTS) {
-        api_error_set(&c->g.error, 500, NULL,
+        why = (struct api_error){0};
+        api_error_set(&why, 500, NULL,
                       "The cluster lost tokens of this request too many times. Try again later.");
         e = GENERATION_FAILED;
     }
@@ -105,7 +107,6 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
         metric_add(r->s->metrics.resubmissions, 1);
         serving_add_pending(r->s, c);
     } else if (e == GENERATION_FAILED) {
-        struct api_error why = c->g.error;
         promise_explain(r, t, &why);
         if (why.http_status == 429)
             metric_add(r->s->metrics.refused, 1);

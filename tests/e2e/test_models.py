@@ -1,4 +1,5 @@
 """Tests a gateway of several models: the file of --models, changes while it runs, and faults of one model."""
+import gzip
 import json
 import signal
 import subprocess
@@ -85,6 +86,20 @@ def test_a_name_of_nobody(heads, gateway):
     assert g.ask(7).status_code == 400
     assert WEB.post(g.url + "/v1/completions", content=b"{").status_code == 400
     assert WEB.post(g.url + "/v1/messages", json={"model": "x", "messages": [], "max_tokens": 1}).json()["type"] == "error"
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_large_body_leads_to_its_model(heads, gateway, is_packed):
+    """A thread looks for the name in a body of more than 64 KiB."""
+    g = gateway([heads[0].entry("a"), heads[1].entry("b")])
+    g.wait_states(a="serving", b="serving")
+    for model, code in (("a", 200), ("b", 200), ("c", 404)):
+        body = b'{"prompt": [5, 6, 7],' + b" " * 100_000 + b'"max_tokens": 4, "model": "%s"}' % model.encode()
+        if is_packed:
+            body = gzip.compress(body)
+        answer = WEB.post(g.url + "/v1/completions", content=body, headers={"Content-Encoding": "gzip"} if is_packed else {})
+        assert answer.status_code == code, answer.text
+        assert answer.json().get("model") == (model if code == 200 else None)
 
 
 def test_models_come_and_go_while_others_stream(heads, gateway):

@@ -15,7 +15,7 @@ static void check_peek(struct str body)
     char buf[MODEL_PEEK_MAX];
     struct str name;
     struct json_refusal why;
-    const bool found = model_peek(body, buf, &name);
+    const bool found = model_peek_name(body, model_peek_find(body), buf, &name);
     json_t *tree = json_bounded_load(body, JSON_BODY_MAX_DEPTH, JSON_BODY_MAX_VALUES, &why);
     const json_t *v = json_object_get(tree, "model");
     if (tree && json_string_length(v) < MODEL_PEEK_MAX) {

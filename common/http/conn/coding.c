@@ -1,6 +1,7 @@
-/* Decodes a request's body on a thread of libuv's pool, while the loop continues. As many bodies
- * are decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE). The limit on the size
- * of a decoded body is the same as for a plain body. */
+/* Decodes a request's body on a thread of libuv's pool, while the loop continues. The handler's
+ * `look` at the body runs there too. As many bodies are decoded at once as the pool has threads (4,
+ * or UV_THREADPOOL_SIZE). The limit on the size of a decoded body is the same as for a plain body.
+ */
 #include "common/http/conn/coding.h"
 
 #include "common/base/mem.h"
@@ -12,9 +13,11 @@
 struct coding_job {
     uv_work_t work;
     struct conn *conn; /* connection that stays alive with its parser until after_decode */
-    struct content_codings codings;
+    struct content_codings codings; /* none = the body is only looked at */
     struct str body, decoded;
     uint64_t max;
+    size_t (*look)(struct str body); /* NULL = nobody looks */
+    size_t looked;
     enum content_verdict verdict;
     conn_decoded_fn *done;
 };
@@ -26,7 +29,10 @@ static void decode(uv_work_t *w)
         thread_begin("decode", THREAD_NICE_AWAITED);
     has_begun = true;
     struct coding_job *j = w->data;
-    j->verdict = content_decode(&j->codings, j->body, j->max, &j->decoded);
+    if (j->codings.n > 0)
+        j->verdict = content_decode(&j->codings, j->body, j->max, &j->decoded);
+    if (j->look && j->verdict == CONTENT_OK)
+        j->looked = j->look(j->codings.n > 0 ? j->decoded : j->body);
 }
 
 static void refuse(struct conn *c, enum content_verdict v)
@@ -48,6 +54,7 @@ static void after_decode(uv_work_t *w, int rc)
     struct coding_job *j = w->data;
     struct conn *c = j->conn;
     c->decoding = NULL;
+    c->looked = j->looked;
     if (rc == UV_ECANCELED)
         j->verdict = CONTENT_BROKEN; /* nothing was decoded, and the connection is closed */
     bool gone = c->state == CONN_CLOSING;
@@ -79,7 +86,8 @@ bool conn_decode(struct conn *c, conn_decoded_fn *done)
                 "two of " CONTENT_CODINGS);
             return true;
         }
-    if (codings.n == 0)
+    const bool is_large = m->body.len > HTTP_SMALL_BODY_BYTES;
+    if (codings.n == 0 && !(h->look && is_large))
         return false;
     struct coding_job *j = mem_zalloc(sizeof *j);
     *j = (struct coding_job){.work.data = j,
@@ -87,6 +95,7 @@ bool conn_decode(struct conn *c, conn_decoded_fn *done)
                              .codings = codings,
                              .body = m->body,
                              .max = http_parser_max_body(c->parser),
+                             .look = h->look,
                              .done = done};
     c->decoding = &j->work;
     c->open_handles++; /* the count keeps the connection until after_decode */

@@ -16,7 +16,7 @@ enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
 enum { HTTP_SMALL_ANSWER_BYTES = 16 << 10, HTTP_FREE_BYTES = 16 << 10 };
 
 /* READING    a request is being read, or none has begun
- *  DECODING   the request is complete; a pool thread decodes its compressed body
+ *  DECODING   the request is complete; a pool thread decodes its compressed body, or looks at it
  *  WAITING    the handler has the request
  *  STREAMING  the headers are sent, chunks follow
  *  FLUSHING   the answer is complete and being written; the next request waits for that
@@ -72,6 +72,7 @@ struct conn {
     uint64_t linger_left;
     struct str decoded;  /* decoded form of a compressed body, owned; ptr NULL = none */
     uv_work_t *decoding; /* work on libuv's pool; NULL = no decoding is in progress */
+    size_t looked;       /* result of http_handlers.look; 0 = it was not called */
     struct strbuf added; /* headers for the next answer */
     char id[HTTP_ID_MAX + 1];
     struct http_answered answered; /* report on the answer so far */

@@ -14,7 +14,7 @@
 
 #include "common/base/mem.h"
 
-enum { CHUNK_NOISE_MAX = 64 << 10, KEEP_BYTES = 16 << 10 };
+enum { CHUNK_NOISE_MAX = 64 << 10, KEEP_BYTES = 16 << 10, FIRST_FIELDS = 8 };
 
 struct offsets {
     uint32_t name, name_len, value, value_len;
@@ -30,8 +30,8 @@ struct http_parser {
     uint64_t length, body_bytes; /* Content-Length (0 = none), and the body bytes received so far */
     struct strbuf head, body;
     uint32_t url_len;
-    struct offsets fields[HTTP_MAX_FIELDS];
-    uint32_t n_fields;
+    struct offsets *fields; /* [n_fields], as long as `message.fields` */
+    uint32_t n_fields, cap_fields;
     bool begun, headers_done, in_value, expects_continue, complete;
     bool in_head, line_ended; /* state of is_folded over the bytes read so far */
     /* true = HTTP/1.0 with chunks, where a proxy may have read another length */
@@ -92,6 +92,17 @@ static int on_url(llhttp_t *l, const char *at, size_t n)
     return add_head(p, at, n);
 }
 
+/* Makes room for one more field. Most requests have a dozen, and a connection may be open for
+ * hours. */
+static void reserve_field(struct http_parser *p)
+{
+    if (p->n_fields < p->cap_fields)
+        return;
+    p->cap_fields = p->cap_fields ? 2 * p->cap_fields : FIRST_FIELDS;
+    p->fields = mem_realloc(p->fields, p->cap_fields * sizeof *p->fields);
+    p->message.fields = mem_realloc(p->message.fields, p->cap_fields * sizeof *p->message.fields);
+}
+
 static int on_field(llhttp_t *l, const char *at, size_t n)
 {
     struct http_parser *p = l->data;
@@ -100,6 +111,7 @@ static int on_field(llhttp_t *l, const char *at, size_t n)
     if (p->n_fields == 0 || p->in_value) {
         if (p->n_fields == HTTP_MAX_FIELDS)
             return fail(p, 431, "The request has too many header fields. Send fewer of them");
+        reserve_field(p);
         p->fields[p->n_fields++] = (struct offsets){.name = (uint32_t)p->head.len};
         p->in_value = false;
     }
@@ -303,6 +315,8 @@ void http_parser_free(struct http_parser *p)
         return;
     strbuf_fini(&p->head);
     strbuf_fini(&p->body);
+    mem_free(p->fields);
+    mem_free(p->message.fields);
     mem_free(p);
 }
 

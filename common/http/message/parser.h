@@ -25,7 +25,7 @@ bool http_field_is(const struct http_field *f, const char *name);
 struct http_message {
     struct str method, path, query, body;
     struct str authority; /* requested host: that of the target, else the Host header; "" = none */
-    struct http_field fields[HTTP_MAX_FIELDS];
+    struct http_field *fields; /* [n_fields], at most HTTP_MAX_FIELDS */
     uint32_t n_fields;
     bool is_http10, keep_alive, is_head;
     bool body_left; /* true = the body is refused but still arrives; keep_alive is false */

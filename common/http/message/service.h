@@ -68,6 +68,10 @@ struct http_handlers {
     /* Returns true when a compressed body must be decoded (NULL = always). Otherwise on_request
      * gets the request at once with the body still compressed, and must refuse it. */
     bool (*unpacks)(void *ctx, const struct http_request *r);
+    /* Looks at a body of more than HTTP_SMALL_BODY_BYTES before on_request, on a thread of libuv's
+     * pool, because a look at it would keep the loop too long. Must be pure. on_request gets the
+     * result with http_looked. NULL = there is nothing to look for. */
+    size_t (*look)(struct str body);
     /* Called when a request's headers are complete and a body follows, before any of the body is
      * kept. Returns the most bytes that the body may have (NULL = max_body_bytes). 0 means that
      * the handler refuses the request: on_request gets the request at once without its body, and

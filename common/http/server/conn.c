@@ -148,6 +148,7 @@ static void deliver(struct conn *c)
     }
     c->keep_alive = m->keep_alive;
     c->request.user = c->request.note = NULL;
+    c->looked = 0;
     c->id[0] = '\0';
     c->answered = (struct http_answered){.status = 499};
     c->arrived_ns = clock_mono_ns();

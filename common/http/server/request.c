@@ -57,6 +57,11 @@ struct str http_body(const struct http_request *r)
     return c->decoded.ptr ? c->decoded : http_parser_message(c->parser)->body;
 }
 
+size_t http_looked(const struct http_request *r)
+{
+    return conn_of(r)->looked;
+}
+
 char *http_take_body(struct http_request *r)
 {
     struct conn *c = conn_of(r);

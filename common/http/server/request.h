@@ -17,6 +17,8 @@ struct str http_header(const struct http_request *r,
 /* Reads field i as the client sent it. Returns false when there are fewer fields. */
 bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, struct str *value);
 struct str http_body(const struct http_request *r);
+/* Returns the result of http_handlers.look. 0 = the body is small, and nobody looked at it. */
+size_t http_looked(const struct http_request *r);
 /* Sets *uid to the user of the process at the other end of a Unix socket. Returns false for any
  * other connection. */
 bool http_peer_uid(const struct http_request *r, uint32_t *uid);

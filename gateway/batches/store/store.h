@@ -65,6 +65,7 @@ struct taken_line {
     uint64_t tenant;
     char endpoint[64];
     char *owned_body; /* JSON of the request */
+    size_t model_at;  /* offset of the model's name there, if the runner looks for it; else 0 */
 };
 
 struct state_query {

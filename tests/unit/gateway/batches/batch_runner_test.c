@@ -68,7 +68,13 @@ static void wake(void *ctx)
 
 static struct serving *serving_of(void *ctx, struct serving_request *q, struct api_error *e)
 {
+    assert_int_equal(q->model_at, q->body.len); /* the line was given to `find_model` */
     return &w.s;
+}
+
+static size_t find_model(struct str body)
+{
+    return body.len;
 }
 
 static bool healthy(void *ctx)
@@ -83,6 +89,7 @@ static void make_runner(uint64_t max_bytes)
                                            .thread = f.thread,
                                            .serving_of = serving_of,
                                            .healthy = healthy,
+                                           .find_model = find_model,
                                            .metrics = w.metrics,
                                            .wall_s = wall,
                                            .n_slots = N_SLOTS,

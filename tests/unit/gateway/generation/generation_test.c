@@ -14,6 +14,7 @@
 
 /* tokenizer builtin:bytes, where a token's id is its byte */
 static struct text_tokenizer *tokenizer;
+static struct api_error why; /* reason of the last failure */
 
 struct gen_case {
     const char *name;
@@ -165,7 +166,7 @@ static void run_case(const struct gen_case *c)
             .attempt = 1, .start = start, .finish = c->items[i].finish, .stop_id = UINT32_MAX};
         t.ids = (struct u32_span){ids, to_ids(c->items[i].text, ids)};
         start += t.ids.n;
-        told = generation_on_tokens(&g, &r, &t) == GENERATION_STOPPED || told;
+        told = generation_on_tokens(&g, &r, &t, &why) == GENERATION_STOPPED || told;
         generation_delta(&g, &r, false, &d);
         strbuf_append_c(&shown, i ? "|" : "");
         strbuf_append_str(&shown, d.text);
@@ -204,7 +205,7 @@ static void test_markers(void **state)
         struct tokens_item t = {.attempt = 1, .ids = {ids, 4}};
         generation_init(&g, &r, NULL, 0);
         stream_sent(&g.stream);
-        generation_on_tokens(&g, &r, &t);
+        generation_on_tokens(&g, &r, &t, &why);
         assert_true(generation_delta(&g, &r, false, &d));
         assert_true(str_eq(d.text, n ? STR("a<pad>b") : STR("ab")));
         generation_took_text(&g, &d);
@@ -237,9 +238,9 @@ static void test_errors(void **state)
                                 .finish = errors[i].finish,
                                 .status = errors[i].status,
                                 .text = STR("why")};
-        assert_int_equal(generation_on_tokens(&g, &r, &t), GENERATION_FAILED);
-        assert_int_equal(g.error.http_status, errors[i].want);
-        assert_int_equal(g.error.retry_after_s > 0, errors[i].want == 429);
+        assert_int_equal(generation_on_tokens(&g, &r, &t, &why), GENERATION_FAILED);
+        assert_int_equal(why.http_status, errors[i].want);
+        assert_int_equal(why.retry_after_s > 0, errors[i].want == 429);
         generation_fini(&g);
     }
 }
@@ -260,7 +261,7 @@ static void test_logprobs_follow_the_ids(void **state)
     generation_init(&g, &r, NULL, 0);
     stream_sent(&g.stream);
     struct tokens_item t = {.attempt = 1, .ids = {ids, 3}, .logprobs = rows, .n_logprobs = 3};
-    assert_int_equal(generation_on_tokens(&g, &r, &t), GENERATION_STOPPED);
+    assert_int_equal(generation_on_tokens(&g, &r, &t, &why), GENERATION_STOPPED);
     assert_true(generation_delta(&g, &r, true, &d));
     assert_int_equal(d.n_ids, 2); /* the ids end at the token that completes the stop string */
     assert_int_equal(g.n_logprobs, 2);

@@ -26,6 +26,8 @@ static void test_names(void **state)
          "a"},
         {"{\"mod\\u0065l\":\"\\u0061\\/b\"}", "a/b"},
         {"{\"\\u006d\\u006f\\u0064\\u0065\\u006c\":\"\\ud83d\\ude00\"}", "\xf0\x9f\x98\x80"},
+        {"{\"\\u006D\\u006F\\u0064\\u0065\\u006C\":\"a\"}", "a"},
+        {"{\"mode\\u006c2\":\"b\",\"mo\\u0064\":\"c\",\"model\":\"a\"}", "a"},
         {"{\"model\":\"\"}", ""},
         {"{\"Model\":\"a\"}", NULL},
         {"{\"models\":\"a\",\"mode\":\"b\"}", NULL},
@@ -47,7 +49,8 @@ static void test_names(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char buf[MODEL_PEEK_MAX];
         struct str name;
-        const bool found = model_peek(str_from(cases[i].body), buf, &name);
+        const struct str body = str_from(cases[i].body);
+        const bool found = model_peek_name(body, model_peek_find(body), buf, &name);
         if (found != (cases[i].want != NULL) || (found && !str_eq_c(name, cases[i].want)))
             fail_msg("%s", cases[i].body);
     }
@@ -64,17 +67,37 @@ static void test_long_names(void **state)
     memcpy(body, head, sizeof head);
     memset(body + sizeof head - 1, 'x', n);
     memcpy(body + sizeof head - 1 + n, "\"}", 3);
-    assert_true(model_peek(str_from(body), buf, &name));
+    assert_true(model_peek_name(str_from(body), 9, buf, &name));
     assert_int_equal(name.len, MODEL_PEEK_MAX);
     body[sizeof head - 1] = '\\'; /* an escape that is not allowed, in a name beyond any limit */
-    assert_true(model_peek(str_from(body), buf, &name));
+    assert_true(model_peek_name(str_from(body), 9, buf, &name));
     assert_int_equal(name.len, MODEL_PEEK_MAX);
     mem_free(body);
+}
+
+/* The longest name may be written with an escape for each byte. One more byte cuts it. */
+static void test_escaped_names(void **state)
+{
+    char buf[MODEL_PEEK_MAX];
+    struct str name;
+    struct strbuf body;
+    for (uint32_t more = 0; more < 2; more++) {
+        strbuf_init(&body, 0);
+        strbuf_append_c(&body, "{\"model\":\"");
+        for (uint32_t i = 0; i < MODEL_PEEK_MAX + more; i++)
+            strbuf_append_c(&body, "\\u0061");
+        strbuf_append_c(&body, "\"}");
+        assert_true(model_peek_name(strbuf_str(&body), 9, buf, &name));
+        assert_int_equal(name.len, MODEL_PEEK_MAX);
+        assert_int_equal(name.ptr[0], more ? '\\' : 'a');
+        strbuf_fini(&body);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
-                                       cmocka_unit_test(test_long_names)};
+                                       cmocka_unit_test(test_long_names),
+                                       cmocka_unit_test(test_escaped_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

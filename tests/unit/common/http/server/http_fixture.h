@@ -14,6 +14,7 @@ struct fixture {
     pthread_t client;
     void (*script)(struct fixture *f);
     void (*handler)(void *ctx, struct http_request *r); /* NULL = the handlers above */
+    size_t (*look)(struct str body);                    /* NULL = nobody looks at a body */
     char answer[1 << 16];
     size_t n_answer;
     const char *send;
@@ -189,6 +190,7 @@ static inline void run(struct fixture *f, const struct http_limits *limits)
                               .on_abort = on_abort,
                               .on_answered = on_answered,
                               .unpacks = unpacks,
+                              .look = f->look,
                               .body_max = body_max};
     assert_int_equal(loop_new(&f->loop, &err), STATUS_OK);
     assert_int_equal(http_server_start(f->loop, &o, &h, &f->server, &err), STATUS_OK);

@@ -160,6 +160,45 @@ static void compressed_bodies_are_decoded(void **state)
     }
 }
 
+static pthread_t loop_thread;
+
+static size_t find_end(struct str body)
+{
+    const char *end = memchr(body.ptr, '.', body.len);
+    return !pthread_equal(pthread_self(), loop_thread) && end ? (size_t)(end - body.ptr) : 1;
+}
+
+static void tell_looked(void *ctx, struct http_request *r)
+{
+    char text[64];
+    snprintf(text, sizeof text, "looked %zu of %zu", http_looked(r), http_body(r).len);
+    http_respond(r, 200, "text/plain", str_from(text), NULL, 0);
+}
+
+/* A thread of the pool looks at a large body. A small body of the same connection gets no result of
+ * the large one. */
+static void a_thread_looks_at_a_large_body(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    struct strbuf b;
+    loop_thread = pthread_self();
+    strbuf_init(&b, 0);
+    strbuf_printf(&b, "POST /e HTTP/1.1\r\nHost: t\r\nContent-Length: %d\r\n\r\n",
+                  HTTP_SMALL_BODY_BYTES + 1);
+    for (int i = 0; i < HTTP_SMALL_BODY_BYTES; i++)
+        strbuf_append_c(&b, "x");
+    strbuf_append_c(&b, ".POST /e" H "Content-Length: 2\r\n\r\nx.");
+    f->script = exchange;
+    f->handler = tell_looked;
+    f->look = find_end;
+    f->send = b.ptr;
+    run(f, NULL);
+    assert_non_null(strstr(f->answer, "looked 65536 of 65537"));
+    assert_non_null(strstr(f->answer, "looked 0 of 2"));
+    strbuf_fini(&b);
+    mem_free(f);
+}
+
 /* The server does not decode a body that the handler will refuse. */
 static void a_handler_may_want_no_decoding(void **state)
 {
@@ -259,6 +298,15 @@ static void headers_are_bounded(void **state)
     f->send = b.ptr;
     run(f, NULL);
     assert_memory_equal(f->answer, "HTTP/1.1 431", 12);
+    strbuf_reset(&b);
+    strbuf_append_c(&b, "GET /a" H); /* has two fields */
+    for (uint32_t i = 3; i < HTTP_MAX_FIELDS; i++)
+        strbuf_printf(&b, "X-%u: y\r\n", i);
+    strbuf_append_c(&b, "X-A: last\r\n\r\n");
+    f->send = b.ptr;
+    run(f, NULL);
+    assert_memory_equal(f->answer, "HTTP/1.1 200", 12);
+    assert_non_null(strstr(f->answer, "[last]"));
     strbuf_reset(&b);
     strbuf_append_c(&b, "GET /a" H "X: ");
     for (int i = 0; i < 5000; i++)
@@ -456,6 +504,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(raw_requests_get_the_right_answer),
         cmocka_unit_test(compressed_bodies_are_decoded),
+        cmocka_unit_test(a_thread_looks_at_a_large_body),
         cmocka_unit_test(a_handler_may_want_no_decoding),
         cmocka_unit_test(a_body_that_nobody_wants_is_not_read),
         cmocka_unit_test(the_sender_of_an_unwanted_body_reads_the_answer),
