@@ -73,10 +73,11 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
 static void on_turn_end(void *ctx)
 {
     struct head *h = ctx;
-    if (!h->dirty || !h->core)
-        return;
-    h->dirty = false;
-    head_core_turn(h->core, loop_now_ns(h->loop));
+    if (h->dirty && h->core) {
+        h->dirty = false;
+        head_core_turn(h->core, loop_now_ns(h->loop));
+    }
+    admin_api_turn(h->admin); /* a tick may have changed the state too */
 }
 
 static void on_tick(void *ctx)

@@ -1,7 +1,8 @@
 /* Runs cox-worker: reads options, creates executor, loop and worker, and runs until SIGTERM.
- * `cox-worker plan` is `cox plan`. The process is bound to CPUs before it creates threads and
- * memory. All functions run on the loop thread, which owns all parts. Exit codes: 0 = success, 1
- * = failed while running, 2 = usage or configuration. */
+ * `cox-worker plan` is `cox plan`. `cox-worker spare` first waits for its command line. The process
+ * is bound to CPUs before it creates threads and memory. All functions run on the loop thread,
+ * which owns all parts. Exit codes: 0 = success, 1 = failed while running, 2 = usage or
+ * configuration. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@
 #include "worker/plan/plan_main.h"
 #include "worker/setup/bind.h"
 #include "worker/setup/options.h"
+#include "worker/spare.h"
 #include "worker/startup.h"
 #include "worker/worker.h"
 
@@ -232,6 +234,13 @@ int main(int argc, char **argv)
     first_process_install();
     if (argc > 1 && strcmp(argv[1], "plan") == 0)
         return plan_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "spare") == 0) {
+        argc--;
+        argv++;
+        const int ended = spare_wait(&argc, &argv);
+        if (ended >= 0)
+            return ended;
+    }
     static struct process p;
     struct config_result res = {0};
     struct error err = {0};

@@ -44,6 +44,8 @@
 enum { LAST_WORDS_MS = 9000 };
 /* A worker that gets SIGTERM drains for at most 30 s (its --drain-timeout). */
 enum { LEAVE_KILL_MS = 40000 };
+/* A new spare must not take CPU from a worker that starts. */
+enum { SPARES_CALM_MS = 2000 };
 enum { LOG_NAME_BYTES = 14 };
 
 struct up {
@@ -58,6 +60,7 @@ struct up {
     const char *sagemaker_settings;
     struct loop *loop;
     struct supervisor *supervisor;
+    struct spares *spares; /* NULL = none */
     /* control socket of the cluster; NULL = `cox logs` and `cox scale` cannot find the cluster */
     struct up_control *control;
     const char *name; /* command's name: up or serve */
@@ -306,6 +309,11 @@ static void on_line(void *ctx, const char *name, const char *line, size_t n, boo
         up_control_add_line(u->control, name, line, n);
 }
 
+static void on_spare_line(void *ctx, const char *line, size_t n)
+{
+    supervisor_say(((struct up *)ctx)->supervisor, "%.*s", (int)n, line);
+}
+
 static const char *state(void *ctx)
 {
     const struct up *u = ctx;
@@ -425,6 +433,12 @@ static uint32_t drain_ms(double shutdown_timeout_s)
 
 static enum status run(struct up *u, struct error *err)
 {
+    if (u->set && u->o->spares > 0)
+        u->spares = spares_new(&(struct spares_options){.loop = u->loop,
+                                                        .n_each = (uint32_t)u->o->spares,
+                                                        .calm_ms = SPARES_CALM_MS,
+                                                        .on_line = on_spare_line,
+                                                        .ctx = u});
     bool color = u->o->color == 1 || (u->o->color == 0 && isatty(STDERR_FILENO));
     const struct supervisor_options so = {.loop = u->loop,
                                           .plan = &u->plan,
@@ -432,6 +446,7 @@ static enum status run(struct up *u, struct error *err)
                                           .drain_role = UP_GATEWAY,
                                           .drain_ms = drain_ms(u->o->shutdown_timeout_s),
                                           .leave_ms = LEAVE_KILL_MS,
+                                          .spares = u->spares,
                                           .color = color,
                                           .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,
@@ -444,7 +459,7 @@ static enum status run(struct up *u, struct error *err)
     if (s != STATUS_OK)
         supervisor_stop(u->supervisor);
     else if (u->set)
-        set_run_start(u->set, u->loop, u->supervisor, on_models, u);
+        set_run_start(u->set, u->loop, u->supervisor, u->spares, on_models, u);
     const struct up_probe_options po = {.loop = u->loop,
                                         .url = u->url,
                                         .uds = u->o->uds,
@@ -483,6 +498,7 @@ static void finish(struct up *u)
     up_probe_free(u->probe);
     set_run_free(u->set);
     supervisor_free(u->supervisor);
+    spares_free(u->spares);
     up_control_free(u->control);
     if (u->loop)
         loop_free(u->loop);

@@ -181,12 +181,12 @@ static _Noreturn void run_child(const struct loop_child_options *o, const int ou
         /* The child gets a process group of its own, so that Ctrl-C reaches only us. We then end
          * the children in order. */
         setpgid(0, 0);
-        int null_fd = open("/dev/null", O_RDONLY);
-        dup2(null_fd, STDIN_FILENO);
+        int in_fd = o->stdin_fd > 0 ? o->stdin_fd : open("/dev/null", O_RDONLY);
+        dup2(in_fd, STDIN_FILENO);
         dup2(out_fds[0], STDOUT_FILENO);
         dup2(out_fds[1], STDERR_FILENO);
-        if (null_fd > STDERR_FILENO)
-            close(null_fd);
+        if (in_fd > STDERR_FILENO)
+            close(in_fd);
     }
     execvpe(o->argv[0], (char *const *)o->argv, o->env ? (char *const *)o->env : environ);
     int e = errno;
@@ -317,6 +317,13 @@ enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
     }
     *out = c;
     return STATUS_OK;
+}
+
+void loop_child_give(struct loop_child *c, const struct loop_child_options *o)
+{
+    c->o.on_line = o->on_line;
+    c->o.on_exit = o->on_exit;
+    c->o.ctx = o->ctx;
 }
 
 int loop_child_pid(const struct loop_child *c)

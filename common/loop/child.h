@@ -14,9 +14,12 @@ struct loop_child_options {
     void *ctx;
     /* true = the child writes to our stdout and stderr, and on_line is not called */
     bool inherit_stdio;
+    int stdin_fd; /* descriptor above 2 that the child reads as its stdin; 0 = /dev/null */
 };
 MUST_USE enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
                                       struct loop_child **out, struct error *err);
+/* Gives a running child to another owner: later events go to on_line, on_exit and ctx of `o`. */
+void loop_child_give(struct loop_child *c, const struct loop_child_options *o);
 int loop_child_pid(const struct loop_child *c);
 /* sends a signal to the child; has no effect once the child has exited */
 void loop_child_kill(struct loop_child *c, int signum);

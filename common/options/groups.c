@@ -51,7 +51,8 @@ const struct option_group option_groups[] = {
     {"monitoring", "Logs, metrics and traces",
      "log-level log-format color stats-interval stats-format access-log metrics-public "
      "otlp-traces-endpoint otlp-service-name otlp-sampling step-log step-log-max-bytes runs"},
-    {"models", "Several models", "models on-demand idle-timeout idle-sleep-level models-memory"},
+    {"models", "Several models",
+     "models on-demand idle-timeout idle-sleep-level models-memory spares"},
     {"local", "Local cluster", "detach* name* verbose print-pids"},
     {"null", "Null device and tests",
      "vocab-size null-step-us null-token-us null-fail-join null-load-ms null-stall-after-step "

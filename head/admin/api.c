@@ -6,7 +6,8 @@
  * without a key, since they contain no data.
  *
  * Invariants: everything runs on the loop thread. `by` is valid only while one request is
- * handled. `stream` and `runs` own the requests that they answer later. A standby answers reads
+ * handled. `stream`, `runs` and calls/ own the requests that they
+ * answer later. A standby answers reads
  * and refuses orders (POST). */
 #include "head/admin/api.h"
 
@@ -20,12 +21,14 @@
 #include "common/http/handlers/host_rule.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
+#include "head/admin/calls/query.h"
+#include "head/admin/calls/scale_calls.h"
+#include "head/admin/calls/sleep_calls.h"
 #include "head/admin/dashboard.h"
 #include "head/admin/debug.h"
 #include "head/admin/json.h"
 #include "head/admin/metrics.h"
 #include "head/admin/runs.h"
-#include "head/admin/sleep_calls.h"
 #include "head/admin/stream.h"
 #include "head/admin/usage/usage_report.h"
 
@@ -39,6 +42,7 @@ struct admin_api {
     struct head_metrics *metrics;
     struct stream *stream;
     struct sleep_calls *sleep_calls;
+    struct scale_calls *scale_calls;
     struct runs *runs; /* the page of runs; NULL = there is none */
     struct admin_options common;
     const struct admin_keys *keys;
@@ -142,28 +146,10 @@ static void get_debug(struct admin_api *a, struct http_request *r)
     answer_json(r, 200, admin_json_debug(a->core));
 }
 
-/* Reads the value of `since` from a query such as "since=12". Other parameters are ignored. */
-static bool parse_since(struct str query, uint64_t *out)
-{
-    static const struct str name = {"since=", 6};
-    *out = 0;
-    while (query.len > 0) {
-        const char *amp = memchr(query.ptr, '&', query.len);
-        struct str one = {query.ptr, amp ? (size_t)(amp - query.ptr) : query.len};
-        if (str_starts(one, name))
-            return str_to_u64((struct str){one.ptr + name.len, one.len - name.len}, out) ==
-                   STATUS_OK;
-        size_t skip = one.len + (amp != NULL);
-        query.ptr += skip;
-        query.len -= skip;
-    }
-    return true;
-}
-
 static void get_events(struct admin_api *a, struct http_request *r)
 {
     uint64_t since;
-    if (!parse_since(http_query(r), &since))
+    if (!query_number(http_query(r), "since", &since))
         answer_error(r, 400, "the parameter since must be a number");
     else
         answer_json(r, 200, admin_json_events(a->core, since));
@@ -171,8 +157,9 @@ static void get_events(struct admin_api *a, struct http_request *r)
 
 /* A head that has just started answers 503 instead of a number, so that its caller keeps the
  * number it has. */
-static void get_scale(struct admin_api *a, struct http_request *r)
+static void answer_scale(void *ctx, struct http_request *r)
 {
+    const struct admin_api *a = ctx;
     if (waits(a))
         answer_error(r, 503,
                      "this head is a standby; only the head that has the lease knows how many "
@@ -183,6 +170,20 @@ static void get_scale(struct admin_api *a, struct http_request *r)
                      "few seconds");
     else
         answer_json(r, 200, admin_json_scale(a->core));
+}
+
+static void get_scale(struct admin_api *a, struct http_request *r)
+{
+    uint64_t wait_ms, seen;
+    bool is_known = !waits(a) && head_core_scale(a->core)->known;
+    if (!query_number(http_query(r), "wait_ms", &wait_ms) ||
+        !query_number(http_query(r), "seen", &seen) || wait_ms > SCALE_WAIT_MAX_MS)
+        answer_error(r, 400,
+                     "the parameter wait_ms must be a number of milliseconds, at most 10000, and "
+                     "seen must be the version of an earlier answer");
+    else if (!is_known ||
+             !scale_calls_keep(a->scale_calls, r, seen, (uint32_t)wait_ms, loop_now_ns(a->loop)))
+        answer_scale(a, r);
 }
 
 static void get_usage(struct admin_api *a, struct http_request *r)
@@ -559,6 +560,7 @@ static void on_abort(void *ctx, struct http_request *r)
     stream_on_abort(a->stream, r);
     runs_on_abort(a->runs, r);
     sleep_calls_on_abort(a->sleep_calls, r);
+    scale_calls_on_abort(a->scale_calls, r);
 }
 
 static bool is_ready(void *ctx)
@@ -596,6 +598,7 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     a->metrics = head_metrics_new(o->model ? o->model : "");
     head_metrics_attach(a->metrics, a->core);
     a->sleep_calls = sleep_calls_new(l, core, answer_sleep, a);
+    a->scale_calls = scale_calls_new(core, answer_scale, a);
     a->stream = stream_new(l, a->core, &(struct stream_options){.summary = summary, .ctx = a});
     a->common = (struct admin_options){.loop = l,
                                        .metrics = head_metrics_registry(a->metrics),
@@ -620,6 +623,11 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     return STATUS_OK;
 }
 
+void admin_api_turn(struct admin_api *a)
+{
+    scale_calls_turn(a->scale_calls, loop_now_ns(a->loop));
+}
+
 uint16_t admin_api_port(const struct admin_api *a)
 {
     return http_server_port(a->server);
@@ -633,6 +641,8 @@ void admin_api_free(struct admin_api *a)
     a->stream = NULL;
     runs_free(a->runs); /* the loop ends the child processes */
     a->runs = NULL;
+    scale_calls_free(a->scale_calls);
+    a->scale_calls = NULL;
     if (a->server)
         http_server_close(a->server);
     sleep_calls_free(a->sleep_calls);

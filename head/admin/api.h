@@ -36,5 +36,7 @@ struct admin_api;
 MUST_USE enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
                                      struct head_core *core, struct admin_api **out,
                                      struct error *err);
+/* Answers requests that waited for a change. Call it at the end of each turn of the loop. */
+void admin_api_turn(struct admin_api *a);
 uint16_t admin_api_port(const struct admin_api *a);
 void admin_api_free(struct admin_api *a); /* `a` may be NULL */

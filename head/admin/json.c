@@ -557,6 +557,7 @@ json_t *admin_json_scale(const struct head_core *h)
     json_object_set_new(o, "asleep", json_boolean(sleep->state == SLEEP_ASLEEP));
     json_object_set_new(o, "sleep_level", json_integer(sleep->level));
     json_object_set_new(o, "workers_asleep", json_integer(head_core_count_asleep(h)));
+    json_object_set_new(o, "version", integer(head_core_scale_version(h)));
     json_object_set_new(o, "reason", text(s->reason));
     return o;
 }

@@ -1,6 +1,7 @@
 #include "head/core/scale.h"
 
 #include "common/base/clock.h"
+#include "common/collections/mix.h"
 #include "head/core/sleep.h"
 #include "head/request/request.h"
 #include "head/state/engine_slots.h"
@@ -124,9 +125,11 @@ enum status head_core_rest_asleep(struct head_core *h, enum sleep_level level, u
 uint32_t head_core_count_asleep(const struct head_core *h)
 {
     uint32_t n = 0;
+    if (h->sleep.state != SLEEP_ASLEEP)
+        return 0;
     for (const struct worker *w = h->cluster.workers; w; w = w->next)
         n += w->peer->open && worker_is_free(w) && w->sleep_level >= h->sleep.level;
-    return h->sleep.state == SLEEP_ASLEEP ? n : 0;
+    return n;
 }
 
 uint32_t scale_seconds_to_start(const struct head_core *h)
@@ -156,4 +159,16 @@ uint32_t head_core_desired_workers(const struct head_core *h)
     if (n == 0 && h->scale.known && h->n_held > 0)
         n = 1; /* the answer of the next update */
     return n * h->config.scale.world;
+}
+
+uint64_t head_core_scale_version(const struct head_core *h)
+{
+    const uint64_t state[] = {h->scale.known, head_core_desired_workers(h),
+                              h->n_live,      request_table_count(h->requests) > 0,
+                              h->sleep.held,  h->sleep.state == SLEEP_ASLEEP,
+                              h->sleep.level, head_core_count_asleep(h)};
+    uint64_t v = 0;
+    for (size_t i = 0; i < sizeof state / sizeof *state; i++)
+        v = mix_bits(v ^ (state[i] + 1));
+    return 1 + (v >> 12); /* readers of JSON keep 53 bits */
 }

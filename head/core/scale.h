@@ -11,6 +11,9 @@ struct head_core;
  * `known` is set. */
 const struct scale_hint *head_core_scale(const struct head_core *h);
 uint32_t head_core_desired_workers(const struct head_core *h);
+/* Returns a number that is different when the wanted workers, the replicas, the sleep, or whether
+ * requests are open has changed. It is never 0. */
+uint64_t head_core_scale_version(const struct head_core *h);
 /* Resets the number of workers to unknown. A standby calls the function when it begins to serve,
  * because it has not seen the workers yet. */
 void head_core_forget_scale(struct head_core *h);

@@ -89,6 +89,9 @@ const struct option_spec up_specs[] = {
     OPT_INT(S, models_memory, "models-memory", 0, (double)(1ull << 50), "0",
             "Bytes of memory for all models of a cluster of several models. On GPUs, the bytes of "
             "each GPU. 0 = nine tenths of the free memory."),
+    OPT_INT(S, spares, "spares", 0, 16, "0",
+            "Worker processes that wait for an on-demand model to start, on each GPU or NUMA node. "
+            "Each one takes about 1 GiB of the GPU's memory."),
     {.name = "detach",
      .aliases = "d",
      .type = OPTION_BOOL,

@@ -88,7 +88,7 @@ struct up_options {
     /* options of a cluster of several models; `start` has no row in the table */
     const char *models_file;
     bool on_demand;
-    int64_t idle_timeout_s, idle_sleep_level, models_memory;
+    int64_t idle_timeout_s, idle_sleep_level, models_memory, spares;
     enum up_start_kind start;
 };
 extern const struct option_spec up_specs[];

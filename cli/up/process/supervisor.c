@@ -204,7 +204,9 @@ static enum status start(struct child *c, struct error *err)
 {
     const struct loop_child_options o = {
         .argv = c->plan->argv, .on_line = on_line, .on_exit = on_exit_of, .ctx = c};
-    TRY(loop_child_spawn(c->s->o.loop, &o, &c->process, err));
+    c->process = c->plan->role == UP_WORKER ? spares_take(c->s->o.spares, &o) : NULL;
+    if (!c->process)
+        TRY(loop_child_spawn(c->s->o.loop, &o, &c->process, err));
     c->started_ns = clock_mono_ns();
     c->last_words[0] = '\0';
     c->s->n_alive++;
@@ -531,6 +533,7 @@ static void stop_all(struct supervisor *s)
 
 void supervisor_stop(struct supervisor *s)
 {
+    spares_stop(s->o.spares);
     if (s->draining) { /* the gateways get a second SIGTERM, so they inform their clients and end */
         stop_all(s);
         return;

@@ -3,6 +3,7 @@
  * of them. Each line of a child becomes one line of the log, with the child's name in front.
  * Only the loop thread calls these functions. */
 #include "cli/up/plan/types.h"
+#include "cli/up/process/spares.h"
 #include "common/loop/loop.h"
 
 struct supervisor;
@@ -16,6 +17,7 @@ struct supervisor_options {
     /* time after SIGTERM until SIGKILL for a process of one model of several that leaves; 0 = it
      * gets no SIGKILL */
     uint32_t leave_ms;
+    struct spares *spares; /* spare workers, borrowed; NULL = none. supervisor_stop ends them */
     bool color;
     bool quiet; /* the supervisor writes nothing to stderr; on_line shows the lines */
     /* Called for every line of the log, without the name in front. is_stderr: the child wrote

@@ -16,9 +16,9 @@
 #include "common/base/mem.h"
 
 enum { FULL = 1000, ON_DEMAND_PARTS = 4, CELL_BYTES = 24 };
-/* Memory of the process of a sleeping worker. On CPUs 18 to 24 MiB were measured (bench/sleep). On
- * GPUs it is the context with its kernels and the buffers of collectives; that was not measured, so
- * the number is high. */
+/* Memory of the process of a sleeping worker, and of a spare one. On CPUs 18 to 24 MiB were
+ * measured (bench/sleep). On GPUs it is the context with its kernels and the buffers of
+ * collectives; that was not measured, so the number is high. */
 #define CPU_PROCESS_BYTES (24ull << 20)
 #define GPU_PROCESS_BYTES (1ull << 30)
 
@@ -58,6 +58,12 @@ uint64_t set_asleep_bytes(const struct set_memory *m, const struct set_need *nee
     if (m->on_gpus) /* the weights of level 1 are in the host's memory */
         return GPU_PROCESS_BYTES + need->other_bytes;
     return CPU_PROCESS_BYTES * need->n_workers + (level == 1 ? fixed_of_all(need) : 0);
+}
+
+void set_memory_keep(struct set_memory *m, uint32_t n_spares)
+{
+    uint64_t bytes = (m->on_gpus ? GPU_PROCESS_BYTES : CPU_PROCESS_BYTES) * n_spares;
+    m->device_bytes -= bytes < m->device_bytes ? bytes : m->device_bytes;
 }
 
 /* Sets the KV cache to its least size and `permille` of the distance to the wanted size. */

@@ -20,6 +20,8 @@ struct set_memory {
  * it. */
 MUST_USE enum status set_memory_plan(const struct set_memory *m, struct set_need *needs, uint32_t n,
                                      uint32_t *n_at_once, struct error *err);
+/* Takes the memory of spare processes (`cox up --spares`) from each device. */
+void set_memory_keep(struct set_memory *m, uint32_t n_spares);
 /* Returns the memory of one worker. */
 uint64_t set_worker_bytes(const struct set_need *need);
 /* Returns the memory of all workers of a model. Weights that they share count once. */

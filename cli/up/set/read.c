@@ -151,7 +151,7 @@ static const char *const groups_of_models[] = {"model",    "size",        "devic
                                                "null",     "models"};
 static const char cluster_words[] =
     "model served-model-name cache-dir offline gateways gpu grammar-processes grammar-memory "
-    "unknown-fields models on-demand models-memory";
+    "unknown-fields models on-demand models-memory spares";
 /* `model_words` lists the options of other groups that belong to a model. */
 static const char model_words[] = "step-log step-log-max-bytes";
 

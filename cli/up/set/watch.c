@@ -1,11 +1,16 @@
 /* Asks a model's head how many workers it needs.
  * The thread waits for its interval or for an order, calls the admin API over one kept connection,
  * and writes the answer into `heard` under the mutex. It wakes the loop only when the answer
- * differs. Invariants: an answer is checked before use. While a rest is ordered, no older answer
- * can report wanted workers, because one thread makes both calls. The last order replaces an
- * earlier one that has not been sent. */
+ * differs. While it hurries, the head keeps the question until its answer changes, so the thread
+ * hears of a request at once; an order ends such a question. A head that does not know the
+ * parameters answers at once and is asked at each interval.
+ * Invariants: an answer is checked before use. While a rest is ordered, no older answer can report
+ * wanted workers, because one thread makes both calls. The last order replaces an earlier one that
+ * has not been sent. Only a question that the head may keep is interrupted, never an order or the
+ * question after it. */
 #include "cli/up/set/watch.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +21,9 @@
 #include "common/base/mem.h"
 #include "common/http/client/client.h"
 
-enum { HURRY_MS = 50, CALM_MS = 250, WORKERS_MAX = 65536 };
+/* `HURRY_MS` and `CALM_MS` are the least times between two questions. KEEP_MS is short, because
+ * `answered_ns` must stay fresh. */
+enum { HURRY_MS = 50, CALM_MS = 250, KEEP_MS = 1000, WORKERS_MAX = 65536 };
 
 enum order { ORDER_NONE, ORDER_REST, ORDER_WAKE };
 
@@ -28,8 +35,10 @@ struct set_watch {
     pthread_cond_t ordered;
     struct set_heard heard;
     bool ends, hurries;
+    bool is_kept; /* the head may keep the question that is under way */
     enum order order;
     uint32_t sleep_level; /* level of ORDER_REST; 0 = the workers do not sleep */
+    uint64_t version;     /* version of the last answer; only the thread uses it */
 };
 
 static uint32_t read_count(const json_t *o, const char *key)
@@ -39,18 +48,26 @@ static uint32_t read_count(const json_t *o, const char *key)
     return json_is_integer(v) && n >= 0 && n <= WORKERS_MAX ? (uint32_t)n : 0;
 }
 
-/* Reads GET /scale. Returns false when the head does not answer with a number. */
-static bool ask(const struct set_watch *w, struct set_heard *out)
+/* Reads GET /scale. With `is_kept` the head answers when its answer changes, or after KEEP_MS.
+ * Returns STATUS_CLOSED when an order has ended the question, and any other error when the head
+ * does not answer with a number. */
+static enum status ask(struct set_watch *w, bool is_kept, struct set_heard *out)
 {
     struct error err;
+    char path[96];
     json_t *scale = NULL;
-    if (admin_call(&w->access, "GET", "/scale", NULL, &scale, &err) != STATUS_OK) {
+    snprintf(path, sizeof path, "/scale?wait_ms=%d&seen=%" PRIu64, is_kept ? KEEP_MS : 0,
+             w->version);
+    enum status s = admin_call(&w->access, "GET", path, NULL, &scale, &err);
+    if (s != STATUS_OK) {
         json_decref(scale);
-        return false;
+        return s;
     }
+    const json_int_t version = json_integer_value(json_object_get(scale, "version"));
+    w->version = version > 0 ? (uint64_t)version : 0;
     const json_t *load = json_object_get(scale, "load");
     const json_t *unused = json_object_get(scale, "unused_s");
-    double s = json_is_number(unused) ? json_number_value(unused) : 0;
+    const double unused_s = json_is_number(unused) ? json_number_value(unused) : 0;
     out->is_known = true;
     out->wanted = read_count(scale, "desired_workers");
     out->n_replicas = read_count(scale, "groups_ready");
@@ -59,14 +76,14 @@ static bool ask(const struct set_watch *w, struct set_heard *out)
     out->asleep = json_is_true(json_object_get(scale, "asleep"));
     out->sleep_level = read_count(scale, "sleep_level");
     out->n_asleep = read_count(scale, "workers_asleep");
-    out->unused_s = s > 0 && s < 1e9 ? s : 0;
+    out->unused_s = unused_s > 0 && unused_s < 1e9 ? unused_s : 0;
     json_decref(scale);
     out->answered_ns = clock_mono_ns();
     if (out->n_open > 0)
         out->idle_since_ns = 0;
     else if (out->idle_since_ns == 0)
         out->idle_since_ns = out->answered_ns;
-    return true;
+    return STATUS_OK;
 }
 
 /* Orders a rest, or its end. Returns false when the head has not agreed: requests are open, or one
@@ -85,12 +102,15 @@ static bool send(const struct set_watch *w, enum order order, uint32_t sleep_lev
     return s == STATUS_OK;
 }
 
-/* Waits for the interval, an order or the end. Called with the lock held. */
-static void wait_some(struct set_watch *w)
+/* Waits until the interval since the last question has passed, or for an order or the end. Called
+ * with the lock held. */
+static void wait_some(struct set_watch *w, uint64_t asked_ns)
 {
     struct timespec until;
+    const uint64_t interval_ns = (w->hurries ? HURRY_MS : CALM_MS) * NS_PER_MS;
+    const uint64_t past_ns = clock_mono_ns() - asked_ns;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (w->hurries ? HURRY_MS : CALM_MS) * (long)NS_PER_MS;
+    until.tv_nsec += past_ns < interval_ns ? (long)(interval_ns - past_ns) : 0;
     until.tv_sec += until.tv_nsec / (long)NS_PER_S;
     until.tv_nsec %= (long)NS_PER_S;
     int rc = 0;
@@ -109,32 +129,45 @@ static bool differs(const struct set_heard *a, const struct set_heard *b)
            b->unused_s < a->unused_s;
 }
 
+/* Sends the order and asks. Called without the lock. */
+static void call(struct set_watch *w, enum order order, uint32_t sleep_level, bool is_kept,
+                 struct set_heard *now)
+{
+    bool agrees = order != ORDER_NONE && send(w, order, sleep_level);
+    if (order == ORDER_REST) {
+        now->rests = agrees;
+        now->rest_answers++;
+    }
+    enum status s = ask(w, is_kept, now);
+    if (s != STATUS_OK && s != STATUS_CLOSED) {
+        now->is_known = false;
+        now->idle_since_ns = 0;
+    }
+}
+
 static void *run(void *arg)
 {
     struct set_watch *w = arg;
     (void)pthread_mutex_lock(&w->lock);
     while (!w->ends) {
         struct set_heard now = w->heard;
-        enum order order = w->order;
-        uint32_t sleep_level = w->sleep_level;
+        const enum order order = w->order;
+        const uint32_t sleep_level = w->sleep_level;
+        const bool is_kept = w->hurries && order == ORDER_NONE && w->access.session;
+        const uint64_t asked_ns = clock_mono_ns();
         w->order = ORDER_NONE;
+        w->is_kept = is_kept;
         (void)pthread_mutex_unlock(&w->lock);
-        bool agrees = order != ORDER_NONE && send(w, order, sleep_level);
-        if (order == ORDER_REST) {
-            now.rests = agrees;
-            now.rest_answers++;
-        }
-        bool answers = ask(w, &now);
-        if (!answers) {
-            now.is_known = false;
-            now.idle_since_ns = 0;
-        }
+        call(w, order, sleep_level, is_kept, &now);
         (void)pthread_mutex_lock(&w->lock);
+        if (w->is_kept)
+            http_session_interrupt(w->access.session, false);
+        w->is_kept = false;
         bool is_news = differs(&w->heard, &now);
         w->heard = now;
         if (is_news)
             loop_wake(w->changed);
-        wait_some(w);
+        wait_some(w, asked_ns);
     }
     (void)pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -157,12 +190,20 @@ struct set_watch *set_watch_start(const struct set_watch_options *o)
     return NULL;
 }
 
+/* Wakes the thread for an order or the end. Called with the lock held. */
+static void rouse(struct set_watch *w)
+{
+    if (w->is_kept)
+        http_session_interrupt(w->access.session, true);
+    (void)pthread_cond_signal(&w->ordered);
+}
+
 static void order(struct set_watch *w, enum order order, uint32_t sleep_level)
 {
     (void)pthread_mutex_lock(&w->lock);
     w->order = order;
     w->sleep_level = sleep_level;
-    (void)pthread_cond_signal(&w->ordered);
+    rouse(w);
     (void)pthread_mutex_unlock(&w->lock);
 }
 
@@ -196,7 +237,7 @@ void set_watch_free(struct set_watch *w)
         return;
     (void)pthread_mutex_lock(&w->lock);
     w->ends = true;
-    (void)pthread_cond_signal(&w->ordered);
+    rouse(w);
     (void)pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
     loop_wakeup_free(w->changed);

@@ -36,8 +36,9 @@ struct set_watch *set_watch_start(const struct set_watch_options *o);
 void set_watch_rest(struct set_watch *w, uint32_t sleep_level);
 /* Orders the head to wake its workers. Only `held` shows whether the order has arrived. */
 void set_watch_wake(struct set_watch *w);
-/* Chooses the time between two questions: short while a request may have to wait for workers. */
+/* With `hurries` the head reports each change at once, because a request may have to wait for
+ * workers. */
 void set_watch_hurry(struct set_watch *w, bool hurries);
 void set_watch_look(struct set_watch *w, struct set_heard *out);
-/* Ends the thread; waits at most for the call that is under way. Accepts NULL. */
+/* Ends the thread. Waits at most for a call that the head should answer at once. Accepts NULL. */
 void set_watch_free(struct set_watch *w);

@@ -49,6 +49,14 @@ static void apply_memory(const struct set_run *r, struct running_model *m,
         o->gpu = need->first_device;
 }
 
+/* Returns the number of spare processes on a device. Workers of a host may be bound to its nodes.
+ */
+static uint32_t count_spares(const struct set_run *r)
+{
+    const struct numa *n = r->memory.on_gpus ? NULL : r->place.numa;
+    return (uint32_t)r->in.options->spares * (n && n->n_nodes > 1 ? n->n_nodes : 1);
+}
+
 enum status set_run_plan_memory(struct set_run *r, bool as_json, struct strbuf *out,
                                 struct error *err)
 {
@@ -62,6 +70,7 @@ enum status set_run_plan_memory(struct set_run *r, bool as_json, struct strbuf *
     const struct set_sizes_ask ask = ask_of(r, models, n, sized);
     enum status s = set_sizes(&ask, &r->memory, needs, err);
     if (s == STATUS_OK) {
+        set_memory_keep(&r->memory, count_spares(r));
         s = set_memory_plan(&r->memory, needs, n, &n_at_once, err);
         const char *refusal = s == STATUS_OK ? NULL : err->text;
         if (as_json)

@@ -111,6 +111,14 @@ bool set_model_watch(struct set_run *r, uint32_t i)
 
 /* ---- models that come and leave ---- */
 
+void set_model_expect(struct set_run *r, uint32_t i)
+{
+    const struct up_plan *plan = &r->models[i].plan;
+    for (uint32_t k = 0; r->spares && k < plan->n_children; k++)
+        if (plan->children[k].role == UP_WORKER)
+            spares_expect(r->spares, plan->children[k].argv);
+}
+
 void set_model_arrive(struct set_run *r, uint32_t i)
 {
     struct running_model *m = &r->models[i];
@@ -122,6 +130,7 @@ void set_model_arrive(struct set_run *r, uint32_t i)
             set_model_fail(r, i, err.text);
     if (!m->failed[0])
         (void)set_model_watch(r, i);
+    set_model_expect(r, i);
     supervisor_say(r->supervisor, "the model %s was added, cox status --address %s", m->model->name,
                    m->admin);
 }

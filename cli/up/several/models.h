@@ -7,6 +7,8 @@ struct set_run;
 
 /* Begins to watch the head. false: the model has failed. */
 bool set_model_watch(struct set_run *r, uint32_t i);
+/* Tells the spares which workers the model may start. */
+void set_model_expect(struct set_run *r, uint32_t i);
 /* Gives up on the model and ends its processes. */
 void set_model_fail(struct set_run *r, uint32_t i, const char *why);
 /* Carries out the decisions. */

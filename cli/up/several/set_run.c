@@ -57,10 +57,11 @@ static void on_tick(void *ctx)
         set_models_changed(r);
 }
 
-void set_run_start(struct set_run *r, struct loop *loop, struct supervisor *s, loop_fn *on_change,
-                   void *ctx)
+void set_run_start(struct set_run *r, struct loop *loop, struct supervisor *s,
+                   struct spares *spares, loop_fn *on_change, void *ctx)
 {
     r->supervisor = s;
+    r->spares = spares;
     r->loop = loop;
     set_changes_start(r);
     r->on_change = on_change;
@@ -69,6 +70,7 @@ void set_run_start(struct set_run *r, struct loop *loop, struct supervisor *s, l
         struct running_model *m = &r->models[i];
         const struct up_options *o = r->models[i].model->o;
         m->has_workers = o->start == UP_START_ALWAYS;
+        set_model_expect(r, i);
         if (set_model_watch(r, i) && o->start == UP_START_ON_DEMAND)
             demand_heard(&r->demand, i, true, false, 0, clock_mono_ns());
     }

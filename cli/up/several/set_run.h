@@ -7,10 +7,10 @@
 
 struct set_run;
 
-/* Begins to watch the heads. `on_change` is called when set_run_is_ready or set_run_failure may
- * have changed. */
-void set_run_start(struct set_run *r, struct loop *loop, struct supervisor *s, loop_fn *on_change,
-                   void *ctx);
+/* Begins to watch the heads. `spares` are told of the workers; NULL = none. `on_change` is called
+ * when set_run_is_ready or set_run_failure may have changed. */
+void set_run_start(struct set_run *r, struct loop *loop, struct supervisor *s,
+                   struct spares *spares, loop_fn *on_change, void *ctx);
 /* Decides for supervisor_options.on_model_ended. */
 bool set_run_ended(struct set_run *r, const struct up_child *c, bool gives_up, const char *why);
 /* Stops to watch, at the beginning of a shutdown. */

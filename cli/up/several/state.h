@@ -58,6 +58,7 @@ struct set_run {
     struct loop *loop;
     struct loop_timer *timer;
     struct supervisor *supervisor;
+    struct spares *spares; /* NULL = none */
     loop_fn *on_change;
     void *ctx;
     struct up_place place;     /* place of every model, without a model */

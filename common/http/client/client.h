@@ -14,3 +14,6 @@ struct http_session;
 /* Returns NULL when libcurl has no memory; the calls then open connections of their own. */
 struct http_session *http_session_new(void);
 void http_session_free(struct http_session *s); /* accepts NULL */
+/* Any thread may call it. With `on`, the call under way ends with STATUS_CLOSED, and later calls
+ * too until the function is called with false. */
+void http_session_interrupt(struct http_session *s, bool on);

@@ -51,15 +51,36 @@ enum status executor_cuda_look(const struct worker_options *o, struct error *err
     return s == STATUS_OK ? s : error_prefix(err, s, "--device cuda");
 }
 
+/* Returns true when the options lead to a GPU if there is one. */
+static bool may_use(const struct worker_options *o)
+{
+    return o->device == WORKER_DEVICE_CUDA ||
+           (o->device == WORKER_DEVICE_AUTO && gpu_is_built() && !worker_options_are_null(o));
+}
+
+enum status executor_cuda_warm(const struct worker_options *o, bool *is_made, struct error *err)
+{
+    static struct device *kept; /* its context and libraries are those of the whole process */
+    struct gpu_info info;
+    struct cuda_device_options c = {.utilization = 1, .staging_bytes = 64 << 10, .n_threads = 1};
+    *is_made = false;
+    if (!may_use(o))
+        return STATUS_OK;
+    enum status s = choose(o, &info, &c.ordinal, err);
+    if (s != STATUS_OK) /* the worker then uses the CPU */
+        return o->device == WORKER_DEVICE_AUTO && o->gpu < 0 ? STATUS_OK : s;
+    TRY(cuda_device_open(&c, &kept, err));
+    *is_made = true;
+    return STATUS_OK;
+}
+
 void executor_cuda_pci(const struct worker_options *o, char *out, size_t size)
 {
     struct gpu_info info;
     uint32_t ordinal;
     bool is_asked = o->numa_node && strcmp(o->numa_node, "auto") == 0;
-    bool may = o->device == WORKER_DEVICE_CUDA ||
-               (o->device == WORKER_DEVICE_AUTO && gpu_is_built() && !worker_options_are_null(o));
     out[0] = '\0';
-    if (is_asked && may && choose(o, &info, &ordinal, NULL) == STATUS_OK)
+    if (is_asked && may_use(o) && choose(o, &info, &ordinal, NULL) == STATUS_OK)
         snprintf(out, size, "%s", info.pci);
 }
 

@@ -17,6 +17,11 @@ MUST_USE enum status executor_cuda_find(const struct worker_options *o, struct e
 /* Checks that the selected GPU exists, without opening it. The check is only for --device cuda;
  * returns STATUS_OK for other devices. */
 MUST_USE enum status executor_cuda_look(const struct worker_options *o, struct error *err);
+/* Opens the selected GPU with as little memory as possible, until the process ends. A later
+ * executor_cuda_find then finds its context and the libraries. Sets *is_made to false when the
+ * options select no GPU. */
+MUST_USE enum status executor_cuda_warm(const struct worker_options *o, bool *is_made,
+                                        struct error *err);
 /* Writes the PCI address of the GPU that would be selected, for --numa-node auto. Writes "" when
  * the options do not ask for the address. */
 void executor_cuda_pci(const struct worker_options *o, char *out, size_t size);

@@ -46,7 +46,7 @@ static void scale_has_every_field_of_its_page(void **state)
                                       "groups_ready",    "min_workers", "max_workers",
                                       "ttft_target_s",   "calm_s",      "load",
                                       "reason",          "idle_s",      "cold_start_s",
-                                      "unused_s"};
+                                      "unused_s",        "version"};
     static const char *const load[] = {"running", "waiting", "oldest_wait_s", "kv_usage", "open"};
     struct fixture *f = fixture_new(2);
     form_pair(f);

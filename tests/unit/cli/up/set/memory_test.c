@@ -55,6 +55,20 @@ static void caches_shrink_together(void **state)
     assert_true(set_worker_bytes(&n[0]) + set_worker_bytes(&n[1]) <= host.device_bytes);
 }
 
+static void spares_take_memory_from_each_device(void **state)
+{
+    struct set_memory m = {.device_bytes = 100 * MIB, .n_devices = 1};
+    set_memory_keep(&m, 0);
+    assert_int_equal(m.device_bytes, 100 * MIB);
+    set_memory_keep(&m, 2);
+    assert_int_equal(m.device_bytes, 52 * MIB);
+    set_memory_keep(&m, 1000);
+    assert_int_equal(m.device_bytes, 0);
+    m = (struct set_memory){.device_bytes = 2048 * MIB, .n_devices = 2, .on_gpus = true};
+    set_memory_keep(&m, 1);
+    assert_int_equal(m.device_bytes, 1024 * MIB);
+}
+
 static void always_models_that_do_not_fit_are_refused_by_name(void **state)
 {
     struct set_need n[] = {need("a", UP_START_ALWAYS, 600, 100, 10),
@@ -260,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_get_what_they_want_when_it_fits),
         cmocka_unit_test(caches_shrink_together),
+        cmocka_unit_test(spares_take_memory_from_each_device),
         cmocka_unit_test(always_models_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(on_demand_models_share_what_is_left),
         cmocka_unit_test(shared_weights_count_once),

@@ -202,12 +202,49 @@ static void test_failures(void **state)
     close(refusing_fd);
 }
 
+static void *interrupt(void *session)
+{
+    http_session_interrupt(session, true);
+    return NULL;
+}
+
+/* The server never answers, and the time-out is longer than any test may take. */
+static void test_a_call_is_interrupted(void **state)
+{
+    const struct served *s = *state;
+    struct http_session *session = http_session_new();
+    char silent[128];
+    pthread_t thread;
+    assert_non_null(session);
+    snprintf(silent, sizeof silent, "%s/silent", s->url);
+    for (int i = 0; i < 4; i++) {
+        const bool ends = i % 2 == 0; /* an interrupted call does not spoil the next one */
+        struct http_call c = {
+            .url = ends ? silent : s->url, .timeout_ms = 3600000, .session = session};
+        struct strbuf answer;
+        struct error err = {0};
+        int status = 0;
+        strbuf_init(&answer, 0);
+        if (ends)
+            assert_int_equal(pthread_create(&thread, NULL, interrupt, session), 0);
+        assert_int_equal(http_client_call(&c, &status, &answer, &err),
+                         ends ? STATUS_CLOSED : STATUS_OK);
+        assert_int_equal(status, ends ? 0 : 200);
+        if (ends)
+            pthread_join(thread, NULL);
+        http_session_interrupt(session, false);
+        strbuf_fini(&answer);
+    }
+    http_session_free(session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_a_call_is_interrupted),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

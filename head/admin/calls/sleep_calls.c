@@ -2,12 +2,13 @@
  * timer looks at its state while a request waits. Counters tell a request that was answered by a
  * short sleep from one whose order was called off. Each request is answered once, or dropped when
  * its client has gone. */
-#include "head/admin/sleep_calls.h"
+#include "head/admin/calls/sleep_calls.h"
 
 #include <string.h>
 
 #include "common/base/mem.h"
 #include "common/http/server/request.h"
+#include "head/admin/calls/query.h"
 #include "head/core/scale.h"
 
 enum { LOOK_MS = 5 };
@@ -45,21 +46,6 @@ void sleep_calls_free(struct sleep_calls *s)
         return;
     loop_timer_stop(s->timer);
     mem_free(s);
-}
-
-/* Returns the value of a query's parameter, or "" when it is absent. */
-static struct str parameter(struct str query, struct str name)
-{
-    while (query.len > 0) {
-        const char *amp = memchr(query.ptr, '&', query.len);
-        struct str one = {query.ptr, amp ? (size_t)(amp - query.ptr) : query.len};
-        if (str_starts(one, name))
-            return (struct str){one.ptr + name.len, one.len - name.len};
-        size_t skip = one.len + (amp != NULL);
-        query.ptr += skip;
-        query.len -= skip;
-    }
-    return STR("");
 }
 
 /* Answers a call whose time has come. Returns false when it must still wait. */
@@ -100,7 +86,7 @@ static void look(void *ctx)
 
 static void await(struct sleep_calls *s, struct call c)
 {
-    if (str_eq_c(parameter(http_query(c.r), STR("wait=")), "no")) {
+    if (str_eq_c(query_word(http_query(c.r), "wait"), "no")) {
         s->answer(s->ctx, c.r, 202, "");
         return;
     }
@@ -119,8 +105,8 @@ void sleep_calls_sleep(struct sleep_calls *s, struct http_request *r, const char
 {
     const struct head_sleep *now = head_core_sleep_state(s->core);
     const struct call c = {.r = r, .n_falls = now->n_falls, .n_called_off = now->n_called_off};
-    struct str level = parameter(http_query(r), STR("level="));
-    struct str mode = parameter(http_query(r), STR("mode="));
+    struct str level = query_word(http_query(r), "level");
+    struct str mode = query_word(http_query(r), "mode");
     bool two = str_eq_c(level, "2"), ends = str_eq_c(mode, "abort");
     if (level.len > 0 && !two && !str_eq_c(level, "1")) {
         s->answer(s->ctx, r, 400, "the parameter level must be 1 or 2");
