@@ -28,8 +28,9 @@ def has_workers(c):
 
 
 def start_stopped(options, more):
-    """Starts `cox up` with one model, whose workers end a second after the last request."""
-    c = Cluster("--device", "cpu", "--on-demand", "--idle-timeout", 1, *more, model=f"it={options.model}", workers=1, tp=1)
+    """Starts `cox up` with one model, whose workers end a second after the last request. It shares no weights with the cluster that
+    sleeps, so it reads the file as llama-server does."""
+    c = Cluster("--device", "cpu", "--weights-share", "off", "--on-demand", "--idle-timeout", 1, *more, model=f"it={options.model}", workers=1, tp=1)
     c.start(wait=False)
     if options.first:
         go_first(c.process.pid)
