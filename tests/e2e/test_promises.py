@@ -63,6 +63,18 @@ def test_a_promise_that_cannot_be_kept(cluster, path, stream):
     assert counts(cluster)["refused"] == before + 1
 
 
+@pytest.mark.parametrize("path", ["/invocations", "/predictions/null", "/endpoints/e/invocations", "/endpoints/e/invocations-response-stream"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_promises_on_sagemaker(cluster, path, stream):
+    def ask(slo):
+        body = {"inputs": "a promise", "parameters": {"max_new_tokens": 4}, "stream": stream}
+        return httpx.post(cluster.url + path, json=body, headers={"x-api-key": "key-plain", "x-slo-ttft-ms": str(slo)}, timeout=60 * SLOW)
+    kept, refused = ask(60000), ask(1)
+    assert kept.status_code == 200 and 10 <= int(kept.headers[PREDICTED]) <= 60000, kept.text
+    assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1, refused.text
+    assert f"The first token is predicted after {refused.headers[PREDICTED]} ms" in refused.text and "ThrottlingException" in refused.text
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "soon", "1e3", "3600001", "99999999999999999999", "1 2"])
 def test_bad_values(cluster, value):
     for path in ROUTES:
