@@ -334,7 +334,7 @@ static void add_parameters(const char *path, json_t *operations)
 static const struct http_route *route_of(const char *method, const char *path)
 {
     static const char *const methods[][2] = {
-        {"get", "GET"}, {"post", "POST"}, {"put", "PUT"}, {"delete", "DELETE"}};
+        {"get", "GET"}, {"post", "POST"}, {"put", "PUT"}, {"patch", "PATCH"}, {"delete", "DELETE"}};
     const char *upper = "";
     char plain[128], allow[64];
     const struct http_route *row = NULL;

@@ -41,6 +41,7 @@ static const struct http_route *route_of(const char *method, const char *path)
     const char *upper = strcmp(method, "get") == 0      ? "GET"
                         : strcmp(method, "post") == 0   ? "POST"
                         : strcmp(method, "put") == 0    ? "PUT"
+                        : strcmp(method, "patch") == 0  ? "PATCH"
                         : strcmp(method, "delete") == 0 ? "DELETE"
                                                         : "";
     char plain[128] = "", allow[64];
