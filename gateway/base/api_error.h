@@ -7,8 +7,9 @@
 
 /* `API_COMPILE_LIMIT` is the code of a compile that reached a limit of this gateway. The same
  * source would reach that limit again. */
-#define API_COMPILE_LIMIT    "compile_limit"
-#define API_THREAD_NOT_FOUND "thread_not_found" /* code of Anthropic's API that clients check */
+#define API_COMPILE_LIMIT        "compile_limit"
+#define API_THREAD_NOT_FOUND     "thread_not_found" /* code of Anthropic's API that clients check */
+#define API_FIRST_TOKEN_TOO_LATE "first_token_too_late"
 
 struct api_error {
     int http_status;   /* HTTP status of the error; 0 = no error */

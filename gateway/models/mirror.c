@@ -117,6 +117,7 @@ void mirror_send(void *mirror, const struct serving_request *q)
     copied.slo_ttft = STR(""); /* a refusal of the copy would compare nothing */
     copied.admitted = NULL;
     copied.fallback_of = NULL;
+    copied.find_fallback = NULL;
     copied.reply_ops = &copy_ops;
     copied.request_id = STR("");
     serving_on_request(q->mirror, c, &copied);

@@ -42,13 +42,19 @@ bool served_model_is_out(const struct served_model *m)
     return is_away(m) || served_model_is_full(m);
 }
 
+struct serving *served_model_fallback(void *model)
+{
+    struct served_model *to = ((const struct served_model *)model)->fallback;
+    return to && !served_model_is_out(to) ? &to->serving : NULL;
+}
+
 /* Returns true when the target must get no share of a route while another one can serve. */
-static bool is_ejected(const struct served_model *m)
+static bool is_ejected(struct served_model *m)
 {
     const struct serving *s = &m->serving;
     if (s->n_failed_in_row >= FAILURES_IN_ROW && serving_now(s) - s->failed_ns < EJECTED_NS)
         return true;
-    return is_away(m) && !(m->fallback && !served_model_is_out(m->fallback));
+    return is_away(m) && !served_model_fallback(m);
 }
 
 static bool is_named(const struct api_key *key, const char *model)

@@ -22,3 +22,6 @@ bool served_model_is_full(const struct served_model *m);
 /* Returns true when the model cannot take a request now: it has failed, its head or its workers
  * have been away for longer than a restart takes, or it is full. */
 bool served_model_is_out(const struct served_model *m);
+/* Returns the serving of the model's fallback if it can take a request now, else NULL. `model` is a
+ * struct served_model. */
+struct serving *served_model_fallback(void *model);

@@ -370,11 +370,17 @@ struct serving *model_set_serving(struct model_set *s, struct serving_request *q
         return NULL;
     }
     struct served_model *m = choose(s, name, q, e);
-    if (!m || !served_model_is_out(m))
-        return m ? &m->serving : NULL;
-    if (m->fallback && !served_model_is_out(m->fallback)) {
+    if (!m)
+        return NULL;
+    if (!served_model_is_out(m)) {
+        q->find_fallback = m->fallback ? served_model_fallback : NULL;
+        q->fallback_ctx = m;
+        return &m->serving;
+    }
+    struct serving *fallback = served_model_fallback(m);
+    if (fallback) {
         q->fallback_of = m->name;
-        return &m->fallback->serving;
+        return fallback;
     }
     if (!served_model_is_full(m))
         return &m->serving; /* serving says why it cannot answer, or lets the request wait */

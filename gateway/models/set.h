@@ -48,7 +48,7 @@ void model_set_turn_end(struct model_set *s);    /* called at the end of a loop 
 struct served_model *model_set_find(const struct model_set *s, struct str name);
 /* Returns the only model of a gateway without --models. */
 struct served_model *model_set_only(const struct model_set *s);
-/* Finds the serving of a request by the name in its body, and sets q->is_ours and q->fallback_of.
+/* Finds the serving of a request by the name in its body, and sets q->is_ours and the fallback.
  * Sends a copy to the mirror of a route. Returns NULL and the error when the body names no model,
  * or one that does not exist or that the key may not use. */
 struct serving *model_set_serving(struct model_set *s, struct serving_request *q,

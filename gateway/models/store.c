@@ -231,8 +231,7 @@ static void on_read(void *ctx, const struct redis_reply *reply)
                        edit->s->label);
     strbuf_reset(&edit->text);
     if (st == STATUS_OK)
-        st = models_text_edit(got.text, edit->e.list, str_from(edit->e.name), edit->e.item,
-                              &edit->text, &err);
+        st = models_text_edit(got.text, &edit->e, &edit->text, &err);
     if (st == STATUS_OK)
         st = write_text(edit, got.sha, &err);
     if (st != STATUS_OK)

@@ -3,10 +3,8 @@
  * key holds the same text as a file of --models. The store asks for the text twice a second and
  * passes on each new one. Without Redis nothing changes, and edits are refused. Only the loop
  * thread calls these functions. */
-#include <jansson.h>
-
-#include "common/base/str.h"
 #include "common/loop/loop.h"
+#include "gateway/models/edit.h"
 
 struct models_store;
 struct models_store_options {
@@ -26,17 +24,6 @@ void models_store_close(struct models_store *s);
 const char *models_store_label(const struct models_store *s);
 void models_store_look(struct models_store *s); /* called every 500 ms */
 
-/* `models_edit` is one change of the set by an admin. */
-struct models_edit {
-    const char *list; /* "models" or "routes"; borrowed for ever */
-    char *name, *by;  /* name of the entry; name of the admin's key */
-    json_t *item;     /* the new entry; NULL = remove it */
-    void *reply;      /* the client that waits for the end; NULL = it has disconnected */
-    /* Called once, when the set was changed (STATUS_OK) or could not be. STATUS_AGAIN means that
-     * Redis cannot be reached. */
-    void (*done)(void *ctx, const struct models_edit *e, enum status s, const struct error *err);
-    void *ctx;
-};
 /* Starts a change. The texts are copied, and `item` gets a reference. Returns STATUS_AGAIN, without
  * a call of `done`, while Redis is away or too many changes are open. */
 MUST_USE enum status models_store_edit(struct models_store *s, const struct models_edit *e,

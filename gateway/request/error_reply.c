@@ -6,9 +6,11 @@
 void api_answer_error(struct api_request *r, const struct api_error *e)
 {
     if (r->state != API_STREAMING) {
+        struct api_error shown = *e;
         metric_add(r->s->metrics.rejected, 1);
+        promise_explain_first(r, &shown);
         promise_tell(r);
-        reply_error(r->reply_ops, r->reply, r->dialect, e);
+        reply_error(r->reply_ops, r->reply, r->dialect, &shown);
         return;
     }
     strbuf_reset(&r->s->out);

@@ -35,20 +35,38 @@ static void leftover_done(struct encode_job *j)
     mem_free(j);
 }
 
-/* Frees the parsed body. A tree of a million values takes 0.1 s to free, which is too long for
- * the loop. The pages of a large body also return to the kernel one by one. */
-void api_request_free_prepared(struct api_request *r)
+/* Frees a parsed body and its bytes. A tree of a million values takes 0.1 s to free, which is too
+ * long for the loop. The pages of a large body also return to the kernel one by one. */
+static void free_leftover(const struct api_request *r, struct prepared *p, char *owned_body)
 {
     if (!r->s->pool || r->body.len <= MOST_FREED_HERE) {
-        prepared_fini(&r->prepared);
-        mem_free(r->owned_body);
+        prepared_fini(p);
+        mem_free(owned_body);
         return;
     }
     struct leftover *l = mem_zalloc(sizeof *l);
     l->job = (struct encode_job){
         .run = leftover_run, .done = leftover_done, .bytes = r->body.len, .tenant = r->tenant};
-    l->prepared = r->prepared;
-    l->owned_body = r->owned_body;
-    r->prepared = (struct prepared){0};
+    l->prepared = *p;
+    l->owned_body = owned_body;
+    *p = (struct prepared){0};
     encode_pool_dispose(r->s->pool, &l->job);
+}
+
+void api_request_free_prepared(struct api_request *r)
+{
+    free_leftover(r, &r->prepared, r->owned_body);
+}
+
+void api_request_forget_body(struct api_request *r)
+{
+    struct prepared none = {0};
+    if (!r->keeps_body)
+        return;
+    r->keeps_body = false;
+    free_leftover(r, &none, r->owned_body);
+    r->owned_body = NULL;
+    r->body.ptr = NULL;
+    if (r->reply && r->reply_ops->release_body)
+        r->reply_ops->release_body(r->reply);
 }

@@ -1,6 +1,7 @@
 #include "gateway/request/promise.h"
 
 #include <stdio.h>
+#include <string.h>
 
 bool promise_read(struct str header, const struct api_key *key, uint32_t *slo_ms,
                   struct api_error *e)
@@ -40,18 +41,32 @@ void promise_take(struct api_request *r, const struct api_choice *c, const struc
         r->predicted_ttft_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
-void promise_explain(const struct api_request *r, const struct tokens_item *t, struct api_error *e)
+static void explain(const struct api_request *r, uint32_t retry_after_s, struct api_error *e)
 {
-    if (e->http_status != 429 || r->slo_ttft_ms == 0 || t->predicted_ttft_ms == 0)
-        return;
-    e->http_status = 0;
-    e->code = "first_token_too_late";
+    *e = (struct api_error){.code = API_FIRST_TOKEN_TOO_LATE, .retry_after_s = retry_after_s};
     api_error_set(e, 429, NULL,
                   "The first token is predicted after %u ms, but %s allows %u ms. Try again later, "
                   "or allow more time%s.",
                   r->predicted_ttft_ms,
                   r->slo_is_of_key ? "slo_ttft_ms of this API key" : "x-slo-ttft-ms",
                   r->slo_ttft_ms, r->slo_is_of_key ? " with the header x-slo-ttft-ms" : "");
+}
+
+bool promise_explain(const struct api_request *r, const struct tokens_item *t, struct api_error *e)
+{
+    if (e->http_status != 429 || r->slo_ttft_ms == 0 || t->predicted_ttft_ms == 0)
+        return false;
+    explain(r, e->retry_after_s, e);
+    return true;
+}
+
+void promise_explain_first(struct api_request *r, struct api_error *e)
+{
+    const bool is_refusal = e->code && strcmp(e->code, API_FIRST_TOKEN_TOO_LATE) == 0;
+    if (r->refused_ttft_ms == 0 || (is_refusal && r->predicted_ttft_ms <= r->refused_ttft_ms))
+        return;
+    r->predicted_ttft_ms = r->refused_ttft_ms;
+    explain(r, r->refused_retry_s, e);
 }
 
 void promise_tell(const struct api_request *r)

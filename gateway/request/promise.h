@@ -12,8 +12,11 @@ bool promise_read(struct str header, const struct api_key *key, uint32_t *slo_ms
 uint32_t promise_left_ms(const struct api_request *r);
 /* Keeps the head's prediction for a choice. */
 void promise_take(struct api_request *r, const struct api_choice *c, const struct tokens_item *t);
-/* Describes a refused promise in `e`, with the client's own times. Does nothing when the error
- * has another reason. */
-void promise_explain(const struct api_request *r, const struct tokens_item *t, struct api_error *e);
+/* Describes a refused promise in `e`, with the client's own times. Returns false and does nothing
+ * when the error has another reason. */
+bool promise_explain(const struct api_request *r, const struct tokens_item *t, struct api_error *e);
+/* Replaces the error of a fallback by the refusal of the model that handed the request over, unless
+ * the fallback refused with a smaller prediction. Does nothing for other requests. */
+void promise_explain_first(struct api_request *r, struct api_error *e);
 /* Adds the header x-slo-predicted-ttft-ms to the answer, before its first byte. */
 void promise_tell(const struct api_request *r);

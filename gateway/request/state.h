@@ -51,11 +51,18 @@ struct api_request {
     struct encode_pool *on_pool;
     bool awaits_model; /* the model is still being opened, and the body waits in `owned_body` */
     bool is_ours;      /* the model was already chosen by its name (serving_request) */
+    /* `owned_body` is kept until the first token, because `find_fallback` may need it */
+    bool keeps_body;
+    bool is_handed_over; /* another model refused the request before (serving/hand_over.h) */
     int wants;   /* PREPARE_WANTS_… of the place that must prepare the request; 0 = prepared */
     void *reply; /* receiver of the answer; NULL = answered, or the client has disconnected */
     const struct reply_ops *reply_ops;
-    const struct dialect *dialect;
-    char *owned_body; /* memory of `body` while a pool has the request; NULL = the reply owns it */
+    const struct dialect *dialect, *route_dialect; /* `dialect`: the body may ask for another one */
+    struct serving *(*find_fallback)(void *ctx);   /* as in serving_request */
+    void *fallback_ctx;
+    /* memory of `body` while a pool has the request, or while it is kept; NULL = the reply owns it
+     */
+    char *owned_body;
     struct str body;
     struct prepare_model model;
     struct api_key *key; /* key of the caller, with its limits; NULL = none */
@@ -78,6 +85,8 @@ struct api_request {
     bool counted;      /* true = the request is in `serving.by_id` and in `n_open_choices` */
     /* promised and predicted milliseconds from arrival to the first token; 0 = none (promise.h) */
     uint32_t slo_ttft_ms, predicted_ttft_ms;
+    /* refusal by the model that handed the request over; 0 = none */
+    uint32_t refused_ttft_ms, refused_retry_s;
     bool slo_is_of_key; /* the client sent no x-slo-ttft-ms */
     bool full_usage;    /* the answer's usage has what the request used in the cluster */
     struct api_request *next, **link; /* links in the list of live requests, or of dead requests */

@@ -242,6 +242,32 @@ static void add_body_and_answer(json_t *op)
     json_decref(stream);
 }
 
+/* Adds the request headers of the list that x-headers names. An answer of an operation that takes
+ * x-slo-ttft-ms has headers of its own. */
+static void add_headers(json_t *op, const json_t *lists)
+{
+    static const char *const answered[] = {"X-Slo-Predicted-Ttft-Ms", "X-Coxswain-Fallback-Of",
+                                           "X-Coxswain-Tools-Left-Out"};
+    json_t *name = taken(op, "x-headers"), *parameters = json_array(), *headers = json_object();
+    const json_t *list = json_object_get(lists, json_string_value(name));
+    json_t *answer = json_object_get(json_object_get(op, "responses"), "200");
+    bool has_tokens = false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *word = json_string_value(json_array_get(list, i));
+        json_array_append_new(parameters, reference("parameters", word));
+        has_tokens |= strcmp(word, "x-slo-ttft-ms") == 0;
+    }
+    for (size_t i = 0; i < sizeof answered / sizeof *answered; i++)
+        json_object_set_new(headers, answered[i], reference("headers", answered[i]));
+    if (list)
+        json_object_set(op, "parameters", parameters);
+    if (has_tokens)
+        json_object_set(answer, "headers", headers);
+    json_decref(name);
+    json_decref(parameters);
+    json_decref(headers);
+}
+
 /* Adds an error to an operation. When the operation already has an answer of this status, the
  * error's JSON is added to that answer. Errors before the handler use the same status. */
 static void add_error(json_t *op, const char *status, const char *shape)
@@ -308,7 +334,7 @@ static void add_parameters(const char *path, json_t *operations)
 static const struct http_route *route_of(const char *method, const char *path)
 {
     static const char *const methods[][2] = {
-        {"get", "GET"}, {"post", "POST"}, {"put", "PUT"}, {"delete", "DELETE"}};
+        {"get", "GET"}, {"post", "POST"}, {"put", "PUT"}, {"patch", "PATCH"}, {"delete", "DELETE"}};
     const char *upper = "";
     char plain[128], allow[64];
     const struct http_route *row = NULL;
@@ -355,6 +381,7 @@ static void add_operations(const struct openapi_world *w, json_t *doc)
                 continue;
             }
             add_body_and_answer(op);
+            add_headers(op, json_object_get(doc, "x-headers"));
             add_security(w, op, row->access);
             add_errors(op, json_object_get(doc, "x-errors"));
         }
@@ -410,6 +437,7 @@ void openapi_document(const struct openapi_world *w, struct strbuf *out)
     add_operations(w, doc);
     json_object_del(doc, "x-requests");
     json_object_del(doc, "x-fields");
+    json_object_del(doc, "x-headers");
     json_object_del(doc, "x-errors");
     char *text = json_dumps(doc, JSON_COMPACT);
     strbuf_append_c(out, text ? text : "{}");

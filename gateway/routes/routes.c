@@ -41,6 +41,8 @@ static const struct http_route routes[] = {
     {"POST", "/v1/batches/*/cancel", ACCESS_KEY, route_files_and_batches, NULL},
     {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, route_post_load_adapter, NULL},
     {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, route_post_unload_adapter, NULL},
+    {"GET", "/admin/models", ACCESS_ADMIN, route_get_set, NULL},
+    {"PATCH", "/admin/models/**", ACCESS_ADMIN, route_patch_model, NULL},
     {"PUT", "/admin/models/**", ACCESS_ADMIN, route_put_model, NULL},
     {"DELETE", "/admin/models/**", ACCESS_ADMIN, route_delete_model, NULL},
     {"PUT", "/admin/routes/**", ACCESS_ADMIN, route_put_route, NULL},

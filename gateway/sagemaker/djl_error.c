@@ -58,11 +58,13 @@ static bool is_about_the_request(const struct api_error *e)
            (e->http_status == 400 || e->http_status == 404 || e->http_status == 422);
 }
 
-/* Returns true when a key's limit was reached, an error that DJL does not have. The client of
- * such a key gets a 429, as OpenAI's clients do. */
+/* Returns true when a key's limit was reached, or a first-token promise was refused. DJL has no
+ * such errors, so these clients get a 429, as OpenAI's clients do. */
 static bool is_throttled(const struct api_error *e)
 {
-    return e->http_status == 429 && e->code && strcmp(e->code, "rate_limit_exceeded") == 0;
+    return e->http_status == 429 && e->code &&
+           (strcmp(e->code, "rate_limit_exceeded") == 0 ||
+            strcmp(e->code, API_FIRST_TOKEN_TOO_LATE) == 0);
 }
 
 /* Returns true when the queue is full. Returns false when no worker is ready. */

@@ -155,6 +155,11 @@ static void refuse_late(struct http_request *r)
     respond_model_error(r, 504, STR(TIMED_OUT));
 }
 
+static void add_header(void *reply, const char *name, const char *value)
+{
+    http_add_header(reply, name, value);
+}
+
 static char *take_body(void *reply)
 {
     return http_take_body(reply);
@@ -186,6 +191,7 @@ const struct reply_ops endpoint_whole_ops = {
     .write = whole_write,
     .end = end,
     .drop = whole_drop,
+    .add_header = add_header,
     .take_body = take_body,
     .release_body = release_body,
     .hold = hold,
@@ -249,6 +255,7 @@ const struct reply_ops endpoint_stream_ops = {
     .write = stream_write,
     .end = end,
     .drop = stream_drop,
+    .add_header = add_header,
     .take_body = take_body,
     .release_body = release_body,
     .hold = hold,

@@ -16,12 +16,8 @@
 #include "gateway/request/promise.h"
 #include "gateway/request/table.h"
 #include "gateway/serving/adapters.h"
+#include "gateway/serving/refusal.h"
 #include "gateway/serving/tokens.h"
-
-#define OTHER_MODEL_SORRY                                                                          \
-    "The head refuses this gateway, because the gateway's model has another vocabulary than the "  \
-    "workers' model. The gateway's log names both."
-#define SHUTTING_DOWN "The gateway is shutting down: try again later."
 
 void serving_init(struct serving *s, const struct serving_options *o, const struct engine_ops *e,
                   const struct reply_ops *r, struct encode_pool *pool, struct metrics *registry)
@@ -72,20 +68,13 @@ void serving_has_model(struct serving *s, const struct serving_options *o)
     serving_pump(s);
 }
 
-static void give_failure(const struct serving *s, struct api_error *e)
-{
-    e->retry_after_s = 30;
-    api_error_set(e, 503, NULL, "The model `%s` cannot serve: %s", s->o.served_names[0],
-                  s->failure);
-}
-
 void serving_fail(struct serving *s, const char *why)
 {
     struct api_error e = {0};
     s->failure = why;
     if (!why)
         return;
-    give_failure(s, &e);
+    refusal_failed(s, &e);
     for (struct api_request *r = s->first, *next; r; r = next) {
         next = r->next;
         if (!has_tokens(r))
@@ -99,20 +88,7 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
 {
     struct api_error e = {0};
     uint32_t slo_ttft_ms = 0;
-    uint64_t down_ns = serving_now(s) - s->cluster.link_changed_ns;
-    if (s->over)
-        api_error_set(&e, 503, NULL, SHUTTING_DOWN);
-    else if (s->failure)
-        give_failure(s, &e);
-    else if (serving_is_of_another_model(s))
-        api_error_set(&e, 503, NULL, OTHER_MODEL_SORRY);
-    else if (!s->cluster.link_up && !s->awaits_model && down_ns > s->o.head_timeout_ns)
-        api_error_set(&e, 503, NULL, "The cluster's head cannot be reached: try again later.");
-    else if (s->n_open_choices >= s->o.max_open_choices)
-        api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
-    if (e.http_status && e.retry_after_s == 0)
-        e.retry_after_s = 1;
-    if (e.http_status || !promise_read(q->slo_ttft, q->key, &slo_ttft_ms, &e) ||
+    if (serving_refuses(s, &e) || !promise_read(q->slo_ttft, q->key, &slo_ttft_ms, &e) ||
         !limits_admit(q->key, serving_now(s), &e)) {
         metric_add(s->metrics.rejected, 1);
         reply_error(q->reply_ops ? q->reply_ops : s->reply, reply, q->dialect, &e);

@@ -18,6 +18,7 @@
 #include "gateway/request/answer_writer.h"
 #include "gateway/request/choices.h"
 #include "gateway/request/end.h"
+#include "gateway/request/error_reply.h"
 #include "gateway/request/pool_work.h"
 #include "gateway/request/table.h"
 #include "gateway/serving/adapters.h"
@@ -29,8 +30,7 @@ enum { MOST_COPIED_HERE = 64 << 10 }; /* most bytes of a body that may be copied
 
 static void reject(struct api_request *r, const struct api_error *e)
 {
-    metric_add(r->s->metrics.rejected, 1);
-    reply_error(r->reply_ops, r->reply, r->dialect, e);
+    api_answer_error(r, e);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_COUNT);
 }
@@ -144,7 +144,7 @@ static void on_prepared(struct api_request *r)
     struct api_error e = r->prepared.error;
     struct params *p = &r->prepared.params;
     /* the body is released now, because the answer may take hours */
-    if (r->reply_ops->release_body)
+    if (!r->keeps_body && r->reply_ops->release_body)
         r->reply_ops->release_body(r->reply);
     if (r->prepared.dialect)
         r->dialect = r->prepared.dialect;
@@ -159,7 +159,8 @@ static void on_prepared(struct api_request *r)
         }
     }
     fill_shape(r);
-    tell_left_out(r);
+    if (!r->is_handed_over)
+        tell_left_out(r);
     if (e.http_status == 0 && r->dialect->answer) {
         api_answer_prepared(r);
         return;
@@ -168,7 +169,7 @@ static void on_prepared(struct api_request *r)
         check_allowed(r, &e);
     if (e.http_status == 0)
         check_cluster(r, &e);
-    if (e.http_status == 0)
+    if (e.http_status == 0 && !r->is_handed_over) /* else the same tools are charged already */
         check_room(r, &e);
     if (e.http_status) {
         reject(r, &e);
@@ -188,7 +189,8 @@ static void on_prepared(struct api_request *r)
     metric_observe(s->metrics.histograms[HISTOGRAM_PARAMS_N], p->n);
     metric_observe(s->metrics.histograms[HISTOGRAM_PARAMS_MAX_TOKENS],
                    p->max_tokens ? p->max_tokens : r->prepared.max_tokens_room);
-    limits_spend(r->key, n_prompt, serving_now(r->s));
+    if (!r->is_handed_over)
+        limits_spend(r->key, n_prompt, serving_now(r->s));
     log_debug("request_prepared", "id=%s prompts=%u choices=%u prompt_tokens=%llu", r->id_text,
               r->prepared.prompts.n, r->n_choices, (unsigned long long)n_prompt);
     for (uint32_t i = 0; i < r->n_choices; i++)
@@ -213,6 +215,8 @@ static void prepare(struct api_request *r)
     prepare_request(&r->model, r->dialect, r->body, &r->prepared);
     const int status = r->prepared.error.http_status;
     r->wants = status == PREPARE_WANTS_POOL || status == PREPARE_WANTS_COMPILING ? status : 0;
+    if (!r->wants && r->keeps_body)
+        return;
     if (!r->wants) {
         mem_free(r->owned_body); /* the bytes are not read again, and only their length is kept */
         r->owned_body = NULL;
@@ -256,6 +260,14 @@ static char *own_body(struct api_request *r, struct str body)
     return owned;
 }
 
+/* Makes the request the owner of its body. Returns false when there is no memory. */
+static bool take_body(struct api_request *r)
+{
+    if (!r->owned_body && (r->owned_body = own_body(r, r->body)))
+        r->body.ptr = r->owned_body;
+    return r->owned_body != NULL;
+}
+
 /* Submits the request to the pool for long prompts, or to the pool for compiles when `r->wants`
  * says so. */
 static void prepare_elsewhere(struct api_request *r)
@@ -264,12 +276,9 @@ static void prepare_elsewhere(struct api_request *r)
     struct api_error e = {.retry_after_s = 1};
     const bool compiles = r->wants == PREPARE_WANTS_COMPILING && s->o.compile_pool;
     const struct encode_job job = {.run = job_run, .done = job_done, .bytes = r->body.len};
-    if (!r->owned_body) {
-        r->owned_body = own_body(r, r->body);
-        r->body.ptr = r->owned_body;
-    }
+    const bool has_body = take_body(r);
     r->model = model_now(r, compiles || !s->o.compile_pool ? PREPARE_COMPILING : PREPARE_ON_POOL);
-    if (r->owned_body && api_request_to_pool(r, compiles ? s->o.compile_pool : s->pool, &job))
+    if (has_body && api_request_to_pool(r, compiles ? s->o.compile_pool : s->pool, &job))
         return;
     api_error_set(&e, 503, NULL, "The server is busy with %s: try again later.",
                   compiles ? "compiling grammars" : "long prompts");
@@ -281,6 +290,7 @@ static void begin(struct api_request *r)
 {
     struct serving *s = r->s;
     r->wants = s->pool && r->body.len > s->o.inline_bytes ? PREPARE_WANTS_POOL : 0;
+    r->keeps_body = r->keeps_body && take_body(r);
     if (!r->wants) {
         r->model = model_now(r, s->pool ? PREPARE_ON_LOOP : PREPARE_COMPILING);
         prepare(r);
@@ -289,7 +299,8 @@ static void begin(struct api_request *r)
         prepare_elsewhere(r);
         return;
     }
-    r->body = (struct str){0}; /* the connection still owns the bytes */
+    if (!r->keeps_body)
+        r->body = (struct str){0}; /* the connection still owns the bytes */
     on_prepared(r);
 }
 
@@ -298,9 +309,7 @@ static void begin(struct api_request *r)
 static void wait_for_model(struct api_request *r)
 {
     struct api_error e = {.retry_after_s = 1};
-    r->owned_body = own_body(r, r->body);
-    r->body.ptr = r->owned_body;
-    r->awaits_model = r->owned_body && r->s->n_requests <= r->s->o.max_open_choices;
+    r->awaits_model = take_body(r) && r->s->n_requests <= r->s->o.max_open_choices;
     if (r->awaits_model)
         return;
     api_error_set(&e, 503, NULL, "Too many requests wait for this model: try again later.");
@@ -313,13 +322,23 @@ void api_request_has_model(struct api_request *r)
     begin(r);
 }
 
+void api_request_enter_serving(struct api_request *r)
+{
+    request_table_add(r);
+    r->reply_ops->attach(r->reply, r);
+    if (r->s->awaits_model)
+        wait_for_model(r);
+    else
+        begin(r);
+}
+
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q,
                        uint32_t slo_ttft_ms)
 {
     struct api_request *r = mem_zalloc(sizeof *r);
     r->s = s;
     r->reply = reply;
-    r->dialect = q->dialect;
+    r->dialect = r->route_dialect = q->dialect;
     r->reply_ops = q->reply_ops ? q->reply_ops : s->reply;
     r->tenant = q->tenant;
     r->key = q->key;
@@ -331,14 +350,12 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     if (q->model.len > 0)
         r->asked_model = mem_strndup(q->model.ptr, q->model.len);
     make_id(r, q->request_id);
-    request_table_add(r);
-    r->reply_ops->attach(reply, r);
     r->body = q->body;
     r->is_ours = q->is_ours;
+    r->find_fallback = q->find_fallback;
+    r->fallback_ctx = q->fallback_ctx;
+    r->keeps_body = q->find_fallback && slo_ttft_ms > 0;
     if (q->fallback_of && r->reply_ops->add_header)
         r->reply_ops->add_header(reply, "X-Coxswain-Fallback-Of", q->fallback_of);
-    if (s->awaits_model)
-        wait_for_model(r);
-    else
-        begin(r);
+    api_request_enter_serving(r);
 }

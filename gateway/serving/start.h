@@ -25,6 +25,10 @@ struct serving_request {
     struct serving *mirror; /* serving that gets a copy of the request; used by `admitted` */
     /* name of the model whose request this serving takes over; NULL = its own request */
     const char *fallback_of;
+    /* Returns the serving that takes the request over when the head refuses its first-token
+     * promise, or NULL. The function must stay valid while the request is open. NULL = none. */
+    struct serving *(*find_fallback)(void *ctx);
+    void *fallback_ctx;
     struct str slo_ttft; /* value of the header x-slo-ttft-ms; "" = none */
     bool full_usage;     /* the answer's usage has what the request used in the cluster */
 };
@@ -32,5 +36,7 @@ struct serving_request {
 /* slo_ttft_ms: promised time of the first token; 0 = none */
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q,
                        uint32_t slo_ttft_ms);
+/* Adds a filled request to its serving, and prepares its body. */
+void api_request_enter_serving(struct api_request *r);
 /* Continues a request that waited for its model. */
 void api_request_has_model(struct api_request *r);

@@ -4,8 +4,10 @@
 #include "common/base/log.h"
 #include "gateway/request/answer_writer.h"
 #include "gateway/request/end.h"
+#include "gateway/request/pool_work.h"
 #include "gateway/request/promise.h"
 #include "gateway/request/submit.h"
+#include "gateway/serving/hand_over.h"
 #include "gateway/serving/pump.h"
 
 enum { MAX_ATTEMPTS = 100000 };
@@ -27,6 +29,7 @@ static void observe_tokens(struct api_request *r, struct api_choice *c, uint32_t
     limits_spend(r->key, n_new, t);
     if (!g->first_token_ns) {
         g->first_token_ns = t;
+        api_request_forget_body(r);
         serving_metrics_prompt(m, n_prompt_of(c), g->n_cached);
         metric_observe(m->histograms[HISTOGRAM_TTFT], seconds_of_ns(t - r->arrival_ns));
     } else {
@@ -107,10 +110,11 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
         metric_add(r->s->metrics.resubmissions, 1);
         serving_add_pending(r->s, c);
     } else if (e == GENERATION_FAILED) {
-        promise_explain(r, t, &why);
+        const bool too_late = promise_explain(r, t, &why);
         if (why.http_status == 429)
             metric_add(r->s->metrics.refused, 1);
-        api_request_fail(r, &why);
+        if (!too_late || !api_request_hand_over(r, why.retry_after_s))
+            api_request_fail(r, &why);
     } else if (e != GENERATION_NOTHING) {
         if (e == GENERATION_STOPPED)
             api_choice_finish(c);

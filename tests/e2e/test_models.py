@@ -1,6 +1,7 @@
 """Tests a gateway of several models: the file of --models, changes while it runs, and faults of one model."""
 import gzip
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -380,11 +381,30 @@ def test_cox_models_changes_the_file_of_a_gateway(heads, gateway, tmp_path):
     done = run_cox("models", "add", *words, *where, *key)
     assert done.returncode == 0, done.stderr
     g.wait_states(**{"alpha": "serving", "be ta": "serving", "b": "serving"})
+    assert "rejects the admin key, or needs one" in run_cox("models", "list", *where).stderr
+    listed = run_cox("models", "list", *where, *key).stdout.splitlines()
+    assert [line.split()[:3] for line in listed] == [["alpha", "serving", heads[0].entry("x")["head"]], ["be", "ta", "serving"]], listed
+    assert listed[1].endswith("  also b"), listed
+    changed = run_cox("models", "alias", "be ta", "c", "d", "--remove", "b", *where, *key)
+    assert changed.returncode == 0, changed.stderr
+    g.wait_states(**{"alpha": "serving", "be ta": "serving", "c": "serving", "d": "serving"})
+    for wrong, why in ((("be ta", "--remove", "b"), "be ta has no alias b"), (("c", "e"), "no such name"), (("be ta", "alpha"), "also a name of the model")):
+        refused = run_cox("models", "alias", *wrong, *where, *key)
+        assert refused.returncode == 1 and why in refused.stderr, refused.stderr
+    admin = {"Authorization": "Bearer sk-admin-key-1"}
+    assert WEB.put(g.url + "/admin/routes/r", json={"targets": [{"model": "alpha", "weight": 3}]}, headers=admin).status_code == 200
+    told = json.loads(run_cox("models", "list", "--json", *where, *key).stdout)
+    assert told["models"][1]["aliases"] == ["c", "d"] and told["routes"] == [{"name": "r", "targets": [{"model": "alpha", "weight": 3}]}]
+    assert re.search(r"^r +route +alpha 3$", run_cox("models", "list", *where, *key).stdout, re.M)
+    for body in ({}, {"aliases": []}, {"aliases": {"add": "c"}}, {"aliases": {"put": []}}, {"aliases": {}, "head": "x:1"}, {"aliases": {"add": [5]}}, []):
+        assert WEB.patch(g.url + "/admin/models/be%20ta", json=body, headers=admin).status_code == 400, body
+    assert WEB.patch(g.url + "/admin/models/be%20ta%00x", json={"aliases": {}}, headers=admin).status_code == 400
+    assert WEB.delete(g.url + "/admin/routes/r", headers=admin).status_code == 200
     refused = run_cox("models", "add", *words, "--set", "port=1", *where, *key)
     assert refused.returncode == 1 and 'cannot have "port"' in refused.stderr, refused.stderr
     assert run_cox("models", "rm", "be ta", *where, *key).returncode == 0
     assert g.states() == {"alpha": "serving"}
-    assert "no such name" in run_cox("models", "rm", "b", *where, *key).stderr
+    assert "no such name" in run_cox("models", "rm", "c", *where, *key).stderr
 
 
 def test_open_answers_keep_their_name_while_the_file_changes(heads, gateway):

@@ -1,10 +1,12 @@
 """Tests the promised time of a first token: the header x-slo-ttft-ms and a key's slo_ttft_ms. A null worker needs 10 ms for a step, so a
 promise of 1 ms cannot be kept and one of a minute can."""
+import json
 import re
 
 import httpx
 import pytest
-from cluster import SLOW, Cluster, get, wait_for
+from cluster import SLOW, Cluster, end_all, get, wait_for
+from many_models import WEB, Gateway, Head
 from test_bad_frames import Processes
 
 BODY = {"model": "null", "prompt": "a promise", "max_tokens": 4, "temperature": 0, "ignore_eos": True}
@@ -20,7 +22,8 @@ def post(at, path="/v1/completions", slo=None, key="key-plain", **more):
 
 
 def counts(c):
-    found = re.findall(r"^coxswain_promises_(\w+)_total\{.*\} (\d+)", get(c.admin + "/metrics")[1], re.M)
+    admin = f"http://127.0.0.1:{c.admin}" if isinstance(c, Head) else c.admin
+    found = re.findall(r"^coxswain_promises_(\w+)_total\{.*\} (\d+)", get(admin + "/metrics")[1], re.M)
     return {name: int(n) for name, n in found}
 
 
@@ -60,6 +63,18 @@ def test_a_promise_that_cannot_be_kept(cluster, path, stream):
     assert counts(cluster)["refused"] == before + 1
 
 
+@pytest.mark.parametrize("path", ["/invocations", "/predictions/null", "/endpoints/e/invocations", "/endpoints/e/invocations-response-stream"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_promises_on_sagemaker(cluster, path, stream):
+    def ask(slo):
+        body = {"inputs": "a promise", "parameters": {"max_new_tokens": 4}, "stream": stream}
+        return httpx.post(cluster.url + path, json=body, headers={"x-api-key": "key-plain", "x-slo-ttft-ms": str(slo)}, timeout=60 * SLOW)
+    kept, refused = ask(60000), ask(1)
+    assert kept.status_code == 200 and 10 <= int(kept.headers[PREDICTED]) <= 60000, kept.text
+    assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1, refused.text
+    assert f"The first token is predicted after {refused.headers[PREDICTED]} ms" in refused.text and "ThrottlingException" in refused.text
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "soon", "1e3", "3600001", "99999999999999999999", "1 2"])
 def test_bad_values(cluster, value):
     for path in ROUTES:
@@ -88,6 +103,27 @@ def test_all_choices_have_the_promise(cluster):
 def cluster_is_idle(c):
     groups = httpx.get(c.admin + "/api/status").json()["groups"]
     return all(g["running"] == 0 for g in groups)
+
+
+def test_a_refused_promise_goes_to_the_fallback(tmp_path):
+    """The gateway gives short and long bodies, which the threads of a pool prepare, to the second model."""
+    slow, fast = Head(tmp_path, step_us=100000), Head(tmp_path)
+    g = Gateway(tmp_path, [slow.entry("slow", fallback="fast"), fast.entry("fast")])
+    try:
+        g.wait_states(slow="serving", fast="serving")
+        for _ in range(3):
+            assert g.ask("slow").json()["model"] == "slow"
+        body = json.dumps({"model": "slow", "prompt": [5, 6, 7], "max_tokens": 4})
+        for padding in (0, 30000, 300000):
+            r = WEB.post(g.url + "/v1/completions", content=body + " " * padding, headers={"x-slo-ttft-ms": "60"})
+            assert (r.status_code, r.json()["model"], r.headers["x-coxswain-fallback-of"]) == (200, "fast", "slow"), r.text
+        assert counts(slow)["refused"] == 3
+        kept = WEB.post(g.url + "/v1/completions", content=body, headers={"x-slo-ttft-ms": "60000"})
+        assert kept.json()["model"] == "slow" and PREDICTED in kept.headers
+    finally:
+        end_all([g.process])
+        slow.end()
+        fast.end()
 
 
 def test_an_older_peer_makes_no_promise(tmp_path):

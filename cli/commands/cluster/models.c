@@ -1,8 +1,8 @@
 /* Implements `cox models list`, `add`, `rm` and `alias`, which show and change the models of a
  * running cluster.
  * A cluster of `cox up` is found by its control socket (cli/up/local/find.h): an order goes there,
- * and the state of its change is read until it ends. With --gateway, PUT and DELETE of
- * /admin/models change the file of a gateway instead.
+ * and the state of its change is read until it ends. With --gateway, the calls of /admin/models
+ * show and change the set of a gateway instead.
  * Invariants: text from a server is printed in its printable form. The commands run in one thread.
  */
 #include <jansson.h>
@@ -39,7 +39,7 @@ struct models_call {
 
 #define GATEWAY_ROWS                                                                               \
     OPT_STRING(models_call, gateway, "gateway", NULL,                                              \
-               "HOST:PORT of a gateway with --models, whose file is changed instead."),            \
+               "HOST:PORT of a gateway with --models, to use its set of models instead."),         \
         {.name = "admin-key",                                                                      \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct models_call, admin_key),                                        \
@@ -50,7 +50,8 @@ struct models_call {
                    "File with the key of the gateway's admin API.")
 
 const struct option_spec models_list_specs[] = {
-    CLUSTER_ROWS, OPT_BOOL(models_call, json, "json", NULL, "Print the cluster's answer as JSON.")};
+    CLUSTER_ROWS, GATEWAY_ROWS,
+    OPT_BOOL(models_call, json, "json", NULL, "Print the answer as JSON.")};
 const size_t models_list_n_specs = sizeof models_list_specs / sizeof models_list_specs[0];
 
 const struct option_spec models_add_specs[] = {
@@ -66,7 +67,7 @@ const struct option_spec models_rm_specs[] = {CLUSTER_ROWS, GATEWAY_ROWS};
 const size_t models_rm_n_specs = sizeof models_rm_specs / sizeof models_rm_specs[0];
 
 const struct option_spec models_alias_specs[] = {
-    CLUSTER_ROWS, OPT_LIST(models_call, removed, "remove", "Alias to take away.")};
+    CLUSTER_ROWS, GATEWAY_ROWS, OPT_LIST(models_call, removed, "remove", "Alias to take away.")};
 const size_t models_alias_n_specs = sizeof models_alias_specs / sizeof models_alias_specs[0];
 
 /* ---- a cluster of `cox up` ---- */
@@ -138,46 +139,6 @@ static enum status order(const struct models_call *o, const json_t *what, struct
     return s;
 }
 
-static void print_models(const json_t *answer)
-{
-    struct strbuf b;
-    size_t i, k;
-    const json_t *m, *alias;
-    strbuf_init(&b, 0);
-    json_array_foreach(json_object_get(answer, "models"), i, m)
-    {
-        const size_t from = b.len;
-        strbuf_printf(&b, "%-24s %-8s %-9s %9.1f MiB  %s", answer_text(m, "name"),
-                      answer_text(m, "state"), answer_text(m, "start"),
-                      answer_number(m, "bytes") / (1 << 20), answer_text(m, "model"));
-        json_array_foreach(json_object_get(m, "aliases"), k, alias)
-            strbuf_printf(&b, "%s%s", k > 0 ? ", " : "  also ", json_string_value(alias));
-        if (answer_state_is(m, "failed"))
-            strbuf_printf(&b, "  %s", answer_text(m, "reason"));
-        answer_hide_controls(&b, from);
-        strbuf_append_c(&b, "\n");
-    }
-    fwrite(b.ptr ? b.ptr : "", 1, b.len, stdout);
-    strbuf_fini(&b);
-}
-
-static int list(const struct models_call *o)
-{
-    struct local_cluster c;
-    struct error err = {0};
-    json_t *answer = NULL;
-    enum status s = local_cluster_find(o->cluster, o->address, &c, &err);
-    if (s == STATUS_OK)
-        s = ask(&c, "/models", NULL, &answer, &err);
-    if (s == STATUS_OK && o->json) {
-        reach_print(answer, JSON_INDENT(2));
-    } else if (s == STATUS_OK) {
-        print_models(answer);
-    }
-    json_decref(answer);
-    return s == STATUS_OK ? EXIT_FINE : reach_fail("models list", s, &err);
-}
-
 /* ---- a gateway ---- */
 
 /* Encodes a name for a path: every byte that is not a letter or a digit becomes %XX. */
@@ -191,29 +152,110 @@ static void append_encoded(struct strbuf *b, const char *name)
             strbuf_printf(b, "%%%02X", (unsigned)(unsigned char)*name);
 }
 
-static enum status tell_gateway(const struct models_call *o, const char *name, const json_t *entry,
-                                struct error *err)
+/* Calls /admin/models of the gateway, or /admin/models/NAME if `name` is not NULL. */
+static enum status call_gateway(const struct models_call *o, const char *method, const char *name,
+                                const json_t *what, json_t **owned, struct error *err)
 {
     const struct admin_access a = {
         .address = o->gateway, .admin_key = o->admin_key, .admin_key_file = o->admin_key_file};
     struct strbuf path;
-    json_t *answer = NULL;
-    char *body = entry ? json_dumps(entry, JSON_COMPACT) : NULL;
-    if (entry && !body)
+    char *body = what ? json_dumps(what, JSON_COMPACT) : NULL;
+    if (what && !body)
         return error_set(err, STATUS_INVALID, "a name or a value is not UTF-8");
     strbuf_init(&path, 0);
-    strbuf_append_c(&path, "/admin/models/");
-    append_encoded(&path, name);
-    enum status s = admin_call(&a, entry ? "PUT" : "DELETE", path.ptr, body, &answer, err);
+    strbuf_append_c(&path, name ? "/admin/models/" : "/admin/models");
+    append_encoded(&path, name ? name : "");
+    enum status s = admin_call(&a, method, path.ptr, body, owned, err);
     if (s == STATUS_DENIED)
         (void)error_set(err, s,
                         "the gateway at %.200s rejects the admin key, or needs one. Give its "
                         "--admin-key-file, or the key itself with COX_ADMIN_KEY",
                         o->gateway);
-    json_decref(answer);
     strbuf_fini(&path);
     free(body);
     return s;
+}
+
+static enum status tell_gateway(const struct models_call *o, const char *method, const char *name,
+                                const json_t *what, struct error *err)
+{
+    json_t *answer = NULL;
+    enum status s = call_gateway(o, method, name, what, &answer, err);
+    json_decref(answer);
+    return s;
+}
+
+/* ---- the list ---- */
+
+static void append_model(struct strbuf *b, const json_t *m, bool is_of_gateway)
+{
+    size_t k;
+    const json_t *alias;
+    strbuf_printf(b, "%-24s %-8s ", answer_text(m, "name"), answer_text(m, "state"));
+    if (is_of_gateway)
+        strbuf_printf(b, "%-21s  %s", answer_text(m, "head"), answer_text(m, "model"));
+    else
+        strbuf_printf(b, "%-9s %9.1f MiB  %s", answer_text(m, "start"),
+                      answer_number(m, "bytes") / (1 << 20), answer_text(m, "model"));
+    json_array_foreach(json_object_get(m, "aliases"), k, alias)
+        strbuf_printf(b, "%s%s", k > 0 ? ", " : "  also ", json_string_value(alias));
+    if (answer_state_is(m, "failed"))
+        strbuf_printf(b, "  %s", answer_text(m, "reason"));
+}
+
+/* Appends a route of a gateway: its targets, each with the weight. */
+static void append_route(struct strbuf *b, const json_t *route)
+{
+    size_t k;
+    const json_t *target;
+    strbuf_printf(b, "%-24s route    ", answer_text(route, "name"));
+    json_array_foreach(json_object_get(route, "targets"), k, target)
+        strbuf_printf(b, "%s%s %.0f", k > 0 ? ", " : "", answer_text(target, "model"),
+                      answer_number(target, "weight"));
+    if (json_object_get(route, "mirror"))
+        strbuf_printf(b, "  mirror %s", answer_text(route, "mirror"));
+}
+
+static void print_models(const json_t *answer, bool is_of_gateway)
+{
+    struct strbuf b;
+    size_t i;
+    const json_t *m;
+    strbuf_init(&b, 0);
+    json_array_foreach(json_object_get(answer, "models"), i, m)
+    {
+        const size_t from = b.len;
+        append_model(&b, m, is_of_gateway);
+        answer_hide_controls(&b, from);
+        strbuf_append_c(&b, "\n");
+    }
+    json_array_foreach(json_object_get(answer, "routes"), i, m)
+    {
+        const size_t from = b.len;
+        append_route(&b, m);
+        answer_hide_controls(&b, from);
+        strbuf_append_c(&b, "\n");
+    }
+    fwrite(b.ptr ? b.ptr : "", 1, b.len, stdout);
+    strbuf_fini(&b);
+}
+
+static int list(const struct models_call *o)
+{
+    struct local_cluster c;
+    struct error err = {0};
+    json_t *answer = NULL;
+    enum status s = o->gateway ? call_gateway(o, "GET", NULL, NULL, &answer, &err)
+                               : local_cluster_find(o->cluster, o->address, &c, &err);
+    if (s == STATUS_OK && !o->gateway)
+        s = ask(&c, "/models", NULL, &answer, &err);
+    if (s == STATUS_OK && o->json) {
+        reach_print(answer, JSON_INDENT(2));
+    } else if (s == STATUS_OK) {
+        print_models(answer, o->gateway != NULL);
+    }
+    json_decref(answer);
+    return s == STATUS_OK ? EXIT_FINE : reach_fail("models list", s, &err);
 }
 
 /* ---- orders ---- */
@@ -275,7 +317,7 @@ static enum status add(const struct models_call *o, const char *word, struct err
                       "an entry of a gateway has a name and a head: cox models add NAME=MODEL "
                       "--set head=HOST:PORT");
     else if (s == STATUS_OK && o->gateway)
-        s = tell_gateway(o, name, entry, err);
+        s = tell_gateway(o, "PUT", name, entry, err);
     else if (s == STATUS_OK)
         s = order(o, what = json_pack("{s:s,s:O}", "do", "add", "entry", entry), err);
     json_decref(what);
@@ -286,7 +328,7 @@ static enum status add(const struct models_call *o, const char *word, struct err
 static enum status take_away(const struct models_call *o, const char *name, struct error *err)
 {
     if (o->gateway)
-        return tell_gateway(o, name, NULL, err);
+        return tell_gateway(o, "DELETE", name, NULL, err);
     json_t *what = json_pack("{s:s,s:s}", "do", "rm", "name", name);
     enum status s = order(o, what, err);
     json_decref(what);
@@ -297,9 +339,13 @@ static enum status change_aliases(const struct models_call *o, const struct opti
                                   struct error *err)
 {
     const struct option_list added = {words->items + 1, words->n_items - 1};
-    json_t *what = json_pack("{s:s,s:s,s:o,s:o}", "do", "alias", "name", words->items[0], "add",
-                             words_of(&added), "rm", words_of(&o->removed));
-    enum status s = order(o, what, err);
+    json_t *what = o->gateway
+                       ? json_pack("{s:{s:o,s:o}}", "aliases", "add", words_of(&added), "remove",
+                                   words_of(&o->removed))
+                       : json_pack("{s:s,s:s,s:o,s:o}", "do", "alias", "name", words->items[0],
+                                   "add", words_of(&added), "rm", words_of(&o->removed));
+    enum status s =
+        o->gateway ? tell_gateway(o, "PATCH", words->items[0], what, err) : order(o, what, err);
     json_decref(what);
     return s;
 }

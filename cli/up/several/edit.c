@@ -9,6 +9,7 @@
 
 #include "cli/up/several/change.h"
 #include "cli/up/several/state.h"
+#include "common/json/aliases.h"
 #include "common/json/yaml_file.h"
 
 /* ---- the list ---- */
@@ -102,47 +103,16 @@ static enum status take_away(json_t *models, const struct up_set *set, const jso
     return STATUS_OK;
 }
 
-static bool drop_alias(json_t *aliases, const char *name)
-{
-    for (size_t i = 0; i < json_array_size(aliases); i++) {
-        const char *now = json_string_value(json_array_get(aliases, i));
-        if (now && strcmp(now, name) == 0)
-            return json_array_remove(aliases, i) == 0;
-    }
-    return false;
-}
-
 static enum status change_aliases(json_t *models, const struct up_set *set, const json_t *order,
                                   struct error *err)
 {
     size_t i = 0;
-    const json_t *word;
     const char *name = name_in(order, err);
     if (!name)
         return err->status;
     TRY(find_entry(set, name, &i, err));
-    json_t *entry = json_array_get(models, i);
-    json_t *aliases = json_object_get(entry, "aliases");
-    if (!json_is_array(aliases)) {
-        aliases = json_array();
-        json_object_set_new(entry, "aliases", aliases);
-    }
-    json_array_foreach(json_object_get(order, "rm"), i, word)
-    {
-        const char *alias = json_string_value(word);
-        if (!alias || !drop_alias(aliases, alias))
-            return error_set(err, STATUS_NOT_FOUND, "%.80s has no alias %.80s", name,
-                             alias ? alias : "of this form");
-    }
-    json_array_foreach(json_object_get(order, "add"), i, word)
-    {
-        if (!json_is_string(word))
-            return error_set(err, STATUS_INVALID, "an alias must be a word");
-        json_array_append(aliases, (json_t *)word);
-    }
-    if (json_array_size(aliases) == 0)
-        json_object_del(entry, "aliases");
-    return STATUS_OK;
+    return json_aliases_change(json_array_get(models, i), name, json_object_get(order, "add"),
+                               json_object_get(order, "rm"), err);
 }
 
 static enum status change_tree(json_t *root, const struct up_set *set, const json_t *order,

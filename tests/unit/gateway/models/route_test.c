@@ -141,12 +141,23 @@ static void test_a_target_with_a_fallback_keeps_its_share(void **state)
     check_is_out();
 }
 
+static void test_a_fallback_that_can_serve(void **state)
+{
+    assert_null(served_model_fallback(models[0]));
+    models[0]->fallback = models[2];
+    assert_ptr_equal(served_model_fallback(models[0]), &models[2]->serving);
+    strcpy(models[2]->mark, "no memory");
+    assert_null(served_model_fallback(models[0]));
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(test_a_target_that_has_failed), TEST(test_a_target_without_head_or_replica),
-        TEST(test_failures_in_a_row), TEST(test_all_targets_have_failed),
-        TEST(test_a_target_with_a_fallback_keeps_its_share)};
+    const struct CMUnitTest tests[] = {TEST(test_a_target_that_has_failed),
+                                       TEST(test_a_target_without_head_or_replica),
+                                       TEST(test_failures_in_a_row),
+                                       TEST(test_all_targets_have_failed),
+                                       TEST(test_a_target_with_a_fallback_keeps_its_share),
+                                       TEST(test_a_fallback_that_can_serve)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

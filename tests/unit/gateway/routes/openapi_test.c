@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "gateway/auth/api_key.h"
 #include "gateway/fields/read.h"
 #include "gateway/fields/table.h"
 #include "gateway/prepare/dialect.h"
@@ -40,6 +41,7 @@ static const struct http_route *route_of(const char *method, const char *path)
     const char *upper = strcmp(method, "get") == 0      ? "GET"
                         : strcmp(method, "post") == 0   ? "POST"
                         : strcmp(method, "put") == 0    ? "PUT"
+                        : strcmp(method, "patch") == 0  ? "PATCH"
                         : strcmp(method, "delete") == 0 ? "DELETE"
                                                         : "";
     char plain[128] = "", allow[64];
@@ -87,6 +89,56 @@ static void test_every_route_is_in_it(void **state)
             fail_msg("%s %s is not in gateway/routes/openapi.json", rows[i].method, rows[i].path);
     assert_true(n_ops + 2 >= n); /* two rows belong to the chat page */
     free(found);
+    json_decref(doc);
+}
+
+static bool has_parameter(const json_t *op, const char *name)
+{
+    const json_t *list = json_object_get(op, "parameters");
+    char want[96];
+    snprintf(want, sizeof want, "#/components/parameters/%s", name);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *is = json_string_value(json_object_get(json_array_get(list, i), "$ref"));
+        if (is && strcmp(is, want) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A route whose dialect generates takes a promise of the first token, and tells the prediction in
+ * the answer and in the 429. Every route with a dialect chooses among the models of a route. */
+static void test_headers(void **state)
+{
+    json_t *doc = document(&all), *operations, *op;
+    const char *path, *method;
+    json_object_foreach(json_object_get(doc, "paths"), path, operations)
+    {
+        json_object_foreach(operations, method, op)
+        {
+            const struct http_route *row =
+                strcmp(method, "parameters") == 0 ? NULL : route_of(method, path);
+            if (!row)
+                continue;
+            const bool generates = row->dialect && !row->dialect->answer;
+            const json_t *responses = json_object_get(op, "responses");
+            const json_t *headers = json_object_get(json_object_get(responses, "200"), "headers");
+            assert_int_equal(has_parameter(op, "x-coxswain-model"), row->dialect != NULL);
+            assert_int_equal(has_parameter(op, "x-request-id"), row->dialect != NULL);
+            assert_int_equal(has_parameter(op, "x-slo-ttft-ms"), generates);
+            assert_int_equal(has_parameter(op, "x-coxswain-usage"), generates);
+            assert_int_equal(json_object_get(headers, "X-Slo-Predicted-Ttft-Ms") != NULL,
+                             generates);
+            if (generates)
+                assert_non_null(json_object_get(responses, "429"));
+        }
+    }
+    json_t *components = json_object_get(doc, "components");
+    const json_t *slo = json_object_get(json_object_get(components, "parameters"), "x-slo-ttft-ms");
+    char range[40];
+    snprintf(range, sizeof range, "1 to %u;", SLO_TTFT_MS_MAX);
+    assert_non_null(strstr(json_string_value(json_object_get(slo, "description")), range));
+    json_object_foreach(json_object_get(components, "responses"), path, op)
+        assert_non_null(json_object_get(json_object_get(op, "headers"), "X-Slo-Predicted-Ttft-Ms"));
     json_decref(doc);
 }
 
@@ -289,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_route_is_in_it),
+        cmocka_unit_test(test_headers),
         cmocka_unit_test(test_every_field_is_in_it),
         cmocka_unit_test(test_nothing_is_left_over),
         cmocka_unit_test(test_examples_and_what_is_required),

@@ -62,6 +62,9 @@ static void test_find(void **state)
         {"GET", "/chat/main.js", ROUTE_FOUND, ""},
         {"GET", "/chat/", ROUTE_NOT_FOUND, ""},
         {"GET", "", ROUTE_NOT_FOUND, ""},
+        {"GET", "/admin/models", ROUTE_FOUND, ""},
+        {"PATCH", "/admin/models/org/x", ROUTE_FOUND, ""},
+        {"POST", "/admin/models/x", ROUTE_METHOD_NOT_ALLOWED, "PATCH, PUT, DELETE"},
         {"get", "/health", ROUTE_METHOD_NOT_ALLOWED, "GET"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -167,7 +170,8 @@ static void test_every_route_with_every_key(void **state)
                                        "/",       "/chat/*", NULL};
     static const char *const both[] = {"/livez", "/readyz", "unknown", NULL};
     static const char *const admin[] = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter",
-                                        "/admin/models/**", "/admin/routes/**", NULL};
+                                        "/admin/models",         "/admin/models/**",
+                                        "/admin/routes/**",      NULL};
     static const char *const sent[] = {"", "k", "a"};
     size_t n;
     const struct http_route *rows = routes_all(&n);

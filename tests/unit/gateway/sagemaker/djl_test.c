@@ -301,6 +301,7 @@ static void test_djl_statuses(void **state)
         {{.http_status = 405, .code = DJL_FRONT_END}, 405, 405, "MethodNotAllowedException"},
         {{.http_status = 429, .retry_after_s = 1}, 503, 429, "WlmCapacityException"},
         {{.http_status = 429, .code = "rate_limit_exceeded"}, 429, 429, "ThrottlingException"},
+        {{.http_status = 429, .code = "first_token_too_late"}, 429, 429, "ThrottlingException"},
         {{.http_status = 503, .retry_after_s = 1}, 503, 429, "WlmCapacityException"},
         {{.http_status = 503}, 503, 502, "WlmException"},
         {{.http_status = 504}, 504, 408, "InternalServerException"},
