@@ -37,11 +37,9 @@ static inline int dial(struct fixture *f)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct timeval limit = {.tv_sec = 10};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    struct sockaddr_in own = {.sin_family = AF_INET,
-                              .sin_addr.s_addr = htonl(0x7f000000u | f->from)};
-    if (f->from && bind(fd, (struct sockaddr *)&own, sizeof own) != 0)
-        return -1;
-    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) != 0)
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr = {htonl(0x7f000000u | f->from)}};
+    if (fd < 0 || (f->from && bind(fd, (struct sockaddr *)&own, sizeof own) != 0) ||
+        connect(fd, (struct sockaddr *)&a, sizeof a) != 0)
         return -1;
     return fd;
 }
