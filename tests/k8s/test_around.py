@@ -151,6 +151,21 @@ def test_several_models():
         f"{F}-{n}" for n in ("gateway", "head", "worker", "llama-head", "llama-worker")}
 
 
+def test_a_model_may_set_a_part_of_its_resources():
+    """The rest is the release's, as with every other value. A release itself needs all of them."""
+    part = {"resources": {"requests": {"cpu": "20m"}, "limits": {"cpu": "8"}}}
+    own = {"model": {"name": "demo", "pullResources": {"requests": {"cpu": "1"}}}, "head": part, "worker": part}
+    objs = c.objects({"models": {"small": own}, "head": {"resources": {"limits": {"memory": "3Gi"}}}})
+    release = c.values_of("values.yaml")
+    for name, memory in (("head", "3Gi"), ("worker", release["worker"]["resources"]["limits"]["memory"])):
+        [container] = objs.one("StatefulSet", f"{F}-small-{name}")["spec"]["template"]["spec"]["containers"]
+        assert container["resources"] == {"requests": {"cpu": "20m", "memory": release[name]["resources"]["requests"]["memory"]},
+                                          "limits": {"cpu": "8", "memory": memory}}
+    for lacking in ({"requests": None}, {"limits": None}, {"limits": {"memory": None}}):
+        with pytest.raises(c.helm.HelmError, match="missing propert"):
+            c.objects({"worker": {"resources": lacking}})
+
+
 def test_routes_and_fallbacks():
     routes = [{"name": "chat", "targets": [{"model": "llama", "weight": 90}, {"model": "qwen", "weight": 10}], "mirror": "qwen"}]
     objs = c.objects(c.merged(TWO, {"routes": routes, "models": {"llama": {"fallback": "qwen", "maxRequests": 200}}}))

@@ -39,10 +39,11 @@ class Keda:
             self.scaled.append((time.time(), n))
 
     def has_no_pods(self):
-        """Takes a turn, and returns true when the model has no worker pod, also none that is ending."""
+        """Takes a turn, and returns true when none is wanted and the model has no worker pod, also none that is ending. A turn that has
+        just asked for a worker finds no pod either, until the cluster has made it."""
         self.turn()
         pods = self.kube.get("pods", self.release.namespace, selector=f"{self.release.selector},app.kubernetes.io/component=worker")
-        return not [pod for pod in pods if pod["metadata"]["name"].startswith(f"{self.name}-")]
+        return self.replicas == 0 and not [pod for pod in pods if pod["metadata"]["name"].startswith(f"{self.name}-")]
 
 
 def first_token(release, model, seen):

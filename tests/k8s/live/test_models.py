@@ -4,6 +4,7 @@ API server checks them, and no controller acts on them."""
 import json
 import re
 import threading
+import time
 
 import httpx
 import null_oracle as oracle
@@ -115,6 +116,13 @@ def ask_asleep(kube, release, keda, want):
     assert [n for _, n in keda.scaled[n_before:]] == [1]
 
 
+def seconds(step, *arguments):
+    """Returns how long a step takes."""
+    begun = time.monotonic()
+    step(*arguments)
+    return time.monotonic() - begun
+
+
 def test_models_come_sleep_and_go_behind_one_service(kube, space, release):
     assert {pod["spec"]["securityContext"]["runAsUser"] for pod in release.pods().values()} == {UID}
     release.helm("test", release.name, "--timeout", "5m")
@@ -127,17 +135,18 @@ def test_models_come_sleep_and_go_behind_one_service(kube, space, release):
     small = []
     first_token(release, "small", small)
     keda = Keda(kube, release, f"{release.full}-asleep")
-    keda.set(0)
     kube.wait("the end of the worker of the model asleep", keda.has_no_pods)
     with release.steady(n_users=16) as load:
         more(load, kube)
-        add_fourth(kube, release)
+        added = seconds(add_fourth, kube, release)
         more(load, kube)
         assert kube.get("sts", space, keda.name)["spec"]["replicas"] == 0, "the upgrade started workers of the model asleep"
-        ask_asleep(kube, release, keda, small[0][1])
+        woken = seconds(ask_asleep, kube, release, keda, small[0][1])
         more(load, kube)
-        remove(kube, release, "small")
+        removed = seconds(remove, kube, release, "small")
         more(load, kube)
+    print(f"\n{load.n_done} streams ended exactly, {len(load.wrong)} failed; a model was added in {added:.0f} s, answered after a sleep in "
+          f"{woken:.1f} s and was removed in {removed:.0f} s")
     assert names(release) == {"null", "asleep", "fourth"}
     check_routes(kube, release)
     assert [n_failed(kube, release, part) for part in (release.full, f"{release.full}-asleep", f"{release.full}-fourth")] == [0, 0, 0]
