@@ -256,7 +256,7 @@ bool promises_admit(struct head_core *h, struct request *r, struct engine_slot *
     struct first_token_flight f;
     const double waited_ns = (double)(h->now_ns - r->arrival_ns);
     const double ms = (predict(h, r, l, &w, &f) + waited_ns) / NS_PER_MS;
-    p->predicted_ms = ms < 1 ? 1 : ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+    p->predicted_ms = ms < 1 ? 1 : ms < UINT32_MAX ? (uint32_t)(ms + 0.5) : UINT32_MAX;
     if (p->predicted_ms <= p->slo_ms) {
         h->promises.n_accepted++;
         guard(h, l, r, &w, &f, (double)p->slo_ms * NS_PER_MS - waited_ns);

@@ -300,9 +300,9 @@ static struct figures at_70_percent(const struct scene *s)
 
 static const struct scene scenes[] = {
     {"cpu", DEVICE_CPU, 6e6, 8e5, 5e5, 200, 0.1, 80, 40, 1, 0, 0.9},
-    {"cpu, promises", DEVICE_CPU, 6e6, 8e5, 5e5, 200, 0.1, 80, 40, 1, 3, 0.9},
-    {"gpu", DEVICE_CUDA, 4e6, 5e3, 29e3, 1, 0.1, 161, 338, 1, 0, 0.9},
-    {"gpu, promises", DEVICE_CUDA, 4e6, 5e3, 29e3, 1, 0.1, 400, 60, 1, 3, 0.9},
+    {"cpu, promises", DEVICE_CPU, 6e6, 8e5, 5e5, 200, 0.1, 80, 40, 1, 3, 0.94},
+    {"gpu", DEVICE_CUDA, 4e6, 5e3, 29e3, 1, 0.1, 161, 338, 1, 0, 0.95},
+    {"gpu, promises", DEVICE_CUDA, 4e6, 5e3, 29e3, 1, 0.1, 400, 60, 1, 3, 0.93},
     /* Requests of other tenants that arrive later may be served first. */
     {"cpu, tenants", DEVICE_CPU, 6e6, 8e5, 5e5, 200, 0.1, 80, 40, 4, 0, 0.85},
     /* Prompts are nearly all of the work, and no step has a target. Which of them come before the

@@ -410,6 +410,23 @@ static void an_unknown_promise_tells_nothing(void **state)
     close_bed(&b);
 }
 
+/* Predictions are told in whole milliseconds, and are too short as often as too long. */
+static void a_prediction_is_rounded_to_the_nearest(void **state)
+{
+    struct bed b;
+    double off_ms = 0;
+    open_bed(&b, 1);
+    for (uint32_t i = 0; i < 8; i++)
+        learn(&b);
+    for (uint32_t i = 0; i < 10; i++) {
+        uint32_t id = ask(&b, (struct ask){1, .n_prompt = 90 + i, .max_tokens = 1, .slo_ms = 9999});
+        run(&b, 0);
+        off_ms += b.answers[id].predicted_ms - first_token_ms(&b, id);
+    }
+    assert_true(off_ms > -3 && off_ms < 3); /* 0.3 ms on average */
+    close_bed(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +438,7 @@ int main(void)
         cmocka_unit_test(a_guard_is_for_one_plan),
         cmocka_unit_test(another_replica_serves),
         cmocka_unit_test(an_unknown_promise_tells_nothing),
+        cmocka_unit_test(a_prediction_is_rounded_to_the_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
