@@ -139,15 +139,26 @@ def after_kill(c, event):
     raise AssertionError(f"worker-0 has not said {event} since the kill")
 
 
+def check_drawn(c, prompt, got, undisturbed, n_said):
+    """A GPU's numbers of a row may depend on the batch (docs/explain/exactness.md), so a drawn id near the edge of its share may be another
+    one after the prompt was computed anew. Then a new request for the same ids until there draws it too."""
+    at = next((i for i in range(len(undisturbed)) if got[i] != undisturbed[i]), None)
+    if at is not None:
+        again = [body_of(prompt + got[:k], max_tokens=at + 1 - k, temperature=0.8, seed=3) for k in range(n_said, at + 1)]
+        assert got[at] in [ids(answer)[-1] for answer in run(c, again)], (n_said, at, got, undisturbed)
+
+
 def test_a_lost_rank_leaves_the_others_their_weights(programs, capsys):
     """Streams get the same tokens as without a kill, whenever the kill happens, because no id comes from an incomplete sum. The
     survivor joins the next epoch with the weights in its memory."""
-    bodies = [body_of(list(range(9, 30)), max_tokens=40, temperature=t, seed=3) for t in (0, 0.8)]
+    prompt = list(range(9, 30))
     with cluster_of(programs, 2, 1) as c:
+        bodies = [body_of(prompt, max_tokens=40, temperature=t, seed=3) for t in (0, 0.8)]
         undisturbed, survivor = [ids(got) for got in run(c, bodies)], c.pid("worker-0")
         for n_said in (5, 9, 15):
             results = kill_under_streams(c, "worker-1", bodies, n_said)
-            assert [ids(got) for got in results] == undisturbed, n_said
+            assert ids(results[0]) == undisturbed[0], n_said
+            check_drawn(c, prompt, ids(results[1]), undisturbed[1], n_said)
             assert c.pid("worker-0") == survivor
             wait_for("the group is whole again", lambda: c.status()["healthy"])
             tell_kill(c, n_said, capsys)
