@@ -115,9 +115,11 @@ static bool is_allowed(struct api_server *a, struct http_request *r, const struc
     case ACCESS_NO_ADMIN_KEY:
         break;
     }
-    call_error(r, 403, NULL,
-               "Models and adapters cannot be changed through this gateway: it was started without "
-               "--admin-key-file. Use `cox lora` for adapters, which asks the head.");
+    call_error(
+        r, 403, NULL,
+        "Models and adapters cannot be changed through this gateway: it was started without "
+        "--admin-key-file. Use `cox models` for the models of `cox up`, and `cox lora`, which "
+        "asks the head, for adapters.");
     return false;
 }
 
