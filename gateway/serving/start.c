@@ -137,6 +137,30 @@ static void tell_left_out(const struct api_request *r)
     strbuf_fini(&types);
 }
 
+/* Checks what the key and the cluster allow. A request that was handed over has its tools charged
+ * already. */
+static void check_all(struct api_request *r, struct api_error *e)
+{
+    if (e->http_status == 0)
+        check_allowed(r, e);
+    if (e->http_status == 0)
+        check_cluster(r, e);
+    if (e->http_status == 0 && !r->is_handed_over)
+        check_room(r, e);
+}
+
+/* Charges the key for the prompts, once for a request that was handed over. */
+static void charge(struct api_request *r)
+{
+    uint64_t n_prompt = 0;
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
+        n_prompt += r->prepared.prompts.items[i].n_ids;
+    if (!r->is_handed_over)
+        limits_spend(r->key, n_prompt, serving_now(r->s));
+    log_debug("request_prepared", "id=%s prompts=%u choices=%u prompt_tokens=%llu", r->id_text,
+              r->prepared.prompts.n, r->n_choices, (unsigned long long)n_prompt);
+}
+
 /* Continues after preparing: refuses the request, answers it, or queues its choices. */
 static void on_prepared(struct api_request *r)
 {
@@ -165,12 +189,7 @@ static void on_prepared(struct api_request *r)
         api_answer_prepared(r);
         return;
     }
-    if (e.http_status == 0)
-        check_allowed(r, &e);
-    if (e.http_status == 0)
-        check_cluster(r, &e);
-    if (e.http_status == 0 && !r->is_handed_over) /* else the same tools are charged already */
-        check_room(r, &e);
+    check_all(r, &e);
     if (e.http_status) {
         reject(r, &e);
         return;
@@ -183,16 +202,10 @@ static void on_prepared(struct api_request *r)
     api_request_make_choices(r);
     request_table_enter(r);
     api_request_enter(r, API_RUNNING);
-    uint64_t n_prompt = 0;
-    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
-        n_prompt += r->prepared.prompts.items[i].n_ids;
     metric_observe(s->metrics.histograms[HISTOGRAM_PARAMS_N], p->n);
     metric_observe(s->metrics.histograms[HISTOGRAM_PARAMS_MAX_TOKENS],
                    p->max_tokens ? p->max_tokens : r->prepared.max_tokens_room);
-    if (!r->is_handed_over)
-        limits_spend(r->key, n_prompt, serving_now(r->s));
-    log_debug("request_prepared", "id=%s prompts=%u choices=%u prompt_tokens=%llu", r->id_text,
-              r->prepared.prompts.n, r->n_choices, (unsigned long long)n_prompt);
+    charge(r);
     for (uint32_t i = 0; i < r->n_choices; i++)
         serving_add_pending(s, &r->choices[i]);
 }
