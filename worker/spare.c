@@ -56,8 +56,10 @@ int spare_wait(int *argc, char ***argv)
     if (s == STATUS_OK)
         s = warm(&o, &err);
     config_fini(&res);
-    if (s == STATUS_OK)
+    if (s == STATUS_OK) {
+        handover_offer(STDIN_FILENO);
         s = handover_receive(STDIN_FILENO, &handover, &err);
+    }
     if (s == STATUS_CLOSED)
         return 0;
     if (s != STATUS_OK)

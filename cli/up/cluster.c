@@ -45,7 +45,7 @@ enum { LAST_WORDS_MS = 9000 };
 /* A worker that gets SIGTERM drains for at most 30 s (its --drain-timeout). */
 enum { LEAVE_KILL_MS = 40000 };
 /* A new spare must not take CPU from a worker that starts. */
-enum { SPARES_CALM_MS = 2000 };
+enum { SPARES_CALM_MS = 2000, SPARES_ANSWER_MS = 1000 };
 enum { LOG_NAME_BYTES = 14 };
 
 struct up {
@@ -437,6 +437,7 @@ static enum status run(struct up *u, struct error *err)
         u->spares = spares_new(&(struct spares_options){.loop = u->loop,
                                                         .n_each = (uint32_t)u->o->spares,
                                                         .calm_ms = SPARES_CALM_MS,
+                                                        .answer_ms = SPARES_ANSWER_MS,
                                                         .on_line = on_spare_line,
                                                         .ctx = u});
     bool color = u->o->color == 1 || (u->o->color == 0 && isatty(STDERR_FILENO));

@@ -1,6 +1,7 @@
 #include "common/loop/handover.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -8,6 +9,9 @@
 
 /* `MAGIC` is "COXH" on little-endian machines. Both processes run on one machine. */
 #define MAGIC 0x48584F43u
+/* bytes of the receiver: it waits, and it has the command line */
+#define WAITS 'W'
+#define TAKEN 'T'
 
 struct header {
     uint32_t magic, n_bytes;
@@ -19,6 +23,12 @@ enum status handover_open(int ends[2], struct error *err)
         return STATUS_OK;
     return error_set(err, STATUS_IO, "cannot make a socket for a spare process: %s",
                      strerror(errno));
+}
+
+static bool said(int fd, char what, int flags)
+{
+    char got = 0;
+    return recv(fd, &got, 1, flags) == 1 && got == what;
 }
 
 enum status handover_send(int fd, const char *const *argv, struct error *err)
@@ -37,6 +47,8 @@ enum status handover_send(int fd, const char *const *argv, struct error *err)
     if (n_words == 0 || argv[n_words])
         return error_set(err, STATUS_LIMIT, "the command line must have 1 to %d words",
                          HANDOVER_WORDS_MAX);
+    if (!said(fd, WAITS, MSG_DONTWAIT))
+        return error_set(err, STATUS_AGAIN, "the spare process does not wait yet");
     memcpy(message, &h, sizeof h);
     const size_t size = sizeof h + h.n_bytes;
     const ssize_t sent = send(fd, message, size, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -44,6 +56,21 @@ enum status handover_send(int fd, const char *const *argv, struct error *err)
         return error_set(err, STATUS_IO, "the spare process takes no command line: %s",
                          sent < 0 ? strerror(errno) : "its socket is full");
     return STATUS_OK;
+}
+
+enum status handover_await(int fd, int ms, struct error *err)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    if (poll(&p, 1, ms) == 1 && said(fd, TAKEN, MSG_DONTWAIT))
+        return STATUS_OK;
+    return error_set(err, STATUS_IO, "the spare process did not take its command line within %d ms",
+                     ms);
+}
+
+void handover_offer(int fd)
+{
+    /* without a sender, `handover_receive` fails */
+    (void)!send(fd, &(char){WAITS}, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* Reads exactly `n` bytes. */
@@ -86,5 +113,9 @@ enum status handover_receive(int fd, struct handover *out, struct error *err)
         return error_set(err, STATUS_PROTOCOL, "the command line has %u bytes, not 1 to %d",
                          h.n_bytes, HANDOVER_BYTES_MAX);
     TRY(read_all(fd, out->bytes, h.n_bytes, err));
-    return split(out, h.n_bytes, err);
+    TRY(split(out, h.n_bytes, err));
+    /* a sender that has gone, or waits no more, has closed its end */
+    if (send(fd, &(char){TAKEN}, 1, MSG_NOSIGNAL) != 1)
+        return error_set(err, STATUS_CLOSED, "the supervisor has closed the socket");
+    return STATUS_OK;
 }

@@ -69,6 +69,12 @@ void promise_explain_first(struct api_request *r, struct api_error *e)
     explain(r, r->refused_retry_s, e);
 }
 
+bool promise_is_hopeless(const struct api_request *r, uint64_t now_ns)
+{
+    return r->refused_ttft_ms &&
+           now_ns > r->arrival_ns + (2 * (uint64_t)r->slo_ttft_ms + 1000) * NS_PER_MS;
+}
+
 void promise_tell(const struct api_request *r)
 {
     char text[16];

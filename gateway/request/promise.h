@@ -18,5 +18,8 @@ bool promise_explain(const struct api_request *r, const struct tokens_item *t, s
 /* Replaces the error of a fallback by the refusal of the model that handed the request over, unless
  * the fallback refused with a smaller prediction. Does nothing for other requests. */
 void promise_explain_first(struct api_request *r, struct api_error *e);
+/* Returns true when a request that was handed over has waited much too long for its first token:
+ * twice its promise and a second. */
+bool promise_is_hopeless(const struct api_request *r, uint64_t now_ns);
 /* Adds the header x-slo-predicted-ttft-ms to the answer, before its first byte. */
 void promise_tell(const struct api_request *r);

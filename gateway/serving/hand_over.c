@@ -5,6 +5,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "gateway/request/end.h"
+#include "gateway/serving/cluster.h"
 #include "gateway/serving/pump.h"
 #include "gateway/serving/refusal.h"
 #include "gateway/serving/start.h"
@@ -42,10 +43,11 @@ static struct api_request *renew(struct api_request *r, struct serving *to)
 bool api_request_hand_over(struct api_request *r, uint32_t retry_after_s)
 {
     struct api_error e = {0};
+    const char *why;
     struct serving *to = r->keeps_body && r->reply && r->state == API_RUNNING
                              ? r->find_fallback(r->fallback_ctx)
                              : NULL;
-    if (!to || serving_refuses(to, &e))
+    if (!to || !serving_healthy(to, &why) || serving_refuses(to, &e))
         return false;
     if (r->reply_ops->add_header)
         r->reply_ops->add_header(r->reply, "X-Coxswain-Fallback-Of", r->s->o.served_names[0]);

@@ -221,7 +221,7 @@ static uint64_t pause_limit(const struct serving *s)
     return s->draining && s->o.pause_timeout_ns > most ? most : s->o.pause_timeout_ns;
 }
 
-static bool waited_too_long(const struct serving *s, const struct api_request *r, uint64_t t,
+static bool waited_too_long(const struct serving *s, struct api_request *r, uint64_t t,
                             struct api_error *e)
 {
     if (r->state == API_PREPARING)
@@ -231,6 +231,10 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
         return !api_error_set(e, 504, NULL, GENERATION_LATE);
     }
     bool begun = has_tokens(r);
+    if (!begun && promise_is_hopeless(r, t)) {
+        promise_explain_first(r, e);
+        return true;
+    }
     uint64_t since = begun ? r->last_progress_ns : r->arrival_ns;
     if (serving_is_of_another_model(s))
         return !api_error_set(e, 503, NULL, OTHER_MODEL_SORRY);

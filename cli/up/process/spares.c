@@ -217,8 +217,12 @@ struct loop_child *spares_take(struct spares *s, const struct loop_child_options
         if (!p->process)
             continue;
         struct loop_child *process = p->process;
-        const enum status st = handover_send(p->socket, o->argv, &err);
-        if (st != STATUS_OK) { /* it has ended, and on_exit_of comes */
+        enum status st = handover_send(p->socket, o->argv, &err);
+        if (st == STATUS_AGAIN)
+            continue;
+        if (st == STATUS_OK)
+            st = handover_await(p->socket, (int)s->o.answer_ms, &err);
+        if (st != STATUS_OK) { /* it has ended or hangs, and on_exit_of comes */
             say(s, "warning: %s", err.text);
             loop_child_kill(process, SIGKILL);
             continue;

@@ -17,13 +17,32 @@ static void test_words_arrive(void **unused)
     int ends[2];
     struct error err = {0};
     assert_int_equal(handover_open(ends, &err), STATUS_OK);
+    assert_int_equal(handover_send(ends[0], argv, &err), STATUS_AGAIN);
+    handover_offer(ends[1]);
     assert_int_equal(handover_send(ends[0], argv, &err), STATUS_OK);
-    close(ends[0]); /* the sender may end at once */
+    assert_int_equal(handover_await(ends[0], 1, &err), STATUS_IO);
     assert_int_equal(handover_receive(ends[1], &got, &err), STATUS_OK);
+    assert_int_equal(handover_await(ends[0], 1, &err), STATUS_OK);
     assert_int_equal(got.argc, 4);
     for (int i = 0; i < 4; i++)
         assert_string_equal(got.argv[i], argv[i]);
     assert_null(got.argv[4]);
+    close(ends[1]);
+    assert_int_equal(handover_await(ends[0], 1, &err), STATUS_IO);
+    close(ends[0]);
+}
+
+/* A sender that has ended, or waited too long, has no use for the process. */
+static void test_the_sender_has_gone(void **unused)
+{
+    static const char *const argv[] = {"/bin/cox-worker", NULL};
+    int ends[2];
+    struct error err = {0};
+    assert_int_equal(handover_open(ends, &err), STATUS_OK);
+    handover_offer(ends[1]);
+    assert_int_equal(handover_send(ends[0], argv, &err), STATUS_OK);
+    close(ends[0]);
+    assert_int_equal(handover_receive(ends[1], &got, &err), STATUS_CLOSED);
     close(ends[1]);
 }
 
@@ -43,13 +62,18 @@ static void test_limits_of_the_sender(void **unused)
     assert_int_equal(handover_send(ends[0], one, &err), STATUS_LIMIT);
     assert_int_equal(handover_send(ends[0], words, &err), STATUS_LIMIT);
     words[HANDOVER_WORDS_MAX] = NULL;
+    handover_offer(ends[1]);
     assert_int_equal(handover_send(ends[0], words, &err), STATUS_OK);
     assert_int_equal(handover_receive(ends[1], &got, &err), STATUS_OK);
     assert_int_equal(got.argc, HANDOVER_WORDS_MAX);
     text[HANDOVER_BYTES_MAX - 1] = '\0';
+    handover_offer(ends[1]);
+    assert_int_equal(handover_await(ends[0], 1, &err), STATUS_OK);
     assert_int_equal(handover_send(ends[0], one, &err), STATUS_OK);
     assert_int_equal(handover_receive(ends[1], &got, &err), STATUS_OK);
     assert_int_equal(strlen(got.argv[0]), HANDOVER_BYTES_MAX - 1);
+    assert_int_equal(handover_await(ends[0], 1, &err), STATUS_OK);
+    handover_offer(ends[1]);
     close(ends[1]);
     assert_int_equal(handover_send(ends[0], one, &err), STATUS_IO); /* no SIGPIPE */
     close(ends[0]);
@@ -102,6 +126,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words_arrive),
+        cmocka_unit_test(test_the_sender_has_gone),
         cmocka_unit_test(test_limits_of_the_sender),
         cmocka_unit_test(test_wrong_messages),
     };

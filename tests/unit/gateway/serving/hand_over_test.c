@@ -189,6 +189,30 @@ static void test_no_fallback_can_serve(void **state)
     assert_int_equal(n_submits, 0);
 }
 
+/* Its head may have died a moment ago, which nobody has noticed yet. */
+static void test_the_fallback_says_nothing(void **state)
+{
+    post(BODY, "500");
+    refuse(&w.s, w.submits[0].id, 900, 2);
+    w.now_ns += 2 * NS_PER_S;
+    serving_tick(&other);
+    assert_int_equal(w.client.status, 0);
+    w.now_ns += NS_PER_MS;
+    serving_tick(&other);
+    check_refusal(900, 2);
+    assert_int_equal(n_cancels, 1);
+}
+
+static void test_the_fallback_is_not_ready(void **state)
+{
+    const struct msg_cluster none = {.n_replicas = 1};
+    serving_on_cluster(&other, &none);
+    post(BODY, "500");
+    refuse(&w.s, w.submits[0].id, 900, 2);
+    check_refusal(900, 2);
+    assert_int_equal(n_submits, 0);
+}
+
 /* Other errors, and requests without a promise, stay at their model. */
 static void test_only_a_refused_promise_is_handed_over(void **state)
 {
@@ -258,6 +282,8 @@ int main(void)
                                        TEST(test_both_refuse_and_the_first_prediction_is_smaller),
                                        TEST(test_the_fallback_cannot_take_the_request),
                                        TEST(test_the_fallback_fails_before_its_first_token),
+                                       TEST(test_the_fallback_says_nothing),
+                                       TEST(test_the_fallback_is_not_ready),
                                        TEST(test_no_fallback_can_serve),
                                        TEST(test_only_a_refused_promise_is_handed_over),
                                        TEST(test_several_choices),

@@ -1,6 +1,7 @@
 /* Tests spare processes with a shell script in the place of cox-worker. The script prints its
- * number, "up" and its options, and then the message that it is given, one word a line. It has no
- * children, which would keep its socket open when it is killed. */
+ * number, says that it waits and that it has taken its message, prints "up" and its options, and
+ * then the message that it is given, one word a line. It has no children, which would keep its
+ * socket open when it is killed. */
 #include "cli/up/process/spares.h"
 
 #include <setjmp.h>
@@ -18,7 +19,7 @@
 #include <cmocka.h>
 
 static const char script[] = "#!/bin/sh\n"
-                             "shift; echo $$; echo \"up $*\"\n"
+                             "shift; echo $$; printf WT >&0; echo \"up $*\"\n"
                              "exec tr '\\0' '\\n'\n";
 
 struct world {
@@ -89,8 +90,12 @@ static int begin(void **state)
     assert_int_equal(fchmod(fd, 0700), 0);
     close(fd);
     assert_int_equal(loop_new(&w->loop, NULL), STATUS_OK);
-    w->spares = spares_new(&(struct spares_options){
-        .loop = w->loop, .n_each = 1, .calm_ms = 1, .on_line = on_line, .ctx = w});
+    w->spares = spares_new(&(struct spares_options){.loop = w->loop,
+                                                    .n_each = 1,
+                                                    .calm_ms = 1,
+                                                    .answer_ms = 5000,
+                                                    .on_line = on_line,
+                                                    .ctx = w});
     *state = w;
     return 0;
 }
@@ -150,6 +155,24 @@ static void test_a_spare_that_ends_is_replaced(void **state)
     assert_non_null(take(w, "cpu"));
 }
 
+/* The script of this test does not read, as a stopped process. */
+static void test_a_spare_that_does_not_answer_is_killed(void **state)
+{
+    static const char hanging[] = "#!/bin/sh\necho $$; printf W >&0; echo up 1; exec sleep 60\n";
+    struct world *w = *state;
+    FILE *f = fopen(w->program, "w");
+    assert_true(f && fputs(hanging, f) >= 0 && fclose(f) == 0);
+    spares_free(w->spares);
+    w->spares = spares_new(&(struct spares_options){
+        .loop = w->loop, .n_each = 1, .calm_ms = 1, .answer_ms = 1, .on_line = on_line, .ctx = w});
+    spares_expect(w->spares, argv_of(w, "cpu"));
+    run_until_up(w, 1);
+    assert_null(take(w, "cpu"));
+    while (w->n_ended == 0)
+        loop_run(w->loop);
+    assert_non_null(strstr(w->lines, "did not take its command line"));
+}
+
 /* The script of this test ends at once with the exit code of a configuration error. */
 static void test_spares_that_cannot_start_are_given_up(void **state)
 {
@@ -169,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_worker_takes_a_spare, begin, end),
         cmocka_unit_test_setup_teardown(test_a_spare_that_ends_is_replaced, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_spare_that_does_not_answer_is_killed, begin, end),
         cmocka_unit_test_setup_teardown(test_spares_that_cannot_start_are_given_up, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
