@@ -117,8 +117,9 @@ static void add_workers(const struct up_ready *r, struct rows *rows)
 {
     uint32_t n_spare = r->n_workers - r->n_replicas * r->replica_ranks;
     char spare[48] = "";
-    if (r->models) {
-        add(rows, "Workers", "%u", r->n_workers);
+    if (r->models) { /* on-demand models may have no workers yet */
+        if (r->n_workers > 0)
+            add(rows, "Workers", "%u", r->n_workers);
         return;
     }
     if (r->n_replicas == 0) {

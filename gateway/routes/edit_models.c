@@ -10,9 +10,9 @@
 #include "common/base/log.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
-#include "common/json/bounded.h"
 #include "gateway/http/reply.h"
 #include "gateway/models/edit.h"
+#include "gateway/params/params.h"
 #include "gateway/routes/call.h"
 #include "gateway/routes/models.h"
 
@@ -84,6 +84,7 @@ static json_t *aliases_of(const json_t *body)
     const json_t *add = json_object_get(lists, "add"), *rm = json_object_get(lists, "remove");
     const bool sane = json_object_size(body) == 1 && json_is_object(lists) &&
                       is_list_or_absent(add) && is_list_or_absent(rm) &&
+                      json_object_size(lists) > 0 &&
                       json_object_size(lists) == (size_t)(add != NULL) + (rm != NULL);
     return sane ? lists : NULL;
 }
@@ -91,26 +92,21 @@ static json_t *aliases_of(const json_t *body)
 static void handle(struct api_server *a, const struct call *c, const char *list, struct str prefix,
                    enum models_edit_kind kind)
 {
-    struct json_refusal why;
+    struct api_error e = {0};
     if (!a->config->models) {
         call_error(c->request, 409, NULL,
                    "This gateway has one model, from its options. Start it with --models FILE to "
                    "change models while it runs.");
         return;
     }
-    json_t *body = kind == MODELS_REMOVE
-                       ? NULL
-                       : json_bounded_load(http_body(c->request), JSON_BODY_MAX_DEPTH,
-                                           JSON_BODY_MAX_VALUES, &why);
+    json_t *body = kind == MODELS_REMOVE ? NULL : params_parse_json(http_body(c->request), &e);
     json_t *item = kind == MODELS_ALIASES ? aliases_of(body) : body;
-    if (kind == MODELS_ALIASES && !item)
+    if (e.http_status)
+        call_error(c->request, e.http_status, NULL, e.message);
+    else if (kind == MODELS_ALIASES && !item)
         call_error(c->request, 400, NULL,
                    "The body must be {\"aliases\": {\"add\": [NAME, ...], \"remove\": [NAME, "
                    "...]}}, with one of the lists or both.");
-    else if (kind == MODELS_SET && !json_is_object(item))
-        call_error(c->request, 400, NULL,
-                   "The body must be a JSON object with the members of an entry in the file of "
-                   "models.");
     else
         edit(a, c, (struct models_edit){.kind = kind, .list = list, .item = item}, prefix);
     json_decref(body);

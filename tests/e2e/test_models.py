@@ -396,9 +396,11 @@ def test_cox_models_changes_the_file_of_a_gateway(heads, gateway, tmp_path):
     told = json.loads(run_cox("models", "list", "--json", *where, *key).stdout)
     assert told["models"][1]["aliases"] == ["c", "d"] and told["routes"] == [{"name": "r", "targets": [{"model": "alpha", "weight": 3}]}]
     assert re.search(r"^r +route +alpha 3$", run_cox("models", "list", *where, *key).stdout, re.M)
-    for body in ({}, {"aliases": []}, {"aliases": {"add": "c"}}, {"aliases": {"put": []}}, {"aliases": {}, "head": "x:1"}, {"aliases": {"add": [5]}}, []):
+    for body in ({}, {"aliases": []}, {"aliases": {}}, {"aliases": {"add": "c"}}, {"aliases": {"put": []}}, {"aliases": {}, "head": "x:1"}, {"aliases": {"add": [5]}}, []):
         assert WEB.patch(g.url + "/admin/models/be%20ta", json=body, headers=admin).status_code == 400, body
-    assert WEB.patch(g.url + "/admin/models/be%20ta%00x", json={"aliases": {}}, headers=admin).status_code == 400
+    assert WEB.patch(g.url + "/admin/models/be%20ta%00x", json={"aliases": {"add": ["y"]}}, headers=admin).status_code == 400
+    broken = WEB.patch(g.url + "/admin/models/be%20ta", content=b'{"aliases": {"add": [}}', headers=admin)
+    assert broken.status_code == 400 and "not valid JSON" in broken.text, broken.text
     assert WEB.delete(g.url + "/admin/routes/r", headers=admin).status_code == 200
     refused = run_cox("models", "add", *words, "--set", "port=1", *where, *key)
     assert refused.returncode == 1 and 'cannot have "port"' in refused.stderr, refused.stderr

@@ -110,7 +110,7 @@ static int on_field(llhttp_t *l, const char *at, size_t n)
         return add_noise(p, n);
     if (p->n_fields == 0 || p->in_value) {
         if (p->n_fields == HTTP_MAX_FIELDS)
-            return fail(p, 431, "The request has too many header fields. Send fewer of them");
+            return fail(p, 431, "The request has more than 100 header fields. Send fewer of them");
         reserve_field(p);
         p->fields[p->n_fields++] = (struct offsets){.name = (uint32_t)p->head.len};
         p->in_value = false;
