@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+
 /* `MAGIC` is "COXH" on little-endian machines. Both processes run on one machine. */
 #define MAGIC 0x48584F43u
 /* bytes of the receiver: it waits, and it has the command line */
@@ -61,8 +63,16 @@ enum status handover_send(int fd, const char *const *argv, struct error *err)
 enum status handover_await(int fd, int ms, struct error *err)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    if (poll(&p, 1, ms) == 1 && said(fd, TAKEN, MSG_DONTWAIT))
+    const uint64_t until_ns = clock_mono_ns() + (uint64_t)ms * NS_PER_MS;
+    int left_ms = ms, n;
+    while ((n = poll(&p, 1, left_ms)) < 0 && errno == EINTR) { /* a child of the caller ended */
+        const uint64_t now_ns = clock_mono_ns();
+        left_ms = now_ns < until_ns ? (int)((until_ns - now_ns) / NS_PER_MS) + 1 : 0;
+    }
+    if (n == 1 && said(fd, TAKEN, MSG_DONTWAIT))
         return STATUS_OK;
+    if (n != 0)
+        return error_set(err, STATUS_IO, "the spare process ended before it took its command line");
     return error_set(err, STATUS_IO, "the spare process did not take its command line within %d ms",
                      ms);
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/request/end.h"
+
 bool promise_read(struct str header, const struct api_key *key, uint32_t *slo_ms,
                   struct api_error *e)
 {
@@ -63,6 +65,8 @@ bool promise_explain(const struct api_request *r, const struct tokens_item *t, s
 void promise_explain_first(struct api_request *r, struct api_error *e)
 {
     const bool is_refusal = e->code && strcmp(e->code, API_FIRST_TOKEN_TOO_LATE) == 0;
+    if (e->http_status == 500 || e->http_status == 504 || api_request_has_tokens(r))
+        return;
     if (r->refused_ttft_ms == 0 || (is_refusal && r->predicted_ttft_ms <= r->refused_ttft_ms))
         return;
     r->predicted_ttft_ms = r->refused_ttft_ms;
@@ -72,7 +76,7 @@ void promise_explain_first(struct api_request *r, struct api_error *e)
 bool promise_is_hopeless(const struct api_request *r, uint64_t now_ns)
 {
     return r->refused_ttft_ms &&
-           now_ns > r->arrival_ns + (2 * (uint64_t)r->slo_ttft_ms + 1000) * NS_PER_MS;
+           now_ns > r->arrival_ns + (2 * (uint64_t)r->slo_ttft_ms + 5000) * NS_PER_MS;
 }
 
 void promise_tell(const struct api_request *r)

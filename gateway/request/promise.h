@@ -16,10 +16,11 @@ void promise_take(struct api_request *r, const struct api_choice *c, const struc
  * when the error has another reason. */
 bool promise_explain(const struct api_request *r, const struct tokens_item *t, struct api_error *e);
 /* Replaces the error of a fallback by the refusal of the model that handed the request over, unless
- * the fallback refused with a smaller prediction. Does nothing for other requests. */
+ * the fallback refused with a smaller prediction. Keeps an error after the first token, and 500 and
+ * 504, which tell the client not to send the request again. Does nothing for other requests. */
 void promise_explain_first(struct api_request *r, struct api_error *e);
 /* Returns true when a request that was handed over has waited much too long for its first token:
- * twice its promise and a second. */
+ * twice its promise and five seconds, in which a lost worker or head is replaced. */
 bool promise_is_hopeless(const struct api_request *r, uint64_t now_ns);
 /* Adds the header x-slo-predicted-ttft-ms to the answer, before its first byte. */
 void promise_tell(const struct api_request *r);

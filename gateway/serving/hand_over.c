@@ -47,15 +47,16 @@ bool api_request_hand_over(struct api_request *r, uint32_t retry_after_s)
     struct serving *to = r->keeps_body && r->reply && r->state == API_RUNNING
                              ? r->find_fallback(r->fallback_ctx)
                              : NULL;
-    if (!to || !serving_healthy(to, &why) || serving_refuses(to, &e))
+    if (!to || !serving_healthy(to, &why) || to->cluster.n_replicas_ready == 0 ||
+        serving_refuses(to, &e))
         return false;
     if (r->reply_ops->add_header)
         r->reply_ops->add_header(r->reply, "X-Coxswain-Fallback-Of", r->s->o.served_names[0]);
     struct api_request *n = renew(r, to);
     n->refused_ttft_ms = r->predicted_ttft_ms;
     n->refused_retry_s = retry_after_s;
-    api_request_enter_serving(n); /* before `r` ends, so that its key stays */
-    api_request_retire(r, OUTCOME_ERROR);
+    api_request_enter_serving(n);         /* before `r` ends, so that its key stays */
+    api_request_retire(r, OUTCOME_COUNT); /* its choices end in the fallback */
     serving_pump_on(to);
     return true;
 }

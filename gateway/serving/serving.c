@@ -40,14 +40,6 @@ void serving_fini(struct serving *s)
     strbuf_fini(&s->out);
 }
 
-static bool has_tokens(const struct api_request *r)
-{
-    for (uint32_t i = 0; i < r->n_choices; i++)
-        if (r->choices[i].g.n_ids > 0)
-            return true;
-    return false;
-}
-
 /* ---- the model's files ---- */
 
 void serving_await_model(struct serving *s)
@@ -77,7 +69,7 @@ void serving_fail(struct serving *s, const char *why)
     refusal_failed(s, &e);
     for (struct api_request *r = s->first, *next; r; r = next) {
         next = r->next;
-        if (!has_tokens(r))
+        if (!api_request_has_tokens(r))
             api_request_fail(r, &e);
     }
 }
@@ -175,7 +167,7 @@ void serving_tell_loras(struct serving *s, const struct api_key *key)
     for (const struct api_request *r = s->first; r; r = r->next)
         for (uint32_t i = 0; r->lora.len > 0 && i < a->n_names; i++)
             if (str_eq_c(r->lora, a->names[i]))
-                *(has_tokens(r) ? &runs[i] : &waits[i]) = true;
+                *(api_request_has_tokens(r) ? &runs[i] : &waits[i]) = true;
     strbuf_init(&running, 0);
     strbuf_init(&waiting, 0);
     for (uint32_t i = 0; i < a->n_names; i++) {
@@ -230,7 +222,7 @@ static bool waited_too_long(const struct serving *s, struct api_request *r, uint
         e->retry_after_s = 0;
         return !api_error_set(e, 504, NULL, GENERATION_LATE);
     }
-    bool begun = has_tokens(r);
+    bool begun = api_request_has_tokens(r);
     if (!begun && promise_is_hopeless(r, t)) {
         promise_explain_first(r, e);
         return true;

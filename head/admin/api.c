@@ -6,9 +6,8 @@
  * without a key, since they contain no data.
  *
  * Invariants: everything runs on the loop thread. `by` is valid only while one request is
- * handled. `stream`, `runs` and calls/ own the requests that they
- * answer later. A standby answers reads
- * and refuses orders (POST). */
+ * handled. `stream`, `runs` and calls/ own the requests that they answer later. A standby answers
+ * reads and refuses orders (POST). */
 #include "head/admin/api.h"
 
 #include <inttypes.h>

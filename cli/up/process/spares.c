@@ -225,7 +225,7 @@ struct loop_child *spares_take(struct spares *s, const struct loop_child_options
         if (st != STATUS_OK) { /* it has ended or hangs, and on_exit_of comes */
             say(s, "warning: %s", err.text);
             loop_child_kill(process, SIGKILL);
-            continue;
+            break; /* the loop waits for one spare only */
         }
         close(p->socket);
         p->process = NULL;

@@ -33,7 +33,7 @@ bool scale_calls_keep(struct scale_calls *s, struct http_request *r, uint64_t se
     return true;
 }
 
-/* Takes the call out first, because its answer may begin the next request of the connection. */
+/* Takes the call out first: after its answer the request is gone. */
 static void answer(struct scale_calls *s, uint32_t i)
 {
     struct http_request *r = s->calls[i].r;
@@ -47,7 +47,7 @@ void scale_calls_turn(struct scale_calls *s, uint64_t now_ns)
         return;
     const uint64_t version = head_core_scale_version(s->core);
     for (uint32_t i = s->n; i-- > 0;)
-        if (i < s->n && (s->calls[i].seen != version || now_ns >= s->calls[i].until_ns))
+        if (s->calls[i].seen != version || now_ns >= s->calls[i].until_ns)
             answer(s, i);
 }
 

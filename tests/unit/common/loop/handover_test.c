@@ -2,9 +2,11 @@
 #include "common/loop/handover.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,6 +32,31 @@ static void test_words_arrive(void **unused)
     close(ends[1]);
     assert_int_equal(handover_await(ends[0], 1, &err), STATUS_IO);
     close(ends[0]);
+}
+
+static void on_signal(int n)
+{
+}
+
+/* The supervisor gets SIGCHLD whenever another process ends. */
+static void test_a_signal_does_not_end_the_wait(void **unused)
+{
+    static const char *const argv[] = {"/bin/cox-worker", NULL};
+    const struct sigaction act = {.sa_handler = on_signal};
+    const struct itimerval soon = {.it_value.tv_usec = 1000};
+    int ends[2];
+    struct error err = {0};
+    assert_int_equal(sigaction(SIGALRM, &act, NULL), 0);
+    assert_int_equal(handover_open(ends, &err), STATUS_OK);
+    handover_offer(ends[1]);
+    assert_int_equal(handover_send(ends[0], argv, &err), STATUS_OK);
+    assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+    assert_int_equal(handover_await(ends[0], 20, &err), STATUS_IO);
+    assert_non_null(strstr(err.text, "within 20 ms"));
+    assert_int_equal(handover_receive(ends[1], &got, &err), STATUS_OK);
+    assert_int_equal(handover_await(ends[0], 20, &err), STATUS_OK);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 /* A sender that has ended, or waited too long, has no use for the process. */
@@ -126,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words_arrive),
+        cmocka_unit_test(test_a_signal_does_not_end_the_wait),
         cmocka_unit_test(test_the_sender_has_gone),
         cmocka_unit_test(test_limits_of_the_sender),
         cmocka_unit_test(test_wrong_messages),

@@ -169,8 +169,29 @@ static void test_the_fallback_fails_before_its_first_token(void **state)
     post(BODY, "500");
     refuse(&w.s, w.submits[0].id, 900, 2);
     answer(&other,
-           (struct tokens_item){.id = last.id, .finish = FINISH_ERROR, .status = STATUS_IO});
+           (struct tokens_item){.id = last.id, .finish = FINISH_ERROR, .status = STATUS_LIMIT});
     check_refusal(900, 2);
+}
+
+/* The client must not send a request again that may have ended workers. */
+static void test_the_fallback_is_lost_with_the_request(void **state)
+{
+    post(BODY, "500");
+    refuse(&w.s, w.submits[0].id, 900, 2);
+    answer(&other,
+           (struct tokens_item){.id = last.id, .finish = FINISH_ERROR, .status = STATUS_IO});
+    assert_int_equal(w.client.status, 500);
+}
+
+static void test_the_fallback_fails_after_its_first_token(void **state)
+{
+    const uint32_t ids[] = {'a'};
+    post("{\"prompt\":\"hi\",\"max_tokens\":9}", "500");
+    refuse(&w.s, w.submits[0].id, 900, 2);
+    answer(&other, (struct tokens_item){.id = last.id, .ids = {ids, 1}});
+    answer(&other,
+           (struct tokens_item){.id = last.id, .finish = FINISH_ERROR, .status = STATUS_LIMIT});
+    assert_null(strstr(text(), "first_token_too_late"));
 }
 
 static void test_no_fallback_can_serve(void **state)
@@ -194,7 +215,7 @@ static void test_the_fallback_says_nothing(void **state)
 {
     post(BODY, "500");
     refuse(&w.s, w.submits[0].id, 900, 2);
-    w.now_ns += 2 * NS_PER_S;
+    w.now_ns += 6 * NS_PER_S;
     serving_tick(&other);
     assert_int_equal(w.client.status, 0);
     w.now_ns += NS_PER_MS;
@@ -282,6 +303,8 @@ int main(void)
                                        TEST(test_both_refuse_and_the_first_prediction_is_smaller),
                                        TEST(test_the_fallback_cannot_take_the_request),
                                        TEST(test_the_fallback_fails_before_its_first_token),
+                                       TEST(test_the_fallback_is_lost_with_the_request),
+                                       TEST(test_the_fallback_fails_after_its_first_token),
                                        TEST(test_the_fallback_says_nothing),
                                        TEST(test_the_fallback_is_not_ready),
                                        TEST(test_no_fallback_can_serve),
