@@ -23,14 +23,6 @@ void api_request_enter(struct api_request *r, enum api_state next)
     r->state = next;
 }
 
-bool api_request_has_tokens(const struct api_request *r)
-{
-    for (uint32_t i = 0; i < r->n_choices; i++)
-        if (r->choices[i].g.n_ids > 0)
-            return true;
-    return false;
-}
-
 /* Counts a failure of the cluster. A deadline of the client (504) is none, and neither is an error
  * while the request is prepared here. */
 static void note_failure(const struct api_request *r, const struct api_error *e)

@@ -3,7 +3,6 @@
 #include "gateway/request/state.h"
 
 void api_request_enter(struct api_request *r, enum api_state next);
-bool api_request_has_tokens(const struct api_request *r); /* of any choice */
 /* Answers the request with the error, or ends its stream with it. Cancels all running choices. */
 void api_request_fail(struct api_request *r, const struct api_error *e);
 /* Cancels all running choices and moves the request to the list `dead`. The reply is unchanged. */

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gateway/request/end.h"
-
 bool promise_read(struct str header, const struct api_key *key, uint32_t *slo_ms,
                   struct api_error *e)
 {

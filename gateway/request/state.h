@@ -181,6 +181,15 @@ struct serving {
     struct strbuf out; /* chunk or reply that is being written */
 };
 
+/* Returns true when any choice has a token. */
+static inline bool api_request_has_tokens(const struct api_request *r)
+{
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        if (r->choices[i].g.n_ids > 0)
+            return true;
+    return false;
+}
+
 static inline uint64_t serving_now(const struct serving *s)
 {
     return s->o.now_ns(s->o.clock_ctx);
